@@ -1,0 +1,25 @@
+// The CPU's stream: a thread that runs enqueued closures in order, and the tiles of one operation shared with the device's other
+// compute threads. Ops and collectives for the CPU enqueue here; nobody else needs this header.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "core/stream.hpp"
+
+namespace pipetrain {
+
+class CpuStream : public Stream {
+ public:
+  // Runs after all work so far; an exception becomes the stream's sticky failure. Skipped after a failure.
+  virtual void enqueue(std::function<void()> work) = 0;
+  // Only from inside work running on this stream: calls tile(i) for i in [0, tiles), spread over the device's compute threads,
+  // and returns when all are done. Which thread runs which tile is not fixed, so tiles must be independent. The first exception
+  // of a tile is thrown here.
+  virtual void parallel_for(std::int64_t tiles, const std::function<void(std::int64_t)>& tile) = 0;
+};
+
+// The stream must belong to a CPU device.
+CpuStream& cpu_stream(Stream& stream);
+
+}  // namespace pipetrain

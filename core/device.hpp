@@ -1,0 +1,55 @@
+// What a machine computes on: its memory, streams and events. One Device object per device in use; it outlives its streams,
+// events and buffers.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "core/buffer.hpp"
+#include "core/stream.hpp"
+
+namespace pipetrain {
+
+enum class DeviceKind { cpu, cuda };
+
+struct DeviceId {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+  bool operator==(const DeviceId&) const = default;
+};
+
+std::string to_string(const DeviceId& id);  // "cpu:0"
+
+struct MemoryInfo {
+  std::size_t total = 0;  // bytes the device has; for the CPU, what this process may use
+  std::size_t free = 0;   // bytes still to be had
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  virtual DeviceId id() const = 0;
+  virtual MemoryInfo memory() const = 0;
+  // Uninitialised. Throws Error(out_of_memory) that names the device, `what` and the sizes. Thread-safe.
+  virtual Buffer allocate(std::size_t bytes, const std::string& what) = 0;
+  virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
+  virtual std::unique_ptr<Event> make_event() = 0;
+
+ protected:
+  Device() = default;
+};
+
+// A CPU device: one stream thread per stream, and `threads` compute threads (the stream's own included) that share the tiles of
+// one operation. Results do not depend on `threads`. Throws Error(input) when threads < 1.
+std::unique_ptr<Device> make_cpu_device(int index, int threads);
+
+// The GPU with this CUDA ordinal. Throws Error(unavailable) in a build without CUDA or on a machine without that GPU.
+std::unique_ptr<Device> make_cuda_device(int index);
+// GPUs this process can use; 0 in a build without CUDA.
+int cuda_device_count();
+
+}  // namespace pipetrain

@@ -1,0 +1,35 @@
+// The one error type of every room. Library code throws it; only apps/ turns it into an exit status.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace pipetrain {
+
+enum class ErrorKind {
+  input,          // the command line, a file or data given is wrong, or cannot be read or written
+  out_of_memory,  // a device or the host has too little memory
+  numeric,        // a loss or a norm is not finite
+  aborted,        // stopped because another part of the run failed, or on request
+  peer_lost,      // an actor, a worker, a process or a link went away
+  unavailable,    // this build or this machine lacks what was asked for
+  internal,       // a broken promise inside pipetrain: a bug
+};
+
+// what() is one line a user can act on: what, where, what to do. Thread-safe to copy.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
+  ErrorKind kind() const noexcept { return kind_; }
+
+ private:
+  ErrorKind kind_;
+};
+
+// The word used in reports, e.g. "out of memory".
+const char* to_string(ErrorKind kind) noexcept;
+
+// The process exit status of the command-line contract: 2 for input, else 1.
+int exit_status(ErrorKind kind) noexcept;
+
+}  // namespace pipetrain

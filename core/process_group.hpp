@@ -1,0 +1,59 @@
+// Collectives between the ranks of a group, as one rank sees them. comm/ implements it.
+//
+// Every member must enqueue the same collectives in the same order. All calls only enqueue; inputs must be ready in the stream's
+// order, outputs are. Sums add in rank order whatever the transport, so that results are reproducible to the bit.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <vector>
+
+#include "core/stream.hpp"
+#include "core/tensor.hpp"
+
+namespace pipetrain {
+
+// How `total` rows are cut over ranks: contiguous, in rank order, the first total % ranks one longer.
+class RowSplit {
+ public:
+  RowSplit(std::int64_t total, int ranks) : total_(total), ranks_(ranks) {}
+  std::int64_t total() const noexcept { return total_; }
+  int ranks() const noexcept { return ranks_; }
+  std::int64_t begin(int rank) const noexcept {
+    const std::int64_t base = total_ / ranks_, extra = total_ % ranks_;
+    return base * rank + (rank < extra ? rank : extra);
+  }
+  std::int64_t end(int rank) const noexcept { return begin(rank + 1); }
+  std::int64_t count(int rank) const noexcept { return end(rank) - begin(rank); }
+
+ private:
+  std::int64_t total_;
+  int ranks_;
+};
+
+enum class Reduction { sum, max };
+
+class Group {
+ public:
+  virtual ~Group() = default;
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // full [total, ...] = the members' shards [count(rank), ...] in rank order.
+  virtual void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) = 0;
+  // shard [count(rank), ...] = the rank-ordered sum of every member's rows of `full` [total, ...] that this rank owns.
+  virtual void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) = 0;
+  // tensor = reduction over the members, element by element, in rank order; f32 and f64.
+  virtual void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) = 0;
+
+  // Ends every member's waiting and later collectives with this cause: their streams fail. Thread-safe.
+  virtual void abort(std::exception_ptr cause) = 0;
+
+ protected:
+  Group() = default;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,136 @@
+// The operations a transformer is made of, as coarse as the best fused kernel. One Ops object serves one rank of one stage and
+// enqueues everything on one stream, in call order; nothing waits. Not thread-safe.
+//
+// Shapes: T tokens of a microbatch (batch x sequence, sequence fastest), Tr the rows of T that this rank owns under sequence
+// parallelism (all of T without it), H hidden size, K input and N output columns of a matrix on this rank, I the MLP's inner size
+// on this rank, V the vocabulary rows on this rank, Hq and Hkv query and key-value heads on this rank, D the size of a head.
+// Weights are [N, K] as Hugging Face stores them: y = x w^T. Activations have one dtype (f32 or bf16), statistics are f32,
+// weight gradients are f32 and always accumulate. Every operation gives the same bits for the same shapes and inputs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/process_group.hpp"
+#include "core/stream.hpp"
+#include "core/tensor.hpp"
+
+namespace pipetrain {
+
+class Arena;
+
+// How a layer's matrices are spread over the tensor-parallel group. With one rank nothing is communicated.
+struct TensorParallel {
+  Group* group = nullptr;         // null means one rank
+  bool sequence_parallel = false;  // norms and residuals on shards of the tokens (RowSplit), gathered in front of matrices
+
+  int size() const { return group == nullptr ? 1 : group->size(); }
+  int rank() const { return group == nullptr ? 0 : group->rank(); }
+  // The rows of `tokens` that this rank's norms and residuals hold.
+  std::int64_t shard_begin(std::int64_t tokens) const { return sequence_parallel ? RowSplit(tokens, size()).begin(rank()) : 0; }
+  std::int64_t shard_rows(std::int64_t tokens) const {
+    return sequence_parallel ? RowSplit(tokens, size()).count(rank()) : tokens;
+  }
+};
+
+// One microbatch's attention on this rank. The packed matrix qkv [T, (Hq + 2 Hkv) D] holds all query heads, then all key heads,
+// then all value heads of a token.
+struct AttentionShape {
+  std::int64_t batch = 1, sequence = 1, heads = 1, kv_heads = 1, head_dim = 1;
+  std::int64_t tokens() const { return batch * sequence; }
+  std::int64_t packed_cols() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
+struct AdamW {
+  float lr = 0, beta1 = 0.9F, beta2 = 0.95F, eps = 1e-8F, weight_decay = 0;
+  std::int64_t step = 1;  // counts from 1, for the bias corrections
+  float grad_scale = 1;   // the clipping factor, applied to the gradient first
+};
+
+enum class MatmulKind {
+  forward,     // y [T, N] = x [T, K] w^T
+  input_grad,  // dx [T, K] = dy [T, N] w
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+  Ops(const Ops&) = delete;
+  Ops& operator=(const Ops&) = delete;
+
+  virtual Stream& stream() = 0;
+  // Scratch for the operations' own use; bump allocation in stream order. Set before the first call.
+  virtual void set_workspace(Arena& workspace) = 0;
+
+  // --- Matrices with the communication around them -------------------------------------------------------------------------
+  // Column-parallel forward and row-parallel backward. full [T, in] = all shards [Tr, in] gathered (left as it is, and may be
+  // the very same memory as shard, when nothing is to be gathered); out [T, ...] = full x w.
+  virtual void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w,
+                             const Tensor& full, const Tensor& out) = 0;
+  // Row-parallel forward and column-parallel backward: in [T, ...] x w, summed over the ranks in fp32 and rank order, then this
+  // rank's rows into out [Tr, ...]; with residual [Tr, ...] (may be out's memory) added before the one rounding to out's dtype.
+  virtual void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w,
+                              const Tensor* residual, const Tensor& out) = 0;
+  // dw [N, K] += dy [T, N]^T x [T, K]
+  virtual void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw) = 0;
+  // full [T, ...] = all shards; out [Tr, ...] = the ranks' sum. Copies (nothing, when same memory) with one rank.
+  virtual void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) = 0;
+  virtual void scatter_sum(const TensorParallel& tp, const Tensor& full, const Tensor& out) = 0;
+
+  // --- Embedding: vocabulary rows [first_id, first_id + V) on this rank ------------------------------------------------------
+  // out [Tr, H] = rows of the table for ids [T] (i32), looked up on the rank that has them and summed over the group.
+  virtual void embedding(const TensorParallel& tp, const Tensor& ids, const Tensor& table, std::int64_t first_id,
+                         const Tensor& out) = 0;
+  // dtable [V, H] += dy [T, H] (gathered) at the rows of ids, tokens in order.
+  virtual void embedding_grad(const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable) = 0;
+
+  // --- Norm and elementwise --------------------------------------------------------------------------------------------------
+  // y = x * inv_rms * weight, inv_rms [Tr] f32 = 1 / sqrt(mean(x^2) + eps), computed in fp32 (Zhang and Sennrich 2019).
+  virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms) = 0;
+  // dx = gradient of rms_norm, plus residual (same shape; may be dx's memory) before the one rounding; dweight [H] f32 +=.
+  virtual void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
+                                 const Tensor* residual, const Tensor& dx, const Tensor& dweight) = 0;
+  // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position; cos_sin is
+  // [sequence, 2, D/2] f32, cosines then sines. inverse: rotates back, which is the backward (Su et al. 2021).
+  virtual void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) = 0;
+  // y [T, I] = silu(gate) * up; gate_up [T, 2I] holds all gate columns, then all up columns (Shazeer 2020).
+  virtual void swiglu(const Tensor& gate_up, const Tensor& y) = 0;
+  virtual void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) = 0;
+
+  // --- Causal attention, grouped-query included -------------------------------------------------------------------------------
+  // out [T, Hq D] = softmax(q k^T / sqrt(D)) v; log_sum_exp [batch, Hq, sequence] f32 kept for the backward. Never holds
+  // sequence x sequence for all heads at once.
+  virtual void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) = 0;
+  // dqkv, packed as qkv.
+  virtual void attention_backward(const AttentionShape& shape, const Tensor& dout, const Tensor& qkv, const Tensor& out,
+                                  const Tensor& log_sum_exp, const Tensor& dqkv) = 0;
+
+  // --- Vocabulary-parallel loss -------------------------------------------------------------------------------------------------
+  // logits [T, V] of vocabulary rows [first_id, ...) on this rank; targets [T] i32, negative: not counted. loss_sum [1] f64 =
+  // sum of the counted tokens' cross-entropy, added in token order; log_sum_exp [T] f32 over the whole vocabulary.
+  virtual void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+                             const Tensor& log_sum_exp, const Tensor& loss_sum) = 0;
+  // In place: logits become scale * (softmax - one_hot), zero rows where the target is not counted.
+  virtual void cross_entropy_backward(const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+                                      const Tensor& log_sum_exp, float scale) = 0;
+
+  // --- Flat arenas ----------------------------------------------------------------------------------------------------------------
+  // Decoupled weight decay, bias-corrected (Loshchilov and Hutter 2019); all f32, same length, in place.
+  virtual void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) = 0;
+  // sum [1] f64 = sum of squares: fp64 sums over blocks of 65,536 elements, the blocks added in order.
+  virtual void square_sum(const Tensor& tensor, const Tensor& sum) = 0;
+  // target += source, f32 or f64.
+  virtual void add(const Tensor& target, const Tensor& source) = 0;
+
+ protected:
+  Ops() = default;
+};
+
+// Runs on a stream of a CPU device; f32 only. The stream must outlive the Ops.
+std::unique_ptr<Ops> make_cpu_ops(Stream& stream);
+// Runs on a stream of a CUDA device. Throws Error(unavailable) in a build without CUDA.
+std::unique_ptr<Ops> make_cuda_ops(Stream& stream);
+// Computes nothing: for measuring the memory that a model's code asks for.
+std::unique_ptr<Ops> make_measuring_ops();
+
+}  // namespace pipetrain

@@ -1,0 +1,43 @@
+// What a stage can be told to do. Text: kind letter, then the microbatch; with several chunks a stage, the chunk in front:
+// "F3", "1B3", "R", "1R", "N". Text round-trips.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace pipetrain::schedules {
+
+enum class ActionKind : std::uint8_t {
+  forward,         // F
+  backward,        // B: input_grad and weight_grad in one
+  input_grad,      // I: the gradient the previous virtual stage waits for
+  weight_grad,     // W: the gradients of this chunk's weights, after I of the same microbatch
+  // End of step, after all compute of the chunk (R, S, T) or of the stage (N, O). They have no microbatch.
+  reduce_grads,    // R: sum a chunk's gradients over the data-parallel replicas
+  sum_replicated,  // S: sum over the tensor-parallel ranks the gradients of what sequence parallelism replicates
+  sum_tied,        // T: sum the gradients of weights that two chunks share
+  norm,            // N: this stage's part of the gradient norm
+  optimizer,       // O: apply or skip the step, after the verdict
+};
+
+constexpr bool is_compute(ActionKind kind) { return kind <= ActionKind::weight_grad; }
+// Per chunk: compute, R, S and T. N and O are of the whole stage and carry chunk 0.
+constexpr bool is_per_chunk(ActionKind kind) { return kind <= ActionKind::sum_tied; }
+
+struct Action {
+  ActionKind kind = ActionKind::forward;
+  std::int16_t chunk = 0;
+  std::int32_t microbatch = -1;  // -1 for end-of-step actions
+
+  bool operator==(const Action&) const = default;
+};
+
+char letter(ActionKind kind);
+// `chunks` of the stage: the chunk is written only when there are several.
+std::string to_string(const Action& action, int chunks = 1);
+// Nothing when the text is not an action.
+std::optional<Action> parse_action(std::string_view text);
+
+}  // namespace pipetrain::schedules

@@ -1,0 +1,33 @@
+// Every schedule has one builder, one file each; this page lists them by the name users type.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schedules/plan.hpp"
+
+namespace pipetrain::schedules {
+
+struct ScheduleShape {
+  int stages = 1;
+  int chunks = 1;        // per stage
+  int microbatches = 1;
+};
+
+struct ScheduleInfo {
+  std::string_view name;
+  int default_chunks;        // what --chunks means when it is not given
+  bool chunks_can_vary;
+  bool has_ready_rule;       // --order ready is possible
+  Plan (*build)(const ScheduleShape&);
+};
+
+const std::vector<ScheduleInfo>& all_schedules();
+// Null when there is no such schedule.
+const ScheduleInfo* find_schedule(std::string_view name);
+
+Plan build_gpipe(const ScheduleShape& shape);
+Plan build_1f1b(const ScheduleShape& shape);
+
+}  // namespace pipetrain::schedules

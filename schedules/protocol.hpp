@@ -1,0 +1,57 @@
+// The machine of one stage: events in, actions out. It never blocks and knows no time, no thread and no tensor. The stage actor
+// and the simulator both drive this very class, so what one does the other does.
+//
+// Drive it so: tell what happened (begin_step, input_arrived, ...), then call next() until it gives nothing.
+// Not thread-safe; each stage of each replica has its own.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules/plan.hpp"
+
+namespace pipetrain::schedules {
+
+// How the next action is chosen.
+enum class Order {
+  planned,  // the next of the plan's list, once its inputs and credits are there
+  ready,    // the schedule's own rule picks among what is ready now
+};
+
+// What arrives at a chunk. The first virtual stage's activation is the tokens; only the last one has targets.
+enum class InputKind : std::uint8_t { activation, gradient, target };
+
+class StageProtocol {
+ public:
+  // run_ahead: how many launched actions may be incomplete at once (2: one running, one queued behind it).
+  StageProtocol(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead = 2);
+  ~StageProtocol();
+  StageProtocol(StageProtocol&&) noexcept;
+  StageProtocol& operator=(StageProtocol&&) noexcept;
+
+  // Events. An event that cannot be (an input twice, a completion of what was not launched) throws std::logic_error naming it.
+  void begin_step();
+  // The input of this chunk and microbatch can be read: its producer was enqueued (planned) or completed (ready).
+  void input_arrived(InputKind kind, int chunk, int microbatch);
+  // A slot of the queue that takes this chunk's output of that kind is free: activation sent down, gradient sent up.
+  void credit_returned(InputKind output, int chunk);
+  void completed(const Action& action);
+  void verdict(bool apply);  // allows O
+  void abort();              // no further actions until the next begin_step()
+
+  // The next action to launch now, if any. It counts as launched: its inputs and its output's credit are taken.
+  std::optional<Action> next();
+
+  bool step_done() const;            // every action of the step has completed, or abort() was called
+  int in_flight() const;             // actions launched and not completed
+  // One line for a person: what the stage would do next and what it waits for, e.g. "B3 waits for the gradient of microbatch 3".
+  std::string waiting_for() const;
+
+ private:
+  class Machine;
+  std::unique_ptr<Machine> machine_;
+};
+
+}  // namespace pipetrain::schedules
