@@ -1,0 +1,47 @@
+// What a transformer is, whatever its family: read from a Hugging Face config.json or a preset.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pipetrain {
+
+// Frequencies for contexts longer than trained on. kind llama3: Hugging Face's rope_type "llama3"; linear: positions / factor.
+struct RopeScaling {
+  enum class Kind { none, linear, llama3 } kind = Kind::none;
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  std::int64_t original_max_positions = 8192;
+};
+
+struct ModelConfig {
+  std::string family = "llama";
+  std::int64_t hidden = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t max_positions = 0;
+  double norm_eps = 1e-5;
+  double rope_theta = 1e4;
+  RopeScaling rope_scaling;
+  bool tied_embeddings = false;
+  double init_std = 0.02;
+  std::optional<std::int64_t> bos_id, eos_id;
+};
+
+// The contract's presets that are built: "tiny", "llama-7b", ... Throws Error(input) naming the nearest one.
+ModelConfig preset_config(const std::string& name);
+std::vector<std::string> preset_names();
+// From DIR/config.json. Throws Error(input) naming the file and the key.
+ModelConfig read_hf_config(const std::filesystem::path& folder);
+// The config.json text that Hugging Face reads back as the same model.
+std::string hf_config_text(const ModelConfig& config);
+
+}  // namespace pipetrain

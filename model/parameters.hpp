@@ -1,0 +1,84 @@
+// Where every parameter of a stage lives on one rank. Weights, gradients and optimizer state are flat fp32 arenas with the same
+// offsets; the logical tensors keep their Hugging Face names and say which slice of the full tensor they hold, so that saving,
+// loading and norms do not depend on the layout.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/tensor.hpp"
+#include "model/config.hpp"
+
+namespace pipetrain {
+
+// The units that stages are cut in, in model order: embedding, then attention and MLP of each layer, then the head (final norm,
+// output matrix, loss).
+enum class BlockKind { embedding, attention, mlp, head };
+
+struct Block {
+  BlockKind kind = BlockKind::attention;
+  std::int64_t layer = 0;  // 0 for embedding and head
+  bool operator==(const Block&) const = default;
+};
+
+// All blocks of the model, in order: 2 x layers + 2.
+std::vector<Block> blocks_of(const ModelConfig& config);
+
+// One logical tensor, or this rank's slice of it, in the stage's arenas. A slice of rows or of columns is stored dense.
+struct Parameter {
+  std::string name;           // "model.layers.3.self_attn.q_proj.weight"
+  Shape full;                 // of the logical tensor
+  Shape local;                // of the slice held here
+  int split_axis = -1;        // -1: every tensor-parallel rank holds all of it; 0: rows; 1: columns
+  std::int64_t begin = 0;     // of the slice, along split_axis
+  std::size_t offset = 0;     // first element, in the weight arena
+  std::size_t grad_offset = 0;  // first element, in the gradient arena
+  int chunk = 0;              // of the stage
+  bool decays = true;         // weight decay: tensors of two or more dimensions
+  bool tied_copy = false;     // the head's use of the embedding's weight: counted, saved and initialised elsewhere
+};
+
+// A matrix or vector as the operations use it: possibly several logical tensors stacked by rows (q, k, v; gate, up). Starts at a
+// multiple of tensor_alignment.
+struct StoredTensor {
+  Shape shape;
+  std::size_t offset = 0;       // elements, in the weight arena
+  std::size_t grad_offset = 0;  // elements, in the gradient arena
+};
+
+struct Region {
+  std::size_t begin = 0, end = 0;  // elements
+  std::size_t size() const { return end - begin; }
+};
+
+struct BlockParameters {
+  Block block;
+  int chunk = 0;
+  // attention: norm, qkv, o. mlp: norm, gate_up, down. embedding: table. head: norm, output matrix.
+  std::vector<StoredTensor> tensors;
+};
+
+struct ParameterLayout {
+  std::vector<BlockParameters> blocks;   // in model order
+  std::vector<Parameter> parameters;     // in model order; a block's in the order above
+  std::size_t weight_elements = 0;       // length of the weight and of each optimizer-state arena
+  std::size_t grad_elements = 0;         // of the gradient arena: more when this stage holds both ends of a tie
+  std::vector<Region> chunk_grads;       // per chunk: its part of the gradient arena, contiguous
+  // Per chunk, inside its region: the gradients of parameters that all tensor-parallel ranks replicate, contiguous.
+  std::vector<Region> replicated_grads;
+};
+
+// The layout of one rank of a stage that holds these chunks (each a run of blocks). With tied embeddings, a stage that holds both
+// ends stores the weight once and has two gradient accumulators; two stages each store it. Throws Error(input) when heads,
+// key-value heads or the intermediate size cannot be split over `tp_size`, naming the sizes that work.
+ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks, int tp_rank,
+                                  int tp_size);
+
+// Cuts the model's blocks into `parts` runs in order, none empty of attention or MLP blocks, so that the costliest is as cheap as
+// possible; embedding and head are counted and stay at the ends. Throws Error(input) when there are fewer blocks than parts.
+// sequence: tokens a sample, for attention's cost.
+std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int parts, std::int64_t sequence);
+
+}  // namespace pipetrain

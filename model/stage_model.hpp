@@ -1,0 +1,76 @@
+// The part of a transformer that one rank of one stage computes: explicit forward and backward of its chunks. Everything is
+// enqueued on the Ops' stream; memory is the caller's. Not thread-safe.
+//
+// Shapes as in ops.hpp: T = batch x sequence tokens of a microbatch, Tr this rank's rows of them, H hidden size.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "core/buffer.hpp"
+#include "model/config.hpp"
+#include "model/ops.hpp"
+#include "model/parameters.hpp"
+
+namespace pipetrain {
+
+struct MicrobatchShape {
+  std::int64_t batch = 1;
+  std::int64_t sequence = 1;
+  std::int64_t tokens() const { return batch * sequence; }
+};
+
+// Bytes of device memory that one microbatch of a chunk needs, besides its input and output.
+struct ActivationBytes {
+  std::size_t saved = 0;      // from F until B or W
+  std::size_t pending = 0;    // from I until W
+  std::size_t workspace = 0;  // during one action, shared by all
+};
+
+// What a chunk keeps of one microbatch between its actions; the caller gives it memory and reuses it for later microbatches.
+class ActivationSlot {
+ public:
+  virtual ~ActivationSlot() = default;
+};
+
+struct ForwardArgs {
+  Tensor input;     // [T] i32 ids for the first chunk of the model, else [Tr, H]; must stay valid until B or I
+  Tensor targets;   // last chunk only: [T] i32; must stay valid until B or I
+  Tensor output;    // [Tr, H]; unused by the last chunk
+  Tensor loss_sum;  // last chunk only: [1] f64, written
+};
+
+struct BackwardArgs {
+  Tensor output_grad;   // [Tr, H]; unused by the last chunk; must stay valid until B or W
+  Tensor input_grad;    // [Tr, H], written; unused by the first chunk
+  float loss_scale = 1;  // last chunk only: 1 / target tokens of the whole global batch
+};
+
+class StageModel {
+ public:
+  virtual ~StageModel() = default;
+
+  virtual const ParameterLayout& parameters() const = 0;
+  virtual ActivationBytes activation_bytes(int chunk) const = 0;
+  virtual Shape hidden_shape() const = 0;  // [Tr, H]
+
+  // The arenas of parameters(), f32, flat. Must be called before the first action.
+  virtual void bind(const Tensor& weights, const Tensor& grads) = 0;
+  // A slot of this chunk over memory of at least activation_bytes(chunk).saved and .pending; pending may be null as long as
+  // backward() never defers.
+  virtual std::unique_ptr<ActivationSlot> make_slot(int chunk, void* saved, void* pending) const = 0;
+
+  virtual void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) = 0;
+  // B: everything. Adds to the gradients; the caller zeroes them at the start of a step.
+  virtual void backward(int chunk, const BackwardArgs& args, ActivationSlot& slot) = 0;
+  // I, then W: the same kernels in two parts, the same bits.
+  virtual void input_grad(int chunk, const BackwardArgs& args, ActivationSlot& slot) = 0;
+  virtual void weight_grad(int chunk, ActivationSlot& slot) = 0;
+};
+
+// chunks: the runs of blocks this stage holds. The Ops must outlive the model.
+std::unique_ptr<StageModel> make_stage_model(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks,
+                                             const MicrobatchShape& shape, const TensorParallel& tp, Ops& ops);
+
+}  // namespace pipetrain

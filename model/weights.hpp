@@ -1,0 +1,43 @@
+// Weights on disk and at birth, as full logical tensors: what a rank holds of them is the layout's business.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/config.hpp"
+#include "model/parameters.hpp"
+
+namespace pipetrain {
+
+// Where a stage's initial weights come from. Thread-safe: ranks load at the same time.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  // Fills `out` (parameter.local, dense f32, host memory) with this rank's slice. Throws Error(input) naming file and tensor.
+  virtual void load(const Parameter& parameter, float* out) const = 0;
+};
+
+// Normal(0, config.init_std), norms 1; each element a pure function of (seed, name, index in the full tensor).
+std::unique_ptr<WeightSource> random_weights(const ModelConfig& config, std::uint64_t seed);
+// DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json; f32, bf16 and f16 are converted to f32. Checks every
+// header, and that every tensor of the model is there with its shape, before it returns. Throws Error(input).
+std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const std::filesystem::path& folder);
+
+struct NamedShape {
+  std::string name;
+  Shape shape;
+};
+// All logical tensors of the model in canonical order; a tied head is not listed.
+std::vector<NamedShape> logical_tensors(const ModelConfig& config);
+
+// Writes DIR/config.json and DIR/model.safetensors (f32) so that Hugging Face reads them. fill(i, out) gives the full tensor
+// logical_tensors(config)[i] as f32. The folder appears whole or not at all: it is written beside and renamed, replacing an
+// older one. Throws Error(input) when the disk is full or the place cannot be written.
+void save_hf_model(const ModelConfig& config, const std::filesystem::path& folder,
+                   const std::function<void(std::size_t, float*)>& fill);
+
+}  // namespace pipetrain
