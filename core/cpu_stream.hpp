@@ -1,5 +1,5 @@
-// The CPU's stream: a thread that runs enqueued closures in order, and the tiles of one operation shared with the device's other
-// compute threads. Ops and collectives for the CPU enqueue here; nobody else needs this header.
+// The CPU's stream: a thread that runs enqueued closures in order, and the tiles of one operation shared with the device's
+// other compute threads. Ops and collectives for the CPU enqueue here; nobody else needs this header.
 #pragma once
 
 #include <cstdint>

@@ -4,13 +4,20 @@ namespace pipetrain {
 
 const char* to_string(ErrorKind kind) noexcept {
   switch (kind) {
-    case ErrorKind::input: return "wrong input";
-    case ErrorKind::out_of_memory: return "out of memory";
-    case ErrorKind::numeric: return "not a finite number";
-    case ErrorKind::aborted: return "aborted";
-    case ErrorKind::peer_lost: return "peer lost";
-    case ErrorKind::unavailable: return "not available";
-    case ErrorKind::internal: return "internal error";
+    case ErrorKind::input:
+      return "wrong input";
+    case ErrorKind::out_of_memory:
+      return "out of memory";
+    case ErrorKind::numeric:
+      return "not a finite number";
+    case ErrorKind::aborted:
+      return "aborted";
+    case ErrorKind::peer_lost:
+      return "peer lost";
+    case ErrorKind::unavailable:
+      return "not available";
+    case ErrorKind::internal:
+      return "internal error";
   }
   return "unknown error";
 }

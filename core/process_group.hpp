@@ -1,7 +1,7 @@
 // Collectives between the ranks of a group, as one rank sees them. comm/ implements it.
 //
-// Every member must enqueue the same collectives in the same order. All calls only enqueue; inputs must be ready in the stream's
-// order, outputs are. Sums add in rank order whatever the transport, so that results are reproducible to the bit.
+// Every member must enqueue the same collectives in the same order. All calls only enqueue; inputs must be ready in the
+// stream's order, outputs are. Sums add in rank order whatever the transport, so that results are reproducible to the bit.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,8 @@
 // caller sees one shape.
 //
 // Enqueueing never waits for the work. One host thread at a time may enqueue to a stream. The first failure of enqueued work is
-// sticky: later work is skipped, records and host callbacks still run (so that nobody waits for ever), and synchronize() throws.
+// sticky: later work is skipped, records and host callbacks still run (so that nobody waits for ever), and synchronize()
+// throws.
 #pragma once
 
 #include <cstddef>

@@ -6,20 +6,28 @@ namespace pipetrain {
 
 std::size_t size_of(DType dtype) noexcept {
   switch (dtype) {
-    case DType::f32: return 4;
-    case DType::bf16: return 2;
-    case DType::f64: return 8;
-    case DType::i32: return 4;
+    case DType::f32:
+      return 4;
+    case DType::bf16:
+      return 2;
+    case DType::f64:
+      return 8;
+    case DType::i32:
+      return 4;
   }
   return 0;
 }
 
 const char* to_string(DType dtype) noexcept {
   switch (dtype) {
-    case DType::f32: return "f32";
-    case DType::bf16: return "bf16";
-    case DType::f64: return "f64";
-    case DType::i32: return "i32";
+    case DType::f32:
+      return "f32";
+    case DType::bf16:
+      return "bf16";
+    case DType::f64:
+      return "f64";
+    case DType::i32:
+      return "i32";
   }
   return "?";
 }
@@ -49,10 +57,18 @@ Tensor Tensor::row_range(std::int64_t begin, std::int64_t end) const {
   Tensor part = *this;
   part.data = static_cast<char*>(data) + static_cast<std::size_t>(begin * cols()) * size_of(dtype);
   switch (shape.rank()) {
-    case 1: part.shape = {end - begin}; break;
-    case 2: part.shape = {end - begin, shape[1]}; break;
-    case 3: part.shape = {end - begin, shape[1], shape[2]}; break;
-    default: part.shape = {end - begin, shape[1], shape[2], shape[3]}; break;
+    case 1:
+      part.shape = {end - begin};
+      break;
+    case 2:
+      part.shape = {end - begin, shape[1]};
+      break;
+    case 3:
+      part.shape = {end - begin, shape[1], shape[2]};
+      break;
+    default:
+      part.shape = {end - begin, shape[1], shape[2], shape[3]};
+      break;
   }
   return part;
 }

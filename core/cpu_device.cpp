@@ -1,0 +1,66 @@
+#include "core/cpu_device.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+
+// A line "Key:   N kB" of /proc/meminfo, in bytes; unlimited when it is not there.
+std::size_t meminfo(const std::string& key) {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  while (file >> word) {
+    std::size_t kibibytes = 0;
+    if (word == key + ":" && file >> kibibytes) return kibibytes * 1024;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return unlimited;
+}
+
+// A control group's number; "max" and a missing file mean unlimited.
+std::size_t cgroup(const char* name) {
+  std::ifstream file(std::string("/sys/fs/cgroup/") + name);
+  std::size_t bytes = 0;
+  return file >> bytes ? bytes : unlimited;
+}
+
+}  // namespace
+
+std::string to_string(const DeviceId& id) { return (id.kind == DeviceKind::cpu ? "cpu:" : "cuda:") + std::to_string(id.index); }
+
+CpuDevice::CpuDevice(int index, int threads) : index_(index), tiles_(threads - 1) {}
+
+MemoryInfo CpuDevice::memory() const {
+  const std::size_t limit = cgroup("memory.max"), used = cgroup("memory.current");
+  const std::size_t group_free = limit == unlimited || used == unlimited ? unlimited : limit - std::min(used, limit);
+  return {std::min(meminfo("MemTotal"), limit), std::min(meminfo("MemAvailable"), group_free)};
+}
+
+Buffer CpuDevice::allocate(std::size_t bytes, const std::string& what) {
+  const std::size_t size = std::max(align_up(bytes), tensor_alignment);
+  // The kernel promises more memory than it has and kills the process later; better to say so now.
+  const std::size_t free = memory().free;
+  void* data = size <= free ? std::aligned_alloc(tensor_alignment, size) : nullptr;
+  if (data == nullptr) {
+    throw Error(ErrorKind::out_of_memory, to_string(id()) + ": " + what + " needs " + std::to_string(size) + " bytes, " +
+                                              std::to_string(free) +
+                                              " are free; use fewer or smaller microbatches or a smaller model");
+  }
+  return Buffer(data, size, [](void* memory) { std::free(memory); });
+}
+
+std::unique_ptr<Device> make_cpu_device(int index, int threads) {
+  if (threads < 1)
+    throw Error(ErrorKind::input, "--threads " + std::to_string(threads) + ": a device needs at least one thread");
+  return std::make_unique<CpuDevice>(index, threads);
+}
+
+}  // namespace pipetrain

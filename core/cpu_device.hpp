@@ -1,0 +1,25 @@
+#pragma once
+
+#include "core/device.hpp"
+#include "core/tile_pool.hpp"
+
+namespace pipetrain {
+
+class CpuDevice : public Device {
+ public:
+  CpuDevice(int index, int threads);
+
+  DeviceId id() const override { return {DeviceKind::cpu, index_}; }
+  MemoryInfo memory() const override;
+  Buffer allocate(std::size_t bytes, const std::string& what) override;
+  std::unique_ptr<Stream> make_stream(const std::string& name) override;
+  std::unique_ptr<Event> make_event() override;
+
+  TilePool& tiles() { return tiles_; }
+
+ private:
+  int index_;
+  TilePool tiles_;
+};
+
+}  // namespace pipetrain

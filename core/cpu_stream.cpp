@@ -1,0 +1,167 @@
+#include "core/cpu_stream.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pthread.h>
+
+#include "core/cpu_device.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+// Counts records and completions; a waiter waits until the completions reach the records it saw.
+class CpuEvent : public Event {
+ public:
+  bool query() const override {
+    return completed_.load(std::memory_order_acquire) >= recorded_.load(std::memory_order_acquire);
+  }
+  void synchronize() const override { wait_for(latest()); }
+
+  std::uint64_t latest() const { return recorded_.load(std::memory_order_acquire); }
+  std::uint64_t begin_record() { return recorded_.fetch_add(1, std::memory_order_acq_rel) + 1; }
+  void complete(std::uint64_t record) {
+    completed_.store(record, std::memory_order_release);
+    completed_.notify_all();
+  }
+  void wait_for(std::uint64_t record) const {
+    for (auto done = completed_.load(std::memory_order_acquire); done < record;
+         done = completed_.load(std::memory_order_acquire)) {
+      completed_.wait(done, std::memory_order_acquire);
+    }
+  }
+
+ private:
+  std::atomic<std::uint64_t> recorded_{0};
+  std::atomic<std::uint64_t> completed_{0};
+};
+
+class ThreadStream : public CpuStream {
+ public:
+  ThreadStream(CpuDevice& device, const std::string& name) : device_(device), thread_([this] { run(); }) {
+    pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
+  }
+
+  ~ThreadStream() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+
+  Device& device() const override { return device_; }
+
+  void enqueue(std::function<void()> work) override { push({std::move(work), false}); }
+
+  void parallel_for(std::int64_t tiles, const std::function<void(std::int64_t)>& tile) override {
+    device_.tiles().run(tiles, tile);
+  }
+
+  void record(Event& event) override {
+    auto& cpu_event = static_cast<CpuEvent&>(event);
+    const std::uint64_t record = cpu_event.begin_record();
+    push({[&cpu_event, record] { cpu_event.complete(record); }, true});
+  }
+
+  void wait(const Event& event) override {
+    const auto& cpu_event = static_cast<const CpuEvent&>(event);
+    if (cpu_event.query()) return;
+    // Waits also after a failure: the records of a failing run still come, and skipping would break the order of streams.
+    push({[&cpu_event, record = cpu_event.latest()] { cpu_event.wait_for(record); }, true});
+  }
+
+  void host_callback(std::function<void()> callback) override { push({std::move(callback), true}); }
+
+  void copy(void* target, const void* source, std::size_t bytes) override {
+    enqueue([=] { std::memcpy(target, source, bytes); });
+  }
+
+  void zero(const Tensor& tensor) override {
+    enqueue([tensor] { std::memset(tensor.data, 0, tensor.bytes()); });
+  }
+
+  void synchronize() override {
+    CpuEvent done;
+    record(done);
+    done.synchronize();
+    if (auto cause = failure()) std::rethrow_exception(cause);
+  }
+
+  std::exception_ptr failure() const override {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+  void fail(std::exception_ptr cause) override {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(cause);
+    failed_ = true;
+  }
+
+ private:
+  struct Item {
+    std::function<void()> work;
+    bool always;  // runs also after a failure
+  };
+
+  void push(Item item) {
+    bool was_idle;
+    {
+      const std::lock_guard lock(mutex_);
+      was_idle = queue_.empty();
+      queue_.push_back(std::move(item));
+    }
+    if (was_idle) changed_.notify_one();
+  }
+
+  void run() {
+    std::vector<Item> batch;
+    for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+        if (queue_.empty()) return;
+        batch.swap(queue_);
+      }
+      for (auto& item : batch) {
+        if (item.always || !failed_) run_one(item);
+      }
+      batch.clear();
+    }
+  }
+
+  void run_one(Item& item) {
+    try {
+      item.work();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+
+  CpuDevice& device_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Item> queue_;
+  bool stop_ = false;
+  std::atomic<bool> failed_{false};
+  std::exception_ptr failure_;
+  std::thread thread_;  // last: it uses the members above
+};
+
+}  // namespace
+
+CpuStream& cpu_stream(Stream& stream) { return static_cast<CpuStream&>(stream); }
+
+std::unique_ptr<Stream> CpuDevice::make_stream(const std::string& name) { return std::make_unique<ThreadStream>(*this, name); }
+
+std::unique_ptr<Event> CpuDevice::make_event() { return std::make_unique<CpuEvent>(); }
+
+}  // namespace pipetrain
