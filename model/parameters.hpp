@@ -37,7 +37,9 @@ struct Parameter {
   std::size_t grad_offset = 0;  // first element, in the gradient arena
   int chunk = 0;              // of the stage
   bool decays = true;         // weight decay: tensors of two or more dimensions
-  bool tied_copy = false;     // the head's use of the embedding's weight: counted, saved and initialised elsewhere
+  // The head's use of the embedding's weight, under the embedding's name, so that it loads the same values. Counted, saved and
+  // put in norms only as the embedding's own.
+  bool tied_copy = false;
 };
 
 // A matrix or vector as the operations use it: possibly several logical tensors stacked by rows (q, k, v; gate, up). Starts at a

@@ -1,0 +1,62 @@
+#include "model/costs.hpp"
+
+namespace pipetrain {
+namespace {
+
+std::int64_t block_matmul_parameters(const ModelConfig& config, const Block& block) {
+  switch (block.kind) {
+    case BlockKind::embedding:
+      return 0;
+    case BlockKind::attention:
+      return 2 * config.hidden * (config.heads + config.kv_heads) * config.head_dim;
+    case BlockKind::mlp:
+      return 3 * config.hidden * config.intermediate;
+    case BlockKind::head:
+      return config.hidden * config.vocabulary;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::int64_t block_parameter_count(const ModelConfig& config, const Block& block) {
+  switch (block.kind) {
+    case BlockKind::embedding:
+      return config.hidden * config.vocabulary;
+    case BlockKind::head:
+      return config.hidden + (config.tied_embeddings ? 0 : block_matmul_parameters(config, block));
+    default:
+      return config.hidden + block_matmul_parameters(config, block);
+  }
+}
+
+std::int64_t parameter_count(const ModelConfig& config) {
+  std::int64_t count = 0;
+  for (const Block& block : blocks_of(config)) count += block_parameter_count(config, block);
+  return count;
+}
+
+std::int64_t matmul_parameter_count(const ModelConfig& config) {
+  std::int64_t count = 0;
+  for (const Block& block : blocks_of(config)) count += block_matmul_parameters(config, block);
+  return count;
+}
+
+double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
+  const double attention = static_cast<double>(config.layers) * static_cast<double>(config.hidden * sequence);
+  return 6.0 * static_cast<double>(matmul_parameter_count(config)) + 6.0 * attention;
+}
+
+double block_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence) {
+  const double matmul = 6.0 * static_cast<double>(block_matmul_parameters(config, block));
+  switch (block.kind) {
+    case BlockKind::embedding:
+      return 6.0 * static_cast<double>(config.hidden);
+    case BlockKind::attention:
+      return matmul + 6.0 * static_cast<double>(config.heads * config.head_dim * sequence);
+    default:
+      return matmul;
+  }
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,26 @@
+// What a model costs before anything runs: parameters and floating-point operations, from its configuration alone.
+#pragma once
+
+#include <cstdint>
+
+#include "model/config.hpp"
+#include "model/parameters.hpp"
+
+namespace pipetrain {
+
+// Every logical tensor of the block once; a tied head's output matrix is not counted.
+std::int64_t block_parameter_count(const ModelConfig& config, const Block& block);
+// The whole model's: what `sum of numel over state_dict` gives, a tied matrix counted once.
+std::int64_t parameter_count(const ModelConfig& config);
+// Elements of the matrices that activations are multiplied with, a tied head's included, the input embedding and norms not.
+std::int64_t matmul_parameter_count(const ModelConfig& config);
+
+// Model FLOPs of forward and backward per token, causal attention counted as half (PaLM, Chowdhery et al. 2022, appendix B,
+// with the causal half): 6 x matmul_parameter_count + 6 x layers x hidden x sequence.
+double model_flops_per_token(const ModelConfig& config, std::int64_t sequence);
+
+// One block's share of forward and backward per token, for balancing stages. Attention counts its real width heads x head_dim,
+// which is hidden for all but a few models; the embedding counts the elements it moves: cheap, yet not nothing.
+double block_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence);
+
+}  // namespace pipetrain

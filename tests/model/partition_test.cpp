@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <limits>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "model/costs.hpp"
+#include "model/parameters.hpp"
+
+namespace pipetrain {
+namespace {
+
+double cost(const ModelConfig& config, const std::vector<Block>& run, std::int64_t sequence) {
+  double sum = 0;
+  for (const Block& block : run) sum += block_flops_per_token(config, block, sequence);
+  return sum;
+}
+
+double costliest(const ModelConfig& config, const std::vector<std::vector<Block>>& runs, std::int64_t sequence) {
+  double most = 0;
+  for (const auto& run : runs) most = std::max(most, cost(config, run, sequence));
+  return most;
+}
+
+// The best bound over every way to cut blocks [from, ...) into `parts` runs, by trying all.
+double exhaustive(const ModelConfig& config, const std::vector<Block>& blocks, std::size_t from, int parts,
+                  std::int64_t sequence) {
+  const auto inner = [](const Block& block) { return block.kind == BlockKind::attention || block.kind == BlockKind::mlp; };
+  const auto run_cost = [&](std::size_t begin, std::size_t end) {
+    const std::vector<Block> run(blocks.begin() + static_cast<std::ptrdiff_t>(begin),
+                                 blocks.begin() + static_cast<std::ptrdiff_t>(end));
+    return std::any_of(run.begin(), run.end(), inner) ? cost(config, run, sequence) : std::numeric_limits<double>::infinity();
+  };
+  if (parts == 1) return run_cost(from, blocks.size());
+  double best = std::numeric_limits<double>::infinity();
+  for (std::size_t end = from + 1; end < blocks.size(); ++end) {
+    best = std::min(best, std::max(run_cost(from, end), exhaustive(config, blocks, end, parts - 1, sequence)));
+  }
+  return best;
+}
+
+std::vector<Block> joined(const std::vector<std::vector<Block>>& runs) {
+  std::vector<Block> all;
+  for (const auto& run : runs) all.insert(all.end(), run.begin(), run.end());
+  return all;
+}
+
+TEST_CASE("partitions keep every block in order and are as good as trying all cuts") {
+  ModelConfig config = preset_config("tiny");
+  config.layers = GENERATE(1, 3, 5);
+  config.vocabulary = GENERATE(64, 3000);
+  config.intermediate = GENERATE(64, 1024);
+  for (int parts = 1; parts <= std::min<int>(5, static_cast<int>(2 * config.layers)); ++parts) {
+    const auto runs = partition_blocks(config, parts, 64);
+    REQUIRE(runs.size() == static_cast<std::size_t>(parts));
+    CHECK(joined(runs) == blocks_of(config));
+    CHECK(costliest(config, runs, 64) == exhaustive(config, blocks_of(config), 0, parts, 64));
+    CHECK(runs == partition_blocks(config, parts, 64));
+  }
+}
+
+TEST_CASE("a stage may hold a single block, and the head's stage holds fewer layers") {
+  const ModelConfig tiny = preset_config("tiny");
+  const auto single = partition_blocks(tiny, 8, 128);
+  CHECK(single.front() == std::vector<Block>{{BlockKind::embedding, 0}, {BlockKind::attention, 0}});
+  CHECK(single[3] == std::vector<Block>{{BlockKind::mlp, 1}});
+  CHECK(single.back() == std::vector<Block>{{BlockKind::mlp, 3}, {BlockKind::head, 0}});
+
+  const ModelConfig large = preset_config("llama3-8b");  // its head costs as much as two and a half layers
+  const auto stages = partition_blocks(large, 4, 4096);
+  CHECK(stages.back().size() < stages.front().size());
+  // Under the bound that the costliest sets, the others are level: none of the equal stages is starved.
+  CHECK(cost(large, stages[0], 4096) > 0.85 * costliest(large, stages, 4096));
+  CHECK(cost(large, stages[1], 4096) > 0.85 * costliest(large, stages, 4096));
+}
+
+TEST_CASE("the largest model is cut over many stages at once") {
+  const ModelConfig config = preset_config("llama2-70b");
+  const auto runs = partition_blocks(config, 64, 4096);
+  CHECK(runs.size() == 64);
+  CHECK(joined(runs) == blocks_of(config));
+}
+
+TEST_CASE("more stages than attention and MLP blocks are refused, naming both") {
+  ModelConfig config = preset_config("tiny");
+  config.layers = 3;
+  const auto text = [&](int parts) -> std::string {
+    try {
+      partition_blocks(config, parts, 16);
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::input);
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(text(6).empty());
+  CHECK(text(7) == "3 layers have 6 attention and MLP blocks, too few for 7 stages; use 6 or fewer (--pp x chunks)");
+  CHECK(text(0) == "0 stages: at least 1 is needed");
+}
+
+}  // namespace
+}  // namespace pipetrain
