@@ -1,18 +1,50 @@
-# A room is a folder that becomes one static library pipetrain::NAME of all its .cpp files.
+# A room is a folder that becomes one static library pipetrain::NAME of all its sources.
+#
+#   pipetrain_room(NAME [SOURCES files...] [LINKS targets...] [PRIVATE_LINKS targets...] [CUDA_LINKS targets...])
+#
+# Without SOURCES these are the folder's own .cpp files and those in cpu/, and with PIPETRAIN_CUDA its .cu files and all of
+# cuda/ too. Either way the name of a file tells which backend it belongs to:
+#   no_cuda.cpp, no_nccl.cpp                        stubs that say what is missing: built without the backend
+#   cuda/*, device_cuda*.*, cuda_*.*, nccl_*.*      the backend: built with it
+# CUDA_LINKS are linked privately, with PIPETRAIN_CUDA only.
 function(pipetrain_room name)
-  cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;SOURCES" ${ARGN})
   if(NOT ROOM_SOURCES)
-    file(GLOB ROOM_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+    file(GLOB ROOM_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/cpu/*.cpp)
+    if(PIPETRAIN_CUDA)
+      file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu
+        ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cpp)
+      list(APPEND ROOM_SOURCES ${cuda_sources})
+    endif()
   endif()
+  pipetrain_choose_backend(ROOM_SOURCES)
   if(NOT ROOM_SOURCES)  # a room without code yet
     file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp "")
     set(ROOM_SOURCES ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp)
   endif()
+
   add_library(pipetrain_${name} STATIC ${ROOM_SOURCES})
   add_library(pipetrain::${name} ALIAS pipetrain_${name})
   set_target_properties(pipetrain_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   target_include_directories(pipetrain_${name} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/pipetrain>)
-  target_compile_options(pipetrain_${name} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/pipetrain>)
+  target_compile_features(pipetrain_${name} PUBLIC cxx_std_20)
+  target_compile_options(pipetrain_${name} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor>)
   target_link_libraries(pipetrain_${name} PUBLIC ${ROOM_LINKS} PRIVATE ${ROOM_PRIVATE_LINKS})
+  if(PIPETRAIN_CUDA)
+    target_link_libraries(pipetrain_${name} PRIVATE ${ROOM_CUDA_LINKS})
+  endif()
+endfunction()
+
+# Leaves in the named list only the files of the backends that are built.
+function(pipetrain_choose_backend list)
+  set(stub "/no_(cuda|nccl)\\.cpp$")
+  set(real "/cuda/[^/]*$|/(device_cuda|cuda_|nccl_)[^/]*$|\\.cu$")
+  if(PIPETRAIN_CUDA)
+    list(FILTER ${list} EXCLUDE REGEX "${stub}")
+  else()
+    list(FILTER ${list} EXCLUDE REGEX "${real}")
+  endif()
+  set(${list} ${${list}} PARENT_SCOPE)
 endfunction()

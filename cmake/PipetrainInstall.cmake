@@ -1,0 +1,32 @@
+# What `cmake --install` lays down: the program, and the rooms as a CMake package for programs that embed them.
+#
+#   find_package(pipetrain COMPONENTS schedules)   pipetrain::schedules, no dependency at all
+#   find_package(pipetrain COMPONENTS engine)      pipetrain::engine: the actors, any compute
+#   find_package(pipetrain COMPONENTS training)    pipetrain::training: everything
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pipetrain)
+
+# One export set per component, so that each asks only for what it needs.
+set(schedules_rooms schedules)
+set(engine_rooms core comm engine)
+set(training_rooms data model training)
+foreach(component schedules engine training)
+  list(TRANSFORM ${component}_rooms PREPEND pipetrain_ OUTPUT_VARIABLE targets)
+  install(TARGETS ${targets} EXPORT pipetrain-${component} COMPONENT development ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT pipetrain-${component} NAMESPACE pipetrain:: DESTINATION ${package_dir} COMPONENT development)
+endforeach()
+
+foreach(folder core schedules comm data model actors/engine actors/training)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pipetrain/${folder}
+    COMPONENT development FILES_MATCHING PATTERN "*.hpp")
+endforeach()
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/pipetrainConfig.cmake.in ${PROJECT_BINARY_DIR}/pipetrainConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/pipetrainConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/pipetrainConfig.cmake ${PROJECT_BINARY_DIR}/pipetrainConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindCAF.cmake ${PROJECT_SOURCE_DIR}/cmake/FindOpenBLAS.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindCUDNN.cmake ${PROJECT_SOURCE_DIR}/cmake/FindNCCL.cmake
+  DESTINATION ${package_dir} COMPONENT development)
+
+install(TARGETS pipetrain COMPONENT program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

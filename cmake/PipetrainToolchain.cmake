@@ -1,0 +1,47 @@
+# What concerns the compilers of every room: ccache, sanitizers, CUDA.
+
+find_program(PIPETRAIN_CCACHE ccache)
+if(PIPETRAIN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PIPETRAIN_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${PIPETRAIN_CCACHE})
+endif()
+
+if(PIPETRAIN_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(PIPETRAIN_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(PIPETRAIN_SANITIZE)
+  message(FATAL_ERROR "PIPETRAIN_SANITIZE is '${PIPETRAIN_SANITIZE}'; use address or thread, or leave it empty")
+endif()
+
+# From here on, in this folder and those added later: CAF's templates bind null references, which UBSan reports and which is
+# not ours to mend.
+macro(pipetrain_relax_sanitizers_for_caf)
+  if(PIPETRAIN_SANITIZE STREQUAL "address")
+    add_compile_options(-fno-sanitize=null)
+  endif()
+endmacro()
+
+if(PIPETRAIN_CUDA)
+  find_program(PIPETRAIN_NVCC nvcc PATHS /usr/local/cuda/bin)
+  if(NOT PIPETRAIN_NVCC)
+    message(FATAL_ERROR "PIPETRAIN_CUDA is ON but there is no nvcc on PATH or in /usr/local/cuda/bin: "
+                        "install the CUDA toolkit, or configure with -DPIPETRAIN_CUDA=OFF")
+  endif()
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_COMPILER ${PIPETRAIN_NVCC})
+  endif()
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 90)  # H100, H200
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # one runtime in the process, shared with cuDNN and NCCL
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  find_package(CUDNN REQUIRED)
+  find_package(NCCL REQUIRED)
+endif()

@@ -1,0 +1,275 @@
+#include "structure/layering.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <regex>
+#include <set>
+#include <utility>
+
+namespace pipetrain::structure {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Room {
+  std::string folder;
+  std::set<std::string> may_include;  // folders of other rooms
+};
+
+// The table of docs/architecture.md.
+const std::vector<Room>& rooms() {
+  static const std::vector<Room> table = {
+      {"apps", {"actors/training", "actors/engine", "schedules", "model", "data", "core"}},
+      {"actors/training", {"actors/engine", "schedules", "model", "comm", "data", "core"}},
+      {"actors/engine", {"schedules", "comm", "core"}},
+      {"model", {"core"}},
+      {"comm", {"core"}},
+      {"data", {"core"}},
+      {"schedules", {}},
+      {"core", {}},
+  };
+  return table;
+}
+
+bool starts_with(const std::string& text, const std::string& prefix) { return text.compare(0, prefix.size(), prefix) == 0; }
+
+// The room a path relative to the root lies in, or null.
+const Room* room_of(const std::string& path) {
+  for (const Room& room : rooms()) {
+    if (starts_with(path, room.folder + "/")) return &room;
+  }
+  return nullptr;
+}
+
+// A library that only some files may include.
+struct Restricted {
+  std::string what;
+  std::regex header;
+  std::function<bool(const std::string& path)> allowed;
+};
+
+const std::vector<Restricted>& restricted_libraries() {
+  const auto in_comm = [](const std::string& path) { return starts_with(path, "comm/"); };
+  static const std::vector<Restricted> table = {
+      {"CAF belongs to actors/ and apps/", std::regex("caf/.*"),
+       [](const std::string& path) { return starts_with(path, "actors/") || starts_with(path, "apps/"); }},
+      {"UCX belongs to comm/", std::regex("uc[pst]/.*"), in_comm},
+      {"NCCL belongs to comm/", std::regex("nccl.*\\.h"), in_comm},
+      {"sockets belong to comm/",
+       std::regex("(boost/asio.*|sys/socket\\.h|sys/un\\.h|netdb\\.h|netinet/.*|arpa/inet\\.h|net/if\\.h|ifaddrs\\.h)"),
+       in_comm},
+      {"CUDA belongs to core/device_cuda*, core/cuda_*, model/cuda/ and comm/",
+       std::regex("(cuda[^/]*\\.(h|hpp)|cuda/.*|cu(blas|dnn|rand|solver|sparse|fft)[^/]*|cooperative_groups.*|mma\\.h|cub/.*|"
+                  "thrust/.*|nvtx3/.*|nvrtc\\.h|nvml\\.h)"),
+       [](const std::string& path) {
+         return starts_with(path, "core/device_cuda") || starts_with(path, "core/cuda_") || starts_with(path, "model/cuda/") ||
+                starts_with(path, "comm/");
+       }},
+  };
+  return table;
+}
+
+bool is_standard_header(const std::string& header) {
+  static const std::set<std::string> names = {"algorithm",
+                                              "any",
+                                              "array",
+                                              "atomic",
+                                              "barrier",
+                                              "bit",
+                                              "bitset",
+                                              "cassert",
+                                              "cctype",
+                                              "cerrno",
+                                              "cfenv",
+                                              "cfloat",
+                                              "charconv",
+                                              "chrono",
+                                              "cinttypes",
+                                              "climits",
+                                              "clocale",
+                                              "cmath",
+                                              "codecvt",
+                                              "compare",
+                                              "complex",
+                                              "concepts",
+                                              "condition_variable",
+                                              "coroutine",
+                                              "csetjmp",
+                                              "csignal",
+                                              "cstdarg",
+                                              "cstddef",
+                                              "cstdint",
+                                              "cstdio",
+                                              "cstdlib",
+                                              "cstring",
+                                              "ctime",
+                                              "cuchar",
+                                              "cwchar",
+                                              "cwctype",
+                                              "deque",
+                                              "exception",
+                                              "execution",
+                                              "filesystem",
+                                              "format",
+                                              "forward_list",
+                                              "fstream",
+                                              "functional",
+                                              "future",
+                                              "initializer_list",
+                                              "iomanip",
+                                              "ios",
+                                              "iosfwd",
+                                              "iostream",
+                                              "istream",
+                                              "iterator",
+                                              "latch",
+                                              "limits",
+                                              "list",
+                                              "locale",
+                                              "map",
+                                              "memory",
+                                              "memory_resource",
+                                              "mutex",
+                                              "new",
+                                              "numbers",
+                                              "numeric",
+                                              "optional",
+                                              "ostream",
+                                              "queue",
+                                              "random",
+                                              "ranges",
+                                              "ratio",
+                                              "regex",
+                                              "scoped_allocator",
+                                              "semaphore",
+                                              "set",
+                                              "shared_mutex",
+                                              "source_location",
+                                              "span",
+                                              "sstream",
+                                              "stack",
+                                              "stdexcept",
+                                              "stop_token",
+                                              "streambuf",
+                                              "string",
+                                              "string_view",
+                                              "strstream",
+                                              "syncstream",
+                                              "system_error",
+                                              "thread",
+                                              "tuple",
+                                              "type_traits",
+                                              "typeindex",
+                                              "typeinfo",
+                                              "unordered_map",
+                                              "unordered_set",
+                                              "utility",
+                                              "valarray",
+                                              "variant",
+                                              "vector",
+                                              "version"};
+  return names.count(header) > 0;
+}
+
+class Checker {
+ public:
+  explicit Checker(fs::path root) : root_(std::move(root)) {}
+
+  std::vector<std::string> run() {
+    for (const std::string& path : sources()) check_file(path);
+    check_names();
+    return std::move(found_);
+  }
+
+ private:
+  std::vector<std::string> sources() const {
+    static const std::set<std::string> extensions = {".hpp", ".cpp", ".cu", ".cuh", ".h"};
+    std::vector<std::string> paths;
+    for (const Room& room : rooms()) {
+      if (!fs::exists(root_ / room.folder)) continue;
+      for (const auto& entry : fs::recursive_directory_iterator(root_ / room.folder)) {
+        if (entry.is_regular_file() && extensions.count(entry.path().extension().string()) > 0) {
+          paths.push_back(fs::relative(entry.path(), root_).generic_string());
+        }
+      }
+    }
+    std::sort(paths.begin(), paths.end());
+    return paths;
+  }
+
+  void check_file(const std::string& path) {
+    static const std::regex include("^\\s*#\\s*include\\s*([<\"])([^>\"]+)[>\"].*");
+    static const std::regex device_code("(^|[^\\w])__(global|device)__([^\\w]|$)|<<<");
+    std::ifstream file(root_ / path);
+    bool has_device_code = false;
+    int line_number = 0;
+    for (std::string line; std::getline(file, line);) {
+      ++line_number;
+      std::smatch match;
+      if (std::regex_match(line, match, include)) {
+        check_include(path, path + ':' + std::to_string(line_number), match[2].str(), match[1].str() == "\"");
+      }
+      has_device_code = has_device_code || std::regex_search(line.substr(0, line.find("//")), device_code);
+    }
+    const std::string extension = fs::path(path).extension().string();
+    if (extension == ".cu" && !has_device_code) report(path + ":1", "holds no device code: name it .cpp");
+    if (extension == ".cpp" && has_device_code) report(path + ":1", "holds device code: name it .cu");
+  }
+
+  void check_include(const std::string& path, const std::string& where, const std::string& header, bool quoted) {
+    const Room& room = *room_of(path);
+    const Room* target = room_of(header);
+    if (target != nullptr && (quoted || fs::exists(root_ / header))) {
+      if (target != &room && room.may_include.count(target->folder) == 0) {
+        report(where, room.folder + " may not include " + header);
+      } else if (!fs::exists(root_ / header)) {
+        report(where, header + " does not exist");
+      } else if (!quoted) {
+        report(where, "write \"" + header + "\": it is ours");
+      }
+      return;
+    }
+    for (const Restricted& library : restricted_libraries()) {
+      if (std::regex_match(header, library.header) && !library.allowed(path)) report(where, header + ": " + library.what);
+    }
+    if (quoted) {
+      report(where, "\"" + header + "\" names no room: write our headers from the repository root, others in <>");
+    } else if (room.folder == "schedules" && !is_standard_header(header)) {
+      report(where, "schedules uses the standard library only, not " + header);
+    }
+  }
+
+  // Two sources of one room share a name only as twins, one under cpu/ and one under cuda/.
+  void check_names() {
+    std::map<std::pair<std::string, std::string>, std::vector<std::string>> by_name;
+    for (const std::string& path : sources()) {
+      const fs::path file(path);
+      if (file.extension() == ".cpp" || file.extension() == ".cu") {
+        by_name[{room_of(path)->folder, file.stem().string()}].push_back(path);
+      }
+    }
+    for (const auto& [name, paths] : by_name) {
+      std::set<std::string> backends;
+      for (const std::string& path : paths) {
+        const std::string folder = fs::path(path).parent_path().filename().string();
+        if (folder == "cpu" || folder == "cuda") backends.insert(folder);
+      }
+      if (paths.size() > 1 && backends.size() != paths.size()) {
+        report(paths[1] + ":1", "has the name of " + paths[0] + "; only twins in cpu/ and cuda/ share one");
+      }
+    }
+  }
+
+  void report(const std::string& where, const std::string& what) { found_.push_back(where + ": " + what); }
+
+  fs::path root_;
+  std::vector<std::string> found_;
+};
+
+}  // namespace
+
+std::vector<std::string> violations(const fs::path& root) { return Checker(root).run(); }
+
+}  // namespace pipetrain::structure
