@@ -42,8 +42,8 @@ struct ForwardArgs {
 };
 
 struct BackwardArgs {
-  Tensor output_grad;   // [Tr, H]; unused by the last chunk; must stay valid until B or W
-  Tensor input_grad;    // [Tr, H], written; unused by the first chunk
+  Tensor output_grad;    // [Tr, H]; unused by the last chunk; must stay valid until B or W
+  Tensor input_grad;     // [Tr, H], written; unused by the first chunk
   float loss_scale = 1;  // last chunk only: 1 / target tokens of the whole global batch
 };
 
@@ -53,10 +53,15 @@ class StageModel {
 
   virtual const ParameterLayout& parameters() const = 0;
   virtual ActivationBytes activation_bytes(int chunk) const = 0;
-  virtual Shape hidden_shape() const = 0;  // [Tr, H]
+  virtual std::size_t workspace_bytes() const = 0;  // the most that any chunk needs
+  virtual Shape hidden_shape() const = 0;           // [Tr, H]
 
-  // The arenas of parameters(), f32, flat. Must be called before the first action.
+  // The arenas of parameters(), f32, flat. Must be called before the first action; also takes the little constant memory that
+  // the model owns (the rotary table) from the stream's device, and waits for it to be filled.
   virtual void bind(const Tensor& weights, const Tensor& grads) = 0;
+  // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
+  // action.
+  virtual void bind_workspace(void* data, std::size_t bytes) = 0;
   // A slot of this chunk over memory of at least activation_bytes(chunk).saved and .pending; pending may be null as long as
   // backward() never defers.
   virtual std::unique_ptr<ActivationSlot> make_slot(int chunk, void* saved, void* pending) const = 0;
@@ -69,7 +74,8 @@ class StageModel {
   virtual void weight_grad(int chunk, ActivationSlot& slot) = 0;
 };
 
-// chunks: the runs of blocks this stage holds. The Ops must outlive the model.
+// chunks: the runs of blocks this stage holds. The Ops (and the group) must outlive the model. To learn sizes only, without a
+// device, pass measuring Ops and do not bind.
 std::unique_ptr<StageModel> make_stage_model(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks,
                                              const MicrobatchShape& shape, const TensorParallel& tp, Ops& ops);
 

@@ -1,0 +1,61 @@
+#include "model/attention_block.hpp"
+
+namespace pipetrain {
+namespace {
+
+struct AttentionSaved final : BlockCompute::Saved {
+  NormedProjection::Saved projection;
+  Tensor qkv;          // [T, (Hq + 2 Hkv) D], rotated
+  Tensor heads;        // [T, Hq D], what the heads put out
+  Tensor log_sum_exp;  // [batch, Hq, sequence] f32
+};
+
+}  // namespace
+
+AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
+    : parameters_(parameters),
+      heads_(config.heads / tp.size()),
+      kv_heads_(config.kv_heads / tp.size()),
+      head_dim_(config.head_dim),
+      qkv_(config.norm_eps) {}
+
+std::unique_ptr<BlockCompute::Saved> AttentionBlock::make_saved() const { return std::make_unique<AttentionSaved>(); }
+
+void AttentionBlock::bind(const Tensor& weights, const Tensor& grads) {
+  const std::vector<BoundTensor> bound = bind_tensors(parameters_, weights, grads);
+  qkv_.bind(bound.at(0), bound.at(1));
+  out_.bind(bound.at(2));
+}
+
+AttentionShape AttentionBlock::shape_of(const BlockContext& context) const {
+  return {context.shape.batch, context.shape.sequence, heads_, kv_heads_, head_dim_};
+}
+
+void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
+  auto& saved = static_cast<AttentionSaved&>(saved_base);
+  const AttentionShape shape = shape_of(context);
+  saved.qkv = qkv_.forward(context, args.input, memory, saved.projection);
+  context.ops.rotary(shape, saved.qkv, context.rotary_table, false);
+  saved.heads = memory.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
+  saved.log_sum_exp = memory.allocate({shape.batch, heads_, shape.sequence}, DType::f32);
+  context.ops.attention(shape, saved.qkv, saved.heads, saved.log_sum_exp);
+  out_.forward(context, saved.heads, args.input, args.output);
+}
+
+void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                              Saved& saved_base) const {
+  auto& saved = static_cast<AttentionSaved&>(saved_base);
+  const AttentionShape shape = shape_of(context);
+  const ArenaScope scope(context.workspace);
+  const Tensor qkv_grad = gradients.allocate(saved.qkv.shape, context.dtype);
+  {
+    const ArenaScope inner(context.workspace);
+    const Tensor heads_grad = context.workspace.allocate(saved.heads.shape, context.dtype);
+    out_.backward(context, args.output_grad, saved.heads, heads_grad, gradients);
+    context.ops.attention_backward(shape, heads_grad, saved.qkv, saved.heads, saved.log_sum_exp, qkv_grad);
+  }
+  context.ops.rotary(shape, qkv_grad, context.rotary_table, true);
+  qkv_.backward(context, qkv_grad, &args.output_grad, args.input_grad, gradients, saved.projection);
+}
+
+}  // namespace pipetrain

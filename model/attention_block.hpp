@@ -1,0 +1,28 @@
+// Norm, causal self-attention with rotary positions, residual. Heads are spread over the tensor-parallel group.
+#pragma once
+
+#include "model/block_compute.hpp"
+#include "model/normed_projection.hpp"
+#include "model/residual_projection.hpp"
+
+namespace pipetrain {
+
+class AttentionBlock final : public BlockCompute {
+ public:
+  AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp);
+
+  std::unique_ptr<Saved> make_saved() const override;
+  void bind(const Tensor& weights, const Tensor& grads) override;
+  void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
+  void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
+
+ private:
+  AttentionShape shape_of(const BlockContext& context) const;
+
+  BlockParameters parameters_;
+  std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
+  NormedProjection qkv_;
+  ResidualProjection out_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,45 @@
+#include "model/block_compute.hpp"
+
+#include <cassert>
+
+#include "model/attention_block.hpp"
+#include "model/embedding_block.hpp"
+#include "model/head_block.hpp"
+#include "model/mlp_block.hpp"
+
+namespace pipetrain {
+namespace {
+
+Tensor view(const Tensor& arena, std::size_t offset, const Shape& shape) {
+  if (arena.data == nullptr) return {nullptr, shape, arena.dtype};
+  assert(offset + static_cast<std::size_t>(shape.elements()) <= static_cast<std::size_t>(arena.elements()));
+  return {static_cast<char*>(arena.data) + offset * size_of(arena.dtype), shape, arena.dtype};
+}
+
+}  // namespace
+
+std::vector<BoundTensor> bind_tensors(const BlockParameters& parameters, const Tensor& weights, const Tensor& grads) {
+  std::vector<BoundTensor> bound;
+  for (const StoredTensor& tensor : parameters.tensors) {
+    bound.push_back({view(weights, tensor.offset, tensor.shape), view(grads, tensor.grad_offset, tensor.shape)});
+  }
+  return bound;
+}
+
+std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters,
+                                         const TensorParallel& tp) {
+  switch (parameters.block.kind) {
+    case BlockKind::embedding:
+      return std::make_unique<EmbeddingBlock>(config, parameters, tp);
+    case BlockKind::attention:
+      return std::make_unique<AttentionBlock>(config, parameters, tp);
+    case BlockKind::mlp:
+      return std::make_unique<MlpBlock>(config, parameters);
+    case BlockKind::head:
+      return std::make_unique<HeadBlock>(config, parameters, tp);
+  }
+  assert(false);
+  return nullptr;
+}
+
+}  // namespace pipetrain

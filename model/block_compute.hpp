@@ -1,0 +1,67 @@
+// A block's explicit forward and backward: what every kind of block offers to the stage model, and what it gets from it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/buffer.hpp"
+#include "model/ops.hpp"
+#include "model/parameters.hpp"
+#include "model/stage_model.hpp"
+#include "model/weight_gradients.hpp"
+
+namespace pipetrain {
+
+// One StoredTensor in this stage's arenas: the values the operations read, and where its gradient is added.
+struct BoundTensor {
+  Tensor weight;
+  Tensor grad;
+};
+
+// The block's tensors in the arenas, in the layout's order. Arenas without memory give views without memory, for measuring.
+std::vector<BoundTensor> bind_tensors(const BlockParameters& parameters, const Tensor& weights, const Tensor& grads);
+
+// What the actions of one stage share.
+struct BlockContext {
+  Ops& ops;
+  Arena& workspace;  // blocks give back what they take
+  TensorParallel tp;
+  MicrobatchShape shape;
+  DType dtype = DType::f32;  // of activations
+  Tensor rotary_table;       // [sequence, 2, D/2]
+
+  std::int64_t tokens() const { return shape.tokens(); }
+  std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
+  // Whether a tensor's shard is less than the whole of it, so that matrices must gather their input.
+  bool gathers() const { return tp.sequence_parallel && tp.size() > 1; }
+};
+
+class BlockCompute {
+ public:
+  // What one microbatch's backward needs; reused for later microbatches.
+  struct Saved {
+    virtual ~Saved() = default;
+  };
+
+  virtual ~BlockCompute() = default;
+  BlockCompute(const BlockCompute&) = delete;
+  BlockCompute& operator=(const BlockCompute&) = delete;
+
+  virtual std::unique_ptr<Saved> make_saved() const = 0;
+  virtual void bind(const Tensor& weights, const Tensor& grads) = 0;
+
+  // args are the block's own: its input, its output. What the backward needs is allocated in `memory`.
+  virtual void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const = 0;
+  // args.input_grad may be the very memory of args.output_grad.
+  virtual void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                        Saved& saved) const = 0;
+
+ protected:
+  BlockCompute() = default;
+};
+
+// The block of these parameters on this rank.
+std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters,
+                                         const TensorParallel& tp);
+
+}  // namespace pipetrain

@@ -1,0 +1,23 @@
+// Token ids to the residual stream. The vocabulary's rows are spread over the tensor-parallel group.
+#pragma once
+
+#include "model/block_compute.hpp"
+
+namespace pipetrain {
+
+class EmbeddingBlock final : public BlockCompute {
+ public:
+  EmbeddingBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp);
+
+  std::unique_ptr<Saved> make_saved() const override;
+  void bind(const Tensor& weights, const Tensor& grads) override;
+  void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
+  void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
+
+ private:
+  BlockParameters parameters_;
+  std::int64_t first_id_;  // of this rank's rows
+  BoundTensor table_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,18 @@
+#include "model/residual_projection.hpp"
+
+namespace pipetrain {
+
+void ResidualProjection::forward(const BlockContext& context, const Tensor& input, const Tensor& residual,
+                                 const Tensor& output) const {
+  context.ops.matmul_scatter(context.tp, MatmulKind::forward, input, matrix_.weight, &residual, output);
+}
+
+void ResidualProjection::backward(const BlockContext& context, const Tensor& output_grad, const Tensor& input,
+                                  const Tensor& input_grad, WeightGradients& gradients) const {
+  const Tensor gathered =
+      context.gathers() ? gradients.allocate({context.tokens(), output_grad.shape[1]}, context.dtype) : output_grad;
+  context.ops.gather_matmul(context.tp, MatmulKind::input_grad, output_grad, matrix_.weight, gathered, input_grad);
+  gradients.add_matrix(gathered, input, matrix_.grad);
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,219 @@
+#include "model/stage_model.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "core/device.hpp"
+#include "model/block_compute.hpp"
+#include "model/rotary_table.hpp"
+
+namespace pipetrain {
+namespace {
+
+class ChunkSlot final : public ActivationSlot {
+ public:
+  enum class State { empty, forwarded, pending };
+
+  ChunkSlot(int chunk_index, Arena saved_memory, Arena pending_memory)
+      : chunk(chunk_index), saved(std::move(saved_memory)), pending(std::move(pending_memory)) {}
+
+  int chunk;
+  Arena saved, pending;
+  std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
+  std::vector<KeptGradient> kept;  // from I until W
+  State state = State::empty;
+};
+
+class TransformerStage final : public StageModel {
+ public:
+  TransformerStage(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks, const MicrobatchShape& shape,
+                   const TensorParallel& tp, Ops& ops)
+      : config_(config),
+        layout_(layout_parameters(config, chunks, tp.rank(), tp.size())),
+        shape_(shape),
+        tp_(tp),
+        ops_(ops),
+        workspace_(Arena::measuring()),
+        chunks_(chunks.size()) {
+    for (const BlockParameters& block : layout_.blocks) {
+      Chunk& chunk = chunks_.at(static_cast<std::size_t>(block.chunk));
+      chunk.blocks.push_back(make_block(config_, block, tp_));
+      chunk.begins_model |= block.block.kind == BlockKind::embedding;
+    }
+    bind_blocks(Tensor{}, Tensor{});
+    for (int chunk = 0; chunk < static_cast<int>(chunks_.size()); ++chunk) chunk_at(chunk).bytes = measure(chunk);
+  }
+
+  const ParameterLayout& parameters() const override { return layout_; }
+  ActivationBytes activation_bytes(int chunk) const override { return chunk_at(chunk).bytes; }
+  std::size_t workspace_bytes() const override {
+    std::size_t most = 0;
+    for (const Chunk& chunk : chunks_) most = std::max(most, chunk.bytes.workspace);
+    return most;
+  }
+  Shape hidden_shape() const override { return {tp_.shard_rows(shape_.tokens()), config_.hidden}; }
+
+  void bind(const Tensor& weights, const Tensor& grads) override {
+    assert(static_cast<std::size_t>(weights.elements()) >= layout_.weight_elements);
+    assert(static_cast<std::size_t>(grads.elements()) >= layout_.grad_elements);
+    bind_blocks(weights, grads);
+    upload_rotary_table();
+  }
+
+  void bind_workspace(void* data, std::size_t bytes) override {
+    workspace_ = Arena(data, bytes, "workspace");
+    ops_.set_workspace(workspace_);
+  }
+
+  std::unique_ptr<ActivationSlot> make_slot(int chunk, void* saved, void* pending) const override {
+    const ActivationBytes& bytes = chunk_at(chunk).bytes;
+    return make_slot(chunk, Arena(saved, bytes.saved, "saved activations"),
+                     Arena(pending, pending == nullptr ? 0 : bytes.pending, "pending weight gradients"));
+  }
+
+  void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) override {
+    run_forward(context(), chunk, args, slot_of(chunk, slot));
+  }
+  void backward(int chunk, const BackwardArgs& args, ActivationSlot& slot) override {
+    run_backward(context(), chunk, args, slot_of(chunk, slot), false);
+  }
+  void input_grad(int chunk, const BackwardArgs& args, ActivationSlot& slot) override {
+    ChunkSlot& own = slot_of(chunk, slot);
+    assert(!own.pending.is_measuring() || chunk_at(chunk).bytes.pending == 0);
+    run_backward(context(), chunk, args, own, true);
+  }
+  void weight_grad(int chunk, ActivationSlot& slot) override { run_weight_grad(context(), slot_of(chunk, slot)); }
+
+ private:
+  struct Chunk {
+    std::vector<std::unique_ptr<BlockCompute>> blocks;
+    ActivationBytes bytes;
+    bool begins_model = false;
+  };
+
+  const Chunk& chunk_at(int chunk) const { return chunks_.at(static_cast<std::size_t>(chunk)); }
+  Chunk& chunk_at(int chunk) { return chunks_.at(static_cast<std::size_t>(chunk)); }
+  static ChunkSlot& slot_of([[maybe_unused]] int chunk, ActivationSlot& slot) {
+    auto& own = static_cast<ChunkSlot&>(slot);
+    assert(own.chunk == chunk);
+    return own;
+  }
+
+  BlockContext context() {
+    assert(!workspace_.is_measuring() || workspace_bytes() == 0);
+    return {ops_, workspace_, tp_, shape_, dtype_, rotary_table_};
+  }
+
+  void bind_blocks(const Tensor& weights, const Tensor& grads) {
+    for (Chunk& chunk : chunks_) {
+      for (auto& block : chunk.blocks) block->bind(weights, grads);
+    }
+  }
+
+  void upload_rotary_table() {
+    const std::vector<float> table = rotary_table(config_, shape_.sequence);
+    rotary_memory_ = ops_.stream().device().allocate(table.size() * sizeof(float), "the rotary table");
+    rotary_table_ = {rotary_memory_.data(), {shape_.sequence, 2, config_.head_dim / 2}, DType::f32};
+    ops_.stream().copy(rotary_table_.data, table.data(), rotary_table_.bytes());
+    ops_.stream().synchronize();
+  }
+
+  std::unique_ptr<ChunkSlot> make_slot(int chunk, Arena saved, Arena pending) const {
+    auto slot = std::make_unique<ChunkSlot>(chunk, std::move(saved), std::move(pending));
+    for (const auto& block : chunk_at(chunk).blocks) slot->blocks.push_back(block->make_saved());
+    return slot;
+  }
+
+  void run_forward(const BlockContext& context, int chunk_index, const ForwardArgs& args, ChunkSlot& slot) const {
+    const Chunk& chunk = chunk_at(chunk_index);
+    assert(slot.state == ChunkSlot::State::empty || slot.state == ChunkSlot::State::forwarded);
+    const ArenaScope scope(context.workspace);
+    slot.saved.rewind(0);
+    ForwardArgs block_args = args;
+    for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
+      const bool last = i + 1 == chunk.blocks.size();
+      block_args.output = last ? args.output : slot.saved.allocate(hidden_shape(), context.dtype);
+      chunk.blocks[i]->forward(context, block_args, slot.saved, *slot.blocks[i]);
+      block_args.input = block_args.output;
+    }
+    slot.state = ChunkSlot::State::forwarded;
+  }
+
+  void run_backward(const BlockContext& context, int chunk_index, const BackwardArgs& args, ChunkSlot& slot,
+                    bool defer_weights) const {
+    const Chunk& chunk = chunk_at(chunk_index);
+    assert(slot.state == ChunkSlot::State::forwarded);
+    const ArenaScope scope(context.workspace);
+    slot.pending.rewind(0);
+    slot.kept.clear();
+    WeightGradients gradients = defer_weights ? WeightGradients::deferred(context.ops, slot.pending, slot.kept)
+                                              : WeightGradients::immediate(context.ops, context.workspace);
+    // The residual stream's gradient is rewritten in place from block to block, unless W still reads it as it is.
+    const bool keeps_stream = defer_weights && !context.gathers();
+    Tensor stream_grad;
+    BackwardArgs block_args = args;
+    for (std::size_t i = chunk.blocks.size(); i-- > 0;) {
+      if (i == 0) {
+        block_args.input_grad = args.input_grad;
+      } else {
+        if (keeps_stream) {
+          stream_grad = gradients.allocate(hidden_shape(), context.dtype);
+        } else if (stream_grad.shape.rank() == 0) {
+          stream_grad = context.workspace.allocate(hidden_shape(), context.dtype);
+        }
+        block_args.input_grad = stream_grad;
+      }
+      chunk.blocks[i]->backward(context, block_args, gradients, *slot.blocks[i]);
+      block_args.output_grad = block_args.input_grad;
+    }
+    slot.state = defer_weights ? ChunkSlot::State::pending : ChunkSlot::State::empty;
+  }
+
+  void run_weight_grad(const BlockContext& context, ChunkSlot& slot) const {
+    assert(slot.state == ChunkSlot::State::pending);
+    for (const KeptGradient& gradient : slot.kept) compute(context.ops, gradient);
+    slot.kept.clear();
+    slot.state = ChunkSlot::State::empty;
+  }
+
+  // Runs every action with operations that compute nothing, in arenas that only count.
+  ActivationBytes measure(int chunk) const {
+    const auto ops = make_measuring_ops();
+    Arena workspace = Arena::measuring();
+    ops->set_workspace(workspace);
+    const Tensor table{nullptr, {shape_.sequence, 2, config_.head_dim / 2}, DType::f32};
+    const BlockContext context{*ops, workspace, tp_, shape_, dtype_, table};
+    const auto slot = make_slot(chunk, Arena::measuring(), Arena::measuring());
+
+    const Tensor hidden{nullptr, hidden_shape(), dtype_}, ids{nullptr, {shape_.tokens()}, DType::i32};
+    const Tensor loss_sum{nullptr, {1}, DType::f64};
+    const ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum};
+    run_forward(context, chunk, forward, *slot);
+    run_backward(context, chunk, {hidden, hidden, 1}, *slot, true);
+    run_weight_grad(context, *slot);
+    run_forward(context, chunk, forward, *slot);
+    run_backward(context, chunk, {hidden, hidden, 1}, *slot, false);
+    return {slot->saved.peak(), slot->pending.peak(), workspace.peak()};
+  }
+
+  ModelConfig config_;
+  ParameterLayout layout_;
+  MicrobatchShape shape_;
+  TensorParallel tp_;
+  Ops& ops_;
+  DType dtype_ = DType::f32;
+  Arena workspace_;
+  Buffer rotary_memory_;
+  Tensor rotary_table_;
+  std::vector<Chunk> chunks_;
+};
+
+}  // namespace
+
+std::unique_ptr<StageModel> make_stage_model(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks,
+                                             const MicrobatchShape& shape, const TensorParallel& tp, Ops& ops) {
+  return std::make_unique<TransformerStage>(config, chunks, shape, tp, ops);
+}
+
+}  // namespace pipetrain
