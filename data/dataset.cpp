@@ -1,0 +1,147 @@
+#include "data/dataset.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "core/error.hpp"
+#include "data/jsonl.hpp"
+#include "data/mixture.hpp"
+
+namespace pipetrain {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::input, what); }
+
+bool readable_kind(const fs::path& path) { return path.extension() == ".txt" || path.extension() == ".jsonl"; }
+
+// The files of one input: itself, or what a folder holds, sorted by name. Other kinds of files in a folder are passed over.
+std::vector<fs::path> list_files(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) fail(fmt::format("--data {}: there is no such file or folder; check the path", path.string()));
+  if (!fs::is_directory(status)) {
+    if (readable_kind(path)) return {path};
+    fail(fmt::format("--data {}: a file of this kind cannot be read; give .txt, .jsonl or a folder of such files",
+                     path.string()));
+  }
+  std::vector<fs::path> files;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    if (readable_kind(entry->path()) && !entry->is_directory()) files.push_back(entry->path());
+  if (error) fail(fmt::format("--data {}: the folder cannot be read ({})", path.string(), error.message()));
+  if (files.empty())
+    fail(fmt::format("--data {}: the folder holds no .txt or .jsonl file; give a folder with data", path.string()));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+struct InputFile {
+  fs::path path;
+  std::optional<JsonlKind> jsonl;  // empty for text
+  bool has_ids() const { return jsonl && jsonl->has_ids; }
+};
+
+std::vector<InputFile> examine(const fs::path& path) {
+  std::vector<InputFile> files;
+  for (fs::path& file : list_files(path)) {
+    InputFile& input = files.emplace_back();
+    input.path = std::move(file);
+    if (input.path.extension() == ".jsonl") input.jsonl = peek_jsonl(input.path);
+  }
+  return files;
+}
+
+std::int64_t choose_sequence_length(const DatasetOptions& options, const std::vector<std::vector<InputFile>>& inputs) {
+  const auto check = [&](std::int64_t length, const std::string& source) {
+    if (length < 1) fail(fmt::format("{}: a sample needs at least 2 tokens, one to read and one to predict", source));
+    if (options.max_positions > 0 && length > options.max_positions)
+      fail(fmt::format("{}: a sequence of {} is longer than the {} positions of the model; give shorter sequences", source,
+                       length, options.max_positions));
+    return length;
+  };
+  if (options.sequence_length != 0) return check(options.sequence_length, fmt::format("--seq-len {}", options.sequence_length));
+  for (const auto& files : inputs)
+    for (const InputFile& file : files)
+      if (file.has_ids()) return check(file.jsonl->ids - 1, file.jsonl->first_row);
+  if (options.default_sequence_length < 1)
+    fail("--seq-len: neither the model nor the data says how long a sequence is; give it");
+  return check(options.default_sequence_length, "--seq-len");
+}
+
+// Neighbouring files of documents are packed together, so that short files are not lost.
+std::unique_ptr<Dataset> open_input(const std::string& name, const std::vector<InputFile>& files, std::int64_t length,
+                                    std::int64_t vocabulary) {
+  std::vector<std::unique_ptr<Dataset>> parts;
+  std::vector<std::unique_ptr<TokenStream>> documents;
+  const auto pack_documents = [&] {
+    if (!documents.empty()) parts.push_back(pack(std::exchange(documents, {}), length, vocabulary, name));
+  };
+  for (const InputFile& file : files) {
+    if (file.has_ids()) {
+      pack_documents();
+      parts.push_back(open_jsonl_ids(file.path, length, vocabulary));
+    } else {
+      documents.push_back(file.jsonl ? open_jsonl_text(file.path, vocabulary) : open_text_file(file.path, vocabulary));
+    }
+  }
+  pack_documents();
+  return concatenate(std::move(parts));
+}
+
+std::unique_ptr<Dataset> open_inside_text(const DatasetOptions& options) {
+  const std::string name = "the text that ships inside";
+  std::vector<std::unique_ptr<TokenStream>> documents;
+  documents.push_back(text_in_memory(inside_text(), name, options.vocabulary));
+  return pack(std::move(documents), choose_sequence_length(options, {}), options.vocabulary, name);
+}
+
+}  // namespace
+
+std::vector<std::int32_t> Dataset::read(std::int64_t index) const {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(sequence_length()) + 1);
+  read(index, tokens);
+  return tokens;
+}
+
+DataInput parse_data_input(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  std::error_code ignored;
+  if (colon == std::string_view::npos || fs::exists(fs::path(text), ignored)) return {fs::path(text), std::nullopt};
+  const std::string_view number = text.substr(colon + 1);
+  double weight = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
+  if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(weight) || weight <= 0 || colon == 0)
+    fail(fmt::format("--data {}: there is no such file, and '{}' is no weight; write PATH or PATH:WEIGHT with a weight above 0",
+                     text, number));
+  return {fs::path(text.substr(0, colon)), weight};
+}
+
+std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
+  if (options.inputs.empty()) return open_inside_text(options);
+  std::vector<std::vector<InputFile>> inputs;
+  std::vector<double> weights;
+  for (const DataInput& input : options.inputs) {
+    inputs.push_back(examine(input.path));
+    if (input.weight) weights.push_back(*input.weight);
+  }
+  if (!weights.empty() && weights.size() != inputs.size()) {
+    const auto bare =
+        std::find_if(options.inputs.begin(), options.inputs.end(), [](const auto& input) { return !input.weight; });
+    fail(fmt::format("--data {}: has no weight, but other inputs have; give every input a weight (PATH:WEIGHT) or none",
+                     bare->path.string()));
+  }
+  const std::int64_t length = choose_sequence_length(options, inputs);
+  std::vector<std::unique_ptr<Dataset>> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    parts.push_back(open_input(options.inputs[i].path.string(), inputs[i], length, options.vocabulary));
+  if (weights.empty() || parts.size() == 1) return concatenate(std::move(parts));
+  return mix(std::move(parts), weights, options.shuffle, options.seed);
+}
+
+}  // namespace pipetrain

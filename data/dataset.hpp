@@ -1,0 +1,76 @@
+// Samples of tokens, wherever they come from: text files, JSON lines, folders, weighted mixtures, the text that ships inside.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipetrain {
+
+// Every sample is sequence_length() + 1 token ids: inputs are all but the last, targets all but the first. All methods are
+// thread-safe. Files are memory mapped and must not shrink while a dataset reads them.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  Dataset(const Dataset&) = delete;
+  Dataset& operator=(const Dataset&) = delete;
+
+  std::int64_t sequence_length() const { return sequence_length_; }
+  virtual std::int64_t size() const = 0;  // samples in one epoch, at least 1
+
+  // `tokens` has room for exactly sequence_length() + 1 ids. `index` counts on over epochs: index / size() is the epoch. Only a
+  // weighted mixture reads other samples in a later epoch; everything else repeats. Throws Error(input) when a file changed
+  // under us.
+  virtual void read(std::int64_t index, std::span<std::int32_t> tokens) const = 0;
+  std::vector<std::int32_t> read(std::int64_t index) const;
+
+ protected:
+  explicit Dataset(std::int64_t sequence_length) : sequence_length_(sequence_length) {}
+
+ private:
+  std::int64_t sequence_length_;
+};
+
+struct DataInput {
+  std::filesystem::path path;
+  std::optional<double> weight;
+};
+
+// "PATH" or "PATH:WEIGHT"; a path that exists as written is never cut. Throws Error(input) on a weight that is not above 0.
+DataInput parse_data_input(std::string_view text);
+
+struct DatasetOptions {
+  std::vector<DataInput> inputs;             // empty: the text that ships inside
+  std::int64_t sequence_length = 0;          // 0: the length of {"input_ids"} rows - 1, else default_sequence_length
+  std::int64_t default_sequence_length = 0;  // usually the model's; 0 is an error when it is needed
+  std::int64_t max_positions = 0;            // the longest sequence the model takes; 0: no limit
+  std::int64_t vocabulary = 256;             // token ids are below this
+  bool shuffle = true;                       // a mixture also shuffles inside each of its inputs
+  std::uint64_t seed = 0;                    // of a mixture's choices
+};
+
+// Opens and checks every input: every row of a .jsonl file is parsed once, here, so that wrong data is found before training.
+//
+// .txt: its bytes are the tokens. .jsonl: rows {"text": "..."} are documents of bytes, rows {"input_ids": [...]} are one sample
+// each. A folder holds such files, read in the order of their names. Documents (a .txt file, a text row) are packed: joined
+// with end_of_document() between them and cut into samples that overlap by one token, so that sample k is tokens
+// [k * seq_len, (k + 1) * seq_len]. Inputs without weights are read one after the other; with weights, an epoch has as many
+// samples as the inputs together, and each is drawn from input j with probability weight_j / sum, in turn through that input.
+//
+// Throws Error(input) that names file and line for a path that is missing or of an unknown kind, empty data, a row that is not
+// JSON or not of these forms, a token id that is no integer in [0, vocabulary), a row of another length, a sample longer than
+// max_positions.
+std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
+
+// What stands between packed documents: id 256, the first that no byte has, where the vocabulary has it, else a newline.
+std::int32_t end_of_document(std::int64_t vocabulary);
+
+// The text that ships inside the program: about 100 KB of plain ASCII English.
+std::string_view inside_text();
+
+}  // namespace pipetrain

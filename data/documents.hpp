@@ -1,0 +1,59 @@
+// Documents as one stream of tokens, and the samples packed from such streams. Internal to data/.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/dataset.hpp"
+
+namespace pipetrain {
+
+// One or more documents as a run of tokens. Thread-safe.
+class TokenStream {
+ public:
+  virtual ~TokenStream() = default;
+  virtual std::int64_t size() const = 0;  // tokens, at least 1
+  virtual void read(std::int64_t first, std::span<std::int32_t> tokens) const = 0;
+};
+
+// Where each of several runs begins when they are laid end to end with one marker between neighbours.
+class Joints {
+ public:
+  void add(std::int64_t length) { starts_.push_back(starts_.back() + length + 1); }
+  bool empty() const { return starts_.size() == 1; }
+  std::int64_t size() const { return empty() ? 0 : starts_.back() - 1; }  // tokens, markers included
+
+  // Fills `tokens` from position `first` on; read_part(run, offset, tokens) fills what lies inside one run.
+  template <class ReadPart>
+  void read(std::int64_t first, std::span<std::int32_t> tokens, std::int32_t marker, const ReadPart& read_part) const {
+    auto run = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin() - 1);
+    while (!tokens.empty()) {
+      const std::int64_t marker_at = starts_[run + 1] - 1;
+      const auto here = static_cast<std::size_t>(std::min<std::int64_t>(marker_at - first, std::ssize(tokens)));
+      if (here > 0) read_part(run, first - starts_[run], tokens.first(here));
+      tokens = tokens.subspan(here);
+      if (tokens.empty()) return;
+      tokens[0] = marker;
+      tokens = tokens.subspan(1);
+      first = starts_[++run];
+    }
+  }
+
+ private:
+  std::vector<std::int64_t> starts_{0};
+};
+
+// Bytes of a .txt file as tokens. Throws Error(input) on a byte that is not below the vocabulary.
+std::unique_ptr<TokenStream> open_text_file(const std::filesystem::path& path, std::int64_t vocabulary);
+// The same of a text in memory, which must outlive the stream; `name` is for errors.
+std::unique_ptr<TokenStream> text_in_memory(std::string_view text, std::string_view name, std::int64_t vocabulary);
+
+// Samples cut from the streams, joined by end_of_document(). Throws Error(input) when there are too few tokens for one sample;
+// `name` is for that error.
+std::unique_ptr<Dataset> pack(std::vector<std::unique_ptr<TokenStream>> streams, std::int64_t sequence_length,
+                              std::int64_t vocabulary, const std::string& name);
+
+}  // namespace pipetrain

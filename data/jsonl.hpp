@@ -1,0 +1,24 @@
+// Readers of .jsonl files. Internal to data/.
+#pragma once
+
+#include "data/documents.hpp"
+
+namespace pipetrain {
+
+struct JsonlKind {
+  bool has_ids = false;   // rows are {"input_ids"}, else {"text"}
+  std::int64_t ids = 0;   // length of the first row's input_ids
+  std::string first_row;  // "rows.jsonl:1"
+};
+
+// Looks at the first row only. Throws Error(input) as the readers below.
+JsonlKind peek_jsonl(const std::filesystem::path& path);
+
+// Rows {"text"}: one document of UTF-8 bytes each; rows with an empty text are passed over. Every row is checked here.
+std::unique_ptr<TokenStream> open_jsonl_text(const std::filesystem::path& path, std::int64_t vocabulary);
+
+// Rows {"input_ids"}: one sample of sequence_length + 1 ids each. Every row is checked here.
+std::unique_ptr<Dataset> open_jsonl_ids(const std::filesystem::path& path, std::int64_t sequence_length,
+                                        std::int64_t vocabulary);
+
+}  // namespace pipetrain

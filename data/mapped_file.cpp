@@ -1,0 +1,75 @@
+#include "data/mapped_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+constexpr std::size_t copied_below = 256 * 1024;
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+[[noreturn]] void fail(const std::filesystem::path& path, const std::string& why) {
+  throw Error(ErrorKind::input, fmt::format("{}: {}", path.string(), why));
+}
+
+std::string read_all(int fd, std::size_t size, const std::filesystem::path& path) {
+  std::string text(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::read(fd, text.data() + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) fail(path, fmt::format("cannot be read ({})", got < 0 ? std::strerror(errno) : "it ended early"));
+    done += static_cast<std::size_t>(got);
+  }
+  return text;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
+  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.fd < 0) fail(path_, fmt::format("cannot be opened ({}); check the path and its permissions", std::strerror(errno)));
+  struct stat info {};
+  if (::fstat(file.fd, &info) != 0) fail(path_, fmt::format("cannot be examined ({})", std::strerror(errno)));
+  if (!S_ISREG(info.st_mode)) fail(path_, "is not a regular file; data is read from files, not from pipes or devices");
+  const auto size = static_cast<std::size_t>(info.st_size);
+  if (size == 0) fail(path_, "is empty; give a file with data in it");
+  if (size < copied_below) {
+    copy_ = read_all(file.fd, size, path_);
+    bytes_ = copy_;
+    return;
+  }
+  map_ = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (map_ == MAP_FAILED) {
+    map_ = nullptr;
+    fail(path_, fmt::format("cannot be mapped into memory ({})", std::strerror(errno)));
+  }
+  bytes_ = {static_cast<const char*>(map_), size};
+}
+
+MappedFile::~MappedFile() {
+  if (map_) ::munmap(map_, bytes_.size());
+}
+
+std::string MappedFile::where(std::int64_t offset) const {
+  return fmt::format("{}:{}", path_.string(), 1 + std::count(bytes_.begin(), bytes_.begin() + offset, '\n'));
+}
+
+}  // namespace pipetrain

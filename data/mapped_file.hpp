@@ -1,0 +1,33 @@
+// A file's bytes, without reading a large one into memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace pipetrain {
+
+// Read-only bytes of a regular file: mapped, or copied when the file is small (a folder may hold more files than the system
+// allows maps). Thread-safe to read.
+class MappedFile {
+ public:
+  // Throws Error(input) naming `path` when it is missing, no regular file, unreadable or empty.
+  explicit MappedFile(std::filesystem::path path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::string_view bytes() const { return bytes_; }
+  // "rows.jsonl:17" for the line that holds this byte; lines count from 1. Takes time proportional to `offset`.
+  std::string where(std::int64_t offset) const;
+
+ private:
+  std::filesystem::path path_;
+  std::string copy_;
+  void* map_ = nullptr;
+  std::string_view bytes_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,40 @@
+// Which samples each step trains on, and how a global batch is shared out: a pure function of the step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace pipetrain {
+
+// A global batch is dp x microbatches x microbatch samples, in this order: replica r owns a contiguous share, its microbatch m
+// a contiguous share of that. So the batch, and the order inside it, does not depend on pp, tp or dp.
+struct BatchShape {
+  std::int64_t dp = 1;
+  std::int64_t microbatches = 1;  // of one replica in one step
+  std::int64_t microbatch = 1;    // sequences in one
+  std::int64_t global_batch() const { return dp * microbatches * microbatch; }
+};
+
+// Immutable and thread-safe. Nothing to save: a run that goes on at step k asks for step k.
+class Sampler {
+ public:
+  // Throws Error(input) when `samples` is smaller than one global batch, or a size is below 1.
+  Sampler(std::int64_t samples, BatchShape shape, bool shuffle, std::uint64_t seed);
+
+  std::int64_t steps_per_epoch() const { return samples_ / shape_.global_batch(); }  // the last partial batch is dropped
+
+  // Steps count from 0, through all epochs. The indices are for Dataset::read: epoch * samples + a sample of that epoch; in
+  // order without shuffle, else in an order of that epoch's own.
+  std::vector<std::int64_t> global_batch(std::int64_t step) const;
+  std::vector<std::int64_t> microbatch(std::int64_t step, std::int64_t replica, std::int64_t microbatch) const;
+
+ private:
+  std::vector<std::int64_t> range(std::int64_t step, std::int64_t first, std::int64_t count) const;
+
+  std::int64_t samples_;
+  BatchShape shape_;
+  bool shuffle_;
+  std::uint64_t seed_;
+};
+
+}  // namespace pipetrain
