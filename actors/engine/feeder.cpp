@@ -1,0 +1,55 @@
+#include "actors/engine/feeder.hpp"
+
+namespace pipetrain {
+
+using schedules::InputKind;
+
+FeederActor::FeederActor(caf::actor_config& config, int replica, std::shared_ptr<InputSource> source, caf::actor tokens,
+                         caf::actor targets, caf::actor supervisor)
+    : caf::event_based_actor(config),
+      replica_(replica),
+      source_(std::move(source)),
+      outlets_{Outlet{InputKind::activation, std::move(tokens)}, Outlet{InputKind::target, std::move(targets)}},
+      supervisor_(std::move(supervisor)) {}
+
+caf::behavior FeederActor::make_behavior() {
+  return {
+      [this](BeginStep& message) {
+        step_ = message.step;
+        in_step_ = true;
+        for (auto& outlet : outlets_) outlet.next = 0;
+        pump();
+      },
+      [this](Credit& credit) {
+        outlets_[credit.kind == InputKind::activation ? 0 : 1].credits.push_back(std::move(credit.slot));
+        pump();
+      },
+      [this](Abort&) { in_step_ = false; },
+  };
+}
+
+void FeederActor::on_exit() {
+  for (auto& outlet : outlets_) outlet.queue = nullptr;
+  supervisor_ = nullptr;
+  source_.reset();
+}
+
+void FeederActor::pump() {
+  for (auto& outlet : outlets_) {
+    while (in_step_ && outlet.next < step_.microbatches && !outlet.credits.empty()) {
+      SlotHandle slot = std::move(outlet.credits.front());
+      outlet.credits.pop_front();
+      try {
+        source_->fill(outlet.kind, step_, outlet.next, *slot);
+      } catch (...) {
+        in_step_ = false;
+        send(supervisor_, Failed{"the data of replica " + std::to_string(replica_), std::current_exception()});
+        return;
+      }
+      send(outlet.queue, Filled{outlet.next, std::move(slot)});
+      ++outlet.next;
+    }
+  }
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,49 @@
+// The actor that feeds one replica: tokens to the first virtual stage, targets to the last, as their queues have room.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+
+#include "actors/engine/protocol.hpp"
+
+namespace pipetrain {
+
+// Where the microbatches of one replica come from. Called by the feeder actor, one call at a time; must not block for long.
+class InputSource {
+ public:
+  virtual ~InputSource() = default;
+  // Puts microbatch `microbatch` of the step into every lane of the slot: tokens for InputKind::activation, targets for
+  // InputKind::target; sets the lanes' shapes and, where a lane has events, waits for `free` and records `ready`. What it
+  // throws ends the run.
+  virtual void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) = 0;
+};
+
+class FeederActor : public caf::event_based_actor {
+ public:
+  FeederActor(caf::actor_config& config, int replica, std::shared_ptr<InputSource> source, caf::actor tokens,
+              caf::actor targets, caf::actor supervisor);
+
+  caf::behavior make_behavior() override;
+  void on_exit() override;
+  const char* name() const override { return "feeder"; }
+
+ private:
+  struct Outlet {
+    schedules::InputKind kind;
+    caf::actor queue;
+    std::deque<SlotHandle> credits = {};
+    int next = 0;  // microbatch
+  };
+
+  void pump();
+
+  int replica_;
+  std::shared_ptr<InputSource> source_;
+  std::array<Outlet, 2> outlets_;
+  caf::actor supervisor_;
+  StepInfo step_;
+  bool in_step_ = false;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,23 @@
+// Computes that move no data: for tests, for measuring the actors alone, and for trying a schedule on wall-clock time.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "actors/engine/feeder.hpp"
+#include "actors/engine/stage_compute.hpp"
+
+namespace pipetrain {
+
+// Every action is enqueued and completed at once.
+std::shared_ptr<StageCompute> make_noop_compute();
+
+// Every action takes the time that `duration` gives, one after the other, on the actors' clock: it sleeps without a thread, and
+// in virtual time it is exact. Events are enqueued at launch, completed at the action's end.
+using ActionDuration = std::function<std::chrono::nanoseconds(StageId, const schedules::Action&)>;
+std::shared_ptr<StageCompute> make_sleeping_compute(StageId id, ActionDuration duration);
+
+// Fills nothing.
+std::shared_ptr<InputSource> make_empty_source();
+
+}  // namespace pipetrain

@@ -1,0 +1,181 @@
+#include "actors/engine/pipeline.hpp"
+
+#include "actors/engine/protocol.hpp"
+#include "actors/engine/queue.hpp"
+#include "actors/engine/stage.hpp"
+#include "actors/engine/supervisor.hpp"
+
+namespace pipetrain {
+
+using schedules::InputKind;
+using schedules::Placement;
+using schedules::StageChunk;
+
+std::vector<SlotHandle> make_empty_slots(int count) {
+  std::vector<SlotHandle> slots;
+  for (int i = 0; i < count; ++i) slots.push_back(std::make_shared<Slot>());
+  return slots;
+}
+
+class Pipeline::Actors {
+ public:
+  Actors(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source)
+      : options_(std::move(options)),
+        needs_(schedules::validate(options_.plan, options_.order, options_.slot_life)),
+        own_system_(options_.system == nullptr ? std::make_unique<OwnSystem>() : nullptr),
+        system_(options_.system == nullptr ? own_system_->system : *options_.system) {
+    supervisor_ = system_.spawn<SupervisorActor>(SupervisorSetup{
+        options_.replicas, stages(), options_.grace, options_.virtual_time ? std::chrono::milliseconds(0) : options_.stall});
+    ConnectSupervisor members;
+    for (int replica = 0; replica < options_.replicas; ++replica) build_replica(replica, make_compute, make_source, members);
+    all_ = members.stages;
+    all_.insert(all_.end(), members.feeders.begin(), members.feeders.end());
+    all_.insert(all_.end(), queues_.begin(), queues_.end());
+    all_.push_back(supervisor_);
+    caf::anon_send(supervisor_, std::move(members));
+    for (auto& connection : connections_) caf::anon_send(connection.queue, connection.ends);
+    connections_.clear();
+  }
+
+  ~Actors() {
+    for (auto& actor : all_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    if (options_.virtual_time) return;
+    caf::scoped_actor self(system_);
+    self->wait_for(all_);
+  }
+
+  const caf::actor& supervisor() const { return supervisor_; }
+  const std::vector<schedules::StageNeeds>& needs() const { return needs_; }
+
+ private:
+  struct OwnSystem {
+    caf::actor_system_config config;
+    caf::actor_system system{config};
+  };
+  struct Connection {
+    caf::actor queue;
+    ConnectQueue ends;
+  };
+  // The queues that a chunk consumes from, before anybody is connected.
+  struct ChunkInputs {
+    caf::actor activations, gradients, targets;
+  };
+
+  int stages() const { return options_.plan.placement.stages(); }
+  int chunks() const { return options_.plan.placement.chunks(); }
+
+  void build_replica(int replica, const ComputeFactory& make_compute, const SourceFactory& make_source,
+                     ConnectSupervisor& members) {
+    std::vector<std::shared_ptr<StageCompute>> computes;
+    std::vector<std::vector<ChunkInputs>> inputs(static_cast<std::size_t>(stages()));
+    for (int stage = 0; stage < stages(); ++stage) {
+      computes.push_back(make_compute({replica, stage}, needs_[static_cast<std::size_t>(stage)]));
+      for (int chunk = 0; chunk < chunks(); ++chunk) {
+        inputs[static_cast<std::size_t>(stage)].push_back(make_queues(*computes.back(), {stage, chunk}));
+      }
+    }
+    std::vector<caf::actor> stage_actors;
+    for (int stage = 0; stage < stages(); ++stage) {
+      stage_actors.push_back(spawn_stage({replica, stage}, std::move(computes[static_cast<std::size_t>(stage)]), inputs));
+    }
+    const auto& last_inputs = at(inputs, placement().at(placement().virtual_stages() - 1));
+    const auto feeder = system_.spawn<FeederActor>(replica, make_source(replica), at(inputs, placement().at(0)).activations,
+                                                   last_inputs.targets, supervisor_);
+    for (int v = 0; v < placement().virtual_stages(); ++v) connect(v, inputs, stage_actors, feeder);
+    members.stages.insert(members.stages.end(), stage_actors.begin(), stage_actors.end());
+    members.feeders.push_back(feeder);
+  }
+
+  const Placement& placement() const { return options_.plan.placement; }
+
+  static const ChunkInputs& at(const std::vector<std::vector<ChunkInputs>>& inputs, StageChunk where) {
+    return inputs[static_cast<std::size_t>(where.stage)][static_cast<std::size_t>(where.chunk)];
+  }
+
+  ChunkInputs make_queues(StageCompute& compute, StageChunk where) {
+    const auto& needs = needs_[static_cast<std::size_t>(where.stage)].chunks[static_cast<std::size_t>(where.chunk)];
+    const int v = placement().virtual_stage(where.stage, where.chunk);
+    const int last = placement().virtual_stages() - 1;
+    const auto spawn = [&](InputKind kind, int producer, int slots) {
+      const int producer_chunk = producer < 0 ? 0 : placement().at(producer).chunk;
+      auto queue = system_.spawn<QueueActor>(QueueRoute{kind, where.chunk, producer_chunk},
+                                             compute.make_slots(kind, where.chunk, slots));
+      queues_.push_back(queue);
+      return queue;
+    };
+    ChunkInputs inputs;
+    inputs.activations = spawn(InputKind::activation, v - 1, needs.activation_slots);
+    if (v < last) inputs.gradients = spawn(InputKind::gradient, v + 1, needs.gradient_slots);
+    if (v == last) inputs.targets = spawn(InputKind::target, -1, needs.target_slots);
+    return inputs;
+  }
+
+  caf::actor spawn_stage(StageId id, std::shared_ptr<StageCompute> compute,
+                         const std::vector<std::vector<ChunkInputs>>& inputs) {
+    StageSetup setup;
+    setup.id = id;
+    setup.plan = std::shared_ptr<const schedules::Plan>(std::shared_ptr<void>(), &options_.plan);
+    setup.order = options_.order;
+    setup.slot_life = options_.slot_life;
+    setup.run_ahead = options_.run_ahead;
+    setup.compute = std::move(compute);
+    setup.supervisor = supervisor_;
+    for (int chunk = 0; chunk < chunks(); ++chunk) {
+      const int v = placement().virtual_stage(id.stage, chunk);
+      const auto& own = at(inputs, {id.stage, chunk});
+      StageSetup::ChunkQueues queues{own.activations, own.gradients, own.targets, nullptr, nullptr};
+      if (v + 1 < placement().virtual_stages()) queues.next_activations = at(inputs, placement().at(v + 1)).activations;
+      if (v > 0) queues.previous_gradients = at(inputs, placement().at(v - 1)).gradients;
+      setup.chunks.push_back(std::move(queues));
+    }
+    return system_.spawn<StageActor>(std::move(setup));
+  }
+
+  // The queues that virtual stage v consumes from get their two ends.
+  void connect(int v, const std::vector<std::vector<ChunkInputs>>& inputs, const std::vector<caf::actor>& stage_actors,
+               const caf::actor& feeder) {
+    const auto stage_of = [&](int virtual_stage) {
+      return stage_actors[static_cast<std::size_t>(placement().at(virtual_stage).stage)];
+    };
+    const auto& queues = at(inputs, placement().at(v));
+    connections_.push_back({queues.activations, {v == 0 ? feeder : stage_of(v - 1), stage_of(v)}});
+    if (queues.gradients) connections_.push_back({queues.gradients, {stage_of(v + 1), stage_of(v)}});
+    if (queues.targets) connections_.push_back({queues.targets, {feeder, stage_of(v)}});
+  }
+
+  PipelineOptions options_;
+  std::vector<schedules::StageNeeds> needs_;
+  std::unique_ptr<OwnSystem> own_system_;
+  caf::actor_system& system_;
+  caf::actor supervisor_;
+  std::vector<caf::actor> queues_, all_;
+  std::vector<Connection> connections_;
+};
+
+Pipeline::Pipeline(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source)
+    : actors_(std::make_unique<Actors>(std::move(options), make_compute, make_source)) {}
+
+Pipeline::~Pipeline() = default;
+
+std::future<StepOutcome> Pipeline::start_step(const StepInfo& info, Decide decide) {
+  auto outcome = std::make_shared<std::promise<StepOutcome>>();
+  auto future = outcome->get_future();
+  caf::anon_send(actors_->supervisor(), StartStep{info, std::move(decide), std::move(outcome)});
+  return future;
+}
+
+StepOutcome Pipeline::step(const StepInfo& info, Decide decide) { return start_step(info, std::move(decide)).get(); }
+
+std::vector<std::string> Pipeline::waiting() {
+  auto answer = std::make_shared<std::promise<std::vector<std::string>>>();
+  auto future = answer->get_future();
+  caf::anon_send(actors_->supervisor(), AskWaiting{std::move(answer)});
+  if (future.wait_for(std::chrono::seconds(2)) != std::future_status::ready) return {};
+  return future.get();
+}
+
+void Pipeline::abort(std::exception_ptr cause) { caf::anon_send(actors_->supervisor(), Failed{"", std::move(cause)}); }
+
+const std::vector<schedules::StageNeeds>& Pipeline::needs() const { return actors_->needs(); }
+
+}  // namespace pipetrain

@@ -1,0 +1,67 @@
+// The engine's front door: builds the actors of a plan around the computes you bring, and runs steps.
+//
+//   auto plan = schedules::build_1f1b({.stages = 2, .chunks = 1, .microbatches = 8});
+//   Pipeline pipeline(options, make_compute, make_source);
+//   pipeline.step({.step = 1, .microbatches = 8}, decide);
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/engine/feeder.hpp"
+#include "actors/engine/stage_compute.hpp"
+#include "actors/engine/step.hpp"
+#include "schedules/plan.hpp"
+#include "schedules/validate.hpp"
+
+namespace pipetrain {
+
+struct PipelineOptions {
+  schedules::Plan plan;  // with its end-of-step actions
+  schedules::Order order = schedules::Order::planned;
+  schedules::SlotLife slot_life;  // how long the computes read what they receive
+  int replicas = 1;
+  int run_ahead = 2;                        // actions launched and not completed, per stage
+  std::chrono::milliseconds grace{10000};   // for stages to stop after a failure
+  std::chrono::milliseconds stall{600000};  // a step in which no action completes for this long fails; 0: never
+  // Run in this actor system instead of an own one; it must outlive the pipeline. With `virtual_time` (CAF's testing scheduler)
+  // nothing blocks: use start_step(), and run the scheduler yourself, also after the pipeline's end.
+  caf::actor_system* system = nullptr;
+  bool virtual_time = false;
+};
+
+// The needs say how many slots and activations the plan keeps at once.
+using ComputeFactory = std::function<std::shared_ptr<StageCompute>(StageId id, const schedules::StageNeeds& needs)>;
+using SourceFactory = std::function<std::shared_ptr<InputSource>(int replica)>;
+
+// step(), start_step(): one step at a time, from one thread. waiting() and abort(): from any thread.
+class Pipeline {
+ public:
+  // Validates the plan (throws schedules::InvalidPlan), makes the computes in replica-major order and their queues' slots.
+  Pipeline(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source);
+  // Stops all actors and waits for them, unless virtual_time.
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  // Runs one step to its end. Throws RunFailed when anything failed; no further step is possible then.
+  StepOutcome step(const StepInfo& info, Decide decide);
+  std::future<StepOutcome> start_step(const StepInfo& info, Decide decide);
+
+  // One line a stage: what it waits for now. Empty when the actors do not answer within two seconds.
+  std::vector<std::string> waiting();
+  // Ends the running step, or the next one, with this cause.
+  void abort(std::exception_ptr cause);
+
+  const std::vector<schedules::StageNeeds>& needs() const;
+
+ private:
+  class Actors;
+  std::unique_ptr<Actors> actors_;
+};
+
+}  // namespace pipetrain

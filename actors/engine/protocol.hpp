@@ -1,0 +1,136 @@
+// Every message between the actors, on one page. They carry handles, never payloads.
+//
+//   facade     -> supervisor  StartStep, AskWaiting, Failed (to abort); at set-up ConnectSupervisor, ConnectQueue
+//   supervisor -> all     BeginStep, GiveVerdict, Abort, ReportWaiting
+//   producer   -> queue   Filled            (a stage or the feeder)
+//   queue      -> consumer  Arrived
+//   consumer   -> queue   Released
+//   queue      -> producer  Credit
+//   compute    -> stage   Enqueued, Completed, Failed
+//   stage      -> supervisor  NormDone, StepDone, Stopped, Waiting; anyone: Failed
+#pragma once
+
+#include <exception>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/engine/caf.hpp"
+#include "actors/engine/slot.hpp"
+#include "actors/engine/stage_compute.hpp"
+#include "actors/engine/step.hpp"
+
+namespace pipetrain {
+
+// --- the flow of microbatches ---
+// One queue per virtual edge and kind; named by its consumer.
+struct Filled {
+  int microbatch;
+  SlotHandle slot;
+};
+struct Arrived {
+  schedules::InputKind kind;
+  int chunk;
+  int microbatch;
+  SlotHandle slot;
+};
+struct Released {
+  SlotHandle slot;
+};
+// The producer may fill this slot with the output that this kind and chunk of its own names.
+struct Credit {
+  schedules::InputKind kind;
+  int chunk;
+  SlotHandle slot;
+};
+
+// --- compute to its stage ---
+struct Enqueued {
+  schedules::Action action;
+};
+struct Completed {
+  schedules::Action action;
+  ActionTimes times;
+  std::shared_ptr<StageResult> result;
+};
+
+// --- set-up ---
+struct ConnectQueue {
+  caf::actor producer, consumer;
+};
+struct ConnectSupervisor {
+  std::vector<caf::actor> stages;  // replica-major
+  std::vector<caf::actor> feeders;
+};
+
+// --- steps ---
+// From the facade; the promise is kept by the step's end or by its failure.
+struct StartStep {
+  StepInfo step;
+  Decide decide;
+  std::shared_ptr<std::promise<StepOutcome>> outcome;
+};
+struct BeginStep {
+  StepInfo step;
+};
+struct NormDone {
+  StageId stage;
+  std::shared_ptr<StageResult> result;
+};
+struct GiveVerdict {
+  Verdict verdict;
+};
+struct StepDone {
+  StageTrace trace;
+};
+
+// --- ends ---
+struct Failed {
+  std::string where;  // "stage 1", "feeder of replica 0"
+  std::exception_ptr cause;
+};
+struct Abort {
+  std::exception_ptr cause;
+};
+// A stage has nothing running any more after Abort; the line says what it waited for when it heard of the failure.
+struct Stopped {
+  StageId stage;
+  std::string line;
+};
+struct AskWaiting {
+  std::shared_ptr<std::promise<std::vector<std::string>>> answer;
+};
+struct ReportWaiting {};
+struct Waiting {
+  StageId stage;
+  std::string line;
+  std::int64_t completed;  // actions since the stage was born
+};
+// The supervisor to itself.
+struct GraceOver {};
+struct LookAgain {};
+
+}  // namespace pipetrain
+
+PIPETRAIN_MESSAGE(pipetrain::Filled)
+PIPETRAIN_MESSAGE(pipetrain::Arrived)
+PIPETRAIN_MESSAGE(pipetrain::Released)
+PIPETRAIN_MESSAGE(pipetrain::Credit)
+PIPETRAIN_MESSAGE(pipetrain::Enqueued)
+PIPETRAIN_MESSAGE(pipetrain::Completed)
+PIPETRAIN_MESSAGE(pipetrain::ConnectQueue)
+PIPETRAIN_MESSAGE(pipetrain::ConnectSupervisor)
+PIPETRAIN_MESSAGE(pipetrain::StartStep)
+PIPETRAIN_MESSAGE(pipetrain::AskWaiting)
+PIPETRAIN_MESSAGE(pipetrain::BeginStep)
+PIPETRAIN_MESSAGE(pipetrain::NormDone)
+PIPETRAIN_MESSAGE(pipetrain::GiveVerdict)
+PIPETRAIN_MESSAGE(pipetrain::StepDone)
+PIPETRAIN_MESSAGE(pipetrain::Failed)
+PIPETRAIN_MESSAGE(pipetrain::Abort)
+PIPETRAIN_MESSAGE(pipetrain::Stopped)
+PIPETRAIN_MESSAGE(pipetrain::ReportWaiting)
+PIPETRAIN_MESSAGE(pipetrain::Waiting)
+PIPETRAIN_MESSAGE(pipetrain::GraceOver)
+PIPETRAIN_MESSAGE(pipetrain::LookAgain)

@@ -1,0 +1,44 @@
+// A place that one microbatch's activation, gradient, tokens or targets travels in: memory of the receiving stage. A free slot
+// in a producer's hands is its credit to send; a filled one in the consumer's hands is an input. Exactly one actor holds a slot
+// at a time, and handing it over in a message passes the right to touch it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/event.hpp"
+#include "core/stream.hpp"
+#include "core/tensor.hpp"
+
+namespace pipetrain {
+
+// One tensor-parallel rank's part. The producer's rank r writes lane r, the consumer's rank r reads it.
+struct Lane {
+  Tensor tensor;  // the producer may give it any shape whose bytes fit into `capacity`
+  std::size_t capacity = 0;
+  std::shared_ptr<Event> ready;  // recorded by the producer after writing; null: written by the time the message is sent
+  std::shared_ptr<Event> free;   // recorded by the consumer after its last read; null: free when the credit arrives
+};
+
+struct Slot {
+  std::vector<Lane> lanes;
+  std::shared_ptr<void> owner;  // keeps foreign memory alive; unused by arenas
+};
+
+using SlotHandle = std::shared_ptr<Slot>;
+
+// What rank `lane`'s stream must wait for before it reads or overwrites the slot, and record afterwards.
+inline void wait_until_ready(Stream& stream, const Slot& slot, std::size_t lane) {
+  if (slot.lanes[lane].ready) stream.wait(*slot.lanes[lane].ready);
+}
+inline void wait_until_free(Stream& stream, const Slot& slot, std::size_t lane) {
+  if (slot.lanes[lane].free) stream.wait(*slot.lanes[lane].free);
+}
+inline void mark_ready(Stream& stream, const Slot& slot, std::size_t lane) {
+  if (slot.lanes[lane].ready) stream.record(*slot.lanes[lane].ready);
+}
+inline void mark_free(Stream& stream, const Slot& slot, std::size_t lane) {
+  if (slot.lanes[lane].free) stream.record(*slot.lanes[lane].free);
+}
+
+}  // namespace pipetrain

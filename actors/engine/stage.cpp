@@ -1,0 +1,229 @@
+#include "actors/engine/stage.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+using schedules::Action;
+using schedules::ActionKind;
+using schedules::InputKind;
+
+class MailboxEvents : public StageEvents {
+ public:
+  explicit MailboxEvents(caf::event_based_actor* stage) : stage_(stage), mailbox_(caf::actor_cast<caf::actor>(stage)) {}
+
+  void enqueued(const Action& action) override { caf::anon_send(mailbox_, Enqueued{action}); }
+  void completed(const Action& action, const ActionTimes& times, std::shared_ptr<StageResult> result) override {
+    caf::anon_send(mailbox_, Completed{action, times, std::move(result)});
+  }
+  void complete_at(const Action& action, const ActionTimes& times) override {
+    stage_->delayed_send(stage_, std::max(times.end - now(), std::chrono::steady_clock::duration::zero()),
+                         Completed{action, times, nullptr});
+  }
+  void failed(std::exception_ptr cause) override { caf::anon_send(mailbox_, Failed{"", std::move(cause)}); }
+  std::chrono::steady_clock::time_point now() const override { return stage_->clock().now(); }
+
+ private:
+  caf::event_based_actor* stage_;
+  caf::actor mailbox_;
+};
+
+SlotHandle& at(std::vector<SlotHandle>& slots, int microbatch) {
+  const auto index = static_cast<std::size_t>(microbatch);
+  if (slots.size() <= index) slots.resize(index + 1);
+  return slots[index];
+}
+
+// Whether an input that is read until `last_reader` is read no more after an action of this kind.
+bool ends_life(ActionKind kind, ActionKind last_reader) {
+  if (kind == ActionKind::backward) return last_reader != ActionKind::forward;
+  return kind == last_reader;
+}
+
+}  // namespace
+
+StageActor::StageActor(caf::actor_config& config, StageSetup setup)
+    : caf::event_based_actor(config),
+      setup_(std::move(setup)),
+      protocol_(setup_.plan, setup_.id.stage, setup_.order, setup_.run_ahead),
+      chunks_(setup_.chunks.size()) {
+  setup_.compute->attach(std::make_shared<MailboxEvents>(this));
+}
+
+caf::behavior StageActor::make_behavior() {
+  return {
+      [this](BeginStep& message) { guarded([&] { begin(message.step); }); },
+      [this](Arrived& message) { guarded([&] { arrived(message); }); },
+      [this](Credit& message) { guarded([&] { credit(message); }); },
+      [this](Enqueued& message) { guarded([&] { enqueued(message.action); }); },
+      [this](Completed& message) { guarded([&] { completed(message); }); },
+      [this](GiveVerdict& message) {
+        guarded([&] {
+          setup_.compute->verdict(message.verdict);
+          protocol_.verdict(message.verdict.apply);
+          pump();
+        });
+      },
+      [this](Failed& message) { fail(std::move(message.cause)); },
+      [this](Abort& message) { abort(message.cause); },
+      [this](ReportWaiting&) {
+        send(setup_.supervisor, Waiting{setup_.id, protocol_.waiting_for(), completed_});
+      },
+  };
+}
+
+void StageActor::on_exit() {
+  setup_.supervisor = nullptr;
+  setup_.chunks.clear();
+  setup_.compute.reset();
+  chunks_.clear();
+  launched_.clear();
+}
+
+template <class Work>
+void StageActor::guarded(Work work) {
+  try {
+    work();
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+void StageActor::begin(const StepInfo& step) {
+  if (aborted_) return;
+  in_step_ = true;
+  setup_.compute->begin_step(step);
+  protocol_.begin_step();
+  pump();
+}
+
+void StageActor::arrived(Arrived& message) {
+  auto& slots = chunks_[static_cast<std::size_t>(message.chunk)];
+  auto& held = message.kind == InputKind::activation ? slots.activations
+               : message.kind == InputKind::gradient ? slots.gradients
+                                                     : slots.targets;
+  at(held, message.microbatch) = std::move(message.slot);
+  if (aborted_) return;
+  protocol_.input_arrived(message.kind, message.chunk, message.microbatch);
+  pump();
+}
+
+void StageActor::credit(Credit& message) {
+  auto& slots = chunks_[static_cast<std::size_t>(message.chunk)];
+  auto& credits = message.kind == InputKind::activation ? slots.activation_credits : slots.gradient_credits;
+  credits.push_back(std::move(message.slot));
+  if (aborted_) return;
+  protocol_.credit_returned(message.kind, message.chunk);
+  pump();
+}
+
+void StageActor::pump() {
+  if (aborted_) return;
+  while (auto action = protocol_.next()) launch_action(*action);
+  if (in_step_ && protocol_.step_done()) {
+    in_step_ = false;
+    send(setup_.supervisor, StepDone{{setup_.id, std::exchange(trace_, {})}});
+  }
+}
+
+void StageActor::launch_action(const Action& action) {
+  Launch launch;
+  launch.action = action;
+  if (schedules::is_compute(action.kind)) {
+    add_inputs(launch);
+    add_output(launch);
+  }
+  ++running_;
+  launched_.push_back(launch);
+  setup_.compute->launch(launch);
+}
+
+void StageActor::add_inputs(Launch& launch) {
+  auto& slots = chunks_[static_cast<std::size_t>(launch.action.chunk)];
+  const auto take = [&](std::vector<SlotHandle>& held, ActionKind last_reader) {
+    SlotHandle& slot = at(held, launch.action.microbatch);
+    if (!slot || !ends_life(launch.action.kind, last_reader)) return slot;
+    launch.release.push_back(slot);
+    return std::exchange(slot, nullptr);
+  };
+  launch.activation = take(slots.activations, setup_.slot_life.activation);
+  launch.target = take(slots.targets, setup_.slot_life.activation);
+  if (launch.action.kind != ActionKind::forward) launch.gradient = take(slots.gradients, setup_.slot_life.gradient);
+}
+
+void StageActor::add_output(Launch& launch) {
+  const auto chunk = static_cast<std::size_t>(launch.action.chunk);
+  const auto take = [](std::deque<SlotHandle>& credits) {
+    SlotHandle slot = std::move(credits.front());
+    credits.pop_front();
+    return slot;
+  };
+  const bool forward = launch.action.kind == ActionKind::forward;
+  if (forward && setup_.chunks[chunk].next_activations) launch.output = take(chunks_[chunk].activation_credits);
+  const bool sends_gradient = launch.action.kind == ActionKind::backward || launch.action.kind == ActionKind::input_grad;
+  if (sends_gradient && setup_.chunks[chunk].previous_gradients) launch.output = take(chunks_[chunk].gradient_credits);
+}
+
+void StageActor::pass_on(Launch& launch) {
+  const auto& queues = setup_.chunks[static_cast<std::size_t>(launch.action.chunk)];
+  if (launch.output) {
+    const auto& next = launch.action.kind == ActionKind::forward ? queues.next_activations : queues.previous_gradients;
+    send(next, Filled{launch.action.microbatch, std::move(launch.output)});
+  }
+  for (auto& slot : launch.release) {
+    const auto& owner = slot == launch.activation ? queues.activations
+                        : slot == launch.gradient ? queues.gradients
+                                                  : queues.targets;
+    send(owner, Released{slot});
+  }
+}
+
+void StageActor::enqueued(const Action& action) {
+  if (!sends_when_enqueued()) return;
+  const auto launch = std::find_if(launched_.begin(), launched_.end(), [&](const Launch& one) { return one.action == action; });
+  if (launch == launched_.end()) throw Error(ErrorKind::internal, "enqueued " + to_string(action) + " was not launched");
+  if (!aborted_) pass_on(*launch);
+  launched_.erase(launch);
+}
+
+void StageActor::completed(Completed& message) {
+  --running_;
+  ++completed_;
+  if (aborted_) return report_if_stopped();
+  if (!sends_when_enqueued()) {
+    const auto launch =
+        std::find_if(launched_.begin(), launched_.end(), [&](const Launch& one) { return one.action == message.action; });
+    if (launch == launched_.end())
+      throw Error(ErrorKind::internal, "completed " + to_string(message.action) + " was not launched");
+    pass_on(*launch);
+    launched_.erase(launch);
+  }
+  trace_.push_back({message.action, message.times});
+  if (message.action.kind == ActionKind::norm) send(setup_.supervisor, NormDone{setup_.id, std::move(message.result)});
+  protocol_.completed(message.action);
+  pump();
+}
+
+void StageActor::fail(std::exception_ptr cause) {
+  if (!aborted_) send(setup_.supervisor, Failed{"stage " + std::to_string(setup_.id.stage), std::move(cause)});
+}
+
+void StageActor::abort(std::exception_ptr cause) {
+  if (aborted_) return;
+  waiting_at_abort_ = protocol_.waiting_for();
+  aborted_ = true;
+  protocol_.abort();
+  setup_.compute->abort(std::move(cause));
+  report_if_stopped();
+}
+
+void StageActor::report_if_stopped() {
+  if (running_ > 0 || stop_reported_) return;
+  stop_reported_ = true;
+  send(setup_.supervisor, Stopped{setup_.id, waiting_at_abort_});
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,78 @@
+// The actor of one pipeline stage of one replica. It translates between messages and its StageProtocol, which decides; hands
+// what the protocol chose to the compute; and moves slots between the compute and the queues. It never blocks.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "actors/engine/protocol.hpp"
+#include "schedules/plan.hpp"
+#include "schedules/protocol.hpp"
+
+namespace pipetrain {
+
+struct StageSetup {
+  StageId id;
+  std::shared_ptr<const schedules::Plan> plan;
+  schedules::Order order = schedules::Order::planned;
+  schedules::SlotLife slot_life;
+  int run_ahead = 2;
+  std::shared_ptr<StageCompute> compute;
+  caf::actor supervisor;
+
+  struct ChunkQueues {
+    caf::actor activations, gradients, targets;       // that this chunk consumes; null where it has none
+    caf::actor next_activations, previous_gradients;  // that it fills
+  };
+  std::vector<ChunkQueues> chunks;
+};
+
+class StageActor : public caf::event_based_actor {
+ public:
+  StageActor(caf::actor_config& config, StageSetup setup);
+
+  caf::behavior make_behavior() override;
+  void on_exit() override;
+  const char* name() const override { return "stage"; }
+
+ private:
+  // What this chunk holds of the queues' slots, by microbatch; and the free slots of the queues it fills.
+  struct ChunkSlots {
+    std::vector<SlotHandle> activations, gradients, targets;
+    std::deque<SlotHandle> activation_credits, gradient_credits;
+  };
+
+  void begin(const StepInfo& step);
+  void arrived(Arrived& message);
+  void credit(Credit& message);
+  void enqueued(const schedules::Action& action);
+  void completed(Completed& message);
+  void abort(std::exception_ptr cause);
+  void fail(std::exception_ptr cause);
+
+  void pump();  // launches whatever the protocol gives, reports the end of the step
+  void launch_action(const schedules::Action& action);
+  void add_inputs(Launch& launch);
+  void add_output(Launch& launch);
+  void pass_on(Launch& launch);  // sends the output on and the released slots back
+  void report_if_stopped();
+  bool sends_when_enqueued() const { return setup_.order == schedules::Order::planned; }
+
+  template <class Work>
+  void guarded(Work work);
+
+  StageSetup setup_;
+  schedules::StageProtocol protocol_;
+  std::vector<ChunkSlots> chunks_;
+  std::deque<Launch> launched_;  // until their slots were passed on
+  std::vector<TracedAction> trace_;
+  int running_ = 0;  // launched and not completed
+  std::int64_t completed_ = 0;
+  bool in_step_ = false;
+  bool aborted_ = false;
+  bool stop_reported_ = false;
+  std::string waiting_at_abort_;
+};
+
+}  // namespace pipetrain

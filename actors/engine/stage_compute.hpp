@@ -1,0 +1,92 @@
+// What a stage actor knows of its work: launch an action on these inputs, tell when it is enqueued and completed. The
+// transformer is one implementation, a no-op and a sleeping one serve tests and measurements, and any program can bring its
+// own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "actors/engine/slot.hpp"
+#include "schedules/action.hpp"
+#include "schedules/protocol.hpp"
+#include "schedules/validate.hpp"
+
+namespace pipetrain {
+
+struct StepInfo {
+  std::int64_t step = 1;  // counts from 1
+  int microbatches = 1;   // of one replica
+  double tokens = 1;      // target tokens of the whole global batch: what the loss is a mean over
+  double learning_rate = 0;
+};
+
+// What the compute of a stage has to say at its N action: losses, parts of the gradient norm. The engine only carries it.
+struct StageResult {
+  virtual ~StageResult() = default;
+};
+
+// Apply or skip the optimizer step, the same for every stage.
+struct Verdict {
+  bool apply = true;
+  double grad_scale = 1;  // from clipping
+};
+
+struct StageId {
+  int replica = 0;
+  int stage = 0;
+  bool operator==(const StageId&) const = default;
+};
+
+// When an action ran, on the steady clock; both zero for a compute that does not measure.
+struct ActionTimes {
+  std::chrono::steady_clock::time_point start, end;
+};
+
+// How a compute answers its stage. Thread-safe; none of the calls blocks. For every launch: enqueued once, then completed once,
+// also after a failure (so that a stage knows when nothing is running any more).
+class StageEvents {
+ public:
+  virtual ~StageEvents() = default;
+  // All ranks have enqueued the action: the events of its output and of the slots it releases are recorded.
+  virtual void enqueued(const schedules::Action& action) = 0;
+  // The action has run. The result comes with N.
+  virtual void completed(const schedules::Action& action, const ActionTimes& times, std::shared_ptr<StageResult> result) = 0;
+  // The same without a result, after a delay on the actors' clock, which may be virtual.
+  virtual void complete_at(const schedules::Action& action, const ActionTimes& times) = 0;
+  virtual void failed(std::exception_ptr cause) = 0;
+  // The actors' clock. Only inside StageCompute's own methods.
+  virtual std::chrono::steady_clock::time_point now() const = 0;
+};
+
+struct Launch {
+  schedules::Action action;
+  // Inputs; null where the action has none. The activation and the target of F are also there for later actions of the
+  // microbatch as long as PipelineOptions::slot_life keeps them, the gradient of I likewise for W.
+  SlotHandle activation, gradient, target;
+  SlotHandle output;                // to fill; null where the action sends nothing
+  std::vector<SlotHandle> release;  // inputs that nobody reads after this action: mark_free() on every lane
+};
+
+// All methods are called by the stage actor, one at a time; none may block.
+class StageCompute {
+ public:
+  virtual ~StageCompute() = default;
+
+  // Memory for the queue that receives this kind of input for this chunk. Called before the first step.
+  virtual std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) = 0;
+
+  virtual void attach(std::shared_ptr<StageEvents> events) = 0;
+  virtual void begin_step(const StepInfo& step) = 0;
+  virtual void launch(const Launch& launch) = 0;
+  virtual void verdict(const Verdict& verdict) = 0;
+  // Makes everything that was launched end soon; later launches only report enqueued and completed.
+  virtual void abort(std::exception_ptr cause) noexcept = 0;
+};
+
+// Slots without memory, for computes that move none.
+std::vector<SlotHandle> make_empty_slots(int count);
+
+}  // namespace pipetrain

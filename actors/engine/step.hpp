@@ -1,0 +1,47 @@
+// What a step gives back, and who decides whether its gradients are applied.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+struct TracedAction {
+  schedules::Action action;
+  ActionTimes times;
+};
+
+struct StageTrace {
+  StageId stage;
+  std::vector<TracedAction> actions;  // in order of completion
+};
+
+struct StepOutcome {
+  std::vector<StageTrace> stages;  // replica-major
+};
+
+// Given the results of every stage's N, replica-major: the one verdict for all. Runs in an actor: it must not block. What it
+// throws ends the run.
+using Decide = std::function<Verdict(const std::vector<std::shared_ptr<StageResult>>&)>;
+
+// A failure of any actor or worker, after everything has stopped.
+class RunFailed : public Error {
+ public:
+  RunFailed(ErrorKind kind, const std::string& what, std::vector<std::string> waiting, bool stopped)
+      : Error(kind, what), waiting_(std::move(waiting)), stopped_(stopped) {}
+  // One line a stage: what it waited for when the failure was heard.
+  const std::vector<std::string>& waiting() const { return waiting_; }
+  // False when some stage still had work running after the grace time: its threads cannot be joined.
+  bool everything_stopped() const { return stopped_; }
+
+ private:
+  std::vector<std::string> waiting_;
+  bool stopped_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,181 @@
+#include "actors/engine/supervisor.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+// The run's failure as the caller sees it: the cause's own kind and text, after the place where it happened.
+RunFailed describe(const Failed& failed, std::vector<std::string> waiting, bool stopped) {
+  const std::string prefix = failed.where.empty() ? "" : failed.where + ": ";
+  try {
+    std::rethrow_exception(failed.cause);
+  } catch (const Error& error) {
+    // Wrong input speaks for itself: it names its file and line.
+    const bool plain = error.kind() == ErrorKind::input;
+    return RunFailed(error.kind(), (plain ? "" : prefix) + error.what(), std::move(waiting), stopped);
+  } catch (const std::bad_alloc&) {
+    return RunFailed(ErrorKind::out_of_memory, prefix + "the host has no memory left", std::move(waiting), stopped);
+  } catch (const std::exception& error) {
+    return RunFailed(ErrorKind::internal, prefix + error.what(), std::move(waiting), stopped);
+  }
+}
+
+}  // namespace
+
+SupervisorActor::SupervisorActor(caf::actor_config& config, SupervisorSetup setup)
+    : caf::event_based_actor(config), setup_(setup) {
+  set_down_handler([this](const caf::down_msg& message) { actor_down(message); });
+}
+
+caf::behavior SupervisorActor::make_behavior() {
+  return {
+      [this](ConnectSupervisor& message) {
+        stages_ = std::move(message.stages);
+        feeders_ = std::move(message.feeders);
+        for (auto& stage : stages_) monitor(stage);
+        for (auto& feeder : feeders_) monitor(feeder);
+        if (setup_.stall.count() > 0) delayed_send(this, setup_.stall, LookAgain{});
+      },
+      [this](StartStep& message) { start(message); },
+      [this](NormDone& message) { norm_done(message); },
+      [this](StepDone& message) { step_done(message); },
+      [this](Failed& message) { fail(std::move(message)); },
+      [this](Stopped& message) { stopped(message); },
+      [this](AskWaiting& message) { ask_stages(message.answer); },
+      [this](Waiting& message) { waiting(message); },
+      [this](GraceOver&) {
+        if (failure_ && !failure_->over) end_failure();
+      },
+      [this](LookAgain&) {
+        if (!failure_) ask_stages(nullptr);
+      },
+  };
+}
+
+void SupervisorActor::on_exit() {
+  stages_.clear();
+  feeders_.clear();
+}
+
+std::string SupervisorActor::label(std::size_t stage_index) const {
+  const auto stage = stage_index % static_cast<std::size_t>(setup_.stages);
+  const auto replica = stage_index / static_cast<std::size_t>(setup_.stages);
+  return "stage " + std::to_string(stage) + (setup_.replicas > 1 ? " of replica " + std::to_string(replica) : "");
+}
+
+void SupervisorActor::start(StartStep& message) {
+  step_.emplace();
+  step_->start = std::move(message);
+  if (failure_) {
+    if (failure_->over) end_failure();
+    return;
+  }
+  step_->results.resize(stages_.size());
+  step_->outcome.stages.resize(stages_.size());
+  step_->norms_missing = step_->stages_missing = static_cast<int>(stages_.size());
+  to_stages(BeginStep{step_->start.step});
+  for (auto& feeder : feeders_) send(feeder, BeginStep{step_->start.step});
+}
+
+void SupervisorActor::norm_done(NormDone& message) {
+  if (failure_ || !step_) return;
+  step_->results[index(message.stage)] = std::move(message.result);
+  if (--step_->norms_missing > 0) return;
+  try {
+    to_stages(GiveVerdict{step_->start.decide(step_->results)});
+  } catch (...) {
+    fail({"", std::current_exception()});
+  }
+}
+
+void SupervisorActor::step_done(StepDone& message) {
+  if (failure_ || !step_) return;
+  const auto at = index(message.trace.stage);
+  step_->outcome.stages[at] = std::move(message.trace);
+  if (--step_->stages_missing > 0) return;
+  const auto outcome = std::move(step_->start.outcome);
+  StepOutcome result = std::move(step_->outcome);
+  step_.reset();
+  outcome->set_value(std::move(result));
+}
+
+void SupervisorActor::fail(Failed message) {
+  if (failure_) return;
+  failure_.emplace();
+  failure_->first = std::move(message);
+  failure_->waiting.resize(stages_.size());
+  failure_->still_running = static_cast<int>(stages_.size());
+  const Abort abort{failure_->first.cause};
+  to_stages(abort);
+  for (auto& feeder : feeders_) send(feeder, abort);
+  delayed_send(this, setup_.grace, GraceOver{});
+}
+
+void SupervisorActor::stopped(const Stopped& message) {
+  if (!failure_) return;
+  auto& line = failure_->waiting[index(message.stage)];
+  if (line.empty()) --failure_->still_running;
+  line = label(index(message.stage)) + ": " + message.line;
+  if (failure_->still_running == 0) end_failure();
+}
+
+void SupervisorActor::actor_down(const caf::down_msg& message) {
+  const auto stage = std::find_if(stages_.begin(), stages_.end(), [&](const caf::actor& one) { return one == message.source; });
+  if (stage == stages_.end()) {
+    const auto feeder =
+        std::find_if(feeders_.begin(), feeders_.end(), [&](const caf::actor& one) { return one == message.source; });
+    if (feeder != feeders_.end()) {
+      fail({"", std::make_exception_ptr(Error(ErrorKind::peer_lost, "the feeder's actor stopped in the middle of the run"))});
+    }
+    return;
+  }
+  const auto at = static_cast<std::size_t>(stage - stages_.begin());
+  fail({"", std::make_exception_ptr(Error(ErrorKind::peer_lost, label(at) + ": its actor stopped in the middle of the run"))});
+  stopped({{static_cast<int>(at) / setup_.stages, static_cast<int>(at) % setup_.stages}, "its actor is gone"});
+}
+
+void SupervisorActor::end_failure() {
+  failure_->over = true;
+  if (!step_ || !step_->start.outcome) return;
+  for (std::size_t at = 0; at < stages_.size(); ++at) {
+    if (failure_->waiting[at].empty()) failure_->waiting[at] = label(at) + ": still running, does not answer";
+  }
+  auto outcome = std::move(step_->start.outcome);
+  step_.reset();
+  outcome->set_exception(std::make_exception_ptr(describe(failure_->first, failure_->waiting, failure_->still_running == 0)));
+}
+
+void SupervisorActor::ask_stages(std::shared_ptr<std::promise<std::vector<std::string>>> answer) {
+  reports_.push_back({std::move(answer), std::vector<std::string>(stages_.size()), 0, static_cast<int>(stages_.size())});
+  to_stages(ReportWaiting{});
+}
+
+void SupervisorActor::waiting(Waiting& message) {
+  if (reports_.empty()) return;
+  auto& report = reports_.front();  // every stage answers in order, so the oldest report completes first
+  report.lines[index(message.stage)] = label(index(message.stage)) + ": " + message.line;
+  report.completed += message.completed;
+  if (--report.missing > 0) return;
+  if (report.answer) {
+    report.answer->set_value(std::move(report.lines));
+  } else {
+    judge_progress(report);
+  }
+  reports_.pop_front();
+}
+
+void SupervisorActor::judge_progress(const WaitingReport& report) {
+  if (step_ && report.completed == completed_seen_) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(setup_.stall).count();
+    fail({"", std::make_exception_ptr(Error(ErrorKind::peer_lost, "no action completed for " + std::to_string(seconds) +
+                                                                      " s: a worker hangs, or --stall-timeout is too short"))});
+    return;
+  }
+  completed_seen_ = step_ ? report.completed : -1;
+  delayed_send(this, setup_.stall, LookAgain{});
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,78 @@
+// The actor above all others: starts steps, gathers what the stages say, gives the one verdict, and watches. The first failure
+// stops the step everywhere; when everything has stopped (or the grace time is over) the caller of the step hears the cause.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "actors/engine/protocol.hpp"
+
+namespace pipetrain {
+
+struct SupervisorSetup {
+  int replicas = 1;
+  int stages = 1;
+  std::chrono::milliseconds grace{10000};  // for stages to stop after a failure
+  std::chrono::milliseconds stall{0};      // a step in which no action completes for this long fails; 0: never
+};
+
+class SupervisorActor : public caf::event_based_actor {
+ public:
+  SupervisorActor(caf::actor_config& config, SupervisorSetup setup);
+
+  caf::behavior make_behavior() override;
+  void on_exit() override;
+  const char* name() const override { return "supervisor"; }
+
+ private:
+  struct Step {
+    StartStep start;
+    std::vector<std::shared_ptr<StageResult>> results;
+    int norms_missing = 0;
+    int stages_missing = 0;
+    StepOutcome outcome;
+  };
+  struct WaitingReport {
+    std::shared_ptr<std::promise<std::vector<std::string>>> answer;  // null: the supervisor's own look at the progress
+    std::vector<std::string> lines;
+    std::int64_t completed = 0;
+    int missing = 0;
+  };
+  struct Failure {
+    Failed first;
+    std::vector<std::string> waiting;  // by stage
+    int still_running = 0;
+    bool over = false;  // reported, or nobody to report to
+  };
+
+  void start(StartStep& message);
+  void norm_done(NormDone& message);
+  void step_done(StepDone& message);
+  void fail(Failed message);
+  void stopped(const Stopped& message);
+  void actor_down(const caf::down_msg& message);
+  void end_failure();
+  void ask_stages(std::shared_ptr<std::promise<std::vector<std::string>>> answer);
+  void waiting(Waiting& message);
+  void judge_progress(const WaitingReport& report);
+
+  template <class Message>
+  void to_stages(const Message& message) {
+    for (auto& stage : stages_) send(stage, message);
+  }
+  std::size_t index(const StageId& id) const { return static_cast<std::size_t>(id.replica * setup_.stages + id.stage); }
+  std::string label(std::size_t stage_index) const;
+
+  SupervisorSetup setup_;
+  std::vector<caf::actor> stages_, feeders_;
+  std::optional<Step> step_;
+  std::deque<WaitingReport> reports_;
+  std::optional<Failure> failure_;
+  std::int64_t completed_seen_ = -1;  // actions of all stages at the last look; -1: between steps
+};
+
+}  // namespace pipetrain
