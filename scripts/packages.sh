@@ -1,0 +1,76 @@
+# shellcheck shell=bash
+# The Debian packages that pipetrain needs, and how to get them. Sourced by dev.
+# shellcheck disable=SC2034,SC2154  # the tables are read, and assume_yes is set, by dev and its commands
+
+# Debian 12 is tested. Debian 13, Ubuntu 22.04 and Ubuntu 24.04 have packages of the same names; they are untested.
+tested_distributions=(debian:12)
+untested_distributions=(debian:13 ubuntu:22.04 ubuntu:24.04)
+
+build_packages=(
+  g++ cmake ninja-build    # the compiler and the build
+  libcaf-dev               # actors
+  libopenblas-pthread-dev  # matrix products
+  libfmt-dev               # text
+  libcli11-dev             # command line
+  nlohmann-json3-dev       # JSON files
+  libsimdjson-dev          # JSON lines, fast
+  libboost-dev             # Asio: connections between processes
+  catch2 librapidcheck-dev # tests
+)
+lint_packages=(clang-format shellcheck)
+bundle_packages=(patchelf)
+
+# Installs those of the named packages that are missing. When none is, the cost is one call of dpkg-query.
+ensure_packages() {
+  if ! command -v dpkg-query >/dev/null; then return; fi # not a Debian: CMake will name what it misses
+  local -A installed=()
+  local name state missing=()
+  while read -r name state; do
+    if [[ $state == installed ]]; then installed[$name]=1; fi
+  done < <(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null)
+  for name in "$@"; do
+    if [[ -z ${installed[$name]-} ]]; then missing+=("$name"); fi
+  done
+  if ((${#missing[@]})); then install_packages "${missing[@]}"; fi
+}
+
+install_packages() {
+  warn_untested_distribution
+  local line="sudo apt-get install -y --no-install-recommends $*" sudo=()
+  if ((EUID != 0)); then
+    if ! command -v sudo >/dev/null; then
+      die "packages are missing: $*; as root, type: apt-get update && ${line#sudo }"
+    elif [[ $assume_yes == no && ! -t 0 ]]; then
+      die "packages are missing: $*; type: sudo apt-get update && $line   (or give --yes)"
+    elif [[ $assume_yes == no ]]; then
+      local answer
+      read -r -p "dev: install with sudo: $*? [y/N] " answer
+      if [[ $answer != [yY]* ]]; then die "packages are missing: $*; type: sudo apt-get update && $line"; fi
+    fi
+    sudo=(sudo)
+    if [[ ! -t 0 ]]; then sudo+=(-n); fi # nobody is there to type a password
+    if ! "${sudo[@]}" true; then die "sudo refused; type: sudo apt-get update && $line"; fi
+  fi
+  echo "dev: installing $*" >&2
+  local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q)
+  # The lists may be missing (never fetched) or so old that the servers dropped what they name: then fetch them and try again.
+  if apt-cache show "$@" >/dev/null 2>&1 && "${apt[@]}" install -y --no-install-recommends "$@" >&2; then return; fi
+  if ! { "${apt[@]}" update >&2 && "${apt[@]}" install -y --no-install-recommends "$@" >&2; }; then
+    die "apt-get could not install: $*; see its messages above, then type: ${sudo[*]} apt-get update && $line"
+  fi
+}
+
+warn_untested_distribution() {
+  local ID='' VERSION_ID='' here
+  if [[ -r /etc/os-release ]]; then
+    # shellcheck source=/dev/null
+    source /etc/os-release
+  fi
+  here="$ID:$VERSION_ID"
+  if [[ " ${tested_distributions[*]} " == *" $here "* ]]; then return; fi
+  if [[ " ${untested_distributions[*]} " == *" $here "* ]]; then
+    echo "dev: note: $here should work but is untested" >&2
+  else
+    echo "dev: note: $here is unknown; the package names are those of Debian 12" >&2
+  fi
+}

@@ -1,0 +1,65 @@
+# shellcheck shell=bash
+# ./dev test: builds and runs the test programs, and counts their test cases. Sourced by dev.
+# shellcheck disable=SC2154,SC2034  # shares variables with dev
+
+test_seconds=1800 # of one program; longer is a hang
+
+command_test() {
+  local preset=cpu filters=()
+  while (($#)); do
+    case $1 in
+      --yes) assume_yes=yes ;;
+      --preset)
+        preset=${2-}
+        shift
+        ;;
+      --preset=*) preset=${1#*=} ;;
+      --) ;;
+      *) filters+=("$1") ;;
+    esac
+    shift || true
+  done
+  check_preset "$preset" cpu cuda asan tsan
+  ensure_packages "${build_packages[@]}"
+  build_targets "$preset"
+  if ((${#filters[@]} == 0)) && ! gpu_usable "$preset"; then
+    filters=('~[gpu]')
+    echo 'dev: the GPU tests are left out: they need ./dev test --preset cuda on a machine with a GPU'
+  fi
+
+  export ASAN_OPTIONS=${ASAN_OPTIONS-detect_stack_use_after_return=1}
+  export UBSAN_OPTIONS=${UBSAN_OPTIONS-print_stacktrace=1}
+  local folder program passed=0 failed=0 skipped=0
+  folder=$(build_folder "$preset")
+  while read -r program; do
+    run_test_program "$program" "${filters[@]}"
+  done <"$folder/test_programs.txt"
+
+  if ((passed + failed == 0)); then echo 'dev: no test case matches' >&2; fi
+  if ((skipped)); then echo "$skipped skipped"; fi
+  echo "$passed passed, $failed failed"
+  ((failed == 0 && passed > 0))
+}
+
+gpu_usable() { [[ $1 == cuda ]] && compgen -G '/dev/nvidia[0-9]*' >/dev/null; }
+
+# Runs one program and adds to passed, failed and skipped. The counts come from a file the program writes (tests/main.cpp).
+run_test_program() {
+  local program=$1 counts name=${1##*/} status=0 p=0 f=0 s=0
+  shift
+  counts=$(mktemp)
+  echo "== $name"
+  PIPETRAIN_TEST_COUNTS=$counts timeout -k 10 "$test_seconds" "$program" "$@" </dev/null || status=$?
+  if [[ $(<"$counts") =~ ^([0-9]+)\ ([0-9]+)\ ([0-9]+)$ ]]; then
+    p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]} s=${BASH_REMATCH[3]}
+    if ((status != 0 && f == 0 && p > 0)); then # a sanitizer's report at exit, for one
+      echo "$name: ended with status $status although its test cases passed"
+      f=1
+    fi
+  else
+    echo "$name: died with status $status in the test case: $(sed -n 's/^running //p' "$counts")"
+    f=1
+  fi
+  rm -f "$counts"
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
