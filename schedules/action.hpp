@@ -10,10 +10,10 @@
 namespace pipetrain::schedules {
 
 enum class ActionKind : std::uint8_t {
-  forward,         // F
-  backward,        // B: input_grad and weight_grad in one
-  input_grad,      // I: the gradient the previous virtual stage waits for
-  weight_grad,     // W: the gradients of this chunk's weights, after I of the same microbatch
+  forward,      // F
+  backward,     // B: input_grad and weight_grad in one
+  input_grad,   // I: the gradient the previous virtual stage waits for
+  weight_grad,  // W: the gradients of this chunk's weights, after I of the same microbatch
   // End of step, after all compute of the chunk (R, S, T) or of the stage (N, O). They have no microbatch.
   reduce_grads,    // R: sum a chunk's gradients over the data-parallel replicas
   sum_replicated,  // S: sum over the tensor-parallel ranks the gradients of what sequence parallelism replicates

@@ -11,15 +11,15 @@ namespace pipetrain::schedules {
 
 struct ScheduleShape {
   int stages = 1;
-  int chunks = 1;        // per stage
+  int chunks = 1;  // per stage
   int microbatches = 1;
 };
 
 struct ScheduleInfo {
   std::string_view name;
-  int default_chunks;        // what --chunks means when it is not given
+  int default_chunks;  // what --chunks means when it is not given
   bool chunks_can_vary;
-  bool has_ready_rule;       // --order ready is possible
+  bool has_ready_rule;  // --order ready is possible
   Plan (*build)(const ScheduleShape&);
 };
 
@@ -27,6 +27,11 @@ const std::vector<ScheduleInfo>& all_schedules();
 // Null when there is no such schedule.
 const ScheduleInfo* find_schedule(std::string_view name);
 
+// The compute of one step, by name. Throws std::invalid_argument, one line, when the schedule does not exist (it suggests the
+// nearest), a size is below 1, or the schedule cannot have that many chunks.
+Plan build_schedule(std::string_view name, const ScheduleShape& shape);
+
+// The builders themselves trust their shape.
 Plan build_gpipe(const ScheduleShape& shape);
 Plan build_1f1b(const ScheduleShape& shape);
 

@@ -19,7 +19,8 @@ struct StageChunk {
 // each of them; every stage holds `chunks` of them, numbered in model order.
 class Placement {
  public:
-  // virtual stage v runs on stage v % stages: chunk v / stages.
+  // virtual stage v runs on stage v % stages: chunk v / stages. Both throw std::invalid_argument on a size below 1 and on more
+  // than 32767 chunks.
   static Placement looping(int stages, int chunks);
   // Two chunks: down the stages and back up, so that the first stage also holds the last virtual stage.
   static Placement v_shape(int stages);
@@ -28,7 +29,7 @@ class Placement {
   int chunks() const { return chunks_; }
   int virtual_stages() const { return stages_ * chunks_; }
   StageChunk at(int virtual_stage) const { return of_virtual_[static_cast<std::size_t>(virtual_stage)]; }
-  int virtual_stage(int stage, int chunk) const;
+  int virtual_stage(int stage, int chunk) const { return of_chunk_[static_cast<std::size_t>(stage * chunks_ + chunk)]; }
   bool is_first(StageChunk where) const { return virtual_stage(where.stage, where.chunk) == 0; }
   bool is_last(StageChunk where) const { return virtual_stage(where.stage, where.chunk) == virtual_stages() - 1; }
   bool operator==(const Placement&) const = default;
@@ -39,6 +40,16 @@ class Placement {
   int stages_;
   int chunks_;
   std::vector<StageChunk> of_virtual_;
+  std::vector<int> of_chunk_;  // the inverse: [stage * chunks + chunk]
+};
+
+// How a stage may choose by itself (Order::ready). It holds at most as many microbatches as the plan does at its peak, counted
+// over all its chunks from F to B or W, with one of them kept free for each later chunk: without that, early chunks fill the
+// stage, and the microbatch that could free something never gets through. W comes when nothing else can.
+enum class ReadyRule : std::uint8_t {
+  none,            // only the planned order
+  forward_first,   // F, else B or I, else W
+  backward_first,  // B or I, else F, else W
 };
 
 struct Plan {
@@ -46,6 +57,21 @@ struct Plan {
   Placement placement = Placement::looping(1, 1);
   int microbatches = 0;
   std::vector<std::vector<Action>> stages;  // one ordered list per stage
+  ReadyRule ready_rule = ReadyRule::none;
 };
+
+// What ends a step, by the parallel layout that runs the plan.
+struct EndOfStep {
+  bool reduce_grads = false;    // several data-parallel replicas
+  bool sum_replicated = false;  // several tensor-parallel ranks with sequence parallelism
+  bool sum_tied = false;        // the first and the last virtual stage share weights
+};
+
+// Appends to each stage's compute: R and S of every chunk in the order in which the chunks end, T on the chunks that hold the
+// first and the last virtual stage (one T when that is the same chunk), then N and O.
+Plan with_end_of_step(Plan compute, const EndOfStep& end);
+
+// The most microbatches that stand between F and B or W at once, over all chunks of a stage's list.
+int peak_in_flight(const std::vector<Action>& actions);
 
 }  // namespace pipetrain::schedules

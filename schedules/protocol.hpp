@@ -3,6 +3,10 @@
 //
 // Drive it so: tell what happened (begin_step, input_arrived, ...), then call next() until it gives nothing.
 // Not thread-safe; each stage of each replica has its own.
+//
+// Stages do not begin a step at the same instant: a fast neighbour may send the first inputs of the coming step before this
+// stage's begin_step(). Such inputs are kept for it. Nobody can be further ahead, because every stage takes part in the
+// verdict.
 #pragma once
 
 #include <memory>
@@ -17,7 +21,7 @@ namespace pipetrain::schedules {
 // How the next action is chosen.
 enum class Order {
   planned,  // the next of the plan's list, once its inputs and credits are there
-  ready,    // the schedule's own rule picks among what is ready now
+  ready,    // the plan's ReadyRule picks among what is ready now
 };
 
 // What arrives at a chunk. The first virtual stage's activation is the tokens; only the last one has targets.
@@ -26,27 +30,36 @@ enum class InputKind : std::uint8_t { activation, gradient, target };
 class StageProtocol {
  public:
   // run_ahead: how many launched actions may be incomplete at once (2: one running, one queued behind it).
+  // The plan must have passed validate() for this order. Throws std::invalid_argument when the stage is not in the plan,
+  // run_ahead is below 1, or the plan has no ready rule and Order::ready is asked for.
   StageProtocol(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead = 2);
   ~StageProtocol();
   StageProtocol(StageProtocol&&) noexcept;
   StageProtocol& operator=(StageProtocol&&) noexcept;
 
   // Events. An event that cannot be (an input twice, a completion of what was not launched) throws std::logic_error naming it.
+
+  // Every action of the previous step must have been launched, or the step aborted.
   void begin_step();
-  // The input of this chunk and microbatch can be read: its producer was enqueued (planned) or completed (ready).
+  // The input of this chunk and microbatch can be read: its producer was enqueued (planned) or completed (ready). Before
+  // begin_step(), and once all compute of a step was launched, it belongs to the coming step.
   void input_arrived(InputKind kind, int chunk, int microbatch);
-  // A slot of the queue that takes this chunk's output of that kind is free: activation sent down, gradient sent up.
+  // A slot of the queue that takes this chunk's output of that kind is free: activation sent down, gradient sent up. Credits
+  // start at none and outlive steps: give one for every slot at set-up.
   void credit_returned(InputKind output, int chunk);
   void completed(const Action& action);
   void verdict(bool apply);  // allows O
-  void abort();              // no further actions until the next begin_step()
+  // No further actions until the next begin_step(). Inputs that arrive in between belong to that step, so nothing of the
+  // aborted one may still be on its way.
+  void abort();
 
   // The next action to launch now, if any. It counts as launched: its inputs and its output's credit are taken.
   std::optional<Action> next();
 
-  bool step_done() const;            // every action of the step has completed, or abort() was called
-  int in_flight() const;             // actions launched and not completed
-  // One line for a person: what the stage would do next and what it waits for, e.g. "B3 waits for the gradient of microbatch 3".
+  bool step_done() const;  // every action of the step has completed, or abort() was called
+  int in_flight() const;   // actions launched and not completed
+  // One line for a person: what the stage would do next and what it waits for, e.g. "B3 waits for the gradient of microbatch
+  // 3".
   std::string waiting_for() const;
 
  private:

@@ -1,0 +1,51 @@
+#include "schedules/action.hpp"
+
+#include <charconv>
+#include <limits>
+
+namespace pipetrain::schedules {
+
+namespace {
+
+constexpr std::string_view letters = "FBIWRSTNO";  // in the order of ActionKind
+
+// A decimal number without sign or leading zeros, at most `limit`; nothing when `text` is not one.
+std::optional<int> parse_number(std::string_view text, int limit) {
+  if (text.empty() || (text.size() > 1 && text[0] == '0')) return std::nullopt;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > limit) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+char letter(ActionKind kind) { return letters[static_cast<std::size_t>(kind)]; }
+
+std::string to_string(const Action& action, int chunks) {
+  std::string text;
+  if (chunks > 1 && is_per_chunk(action.kind)) text += std::to_string(action.chunk);
+  text += letter(action.kind);
+  if (is_compute(action.kind)) text += std::to_string(action.microbatch);
+  return text;
+}
+
+std::optional<Action> parse_action(std::string_view text) {
+  const auto at = text.find_first_of(letters);
+  if (at == std::string_view::npos) return std::nullopt;
+  Action action;
+  action.kind = static_cast<ActionKind>(letters.find(text[at]));
+  if (at > 0) {
+    const auto chunk = parse_number(text.substr(0, at), std::numeric_limits<std::int16_t>::max());
+    if (!chunk || !is_per_chunk(action.kind)) return std::nullopt;
+    action.chunk = static_cast<std::int16_t>(*chunk);
+  }
+  const auto rest = text.substr(at + 1);
+  if (!is_compute(action.kind)) return rest.empty() ? std::optional(action) : std::nullopt;
+  const auto microbatch = parse_number(rest, std::numeric_limits<std::int32_t>::max());
+  if (!microbatch) return std::nullopt;
+  action.microbatch = *microbatch;
+  return action;
+}
+
+}  // namespace pipetrain::schedules

@@ -1,0 +1,186 @@
+#include "schedules/check_lists.hpp"
+
+#include <algorithm>
+
+#include "schedules/grid.hpp"
+#include "schedules/validate.hpp"
+
+namespace pipetrain::schedules {
+
+namespace {
+
+// How often an end-of-step kind stands in the whole plan: it is there for all who need it, or for none.
+struct EndCounts {
+  int reduce_grads = 0, sum_replicated = 0, sum_tied = 0, norm = 0, optimizer = 0;
+};
+
+class ListCheck {
+ public:
+  ListCheck(const Plan& plan, int stage)
+      : plan_(plan),
+        stage_(stage),
+        list_(plan.stages[static_cast<std::size_t>(stage)]),
+        chunks_(static_cast<std::size_t>(plan.placement.chunks())) {}
+
+  void run(EndCounts& ends) {
+    for (at_ = 0; at_ < list_.size(); ++at_) {
+      const Action& action = list_[at_];
+      if (action.chunk < 0 || action.chunk >= plan_.placement.chunks())
+        fail(name() + ": the plan has " + std::to_string(plan_.placement.chunks()) + " chunk(s) a stage");
+      if (has_optimizer_) fail(name() + " comes after O, which ends the step");
+      if (is_compute(action.kind)) {
+        check_compute(action);
+      } else {
+        check_end(action, ends);
+      }
+    }
+    for (std::size_t c = 0; c < chunks_.size(); ++c) check_complete(c);
+  }
+
+ private:
+  // The next microbatch of each row of a chunk that must keep microbatch order.
+  struct Chunk {
+    int forwards = 0;
+    int input_grads = 0;   // by B or I
+    int weight_grads = 0;  // by B or W
+    bool reduced = false, summed = false, tied = false;
+  };
+
+  void check_compute(const Action& action) {
+    Chunk& chunk = chunks_[static_cast<std::size_t>(action.chunk)];
+    const int m = action.microbatch;
+    if (m < 0 || m >= plan_.microbatches)
+      fail(name() + ": the plan has " + std::to_string(plan_.microbatches) + " microbatches");
+    if (chunk.reduced || chunk.summed || chunk.tied) fail(name() + " comes after the end-of-step sums of its chunk");
+    switch (action.kind) {
+      case ActionKind::forward:
+        take_in_order(chunk.forwards, ActionKind::forward, ActionKind::forward);
+        break;
+      case ActionKind::input_grad:
+        take_in_order(chunk.input_grads, ActionKind::backward, ActionKind::input_grad);
+        break;
+      case ActionKind::weight_grad:
+        take_in_order(chunk.weight_grads, ActionKind::backward, ActionKind::weight_grad);
+        break;
+      default:
+        take_in_order(chunk.input_grads, ActionKind::backward, ActionKind::input_grad);
+        take_in_order(chunk.weight_grads, ActionKind::backward, ActionKind::weight_grad);
+    }
+    if (chunk.input_grads > chunk.forwards) fail(name() + " comes before " + text(ActionKind::forward));
+    if (chunk.weight_grads > chunk.input_grads) fail(name() + " comes before " + text(ActionKind::input_grad));
+  }
+
+  // Rows `whole` and `half` together must be the microbatches in order; `next` is the one expected.
+  void take_in_order(int& next, ActionKind whole, ActionKind half) {
+    const Action& action = list_[at_];
+    if (action.microbatch == next) {
+      ++next;
+    } else if (action.microbatch < next) {
+      fail(name() + " comes twice, or after its part was done");
+    } else {
+      const auto expected =
+          std::find_if(list_.begin() + static_cast<std::ptrdiff_t>(at_), list_.end(), [&](const Action& other) {
+            return other.chunk == action.chunk && other.microbatch == next && (other.kind == whole || other.kind == half);
+          });
+      // Weight gradients run behind input gradients only where those came alone, by I.
+      const ActionKind kind = half == ActionKind::weight_grad ? half : action.kind;
+      const Action missing{kind, action.chunk, next};
+      if (expected == list_.end()) fail(name() + " comes, but " + text(missing) + " is missing");
+      fail(name() + " comes before " + text(*expected) + "; a chunk must keep the order of microbatches");
+    }
+  }
+
+  void check_end(const Action& action, EndCounts& ends) {
+    if (action.microbatch != -1) fail(name() + " cannot have a microbatch");
+    Chunk& chunk = chunks_[static_cast<std::size_t>(action.chunk)];
+    const auto once = [&](bool& seen) {
+      if (seen) fail(name() + " comes twice");
+      seen = true;
+    };
+    if (is_per_chunk(action.kind)) {
+      if (has_norm_) fail(name() + " comes after N, which needs the finished gradients");
+      check_complete(static_cast<std::size_t>(action.chunk));
+    } else if (action.chunk != 0) {
+      fail(name() + " is of the whole stage and must carry chunk 0");
+    }
+    switch (action.kind) {
+      case ActionKind::reduce_grads:
+        once(chunk.reduced), ++ends.reduce_grads;
+        break;
+      case ActionKind::sum_replicated:
+        once(chunk.summed), ++ends.sum_replicated;
+        break;
+      case ActionKind::sum_tied:
+        if (!plan_.placement.is_first({stage_, action.chunk}) && !plan_.placement.is_last({stage_, action.chunk}))
+          fail(name() + " stands on a chunk that is neither the first nor the last of the model");
+        once(chunk.tied), ++ends.sum_tied;
+        break;
+      case ActionKind::norm:
+        once(has_norm_), ++ends.norm;
+        for (std::size_t c = 0; c < chunks_.size(); ++c) check_complete(c);
+        break;
+      default:
+        if (!has_norm_) fail("O comes before N, which the verdict needs");
+        has_optimizer_ = true, ++ends.optimizer;
+    }
+  }
+
+  // All compute of the chunk stands before at_.
+  void check_complete(std::size_t c) const {
+    const Chunk& chunk = chunks_[c];
+    const auto check = [&](ActionKind kind, int next) {
+      if (next == plan_.microbatches) return;
+      const Action missing{kind, static_cast<std::int16_t>(c), next};
+      fail(at_ < list_.size() ? name() + " comes, but " + text(missing) + " has not come before it"
+                              : text(missing) + " is missing");
+    };
+    check(ActionKind::forward, chunk.forwards);
+    check(ActionKind::backward, chunk.input_grads);
+    check(ActionKind::weight_grad, chunk.weight_grads);
+  }
+
+  std::string text(const Action& action) const { return to_string(action, plan_.placement.chunks()); }
+  std::string text(ActionKind kind) const { return text({kind, list_[at_].chunk, list_[at_].microbatch}); }
+  std::string name() const { return text(list_[at_]); }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InvalidPlan("stage " + std::to_string(stage_) + ": " + what, print_grid(plan_, {{stage_, at_}}));
+  }
+
+  const Plan& plan_;
+  int stage_;
+  const std::vector<Action>& list_;
+  std::vector<Chunk> chunks_;
+  std::size_t at_ = 0;
+  bool has_norm_ = false;
+  bool has_optimizer_ = false;
+};
+
+void check_all_or_none(const Plan& plan, ActionKind kind, int count, int expected) {
+  if (count == 0 || count == expected) return;
+  throw InvalidPlan(std::string(1, letter(kind)) + " stands " + std::to_string(count) +
+                        " times in the plan; it must be there " + std::to_string(expected) +
+                        " times (once for each that takes part) or not at all",
+                    print_grid(plan, {}));
+}
+
+}  // namespace
+
+void check_lists(const Plan& plan) {
+  const Placement& placement = plan.placement;
+  if (static_cast<int>(plan.stages.size()) != placement.stages())
+    throw InvalidPlan(
+        "the plan has " + std::to_string(plan.stages.size()) + " lists for " + std::to_string(placement.stages()) + " stages",
+        "");
+  if (plan.microbatches < 1)
+    throw InvalidPlan("the plan has " + std::to_string(plan.microbatches) + " microbatches; it needs at least 1", "");
+  EndCounts ends;
+  for (int stage = 0; stage < placement.stages(); ++stage) ListCheck(plan, stage).run(ends);
+  const int holders_of_tied = placement.virtual_stages() == 1 ? 1 : 2;
+  check_all_or_none(plan, ActionKind::reduce_grads, ends.reduce_grads, placement.virtual_stages());
+  check_all_or_none(plan, ActionKind::sum_replicated, ends.sum_replicated, placement.virtual_stages());
+  check_all_or_none(plan, ActionKind::sum_tied, ends.sum_tied, holders_of_tied);
+  check_all_or_none(plan, ActionKind::norm, ends.norm, placement.stages());
+  check_all_or_none(plan, ActionKind::optimizer, ends.optimizer, placement.stages());
+}
+
+}  // namespace pipetrain::schedules

@@ -1,0 +1,197 @@
+#include "schedules/plan_run.hpp"
+
+#include <algorithm>
+
+#include "schedules/grid.hpp"
+
+namespace pipetrain::schedules {
+
+namespace {
+
+bool is_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
+bool is_weight_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::weight_grad; }
+
+std::int32_t unit_cost(ActionKind kind) {
+  if (!is_compute(kind)) return 0;
+  return kind == ActionKind::backward ? 2 : 1;
+}
+
+}  // namespace
+
+PlanRun::PlanRun(const Plan& plan, const std::vector<StageNeeds>* needs, const SlotLife& life, UnitTimes* times)
+    : plan_(plan),
+      needs_(needs),
+      life_(life),
+      times_(times),
+      done_(static_cast<std::size_t>(plan.placement.virtual_stages())),
+      stages_(plan.stages.size()),
+      tied_arrived_(plan.stages.size()) {
+  for (std::size_t stage = 0; stage < plan.stages.size(); ++stage)
+    for (auto action = plan.stages[stage].rbegin(); action != plan.stages[stage].rend() && !is_compute(action->kind); ++action)
+      if (action->kind == ActionKind::sum_tied) {
+        tied_stages_.push_back(static_cast<int>(stage));
+        break;
+      }
+  if (times_ != nullptr) {
+    const std::size_t size = done_.size() * static_cast<std::size_t>(plan.microbatches);
+    for (auto* row :
+         {&times_->forward_launch, &times_->forward_end, &times_->backward_launch, &times_->backward_end, &times_->weight_end})
+      row->resize(size);
+  }
+}
+
+void PlanRun::run() {
+  for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage) wake(stage);
+  while (!runnable_.empty()) {
+    const int stage = runnable_.front();
+    runnable_.pop_front();
+    stages_[static_cast<std::size_t>(stage)].queued = false;
+    while (!is_finished(stage) && can_run(stage, head(stage))) advance(stage);
+  }
+  for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage)
+    if (!is_finished(stage)) report_deadlock();
+}
+
+const Action& PlanRun::head(int stage) const {
+  return plan_.stages[static_cast<std::size_t>(stage)][stages_[static_cast<std::size_t>(stage)].position];
+}
+
+bool PlanRun::is_finished(int stage) const {
+  return stages_[static_cast<std::size_t>(stage)].position == plan_.stages[static_cast<std::size_t>(stage)].size();
+}
+
+std::int32_t PlanRun::freed(const ActionKind& last_reader, int v) const {
+  if (last_reader == ActionKind::forward) return done(v).forwards;
+  return last_reader == ActionKind::weight_grad ? done(v).weights : done(v).backwards;
+}
+
+bool PlanRun::has_activation_slot(int v) const {
+  if (needs_ == nullptr || v + 1 == plan_.placement.virtual_stages()) return true;
+  const StageChunk to = plan_.placement.at(v + 1);
+  const auto& chunk = (*needs_)[static_cast<std::size_t>(to.stage)].chunks[static_cast<std::size_t>(to.chunk)];
+  return done(v).forwards < chunk.activation_slots + freed(life_.activation, v + 1);
+}
+
+bool PlanRun::has_gradient_slot(int v) const {
+  if (needs_ == nullptr || v == 0) return true;
+  const StageChunk to = plan_.placement.at(v - 1);
+  const auto& chunk = (*needs_)[static_cast<std::size_t>(to.stage)].chunks[static_cast<std::size_t>(to.chunk)];
+  return done(v).backwards < chunk.gradient_slots + freed(life_.gradient, v - 1);
+}
+
+bool PlanRun::can_run(int stage, const Action& action) {
+  const int v = virtual_stage(stage, action);
+  switch (action.kind) {
+    case ActionKind::forward:
+      return (v == 0 || done(v - 1).forwards > action.microbatch) && has_activation_slot(v);
+    case ActionKind::backward:
+    case ActionKind::input_grad:
+      return (v + 1 == plan_.placement.virtual_stages() || done(v + 1).backwards > action.microbatch) && has_gradient_slot(v);
+    case ActionKind::sum_tied:
+      return tied_partners_arrived(stage);
+    case ActionKind::optimizer:
+      return norms_ == static_cast<int>(stages_.size());
+    default:
+      return true;
+  }
+}
+
+// A collective of several stages: each must have come to it.
+bool PlanRun::tied_partners_arrived(int stage) {
+  if (!tied_arrived_[static_cast<std::size_t>(stage)]) {
+    tied_arrived_[static_cast<std::size_t>(stage)] = 1;
+    for (const int other : tied_stages_) wake(other);
+  }
+  return std::all_of(tied_stages_.begin(), tied_stages_.end(),
+                     [&](int other) { return tied_arrived_[static_cast<std::size_t>(other)] != 0; });
+}
+
+void PlanRun::advance(int stage) {
+  const Action& action = head(stage);
+  const int v = virtual_stage(stage, action);
+  if (times_ != nullptr) note_times(stage, action, v);
+  ++stages_[static_cast<std::size_t>(stage)].position;
+  if (action.kind == ActionKind::norm && ++norms_ == static_cast<int>(stages_.size()))
+    for (int other = 0; other < norms_; ++other) wake(other);
+  if (!is_compute(action.kind)) return;
+  if (action.kind == ActionKind::forward) ++done(v).forwards;
+  if (is_input_grad(action.kind)) ++done(v).backwards;
+  if (is_weight_grad(action.kind)) ++done(v).weights;
+  wake_neighbours(v);
+}
+
+void PlanRun::note_times(int stage_index, const Action& action, int v) {
+  Stage& stage = stages_[static_cast<std::size_t>(stage_index)];
+  const auto index = [&](int virtual_stage) {
+    return static_cast<std::size_t>(virtual_stage) * static_cast<std::size_t>(plan_.microbatches) +
+           static_cast<std::size_t>(action.microbatch);
+  };
+  // At most two launched and not completed: this one goes out when the one before the previous has ended.
+  std::int32_t launch = std::max(stage.launch, stage.previous_end), start = stage.free_at;
+  const auto after = [&](std::int32_t input_launch, std::int32_t input_end) {
+    launch = std::max(launch, input_launch);
+    start = std::max(start, input_end);
+  };
+  UnitTimes& times = *times_;
+  if (action.kind == ActionKind::forward && v > 0) after(times.forward_launch[index(v - 1)], times.forward_end[index(v - 1)]);
+  if (is_input_grad(action.kind) && v + 1 < plan_.placement.virtual_stages())
+    after(times.backward_launch[index(v + 1)], times.backward_end[index(v + 1)]);
+  stage.previous_end = stage.free_at;
+  stage.launch = launch;
+  stage.free_at = start + unit_cost(action.kind);
+  if (action.kind == ActionKind::forward) times.forward_launch[index(v)] = launch, times.forward_end[index(v)] = stage.free_at;
+  if (is_input_grad(action.kind)) times.backward_launch[index(v)] = launch, times.backward_end[index(v)] = stage.free_at;
+  if (is_weight_grad(action.kind)) times.weight_end[index(v)] = stage.free_at;
+}
+
+void PlanRun::wake(int stage) {
+  Stage& state = stages_[static_cast<std::size_t>(stage)];
+  if (state.queued || is_finished(stage)) return;
+  state.queued = true;
+  runnable_.push_back(stage);
+}
+
+void PlanRun::wake_neighbours(int v) {
+  if (v > 0) wake(plan_.placement.at(v - 1).stage);
+  if (v + 1 < plan_.placement.virtual_stages()) wake(plan_.placement.at(v + 1).stage);
+}
+
+PlanRun::Wait PlanRun::why_waiting(int stage) const {
+  const Action& action = head(stage);
+  const int v = virtual_stage(stage, action), last = plan_.placement.virtual_stages() - 1;
+  const std::string text = "stage " + std::to_string(stage) + " " + to_string(action, plan_.placement.chunks()) + " waits for ";
+  const auto from = [&](const std::string& what, int producer) {
+    const int other = plan_.placement.at(producer).stage;
+    return Wait{text + what + " stage " + std::to_string(other), other};
+  };
+  if (action.kind == ActionKind::forward)
+    return v > 0 && done(v - 1).forwards <= action.microbatch ? from("its activation from", v - 1)
+                                                              : from("a free activation slot at", v + 1);
+  if (is_input_grad(action.kind))
+    return v < last && done(v + 1).backwards <= action.microbatch ? from("its gradient from", v + 1)
+                                                                  : from("a free gradient slot at", v - 1);
+  for (int other = 0; other < static_cast<int>(stages_.size()); ++other)
+    if (other != stage && !is_finished(other))
+      return {text + (action.kind == ActionKind::sum_tied ? "T of stage " : "N of stage ") + std::to_string(other), other};
+  return {text + "nothing", stage};
+}
+
+void PlanRun::report_deadlock() const {
+  int stage = 0;
+  while (is_finished(stage)) ++stage;
+  // Who waits for whom leads into a circle after at most one visit of each stage.
+  for (std::size_t step = 0; step < stages_.size(); ++step) stage = why_waiting(stage).on_stage;
+  std::string fault = "the plan deadlocks: ";
+  std::vector<GridMark> marks;
+  const int start = stage;
+  do {
+    const Wait wait = why_waiting(stage);
+    if (marks.size() < 4) fault += (marks.empty() ? "" : ", ") + wait.reason;
+    if (marks.size() == 4) fault += ", ...";
+    marks.push_back({stage, stages_[static_cast<std::size_t>(stage)].position});
+    stage = wait.on_stage;
+  } while (stage != start && !is_finished(stage));
+  throw InvalidPlan(fault, print_grid(plan_, marks));
+}
+
+}  // namespace pipetrain::schedules

@@ -1,0 +1,78 @@
+// Runs a plan's lists against each other by counting alone, as fast as its data, its slots and its collectives allow. With
+// fixed lists the outcome does not depend on who goes first, so one run decides about deadlock for all speeds. Internal to
+// schedules/.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules/validate.hpp"
+
+namespace pipetrain::schedules {
+
+// When everything happened, in units of F = I = W = 1: [virtual stage * microbatches + microbatch]. B is both I and W.
+struct UnitTimes {
+  std::vector<std::int32_t> forward_launch, forward_end;
+  std::vector<std::int32_t> backward_launch, backward_end;
+  std::vector<std::int32_t> weight_end;
+};
+
+class PlanRun {
+ public:
+  // Without `needs` the slots are unlimited. With `times` it also notes the as-soon-as-possible times. The lists must be
+  // checked.
+  PlanRun(const Plan& plan, const std::vector<StageNeeds>* needs, const SlotLife& life, UnitTimes* times);
+  // Throws InvalidPlan naming the circle of waiting stages when it cannot come to the end.
+  void run();
+
+ private:
+  // How many microbatches each row of a virtual stage has done; they go in order.
+  struct Done {
+    std::int32_t forwards = 0, backwards = 0, weights = 0;
+  };
+  struct Stage {
+    std::size_t position = 0;
+    bool queued = false;
+    std::int32_t free_at = 0;       // end of its last action
+    std::int32_t launch = 0;        // of its last action
+    std::int32_t previous_end = 0;  // end of the action before the last
+  };
+  // What a stage stands still for.
+  struct Wait {
+    std::string reason;
+    int on_stage = 0;
+  };
+
+  const Action& head(int stage) const;
+  bool is_finished(int stage) const;
+  int virtual_stage(int stage, const Action& action) const { return plan_.placement.virtual_stage(stage, action.chunk); }
+  Done& done(int v) { return done_[static_cast<std::size_t>(v)]; }
+  const Done& done(int v) const { return done_[static_cast<std::size_t>(v)]; }
+  std::int32_t freed(const ActionKind& last_reader, int v) const;
+  bool has_activation_slot(int v) const;
+  bool has_gradient_slot(int v) const;
+  bool can_run(int stage, const Action& action);
+  bool tied_partners_arrived(int stage);
+  void advance(int stage);
+  void note_times(int stage, const Action& action, int v);
+  void wake(int stage);
+  void wake_neighbours(int v);
+  Wait why_waiting(int stage) const;
+  [[noreturn]] void report_deadlock() const;
+
+  const Plan& plan_;
+  const std::vector<StageNeeds>* needs_;
+  SlotLife life_;
+  UnitTimes* times_;
+  std::vector<Done> done_;
+  std::vector<Stage> stages_;
+  std::deque<int> runnable_;
+  std::vector<int> tied_stages_;    // stages that hold a T
+  std::vector<char> tied_arrived_;  // per stage
+  int norms_ = 0;
+};
+
+}  // namespace pipetrain::schedules

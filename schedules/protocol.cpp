@@ -1,0 +1,264 @@
+#include "schedules/protocol.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "schedules/inputs.hpp"
+#include "schedules/ready_choice.hpp"
+
+namespace pipetrain::schedules {
+
+namespace {
+
+const char* name_of(InputKind kind) {
+  switch (kind) {
+    case InputKind::activation:
+      return "activation";
+    case InputKind::gradient:
+      return "gradient";
+    case InputKind::target:
+      return "target";
+  }
+  return "?";
+}
+
+bool is_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
+
+}  // namespace
+
+class StageProtocol::Machine {
+ public:
+  Machine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead);
+
+  void begin_step();
+  void input_arrived(InputKind kind, int chunk, int microbatch);
+  void credit_returned(InputKind output, int chunk);
+  void completed(const Action& action);
+  void verdict();
+  void abort() { state_ = State::aborted; }
+  std::optional<Action> next();
+  bool step_done() const { return state_ == State::aborted || (all_launched() && in_flight_.empty()); }
+  int in_flight() const { return static_cast<int>(in_flight_.size()); }
+  std::string waiting_for() const;
+
+ private:
+  enum class State { no_step, running, aborted };
+  // What a chunk's place in the model means for its inputs and outputs.
+  struct Chunk {
+    bool is_first = false;
+    bool is_last = false;
+    int activation_credits = 0;
+    int gradient_credits = 0;
+  };
+
+  const std::vector<Action>& list() const { return plan_->stages[static_cast<std::size_t>(stage_)]; }
+  const Chunk& chunk(int index) const { return chunks_[static_cast<std::size_t>(index)]; }
+  Chunk& chunk(int index) { return chunks_[static_cast<std::size_t>(index)]; }
+  bool all_launched() const { return state_ == State::running && launched_ == list().size(); }
+  bool has_inputs(const Action& action) const;
+  bool has_credit(const Action& action) const;
+  bool can_run(const Action& action) const;
+  std::optional<Action> choose() const;
+  void launch(const Action& action);
+  std::string describe(const Action& action) const;
+  [[noreturn]] void impossible(const std::string& what) const;
+
+  std::shared_ptr<const Plan> plan_;
+  int stage_;
+  int run_ahead_;
+  std::optional<ReadyChoice> ready_;  // only for Order::ready
+  std::vector<Action> ends_of_step_;  // only for Order::ready: what follows all compute, in plan order
+  std::size_t computes_ = 0;          // compute actions in the list
+  std::vector<Chunk> chunks_;
+  Inputs inputs_;
+
+  State state_ = State::no_step;
+  std::size_t launched_ = 0;
+  std::size_t launched_computes_ = 0;
+  bool verdict_given_ = false;
+  std::vector<Action> in_flight_;
+};
+
+StageProtocol::Machine::Machine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)
+    : plan_(std::move(plan)),
+      stage_(stage),
+      run_ahead_(run_ahead),
+      chunks_(static_cast<std::size_t>(plan_->placement.chunks())),
+      inputs_(plan_->placement.chunks(), plan_->microbatches) {
+  if (stage < 0 || static_cast<std::size_t>(stage) >= plan_->stages.size())
+    throw std::invalid_argument("stage " + std::to_string(stage) + " is not in a plan of " +
+                                std::to_string(plan_->stages.size()) + " stages");
+  if (run_ahead < 1)
+    throw std::invalid_argument("a stage must be allowed at least 1 launched action, not " + std::to_string(run_ahead));
+  if (order == Order::ready && plan_->ready_rule == ReadyRule::none)
+    throw std::invalid_argument("schedule " + plan_->schedule + " has no rule to choose what is ready; use the planned order");
+  for (int c = 0; c < plan_->placement.chunks(); ++c) {
+    chunk(c).is_first = plan_->placement.is_first({stage, c});
+    chunk(c).is_last = plan_->placement.is_last({stage, c});
+  }
+  for (const Action& action : list())
+    if (is_compute(action.kind)) ++computes_;
+  if (order == Order::ready) {
+    ready_.emplace(*plan_, stage);
+    for (const Action& action : list())
+      if (!is_compute(action.kind)) ends_of_step_.push_back(action);
+  }
+  in_flight_.reserve(static_cast<std::size_t>(run_ahead));
+}
+
+void StageProtocol::Machine::begin_step() {
+  if (state_ == State::running && !all_launched()) impossible("a step begins although " + waiting_for());
+  state_ = State::running;
+  launched_ = launched_computes_ = 0;
+  verdict_given_ = false;
+  inputs_.begin_step();
+  if (ready_) ready_->begin_step();
+}
+
+void StageProtocol::Machine::input_arrived(InputKind kind, int c, int microbatch) {
+  const auto text = [&] {
+    return std::string("the ") + name_of(kind) + " of microbatch " + std::to_string(microbatch) + " for chunk " +
+           std::to_string(c);
+  };
+  if (c < 0 || static_cast<std::size_t>(c) >= chunks_.size() || microbatch < 0 || microbatch >= plan_->microbatches)
+    impossible(text() + " is not in the plan");
+  const bool is_last = chunk(c).is_last;
+  if ((kind == InputKind::gradient && is_last) || (kind == InputKind::target && !is_last))
+    impossible(text() + (is_last ? " comes, but it is the last of the model" : " comes, but it is not the last of the model"));
+  if (state_ == State::running && inputs_.add(kind, c, microbatch)) return;
+  // It was there already, so it can only be of the coming step; whoever sends that knows that all compute here is over.
+  const bool may_be_early = state_ != State::running || launched_computes_ == computes_;
+  if (!may_be_early || !inputs_.add_for_coming_step(kind, c, microbatch)) impossible(text() + " arrives twice");
+}
+
+void StageProtocol::Machine::credit_returned(InputKind output, int c) {
+  if (c < 0 || static_cast<std::size_t>(c) >= chunks_.size())
+    impossible("a credit comes for chunk " + std::to_string(c) + ", which is not in the plan");
+  if (output == InputKind::activation && !chunk(c).is_last) {
+    ++chunk(c).activation_credits;
+  } else if (output == InputKind::gradient && !chunk(c).is_first) {
+    ++chunk(c).gradient_credits;
+  } else {
+    impossible(std::string("a credit comes for the ") + name_of(output) + " of chunk " + std::to_string(c) +
+               ", which sends none");
+  }
+}
+
+void StageProtocol::Machine::completed(const Action& action) {
+  const auto found = std::find(in_flight_.begin(), in_flight_.end(), action);
+  if (found == in_flight_.end()) impossible(to_string(action, plan_->placement.chunks()) + " completes but is not running");
+  in_flight_.erase(found);
+}
+
+void StageProtocol::Machine::verdict() {
+  if (state_ == State::aborted) return;  // it crossed the abort on its way
+  if (state_ != State::running || verdict_given_) impossible("a verdict comes outside a step or twice");
+  verdict_given_ = true;
+}
+
+inline bool StageProtocol::Machine::has_inputs(const Action& action) const {
+  const int c = action.chunk, m = action.microbatch;
+  switch (action.kind) {
+    case ActionKind::forward:
+      return inputs_.has(InputKind::activation, c, m) && (!chunk(c).is_last || inputs_.has(InputKind::target, c, m));
+    case ActionKind::backward:
+    case ActionKind::input_grad:
+      return chunk(c).is_last || inputs_.has(InputKind::gradient, c, m);
+    case ActionKind::optimizer:
+      return verdict_given_;
+    default:
+      return true;
+  }
+}
+
+inline bool StageProtocol::Machine::has_credit(const Action& action) const {
+  if (action.kind == ActionKind::forward) return chunk(action.chunk).is_last || chunk(action.chunk).activation_credits > 0;
+  if (is_input_grad(action.kind)) return chunk(action.chunk).is_first || chunk(action.chunk).gradient_credits > 0;
+  return true;
+}
+
+inline bool StageProtocol::Machine::can_run(const Action& action) const { return has_inputs(action) && has_credit(action); }
+
+std::optional<Action> StageProtocol::Machine::choose() const {
+  if (ready_ && launched_computes_ < computes_) return ready_->pick([this](const Action& action) { return can_run(action); });
+  const Action& action = ready_ ? ends_of_step_[launched_ - computes_] : list()[launched_];
+  return can_run(action) ? std::optional(action) : std::nullopt;
+}
+
+std::optional<Action> StageProtocol::Machine::next() {
+  if (state_ != State::running || all_launched() || in_flight() >= run_ahead_) return std::nullopt;
+  const auto action = choose();
+  if (action) launch(*action);
+  return action;
+}
+
+void StageProtocol::Machine::launch(const Action& action) {
+  ++launched_;
+  if (is_compute(action.kind)) ++launched_computes_;
+  if (action.kind == ActionKind::forward && !chunk(action.chunk).is_last) --chunk(action.chunk).activation_credits;
+  if (is_input_grad(action.kind) && !chunk(action.chunk).is_first) --chunk(action.chunk).gradient_credits;
+  if (ready_) ready_->launched(action);
+  in_flight_.push_back(action);
+}
+
+// "B3 waits for the gradient of microbatch 3 and for a free slot for its gradient"
+std::string StageProtocol::Machine::describe(const Action& action) const {
+  const auto lacks = [&](InputKind kind) { return !inputs_.has(kind, action.chunk, action.microbatch); };
+  std::vector<std::string> missing;
+  const auto need = [&](InputKind kind) {
+    if (lacks(kind))
+      missing.push_back(std::string("the ") + name_of(kind) + " of microbatch " + std::to_string(action.microbatch));
+  };
+  if (action.kind == ActionKind::forward) {
+    need(InputKind::activation);
+    if (chunk(action.chunk).is_last) need(InputKind::target);
+  }
+  if (is_input_grad(action.kind) && !chunk(action.chunk).is_last) need(InputKind::gradient);
+  if (action.kind == ActionKind::optimizer && !verdict_given_) missing.push_back("the verdict");
+  if (!has_credit(action))
+    missing.push_back(action.kind == ActionKind::forward ? "a free slot for its activation" : "a free slot for its gradient");
+
+  std::string text = to_string(action, plan_->placement.chunks());
+  for (std::size_t i = 0; i < missing.size(); ++i) text += (i == 0 ? " waits for " : " and ") + missing[i];
+  return missing.empty() ? text + " can be launched" : text;
+}
+
+std::string StageProtocol::Machine::waiting_for() const {
+  if (state_ == State::no_step) return "no step has begun";
+  if (state_ == State::aborted) return "the step was aborted";
+  std::string running;
+  for (const Action& action : in_flight_)
+    running += (running.empty() ? "" : ", ") + to_string(action, plan_->placement.chunks());
+  if (all_launched()) return running.empty() ? "the step is done" : "all is launched; running: " + running;
+  if (in_flight() >= run_ahead_) return "launched and not completed: " + running;
+  if (!ready_) return describe(list()[launched_]);
+  if (launched_computes_ == computes_) return describe(ends_of_step_[launched_ - computes_]);
+  std::string text;
+  for (const Action& action : ready_->candidates()) text += (text.empty() ? "" : "; ") + describe(action);
+  return text;
+}
+
+void StageProtocol::Machine::impossible(const std::string& what) const {
+  throw std::logic_error("stage " + std::to_string(stage_) + ": " + what);
+}
+
+StageProtocol::StageProtocol(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)
+    : machine_(std::make_unique<Machine>(std::move(plan), stage, order, run_ahead)) {}
+StageProtocol::~StageProtocol() = default;
+StageProtocol::StageProtocol(StageProtocol&&) noexcept = default;
+StageProtocol& StageProtocol::operator=(StageProtocol&&) noexcept = default;
+
+void StageProtocol::begin_step() { machine_->begin_step(); }
+void StageProtocol::input_arrived(InputKind kind, int chunk, int microbatch) {
+  machine_->input_arrived(kind, chunk, microbatch);
+}
+void StageProtocol::credit_returned(InputKind output, int chunk) { machine_->credit_returned(output, chunk); }
+void StageProtocol::completed(const Action& action) { machine_->completed(action); }
+void StageProtocol::verdict(bool) { machine_->verdict(); }
+void StageProtocol::abort() { machine_->abort(); }
+std::optional<Action> StageProtocol::next() { return machine_->next(); }
+bool StageProtocol::step_done() const { return machine_->step_done(); }
+int StageProtocol::in_flight() const { return machine_->in_flight(); }
+std::string StageProtocol::waiting_for() const { return machine_->waiting_for(); }
+
+}  // namespace pipetrain::schedules

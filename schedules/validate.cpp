@@ -1,0 +1,128 @@
+#include "schedules/validate.hpp"
+
+#include <algorithm>
+
+#include "schedules/check_lists.hpp"
+#include "schedules/plan_run.hpp"
+
+namespace pipetrain::schedules {
+
+namespace {
+
+void check_life(const SlotLife& life) {
+  const auto is_compute_end = [](ActionKind kind) { return is_compute(kind); };
+  if (!is_compute_end(life.activation) || !is_compute_end(life.gradient) || life.gradient == ActionKind::forward)
+    throw std::invalid_argument("a slot is kept until F, B, I or W of its microbatch, a gradient's not until F");
+}
+
+// Peaks of one stage's list: the device runs it in this order, so positions count and times do not.
+StageNeeds list_needs(const std::vector<Action>& actions, int chunks) {
+  StageNeeds needs;
+  needs.chunks.resize(static_cast<std::size_t>(chunks));
+  std::vector<int> held(needs.chunks.size()), pending(needs.chunks.size());
+  for (const Action& action : actions) {
+    const auto c = static_cast<std::size_t>(action.chunk);
+    ChunkNeeds& chunk = needs.chunks[c];
+    if (action.kind == ActionKind::forward) chunk.peak_activations = std::max(chunk.peak_activations, ++held[c]);
+    if (action.kind == ActionKind::input_grad)
+      chunk.peak_pending_weight_grads = std::max(chunk.peak_pending_weight_grads, ++pending[c]);
+    if (action.kind == ActionKind::weight_grad) --pending[c];
+    if (action.kind == ActionKind::backward || action.kind == ActionKind::weight_grad) --held[c];
+  }
+  needs.peak_activations = static_cast<double>(peak_in_flight(actions)) / chunks;
+  return needs;
+}
+
+class PlannedSlots {
+ public:
+  PlannedSlots(const Plan& plan, const UnitTimes& times, const SlotLife& life)
+      : microbatches_(static_cast<std::size_t>(plan.microbatches)), times_(times), life_(life) {}
+
+  void fill(ChunkNeeds& chunk, int v, int virtual_stages) const {
+    const auto& activation_end = end_of(life_.activation);
+    // A feeder sends one ahead, so that the next tokens are there in time.
+    const int fed = std::min(peak(times_.forward_launch, v, activation_end, v) + 1, static_cast<int>(microbatches_));
+    chunk.activation_slots = v == 0 ? fed : peak(times_.forward_launch, v - 1, activation_end, v);
+    if (v + 1 == virtual_stages) chunk.target_slots = fed;
+    if (v + 1 < virtual_stages) chunk.gradient_slots = peak(times_.backward_launch, v + 1, end_of(life_.gradient), v);
+  }
+
+ private:
+  const std::vector<std::int32_t>& end_of(ActionKind kind) const {
+    if (kind == ActionKind::forward) return times_.forward_end;
+    return kind == ActionKind::weight_grad ? times_.weight_end : times_.backward_end;
+  }
+
+  // The most slots taken at once when virtual stage `sender` takes one at each launch and `reader` gives it back at each end.
+  int peak(const std::vector<std::int32_t>& launches, int sender, const std::vector<std::int32_t>& ends, int reader) const {
+    const std::int32_t* launch = launches.data() + static_cast<std::size_t>(sender) * microbatches_;
+    const std::int32_t* end = ends.data() + static_cast<std::size_t>(reader) * microbatches_;
+    std::size_t freed = 0, most = 0;
+    for (std::size_t sent = 0; sent < microbatches_; ++sent) {
+      while (freed < sent && end[freed] <= launch[sent]) ++freed;
+      most = std::max(most, sent + 1 - freed);
+    }
+    return static_cast<int>(most);
+  }
+
+  std::size_t microbatches_;
+  const UnitTimes& times_;
+  SlotLife life_;
+};
+
+// Bounds for whatever order the rule takes. A slot that waits for B or I of its receiver is one of the microbatches that the
+// sender holds, because the sender's own B or I comes later; one that waits for W may be held by the receiver alone.
+void fill_ready(std::vector<StageNeeds>& needs, const Plan& plan, const SlotLife& life) {
+  const int chunks = plan.placement.chunks();
+  const auto held_by = [&](StageChunk at) {
+    const auto& actions = plan.stages[static_cast<std::size_t>(at.stage)];
+    return std::min(plan.microbatches, peak_in_flight(actions) - (chunks - 1 - at.chunk));
+  };
+  for (int v = 0; v < plan.placement.virtual_stages(); ++v) {
+    const StageChunk at = plan.placement.at(v);
+    StageNeeds& stage = needs[static_cast<std::size_t>(at.stage)];
+    ChunkNeeds& chunk = stage.chunks[static_cast<std::size_t>(at.chunk)];
+    const int held = held_by(at);
+    const int fed = std::min(plan.microbatches, held + 1);
+    int sent = v == 0 ? fed : held_by(plan.placement.at(v - 1));
+    if (v > 0 && life.activation == ActionKind::weight_grad) sent = std::min(plan.microbatches, sent + held);
+    chunk.activation_slots = sent;
+    chunk.gradient_slots = v + 1 == plan.placement.virtual_stages() ? 0 : held;
+    chunk.target_slots = v + 1 == plan.placement.virtual_stages() ? fed : 0;
+    chunk.peak_activations = held;
+    if (chunk.peak_pending_weight_grads > 0) chunk.peak_pending_weight_grads = held;
+  }
+}
+
+}  // namespace
+
+std::vector<StageNeeds> validate(const Plan& plan, Order order, const SlotLife& life) {
+  check_life(life);
+  if (order == Order::ready && plan.ready_rule == ReadyRule::none)
+    throw std::invalid_argument("schedule " + plan.schedule + " has no rule to choose what is ready; use the planned order");
+  check_lists(plan);
+  UnitTimes times;
+  PlanRun(plan, nullptr, life, &times).run();
+
+  const int chunks = plan.placement.chunks();
+  std::vector<StageNeeds> needs;
+  for (const auto& actions : plan.stages) needs.push_back(list_needs(actions, chunks));
+  if (order == Order::ready) {
+    fill_ready(needs, plan, life);
+    return needs;
+  }
+  const PlannedSlots slots(plan, times, life);
+  for (int v = 0; v < plan.placement.virtual_stages(); ++v) {
+    const StageChunk at = plan.placement.at(v);
+    slots.fill(needs[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)], v,
+               plan.placement.virtual_stages());
+  }
+  check_progress(plan, needs, life);
+  return needs;
+}
+
+void check_progress(const Plan& plan, const std::vector<StageNeeds>& needs, const SlotLife& life) {
+  PlanRun(plan, &needs, life, nullptr).run();
+}
+
+}  // namespace pipetrain::schedules

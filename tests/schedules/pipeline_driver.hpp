@@ -1,0 +1,190 @@
+// All stages of a plan with the queues between them, driven one message at a time: whoever uses it chooses which message comes
+// next, so that tests can try random and all orders. Messages of one sender to one receiver about one thing keep their order;
+// nothing else is promised, as between actors.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "schedules/validate.hpp"
+
+namespace pipetrain::schedules {
+
+class PipelineDriver {
+ public:
+  PipelineDriver(std::shared_ptr<const Plan> plan, Order order, std::vector<StageNeeds> needs, int run_ahead = 2,
+                 SlotLife life = {})
+      : plan_(std::move(plan)), order_(order), life_(life), traces(plan_->stages.size()) {
+    const int chunks = plan_->placement.chunks();
+    for (int stage = 0; stage < plan_->placement.stages(); ++stage) {
+      protocols.emplace_back(plan_, stage, order, run_ahead);
+      for (int c = 0; c < chunks; ++c) {
+        const ChunkNeeds& slots = needs[static_cast<std::size_t>(stage)].chunks[static_cast<std::size_t>(c)];
+        const int v = plan_->placement.virtual_stage(stage, c);
+        for (int i = 0; i < slots.activation_slots; ++i) return_slot(InputKind::activation, v);
+        for (int i = 0; i < slots.gradient_slots; ++i) return_slot(InputKind::gradient, v);
+        for (int i = 0; i < slots.target_slots; ++i) return_slot(InputKind::target, v);
+      }
+    }
+  }
+
+  void begin_step() {
+    norms_ = 0;
+    fed_tokens_ = fed_targets_ = 0;
+    for (int stage = 0; stage < plan_->placement.stages(); ++stage) send({Event::begin, stage, {}, {}});
+    feed();
+  }
+
+  // The keys of channels that hold a message.
+  std::vector<std::string> deliverable() const {
+    std::vector<std::string> keys;
+    for (const auto& [key, channel] : channels_)
+      if (!channel.empty()) keys.push_back(key);
+    return keys;
+  }
+
+  void deliver(const std::string& key) {
+    const Event event = channels_.at(key).front();
+    channels_.at(key).pop_front();
+    ++delivered_[key];
+    StageProtocol& protocol = protocols[static_cast<std::size_t>(event.stage)];
+    switch (event.type) {
+      case Event::begin:
+        protocol.begin_step();
+        break;
+      case Event::input:
+        protocol.input_arrived(event.kind, event.action.chunk, event.action.microbatch);
+        break;
+      case Event::credit:
+        protocol.credit_returned(event.kind, event.action.chunk);
+        break;
+      case Event::done:
+        protocol.completed(event.action), on_completed(event.stage, event.action);
+        break;
+      case Event::verdict:
+        protocol.verdict(true);
+        break;
+    }
+    while (const auto action = protocol.next()) on_launched(event.stage, *action);
+  }
+
+  // Delivers until nothing is left; `choose(n)` gives an index below n.
+  template <class Choose>
+  void run(const Choose& choose) {
+    for (auto keys = deliverable(); !keys.empty(); keys = deliverable()) deliver(keys[choose(keys.size())]);
+  }
+
+  bool all_done() const {
+    for (const auto& protocol : protocols)
+      if (!protocol.step_done()) return false;
+    return true;
+  }
+
+  std::string report() const {
+    std::string text;
+    for (std::size_t s = 0; s < protocols.size(); ++s)
+      text += "stage " + std::to_string(s) + ": " + protocols[s].waiting_for() + "\n";
+    return text;
+  }
+
+  // Equal for equal states of all stages and channels: what each stage launched, and what was delivered.
+  std::string fingerprint() const {
+    std::string text;
+    for (const auto& [key, count] : delivered_) text += key + "=" + std::to_string(count) + ";";
+    for (const auto& trace : traces) text += trace + "|";
+    return text;
+  }
+
+ private:
+  struct Event {
+    enum Type { begin, input, credit, done, verdict } type;
+    int stage;
+    InputKind kind;
+    Action action;  // its chunk and microbatch say what arrives
+  };
+
+  void send(const Event& event) {
+    static const char* names[] = {"begin", "input", "credit", "done", "verdict"};
+    std::string key = std::string(names[event.type]) + std::to_string(event.stage);
+    if (event.type == Event::input || event.type == Event::credit)
+      key += "." + std::to_string(event.action.chunk) +
+             "ag t"[static_cast<int>(event.kind) == 2 ? 3 : static_cast<int>(event.kind)];
+    channels_[key].push_back(event);
+  }
+  void send_input(InputKind kind, int v, int microbatch) {
+    const StageChunk to = plan_->placement.at(v);
+    send({Event::input, to.stage, kind, {ActionKind::forward, static_cast<std::int16_t>(to.chunk), microbatch}});
+  }
+  // A slot of the queue into virtual stage v is free: its sender is told.
+  void return_slot(InputKind kind, int v) {
+    const int sender = kind == InputKind::gradient ? v + 1 : v - 1;
+    if (kind == InputKind::target) {
+      ++target_slots_, feed();
+    } else if (sender < 0) {
+      ++token_slots_, feed();
+    } else {
+      const StageChunk to = plan_->placement.at(sender);
+      send({Event::credit, to.stage, kind, {ActionKind::forward, static_cast<std::int16_t>(to.chunk), -1}});
+    }
+  }
+  void feed() {
+    for (; fed_tokens_ < plan_->microbatches && token_slots_ > 0; ++fed_tokens_, --token_slots_)
+      send_input(InputKind::activation, 0, fed_tokens_);
+    for (; fed_targets_ < plan_->microbatches && target_slots_ > 0; ++fed_targets_, --target_slots_)
+      send_input(InputKind::target, plan_->placement.virtual_stages() - 1, fed_targets_);
+  }
+  static bool is_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
+  void send_output(int v, const Action& action) {
+    if (action.kind == ActionKind::forward && v + 1 < plan_->placement.virtual_stages())
+      send_input(InputKind::activation, v + 1, action.microbatch);
+    if (is_input_grad(action.kind) && v > 0) send_input(InputKind::gradient, v - 1, action.microbatch);
+  }
+  void on_launched(int stage, const Action& action) {
+    traces[static_cast<std::size_t>(stage)] += to_string(action, plan_->placement.chunks()) + " ";
+    send({Event::done, stage, {}, action});
+    if (order_ == Order::planned && is_compute(action.kind))
+      send_output(plan_->placement.virtual_stage(stage, action.chunk), action);
+  }
+  void on_completed(int stage, const Action& action) {
+    if (action.kind == ActionKind::norm && ++norms_ == plan_->placement.stages())
+      for (int s = 0; s < norms_; ++s) send({Event::verdict, s, {}, {}});
+    if (!is_compute(action.kind)) return;
+    const int v = plan_->placement.virtual_stage(stage, action.chunk);
+    if (order_ == Order::ready) send_output(v, action);
+    const auto ends = [&](ActionKind last_reader) {
+      if (last_reader == ActionKind::forward) return action.kind == ActionKind::forward;
+      if (last_reader == ActionKind::weight_grad)
+        return action.kind == ActionKind::backward || action.kind == ActionKind::weight_grad;
+      return is_input_grad(action.kind);
+    };
+    if (ends(life_.activation)) return_slot(InputKind::activation, v);
+    if (ends(life_.activation) && v + 1 == plan_->placement.virtual_stages()) return_slot(InputKind::target, v);
+    if (ends(life_.gradient) && v + 1 < plan_->placement.virtual_stages()) return_slot(InputKind::gradient, v);
+  }
+
+  std::shared_ptr<const Plan> plan_;
+  Order order_;
+  SlotLife life_;
+  std::map<std::string, std::deque<Event>> channels_;
+  std::map<std::string, int> delivered_;
+  int token_slots_ = 0, target_slots_ = 0, norms_ = 0;
+  int fed_tokens_ = 1 << 30, fed_targets_ = 1 << 30;  // nothing before the first step
+
+ public:
+  std::vector<StageProtocol> protocols;
+  std::vector<std::string> traces;  // per stage, what was launched: "F0 F1 B0 "
+};
+
+// One stage's list as text: "F0 F1 B0".
+inline std::string list_text(const Plan& plan, int stage) {
+  std::string text;
+  for (const Action& action : plan.stages[static_cast<std::size_t>(stage)])
+    text += (text.empty() ? "" : " ") + to_string(action, plan.placement.chunks());
+  return text;
+}
+
+}  // namespace pipetrain::schedules

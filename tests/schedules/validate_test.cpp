@@ -1,0 +1,167 @@
+#include "schedules/validate.hpp"
+
+#include <random>
+#include <stdexcept>
+
+#include "catch.hpp"
+#include "schedules/builders.hpp"
+
+using namespace pipetrain::schedules;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Action act(const char* text) { return parse_action(text).value(); }
+
+std::string fault_of(const Plan& plan) {
+  try {
+    validate(plan);
+  } catch (const InvalidPlan& error) {
+    return error.fault();
+  }
+  return "";
+}
+
+Plan two_stages() { return with_end_of_step(build_schedule("1f1b", {2, 1, 3}), {true, false, true}); }
+
+}  // namespace
+
+TEST_CASE("1f1b holds p - stage microbatches and needs the slots that keep it busy") {
+  const auto needs = validate(build_schedule("1f1b", {4, 1, 8}));
+  for (int stage = 0; stage < 4; ++stage) {
+    const ChunkNeeds& chunk = needs[static_cast<std::size_t>(stage)].chunks[0];
+    CHECK(chunk.peak_activations == 4 - stage);
+    CHECK(needs[static_cast<std::size_t>(stage)].peak_activations == 4 - stage);
+    CHECK(chunk.peak_pending_weight_grads == 0);
+    CHECK((chunk.gradient_slots == 0) == (stage == 3));
+    CHECK((chunk.target_slots == 0) == (stage != 3));
+    CHECK(chunk.activation_slots >= 4 - stage);      // each is kept until its backward
+    CHECK(chunk.activation_slots <= 4 - stage + 2);  // and at most those under way come on top
+  }
+}
+
+TEST_CASE("gpipe holds every microbatch, and a copied input frees its slot early") {
+  const Plan plan = build_schedule("gpipe", {3, 1, 6});
+  for (const auto& stage : validate(plan)) CHECK(stage.peak_activations == 6);
+  const auto copied = validate(plan, Order::planned, {ActionKind::forward, ActionKind::weight_grad});
+  CHECK(copied[1].chunks[0].activation_slots <= 3);
+}
+
+TEST_CASE("one stage needs only what its feeders fill") {
+  const auto needs = validate(build_schedule("1f1b", {1, 1, 4}));
+  CHECK(needs[0].chunks[0].activation_slots == 3);  // one in use, one launched ahead, one on its way
+  CHECK(needs[0].chunks[0].target_slots == 3);
+  CHECK(needs[0].chunks[0].gradient_slots == 0);
+}
+
+TEST_CASE("a dropped, doubled or misplaced action is named") {
+  CHECK(fault_of(two_stages()).empty());
+  Plan plan = two_stages();  // stage 0: F0 F1 B0 F2 B1 B2 R T N O
+  plan.stages[0].erase(plan.stages[0].begin() + 3);
+  CHECK_THAT(fault_of(plan), Contains("stage 0") && Contains("F2"));
+  plan = two_stages();
+  plan.stages[1].insert(plan.stages[1].begin() + 3, act("B0"));
+  CHECK_THAT(fault_of(plan), Contains("stage 1") && Contains("B0 comes twice"));
+  plan = two_stages();
+  std::swap(plan.stages[0][0], plan.stages[0][1]);
+  CHECK(fault_of(plan) == "stage 0: F1 comes before F0; a chunk must keep the order of microbatches");
+  plan = two_stages();
+  std::swap(plan.stages[1][0], plan.stages[1][1]);
+  CHECK(fault_of(plan) == "stage 1: B0 comes before F0");
+  plan = two_stages();
+  plan.stages[0][2] = act("I0");
+  CHECK_THAT(fault_of(plan), Contains("W0 is missing"));
+  plan = two_stages();
+  plan.stages[0][2] = act("W0");
+  CHECK_THAT(fault_of(plan), Contains("W0 comes before I0"));
+  plan = two_stages();
+  plan.stages[0].push_back(act("F3"));
+  CHECK_THAT(fault_of(plan), Contains("F3"));
+  plan = two_stages();
+  plan.stages[0][0] = act("1F0");
+  CHECK_THAT(fault_of(plan), Contains("1 chunk(s)"));
+}
+
+TEST_CASE("the end of the step is checked too") {
+  Plan plan = two_stages();
+  plan.stages[0].pop_back();
+  CHECK_THAT(fault_of(plan), Contains("O stands 1 times") && Contains("2 times"));
+  plan = two_stages();
+  plan.stages[0].erase(plan.stages[0].begin() + 6);
+  CHECK_THAT(fault_of(plan), Contains("R stands 1 times"));
+  plan = two_stages();
+  std::swap(plan.stages[0][8], plan.stages[0][9]);
+  CHECK(fault_of(plan) == "stage 0: O comes before N, which the verdict needs");
+  plan = two_stages();
+  std::swap(plan.stages[0][5], plan.stages[0][6]);
+  CHECK_THAT(fault_of(plan), Contains("R comes, but B2 has not come before it"));
+  plan = two_stages();
+  std::swap(plan.stages[0][7], plan.stages[0][8]);
+  CHECK_THAT(fault_of(plan), Contains("T comes after N"));
+  Plan middle = with_end_of_step(build_schedule("1f1b", {3, 1, 1}), {});
+  middle.stages[1].insert(middle.stages[1].begin() + 2, act("T"));
+  CHECK_THAT(fault_of(middle), Contains("neither the first nor the last"));
+}
+
+TEST_CASE("lists that are fine alone but wait for each other are found, with the place on the grid") {
+  Plan plan{"hand", Placement::looping(2, 1), 2, {}, ReadyRule::none};
+  plan.stages = {{act("F0"), act("B0"), act("F1"), act("B1")}, {act("F0"), act("F1"), act("B0"), act("B1")}};
+  try {
+    validate(plan);
+    FAIL("no deadlock found");
+  } catch (const InvalidPlan& error) {
+    CHECK_THAT(error.fault(), Contains("deadlocks") && Contains("stage 0 B0 waits for its gradient from stage 1") &&
+                                  Contains("stage 1 F1 waits for its activation from stage 0"));
+    CHECK_THAT(error.what(), Contains("[B0]") && Contains("[F1]"));
+  }
+}
+
+TEST_CASE("too few slots are proven to stop a plan") {
+  const Plan plan = build_schedule("gpipe", {2, 1, 4});
+  auto needs = validate(plan);
+  CHECK(needs[1].chunks[0].activation_slots == 4);
+  --needs[1].chunks[0].activation_slots;  // every activation stays until its backward, and those come after all forwards
+  CHECK_THROWS_WITH(check_progress(plan, needs), Contains("free activation slot at stage 1"));
+}
+
+TEST_CASE("random faults never pass unnoticed") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 3000; ++round) {
+    const auto& info = all_schedules()[random() % all_schedules().size()];
+    const int stages = 1 + static_cast<int>(random() % 5), microbatches = 1 + static_cast<int>(random() % 7);
+    Plan plan = with_end_of_step(info.build({stages, info.default_chunks, microbatches}),
+                                 {random() % 2 == 0, random() % 2 == 0, random() % 2 == 0});
+    auto& list = plan.stages[random() % plan.stages.size()];
+    const std::size_t at = random() % list.size();
+    const Action touched = list[at];
+    const bool drops = random() % 2 == 0;
+    if (drops) {
+      list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
+    } else {
+      list.insert(list.begin() + static_cast<std::ptrdiff_t>(random() % (list.size() + 1)), touched);
+    }
+    const std::string fault = fault_of(plan);
+    INFO(info.name << " p=" << stages << " m=" << microbatches << (drops ? " dropped " : " doubled ") << to_string(touched, 2));
+    CAPTURE(fault);
+    if (drops && !is_compute(touched.kind) && stages == 1) continue;  // the only one of its row: the row is just not there
+    REQUIRE(fault.find(letter(touched.kind)) != std::string::npos);
+  }
+}
+
+TEST_CASE("every shape of every schedule is valid") {
+  for (const ScheduleInfo& info : all_schedules())
+    for (int stages = 1; stages <= 8; ++stages)
+      for (int microbatches = 1; microbatches <= 24; ++microbatches) {
+        const Plan plan = info.build({stages, info.default_chunks, microbatches});
+        REQUIRE_NOTHROW(validate(plan));
+        if (info.has_ready_rule) REQUIRE_NOTHROW(validate(plan, Order::ready));
+      }
+}
+
+TEST_CASE("ready needs a rule, and a slot's life must make sense") {
+  Plan plan = build_schedule("1f1b", {2, 1, 2});
+  CHECK_THROWS_AS(validate(plan, Order::planned, {ActionKind::norm, ActionKind::weight_grad}), std::invalid_argument);
+  CHECK_THROWS_AS(validate(plan, Order::planned, {ActionKind::input_grad, ActionKind::forward}), std::invalid_argument);
+  plan.ready_rule = ReadyRule::none;
+  CHECK_THROWS_AS(validate(plan, Order::ready), std::invalid_argument);
+}
