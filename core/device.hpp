@@ -36,6 +36,9 @@ class Device {
   virtual MemoryInfo memory() const = 0;
   // Uninitialised. Throws Error(out_of_memory) that names the device, `what` and the sizes. Thread-safe.
   virtual Buffer allocate(std::size_t bytes, const std::string& what) = 0;
+  // Host memory that this device's streams copy to and from without stopping the host: locked pages for a GPU, ordinary memory
+  // for the CPU. Thread-safe.
+  virtual Buffer allocate_host(std::size_t bytes, const std::string& what) { return allocate(bytes, what); }
   virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
 

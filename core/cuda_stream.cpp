@@ -1,0 +1,153 @@
+#include "core/cuda_stream.hpp"
+
+#include <cassert>
+#include <utility>
+
+#include "core/cuda_event.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+CudaEvent::CudaEvent(int device, bool timing) : device_(device) {
+  cuda_check(cudaSetDevice(device), "choosing the device", device);
+  cuda_check(cudaEventCreateWithFlags(&event_, timing ? cudaEventDefault : cudaEventDisableTiming), "making an event", device);
+}
+
+CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
+
+// Any status but "not ready" ends the waiting: after a fault of the device no event will ever complete.
+bool CudaEvent::query() const {
+  if (refused_) return true;
+  const cudaError_t status = cudaEventQuery(event_);
+  if (status != cudaErrorNotReady) return true;
+  cudaGetLastError();  // "not ready" is no failure for who looks at the last error next
+  return false;
+}
+
+void CudaEvent::synchronize() const {
+  if (!refused_) cudaEventSynchronize(event_);
+}
+
+CudaStream::CudaStream(Device& device, const std::string& name) : device_(device), name_(name), index_(device.id().index) {
+  cuda_check(cudaSetDevice(index_), "choosing the device", index_);
+  cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making stream " + name, index_);
+}
+
+CudaStream::~CudaStream() {
+  cudaSetDevice(index_);
+  cudaStreamSynchronize(stream_);  // host callbacks may still refer to what dies next
+  cudaStreamDestroy(stream_);
+}
+
+void CudaStream::notice(cudaError_t status, const char* what) const {
+  if (status == cudaSuccess) return;
+  const std::lock_guard lock(mutex_);
+  if (failure_) return;
+  try {
+    cuda_check(status, "stream " + name_ + ": " + what, index_);
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+  failed_ = true;
+}
+
+bool CudaStream::begin() {
+  const cudaError_t status = cudaSetDevice(index_);
+  if (status != cudaSuccess) notice(status, "choosing the device");
+  return !failed_;
+}
+
+void CudaStream::end(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) notice(status, what);
+}
+
+// Records and callbacks are enqueued after a failure as well: what runs already on the device comes before them.
+void CudaStream::record(Event& event) {
+  auto& cuda_event = static_cast<CudaEvent&>(event);
+  begin();
+  const cudaError_t status = cudaEventRecord(cuda_event.native(), stream_);
+  cuda_event.set_refused(status != cudaSuccess);
+  end(status, "recording an event");
+}
+
+void CudaStream::wait(const Event& event) {
+  if (!begin()) return;
+  end(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).native(), 0), "waiting for an event");
+}
+
+void CudaStream::host_callback(std::function<void()> callback) {
+  struct Call {
+    CudaStream* stream;
+    std::function<void()> function;
+  };
+  auto call = std::make_unique<Call>(Call{this, std::move(callback)});
+  // Not cudaLaunchHostFunc: after a fault of the device that one never calls, and somebody would wait for ever.
+  const auto trampoline = [](cudaStream_t, cudaError_t status, void* data) {
+    const std::unique_ptr<Call> owned(static_cast<Call*>(data));
+    owned->stream->notice(status, "enqueued work");
+    owned->function();
+  };
+  begin();
+  const cudaError_t status = cudaStreamAddCallback(stream_, trampoline, call.get(), 0);
+  if (status == cudaSuccess) {
+    call.release();  // the trampoline owns it now
+    return;
+  }
+  end(status, "enqueueing a host callback");
+  call->function();  // nothing runs on a lost device any more
+}
+
+void CudaStream::copy(void* target, const void* source, std::size_t bytes) {
+  if (bytes == 0 || target == source || !begin()) return;
+  end(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream_), "a copy");
+}
+
+void CudaStream::zero(const Tensor& tensor) {
+  if (tensor.bytes() == 0 || !begin()) return;
+  end(cudaMemsetAsync(tensor.data, 0, tensor.bytes(), stream_), "zeroing memory");
+}
+
+void CudaStream::synchronize() {
+  begin();
+  notice(cudaStreamSynchronize(stream_), "enqueued work");
+  const std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+std::exception_ptr CudaStream::failure() const {
+  if (!failed_) {
+    const cudaError_t status = cudaStreamQuery(stream_);
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();
+    } else {
+      notice(status, "enqueued work");
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void CudaStream::fail(std::exception_ptr cause) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = std::move(cause);
+  failed_ = true;
+}
+
+CudaStream& cuda_stream(Stream& stream) {
+  assert(stream.device().id().kind == DeviceKind::cuda);
+  return static_cast<CudaStream&>(stream);
+}
+
+std::unique_ptr<Event> make_cuda_timing_event(Device& device) { return std::make_unique<CudaEvent>(device.id().index, true); }
+
+double cuda_elapsed_seconds(const Event& begin, const Event& end) {
+  float milliseconds = 0;
+  const cudaError_t status = cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(begin).native(),
+                                                  static_cast<const CudaEvent&>(end).native());
+  if (status != cudaSuccess) {
+    throw Error(ErrorKind::internal, std::string("timing events: ") + cudaGetErrorString(status));
+  }
+  return 1e-3 * milliseconds;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,64 @@
+// The CUDA stream behind a Stream, and how CUDA's errors become ours. For the backends under cuda/ and in comm/; nobody else
+// needs this header.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+
+#include "core/device.hpp"
+
+namespace pipetrain {
+
+// Throws Error when `status` is not success: what failed, on which device, CUDA's own words.
+void cuda_check(cudaError_t status, const std::string& what, int device);
+
+class CudaStream : public Stream {
+ public:
+  CudaStream(Device& device, const std::string& name);
+  ~CudaStream() override;
+
+  cudaStream_t native() const noexcept { return stream_; }
+  int device_index() const noexcept { return index_; }
+
+  // Makes the stream's device current in this host thread and tells whether work may be enqueued: not after a failure.
+  bool begin();
+  // After enqueueing: a status that is not success, or a failed launch, becomes the sticky failure.
+  void end(cudaError_t status, const char* what);
+  void end(const char* what) { end(cudaGetLastError(), what); }
+
+  Device& device() const override { return device_; }
+  void record(Event& event) override;
+  void wait(const Event& event) override;
+  void host_callback(std::function<void()> callback) override;
+  void copy(void* target, const void* source, std::size_t bytes) override;
+  void zero(const Tensor& tensor) override;
+  void synchronize() override;
+  // Asks the driver too, so that a fault of a kernel is seen although nobody enqueued since.
+  std::exception_ptr failure() const override;
+  // Work that is already enqueued on the device still runs: only later calls are skipped.
+  void fail(std::exception_ptr cause) override;
+
+ private:
+  Device& device_;
+  const std::string name_;
+  const int index_;
+  cudaStream_t stream_ = nullptr;
+  mutable std::mutex mutex_;
+  mutable std::exception_ptr failure_;
+  mutable std::atomic<bool> failed_{false};
+
+  void notice(cudaError_t status, const char* what) const;
+};
+
+// The stream must belong to a CUDA device.
+CudaStream& cuda_stream(Stream& stream);
+
+// An event that also keeps the time, for traces; somewhat dearer than Device::make_event's.
+std::unique_ptr<Event> make_cuda_timing_event(Device& device);
+// Seconds between the latest records of two completed timing events.
+double cuda_elapsed_seconds(const Event& begin, const Event& end);
+
+}  // namespace pipetrain

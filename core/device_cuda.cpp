@@ -1,0 +1,132 @@
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/cuda_event.hpp"
+#include "core/cuda_stream.hpp"
+#include "core/device.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+std::string gib(std::size_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
+  return text;
+}
+
+// Lets every pair of devices in use reach each other's memory directly, where the links allow it: without it peer copies go
+// through the host.
+void enable_peer_access(int index) {
+  static std::mutex mutex;
+  static std::vector<int> opened;
+  const std::lock_guard lock(mutex);
+  for (const int other : opened) {
+    if (other == index) return;
+  }
+  for (const int other : opened) {
+    for (const auto& [from, to] : {std::pair(index, other), std::pair(other, index)}) {
+      int possible = 0;
+      cuda_check(cudaDeviceCanAccessPeer(&possible, from, to), "asking for peer access", from);
+      if (possible == 0) continue;
+      cuda_check(cudaSetDevice(from), "choosing the device", from);
+      const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
+      if (status == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();  // clears it
+      } else {
+        cuda_check(status, "enabling peer access to cuda:" + std::to_string(to), from);
+      }
+    }
+  }
+  cuda_check(cudaSetDevice(index), "choosing the device", index);
+  opened.push_back(index);
+}
+
+class CudaDevice : public Device {
+ public:
+  explicit CudaDevice(int index) : index_(index) {
+    cuda_check(cudaSetDevice(index), "choosing the device", index);
+    cuda_check(cudaFree(nullptr), "creating the context", index);
+    enable_peer_access(index);
+  }
+
+  DeviceId id() const override { return {DeviceKind::cuda, index_}; }
+
+  MemoryInfo memory() const override {
+    MemoryInfo info;
+    cuda_check(cudaSetDevice(index_), "choosing the device", index_);
+    cuda_check(cudaMemGetInfo(&info.free, &info.total), "asking for the free memory", index_);
+    return info;
+  }
+
+  Buffer allocate(std::size_t bytes, const std::string& what) override {
+    if (bytes == 0) return {};
+    void* data = nullptr;
+    cuda_check(cudaSetDevice(index_), "choosing the device", index_);
+    const cudaError_t status = cudaMalloc(&data, bytes);  // aligned to at least 256 bytes
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // not sticky: clears it
+      const MemoryInfo info = memory();
+      throw Error(ErrorKind::out_of_memory, to_string(id()) + " has too little memory for " + what + ": " + gib(bytes) +
+                                                " asked for, " + gib(info.free) + " of " + gib(info.total) + " free");
+    }
+    cuda_check(status, "allocating " + gib(bytes) + " for " + what, index_);
+    return Buffer(data, bytes, [index = index_](void* memory) {
+      cudaSetDevice(index);
+      cudaFree(memory);  // fails only after the device was lost, and then there is nothing to give back
+    });
+  }
+
+  Buffer allocate_host(std::size_t bytes, const std::string& what) override {
+    if (bytes == 0) return {};
+    void* data = nullptr;
+    cuda_check(cudaSetDevice(index_), "choosing the device", index_);
+    const cudaError_t status = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      throw Error(ErrorKind::out_of_memory, "the host has too little memory that can be locked for " + what + ": " +
+                                                gib(bytes) + " asked for; free memory or raise the limit (ulimit -l)");
+    }
+    cuda_check(status, "allocating " + gib(bytes) + " of host memory for " + what, index_);
+    return Buffer(data, bytes, [](void* memory) { cudaFreeHost(memory); });
+  }
+
+  std::unique_ptr<Stream> make_stream(const std::string& name) override { return std::make_unique<CudaStream>(*this, name); }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(index_, false); }
+
+ private:
+  int index_;
+};
+
+}  // namespace
+
+void cuda_check(cudaError_t status, const std::string& what, int device) {
+  if (status == cudaSuccess) return;
+  const ErrorKind kind = status == cudaErrorMemoryAllocation ? ErrorKind::out_of_memory : ErrorKind::peer_lost;
+  throw Error(kind, "cuda:" + std::to_string(device) + ": " + what + " failed: " + cudaGetErrorString(status) + " (" +
+                        cudaGetErrorName(status) + ")");
+}
+
+std::unique_ptr<Device> make_cuda_device(int index) {
+  const int count = cuda_device_count();
+  if (index < 0 || index >= count) {
+    throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(index) + " is not there: this process sees " +
+                                            std::to_string(count) + " GPUs (nvidia-smi, CUDA_VISIBLE_DEVICES)");
+  }
+  return std::make_unique<CudaDevice>(index);
+}
+
+int cuda_device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {  // no driver, or no GPU
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,14 @@
+// Stands in for the CUDA device in a build without CUDA.
+#include "core/device.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+std::unique_ptr<Device> make_cuda_device(int index) {
+  throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(index) +
+                                          " cannot be used: this build has no CUDA; configure it with -DPIPETRAIN_CUDA=ON");
+}
+
+int cuda_device_count() { return 0; }
+
+}  // namespace pipetrain
