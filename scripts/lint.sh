@@ -22,7 +22,7 @@ command_lint() {
   check 'no trailing blanks, no tabs' check_absent '[[:blank:]]+$|	' "${text[@]}"
   check 'shellcheck' shellcheck -x "${scripts[@]}"
   build_targets cpu test_structure
-  check 'layers' "$root/build/tests/test_structure" '~[slow]'
+  check 'layers' "$root/build/tests/test_structure" '~[install]'
   note_long_files "${cpp[@]}"
 
   if ((failures)); then

@@ -1,0 +1,114 @@
+// What a stranger's program sees of an installed pipetrain. The sanitizers' builds leave these out: a consumer would need their
+// flags.
+#ifndef PIPETRAIN_SANITIZED
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <string>
+
+#include "catch.hpp"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Result {
+  int status = 0;
+  std::string output;  // stdout and stderr
+};
+
+Result run(const std::string& command) {
+  Result result;
+  FILE* pipe = ::popen(("{ " + command + "; } 2>&1").c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  char buffer[4096];
+  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) result.output.append(buffer, count);
+  const int status = ::pclose(pipe);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+  return result;
+}
+
+// An installation of the development files in a temporary folder, made once for all cases.
+class Installation {
+ public:
+  Installation()
+      : root_(fs::temp_directory_path() / ("pipetrain install " + std::to_string(::getpid()))) {  // a space, on purpose
+    const Result installed =
+        run(cmake() + " --install '" PIPETRAIN_BUILD_DIR "' --component development --prefix '" + prefix().string() + "'");
+    INFO(installed.output);
+    REQUIRE(installed.status == 0);
+  }
+  ~Installation() { fs::remove_all(root_); }
+
+  fs::path prefix() const { return root_ / "prefix"; }
+
+  // Configures, builds and runs tests/structure/consumer for the component; the output is the program's.
+  Result consume(const std::string& component, const std::string& options = "") const {
+    const std::string folder = "'" + (root_ / component).string() + "'";
+    const std::string source = "'" PIPETRAIN_SOURCE_DIR "/tests/structure/consumer'";
+    const Result built = run(cmake() + " -S " + source + " -B " + folder + " -DCMAKE_PREFIX_PATH='" + prefix().string() +
+                             "' -DCOMPONENT=" + component + ' ' + options + " && " + cmake() + " --build " + folder);
+    return built.status == 0 ? run(folder + "/consumer") : built;
+  }
+
+ private:
+  static std::string cmake() { return "'" PIPETRAIN_CMAKE "'"; }
+
+  fs::path root_;
+};
+
+const Installation& installation() {
+  static const Installation once;
+  return once;
+}
+
+// Makes CMake refuse to find the packages, as on a machine without them.
+std::string without(const std::string& packages) {
+  std::istringstream words(packages);
+  std::string options;
+  for (std::string package; words >> package;) options += "-DCMAKE_DISABLE_FIND_PACKAGE_" + package + "=ON ";
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("an installed pipetrain::schedules needs nothing else", "[install]") {
+  const Result result =
+      installation().consume("schedules", without("CAF OpenBLAS fmt Threads simdjson nlohmann_json CUDAToolkit"));
+  INFO(result.output);
+  REQUIRE(result.status == 0);
+  CHECK(result.output == "4 3 2 1 ");
+}
+
+TEST_CASE("an installed pipetrain::engine needs no BLAS", "[install]") {
+  const Result result = installation().consume("engine", without("OpenBLAS"));
+  INFO(result.output);
+  REQUIRE(result.status == 0);
+  CHECK(result.output == "2");
+}
+
+TEST_CASE("an installed pipetrain::training finds what it needs by itself", "[install]") {
+  const Result result = installation().consume("training");
+  INFO(result.output);
+  REQUIRE(result.status == 0);
+  CHECK(result.output == "cpu:0");
+}
+
+TEST_CASE("an unknown component of the package is refused by name", "[install]") {
+  const Result result = installation().consume("teleport");
+  CHECK(result.status != 0);
+  INFO(result.output);
+  CHECK(result.output.find("'teleport'") != std::string::npos);
+}
+
+TEST_CASE("headers are installed under include/pipetrain by room", "[install]") {
+  for (const char* header : {"core/tensor.hpp", "schedules/plan.hpp", "model/ops.hpp", "actors/engine/pipeline.hpp"}) {
+    INFO(header);
+    CHECK(fs::exists(installation().prefix() / "include/pipetrain" / header));
+  }
+}
+#endif
