@@ -16,6 +16,7 @@ struct RopeScaling {
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   std::int64_t original_max_positions = 8192;
+  bool operator==(const RopeScaling&) const = default;
 };
 
 struct ModelConfig {
@@ -34,6 +35,7 @@ struct ModelConfig {
   bool tied_embeddings = false;
   double init_std = 0.02;
   std::optional<std::int64_t> bos_id, eos_id;
+  bool operator==(const ModelConfig&) const = default;
 };
 
 // The contract's presets that are built: "tiny", "llama-7b", ... Throws Error(input) naming the nearest one.

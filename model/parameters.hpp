@@ -28,22 +28,36 @@ std::vector<Block> blocks_of(const ModelConfig& config);
 
 // One logical tensor, or this rank's slice of it, in the stage's arenas. A slice of rows or of columns is stored dense.
 struct Parameter {
-  std::string name;           // "model.layers.3.self_attn.q_proj.weight"
-  Shape full;                 // of the logical tensor
-  Shape local;                // of the slice held here
-  int split_axis = -1;        // -1: every tensor-parallel rank holds all of it; 0: rows; 1: columns
-  std::int64_t begin = 0;     // of the slice, along split_axis
-  std::size_t offset = 0;     // first element, in the weight arena
+  std::string name;             // "model.layers.3.self_attn.q_proj.weight"
+  Shape full;                   // of the logical tensor
+  Shape local;                  // of the slice held here
+  int split_axis = -1;          // -1: every tensor-parallel rank holds all of it; 0: rows; 1: columns
+  std::int64_t begin = 0;       // of the slice, along split_axis
+  std::size_t offset = 0;       // first element, in the weight arena
   std::size_t grad_offset = 0;  // first element, in the gradient arena
-  int chunk = 0;              // of the stage
-  bool decays = true;         // weight decay: tensors of two or more dimensions
+  int chunk = 0;                // of the stage
+  bool decays = true;           // weight decay: tensors of two or more dimensions
   // The head's use of the embedding's weight, under the embedding's name, so that it loads the same values. Counted, saved and
   // put in norms only as the embedding's own.
   bool tied_copy = false;
 };
 
-// A matrix or vector as the operations use it: possibly several logical tensors stacked by rows (q, k, v; gate, up). Starts at a
-// multiple of tensor_alignment.
+// Calls run(first, count, position) for each contiguous run of the slice: elements [first, first + count) of the full tensor
+// are elements [position, position + count) of the slice.
+template <class Run>
+void for_each_run(const Parameter& parameter, Run run) {
+  const std::int64_t count = parameter.local.elements();
+  if (parameter.split_axis != 1) {
+    const std::int64_t row = parameter.full.rank() == 2 ? parameter.full[1] : 1;
+    run(parameter.begin * row, count, std::int64_t{0});
+    return;
+  }
+  const std::int64_t cols = parameter.local[1];
+  for (std::int64_t row = 0; row < parameter.local[0]; ++row) run(row * parameter.full[1] + parameter.begin, cols, row * cols);
+}
+
+// A matrix or vector as the operations use it: possibly several logical tensors stacked by rows (q, k, v; gate, up). Starts at
+// a multiple of tensor_alignment.
 struct StoredTensor {
   Shape shape;
   std::size_t offset = 0;       // elements, in the weight arena
@@ -63,23 +77,23 @@ struct BlockParameters {
 };
 
 struct ParameterLayout {
-  std::vector<BlockParameters> blocks;   // in model order
-  std::vector<Parameter> parameters;     // in model order; a block's in the order above
-  std::size_t weight_elements = 0;       // length of the weight and of each optimizer-state arena
-  std::size_t grad_elements = 0;         // of the gradient arena: more when this stage holds both ends of a tie
-  std::vector<Region> chunk_grads;       // per chunk: its part of the gradient arena, contiguous
+  std::vector<BlockParameters> blocks;  // in model order
+  std::vector<Parameter> parameters;    // in model order; a block's in the order above
+  std::size_t weight_elements = 0;      // length of the weight and of each optimizer-state arena
+  std::size_t grad_elements = 0;        // of the gradient arena: more when this stage holds both ends of a tie
+  std::vector<Region> chunk_grads;      // per chunk: its part of the gradient arena, contiguous
   // Per chunk, inside its region: the gradients of parameters that all tensor-parallel ranks replicate, contiguous.
   std::vector<Region> replicated_grads;
 };
 
-// The layout of one rank of a stage that holds these chunks (each a run of blocks). With tied embeddings, a stage that holds both
-// ends stores the weight once and has two gradient accumulators; two stages each store it. Throws Error(input) when heads,
+// The layout of one rank of a stage that holds these chunks (each a run of blocks). With tied embeddings, a stage that holds
+// both ends stores the weight once and has two gradient accumulators; two stages each store it. Throws Error(input) when heads,
 // key-value heads or the intermediate size cannot be split over `tp_size`, naming the sizes that work.
 ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks, int tp_rank,
                                   int tp_size);
 
-// Cuts the model's blocks into `parts` runs in order, none empty of attention or MLP blocks, so that the costliest is as cheap as
-// possible; embedding and head are counted and stay at the ends. Throws Error(input) when there are fewer blocks than parts.
+// Cuts the model's blocks into `parts` runs in order, none empty of attention or MLP blocks, so that the costliest is as cheap
+// as possible; embedding and head are counted and stay at the ends. Throws Error(input) when there are fewer blocks than parts.
 // sequence: tokens a sample, for attention's cost.
 std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int parts, std::int64_t sequence);
 

@@ -135,6 +135,12 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
+std::string all_names() {
+  std::string text;
+  for (const Preset& preset : presets) text += (text.empty() ? "" : ", ") + std::string(preset.name);
+  return text;
+}
+
 std::string nearest_preset(const std::string& name) {
   const auto closer = [&](const Preset& a, const Preset& b) {
     return edit_distance(name, a.name) < edit_distance(name, b.name);
@@ -156,13 +162,12 @@ ModelConfig preset_config(const std::string& name) {
   }
   for (const char* later : unbuilt) {
     if (name == later) {
-      throw Error(ErrorKind::input,
-                  fmt::format("--model {}: GPT-2 models are not built yet; use {}", name, fmt::join(preset_names(), ", ")));
+      throw Error(ErrorKind::input, fmt::format("--model {}: GPT-2 models are not built yet; use {}", name, all_names()));
     }
   }
   throw Error(ErrorKind::input, fmt::format("--model {}: no such preset and no folder with a config.json; did you mean {}? "
                                             "Presets: {}",
-                                            name, nearest_preset(name), fmt::join(preset_names(), ", ")));
+                                            name, nearest_preset(name), all_names()));
 }
 
 }  // namespace pipetrain

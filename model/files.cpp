@@ -1,0 +1,104 @@
+#include "model/files.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+[[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error) {
+  throw Error(ErrorKind::input, fmt::format("{}: {}: {}", path.string(), what, std::generic_category().message(error)));
+}
+
+// One system call never moves more than this on Linux.
+constexpr std::size_t most_bytes_a_call = std::size_t{1} << 30;
+
+}  // namespace
+
+InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block
+  if (descriptor_ < 0) fail("cannot be read", path, errno);
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor_);
+    throw Error(ErrorKind::input, fmt::format("{}: cannot be read: not a regular file", path.string()));
+  }
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), size_(other.size_), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void InputFile::read_at(std::uint64_t offset, void* out, std::size_t bytes) const {
+  char* target = static_cast<char*>(out);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(descriptor_, target, std::min(bytes, most_bytes_a_call), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("cannot be read", path_, errno);
+    if (got == 0) throw Error(ErrorKind::input, fmt::format("{}: became shorter while it was read", path_.string()));
+    target += got;
+    offset += static_cast<std::uint64_t>(got);
+    bytes -= static_cast<std::size_t>(got);
+  }
+}
+
+std::string read_text(const std::filesystem::path& path, std::size_t limit) {
+  const InputFile file(path);
+  if (file.size() > limit) {
+    throw Error(ErrorKind::input, fmt::format("{}: {} bytes are more than the {} allowed", path.string(), file.size(), limit));
+  }
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read_at(0, text.data(), text.size());
+  return text;
+}
+
+OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail("cannot be written", path, errno);
+}
+
+OutputFile::~OutputFile() { ::close(descriptor_); }
+
+void OutputFile::reserve(std::uint64_t bytes) {
+  if (bytes == 0 || ::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) == 0) return;
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) fail("cannot be written", path_, errno);
+}
+
+void OutputFile::write(const void* data, std::size_t bytes) {
+  const char* source = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t put = ::write(descriptor_, source, std::min(bytes, most_bytes_a_call));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail("cannot be written", path_, errno);
+    source += put;
+    bytes -= static_cast<std::size_t>(put);
+  }
+}
+
+void OutputFile::sync() {
+  if (::fsync(descriptor_) != 0) fail("cannot be written", path_, errno);
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail("cannot be written", folder, errno);
+  const bool synced = ::fsync(descriptor) == 0 || errno == EINVAL;  // EINVAL: this file system has nothing to sync
+  const int error = errno;
+  ::close(descriptor);
+  if (!synced) fail("cannot be written", folder, error);
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,53 @@
+// Files as loading and saving weights needs them: every failure is an Error(input) that names the file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace pipetrain {
+
+// A regular file open for reading. read_at is thread-safe. Movable.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path);
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&&) = delete;
+  ~InputFile();
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::uint64_t size() const noexcept { return size_; }  // when it was opened
+  void read_at(std::uint64_t offset, void* out, std::size_t bytes) const;
+
+ private:
+  std::filesystem::path path_;
+  std::uint64_t size_ = 0;
+  int descriptor_ = -1;
+};
+
+// The whole text of a file of at most `limit` bytes.
+std::string read_text(const std::filesystem::path& path, std::size_t limit);
+
+// A new file, written front to back. Not on disk for sure until sync() returned.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::filesystem::path& path);
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile();
+
+  // Claims space on the disk, so that a full one is found before hours of writing; does nothing where it cannot.
+  void reserve(std::uint64_t bytes);
+  void write(const void* data, std::size_t bytes);
+  void sync();
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
+// Makes renames inside this folder durable.
+void sync_folder(const std::filesystem::path& folder);
+
+}  // namespace pipetrain

@@ -1,0 +1,163 @@
+// Reading a Hugging Face folder's weights: one safetensors file, or shards listed by an index.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.hpp"
+#include "model/safetensors.hpp"
+#include "model/strict_json.hpp"
+#include "model/weights.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_index_bytes = std::size_t{64} << 20;
+constexpr const char* embedding_name = "model.embed_tokens.weight";
+constexpr const char* head_name = "lm_head.weight";
+
+// Which of the folder's files has which tensor.
+using WeightMap = std::map<std::string, std::string>;
+
+WeightMap read_index(const fs::path& file) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::input, fmt::format("{}: {}", file.string(), what));
+  };
+  const nlohmann::json index = parse_strict_json(read_text(file, most_index_bytes), file.string());
+  if (!index.is_object() || !index.contains("weight_map") || !index.at("weight_map").is_object()) {
+    refuse("no \"weight_map\" object");
+  }
+  WeightMap map;
+  for (const auto& [tensor, shard] : index.at("weight_map").items()) {
+    if (!shard.is_string()) refuse(fmt::format("tensor {}: its file is not a name", tensor));
+    const std::string name = shard.get<std::string>();
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+        name.find('\0') != std::string::npos) {
+      refuse(fmt::format("tensor {}: file {} is not the name of a file in this folder", tensor, shard.dump(-1, ' ', true)));
+    }
+    map.emplace(tensor, name);
+  }
+  return map;
+}
+
+// The N of "model.layers.N.", else -1.
+std::int64_t layer_of(const std::string& name) {
+  constexpr std::string_view prefix = "model.layers.";
+  if (!name.starts_with(prefix)) return -1;
+  std::int64_t layer = -1;
+  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
+  return error == std::errc() && end != name.data() + name.size() && *end == '.' ? layer : -1;
+}
+
+class HfWeights : public WeightSource {
+ public:
+  HfWeights(const ModelConfig& config, const fs::path& folder) : folder_(folder) {
+    open_files();
+    find_tied_embedding(config);
+    check_model(config);
+  }
+
+  void load(const Parameter& parameter, float* out) const override {
+    const auto found = tensors_.find(parameter.name);
+    if (found == tensors_.end()) refuse_missing(parameter.name);
+    const Place& place = found->second;
+    place.file->check(place.name, parameter.full);
+    for_each_run(parameter, [&](std::int64_t first, std::int64_t count, std::int64_t position) {
+      place.file->read(place.name, first, count, out + position);
+    });
+  }
+
+ private:
+  struct Place {
+    const SafetensorsReader* file = nullptr;
+    std::string name;  // in the file
+  };
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(ErrorKind::input, fmt::format("{}: {}", folder_.string(), what));
+  }
+  [[noreturn]] void refuse_missing(const std::string& name) const {
+    const char* hint =
+        name == head_name ? " (if the model's embeddings are tied, config.json must say tie_word_embeddings)" : "";
+    const std::string where = tensors_.empty() ? folder_.string() : tensors_.begin()->second.file->path().string();
+    throw Error(ErrorKind::input,
+                fmt::format("{}: tensor {} is missing{}", files_.size() == 1 ? where : folder_.string(), name, hint));
+  }
+
+  void open_files() {
+    const fs::path single = folder_ / "model.safetensors", index = folder_ / "model.safetensors.index.json";
+    std::error_code ignored;
+    if (fs::exists(single, ignored)) {
+      const SafetensorsReader& file = open("model.safetensors");
+      for (const auto& [name, entry] : file.entries()) tensors_.emplace(name, Place{&file, name});
+    } else if (fs::exists(index, ignored)) {
+      for (const auto& [name, shard] : read_index(index)) {
+        const SafetensorsReader& file = open(shard);
+        if (!file.entries().contains(name)) {
+          throw Error(ErrorKind::input,
+                      fmt::format("{}: tensor {} is missing, though model.safetensors.index.json says it is there",
+                                  file.path().string(), name));
+        }
+        tensors_.emplace(name, Place{&file, name});
+      }
+    } else {
+      refuse("no model.safetensors and no model.safetensors.index.json; to start from random weights say --init random");
+    }
+  }
+  const SafetensorsReader& open(const std::string& name) {
+    const auto found = files_.find(name);
+    return found != files_.end() ? found->second : files_.try_emplace(name, folder_ / name).first->second;
+  }
+
+  // A tied checkpoint may name its one matrix as the head; one that has both is read as Hugging Face does, by the embedding.
+  void find_tied_embedding(const ModelConfig& config) {
+    if (!config.tied_embeddings) return;
+    const auto head = tensors_.find(head_name);
+    if (head == tensors_.end()) return;
+    tensors_.emplace(embedding_name, head->second);
+    tensors_.erase(head_name);
+  }
+
+  // Everything the model has is there as it must be, and nothing is there that the model would ignore.
+  void check_model(const ModelConfig& config) const {
+    std::set<std::string> known;
+    for (const NamedShape& tensor : logical_tensors(config)) {
+      const auto found = tensors_.find(tensor.name);
+      if (found == tensors_.end()) refuse_missing(tensor.name);
+      found->second.file->check(found->second.name, tensor.shape);
+      known.insert(tensor.name);
+    }
+    for (const auto& [name, place] : tensors_) {
+      const bool cut_layer = layer_of(name) >= config.layers;       // the model keeps fewer layers than the file
+      const bool derived = name.ends_with(".rotary_emb.inv_freq");  // old files keep what is computed from the configuration
+      if (!known.contains(name) && !cut_layer && !derived) {
+        throw Error(ErrorKind::input, fmt::format("{}: tensor {} is not part of the model that config.json describes",
+                                                  place.file->path().string(), name));
+      }
+    }
+  }
+
+  fs::path folder_;
+  std::map<std::string, SafetensorsReader> files_;
+  std::map<std::string, Place> tensors_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const fs::path& folder) {
+  return std::make_unique<HfWeights>(config, folder);
+}
+
+std::vector<NamedShape> logical_tensors(const ModelConfig& config) {
+  std::vector<NamedShape> tensors;
+  for (const Parameter& parameter : layout_parameters(config, {blocks_of(config)}, 0, 1).parameters) {
+    if (!parameter.tied_copy) tensors.push_back({parameter.name, parameter.full});
+  }
+  return tensors;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,224 @@
+#include "model/config.hpp"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "catch.hpp"
+#include "model/costs.hpp"
+#include "model/error_text.hpp"
+#include "temp_folder.hpp"
+
+namespace pipetrain {
+namespace {
+
+using nlohmann::json;
+
+json llama_json() {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_size", 64},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 8},
+          {"num_key_value_heads", 4},
+          {"intermediate_size", 176},
+          {"vocab_size", 320},
+          {"max_position_embeddings", 128},
+          {"rms_norm_eps", 1e-5},
+          {"tie_word_embeddings", false},
+          {"hidden_act", "silu"}};
+}
+
+ModelConfig parse(const TempFolder& folder, const std::string& text) {
+  folder.write("config.json", text);
+  return read_hf_config(folder.path());
+}
+ModelConfig parse(const json& config) { return parse(TempFolder(), config.dump()); }
+
+// The error for a configuration with this key set, without the file's name; "remove" removes it.
+std::string error_with(const std::string& key, const json& value) {
+  json config = llama_json();
+  config[key] = value;
+  if (value == "remove") config.erase(key);
+  const TempFolder folder;
+  const std::string text = input_error([&] { parse(folder, config.dump()); });
+  const std::string file = (folder.path() / "config.json").string() + ": ";
+  if (text.empty()) return "";
+  REQUIRE(text.starts_with(file));
+  return text.substr(file.size());
+}
+
+TEST_CASE("presets have the published numbers of parameters") {
+  const auto [name, count] = GENERATE(table<std::string, std::int64_t>({{"llama-7b", 6'738'415'616},
+                                                                        {"llama-13b", 13'015'864'320},
+                                                                        {"llama-30b", 32'528'943'616},
+                                                                        {"llama-65b", 65'285'660'672},
+                                                                        {"llama2-7b", 6'738'415'616},
+                                                                        {"llama2-13b", 13'015'864'320},
+                                                                        {"llama2-70b", 68'976'648'192},
+                                                                        {"llama3-8b", 8'030'261'248},
+                                                                        {"llama3-70b", 70'553'706'496},
+                                                                        {"llama3.2-1b", 1'235'814'400}}));
+  CHECK(parameter_count(preset_config(name)) == count);
+}
+
+TEST_CASE("every preset is valid, and its config.json reads back as the same model") {
+  for (const std::string& name : preset_names()) {
+    INFO(name);
+    const ModelConfig config = preset_config(name);
+    CHECK(parse(TempFolder(), hf_config_text(config)) == config);
+  }
+}
+
+TEST_CASE("the default model splits over 1, 2, 4 and 8 devices and stages and takes bytes") {
+  const ModelConfig config = preset_config("tiny");
+  CHECK(config.vocabulary >= 256);
+  for (const int size : {1, 2, 4, 8}) {
+    CHECK_NOTHROW(layout_parameters(config, {blocks_of(config)}, 0, size));
+    CHECK_NOTHROW(partition_blocks(config, size, config.max_positions));
+  }
+}
+
+TEST_CASE("an unknown preset names the nearest, one that is not built says so") {
+  CHECK(input_error([] { preset_config("llama2-7B"); }).find("did you mean llama2-7b?") != std::string::npos);
+  CHECK(input_error([] { preset_config("tinny"); }).find("did you mean tiny?") != std::string::npos);
+  CHECK(input_error([] { preset_config("gpt2-xl"); }).find("GPT-2 models are not built yet") != std::string::npos);
+}
+
+TEST_CASE("a Hugging Face folder's configuration is read") {
+  const ModelConfig config = read_hf_config(PIPETRAIN_TEST_DATA "/golden/llama3_tiny");
+  CHECK(config.hidden == 64);
+  CHECK(config.layers == 8);
+  CHECK(config.heads == 8);
+  CHECK(config.kv_heads == 4);
+  CHECK(config.head_dim == 8);
+  CHECK(config.intermediate == 176);
+  CHECK(config.vocabulary == 320);
+  CHECK(config.max_positions == 128);
+  CHECK(config.norm_eps == 1e-5);
+  CHECK(config.rope_theta == 5e5);
+  CHECK(config.init_std == 0.08);
+  CHECK_FALSE(config.tied_embeddings);
+  CHECK(config.bos_id == 1);
+  CHECK(config.eos_id == 2);
+}
+
+TEST_CASE("optional keys have Hugging Face's defaults") {
+  json config = llama_json();
+  for (const char* key : {"num_key_value_heads", "tie_word_embeddings", "hidden_act", "architectures"}) config.erase(key);
+  config["eos_token_id"] = {5, 6};
+  config["bos_token_id"] = nullptr;
+  const ModelConfig model = parse(config);
+  CHECK(model.kv_heads == 8);
+  CHECK(model.head_dim == 8);
+  CHECK(model.rope_theta == 1e4);
+  CHECK(model.init_std == 0.02);
+  CHECK(model.rope_scaling == RopeScaling{});
+  CHECK(model.eos_id == 5);
+  CHECK_FALSE(model.bos_id.has_value());
+}
+
+TEST_CASE("rotary settings are read in the forms of transformers 4 and 5") {
+  const json llama3{
+      {"factor", 32.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 8192}};
+  const RopeScaling expected{RopeScaling::Kind::llama3, 32, 1, 4, 8192};
+  json config = llama_json();
+  SECTION("rope_theta and rope_scaling with rope_type") {
+    config["rope_theta"] = 500000;
+    config["rope_scaling"] = llama3;
+    config["rope_scaling"]["rope_type"] = "llama3";
+  }
+  SECTION("rope_scaling with type") {
+    config["rope_theta"] = 500000.0;
+    config["rope_scaling"] = llama3;
+    config["rope_scaling"]["type"] = "llama3";
+  }
+  SECTION("rope_parameters") {
+    config["rope_parameters"] = llama3;
+    config["rope_parameters"]["rope_type"] = "llama3";
+    config["rope_parameters"]["rope_theta"] = 500000.0;
+  }
+  const ModelConfig model = parse(config);
+  CHECK(model.rope_theta == 5e5);
+  CHECK(model.rope_scaling == expected);
+}
+
+TEST_CASE("linear scaling and the default are read") {
+  json config = llama_json();
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 2}};
+  CHECK(parse(config).rope_scaling.kind == RopeScaling::Kind::linear);
+  CHECK(parse(config).rope_scaling.factor == 2);
+  config["rope_scaling"] = {{"rope_type", "default"}};
+  CHECK(parse(config).rope_scaling.kind == RopeScaling::Kind::none);
+}
+
+TEST_CASE("a missing key is named with its file") {
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
+                          "max_position_embeddings", "rms_norm_eps"}) {
+    CHECK(error_with(key, "remove") == "key \"" + std::string(key) + "\" is missing; a Llama model needs it");
+  }
+}
+
+TEST_CASE("wrong values are named with what is right") {
+  CHECK(error_with("hidden_size", 0) == "\"hidden_size\" is 0; it must be a whole number from 1 to 2147483647");
+  CHECK(error_with("hidden_size", -64) == "\"hidden_size\" is -64; it must be a whole number from 1 to 2147483647");
+  CHECK(error_with("hidden_size", 64.5) == "\"hidden_size\" is 64.5; it must be a whole number from 1 to 2147483647");
+  CHECK(error_with("hidden_size", "64") == "\"hidden_size\" is \"64\"; it must be a whole number from 1 to 2147483647");
+  CHECK(error_with("vocab_size", std::numeric_limits<std::uint64_t>::max())
+            .starts_with("\"vocab_size\" is 18446744073709551615"));
+  CHECK(error_with("num_hidden_layers", 1'000'000) ==
+        "\"num_hidden_layers\" is 1000000; it must be a whole number from 1 to 100000");
+  CHECK(error_with("rms_norm_eps", -1e-5) == "\"rms_norm_eps\" is -1e-05; it must be a number above 0");
+  CHECK(error_with("rope_theta", 0) == "\"rope_theta\" is 0; it must be a number above 0");
+  CHECK(error_with("tie_word_embeddings", "yes") == "\"tie_word_embeddings\" is \"yes\"; it must be true or false");
+  CHECK(error_with("num_key_value_heads", 3) ==
+        "\"num_key_value_heads\" is 3; it must be a divisor of num_attention_heads (8)");
+  CHECK(error_with("num_attention_heads", 12)
+            .starts_with("\"hidden_size\" is 64; it must be a multiple of num_attention_heads (12)"));
+  CHECK(error_with("head_dim", 7).find("rotary embedding needs an even one") != std::string::npos);
+  CHECK(error_with("head_dim", 2'000'000'000).starts_with("\"num_attention_heads\" is 8; it must be at most 1"));
+  CHECK(error_with("eos_token_id", 320) == "\"eos_token_id\" is 320; it must be a token id below the vocabulary size 320");
+  CHECK(error_with("rope_scaling", "llama3") == "\"rope_scaling\" is \"llama3\"; it must be an object");
+  CHECK(error_with("rope_scaling", {{"type", "yarn"}}) ==
+        "\"rope_scaling.type\" is \"yarn\"; it must be \"default\", \"linear\" or \"llama3\"");
+  CHECK(error_with("rope_scaling", {{"type", "llama3"}, {"factor", 8}}) ==
+        "key \"rope_scaling.low_freq_factor\" is missing; a Llama model needs it");
+  CHECK(error_with("rope_scaling", {{"type", "linear"}, {"factor", 0.5}}) ==
+        "\"rope_scaling.factor\" is 0.5; it must be at least 1");
+}
+
+TEST_CASE("models beyond what is built are refused, not trained wrongly") {
+  CHECK(error_with("model_type", "mistral") == "unknown architecture \"mistral\"; known: llama (LlamaForCausalLM)");
+  CHECK(error_with("architectures", {"LlamaForSequenceClassification"})
+            .starts_with("unknown architecture \"LlamaForSequenceClassification\""));
+  CHECK(error_with("model_type", "gpt2").find("not built yet") != std::string::npos);
+  CHECK(error_with("attention_bias", true).starts_with("\"attention_bias\" is true: biases are not built"));
+  CHECK(error_with("mlp_bias", true).starts_with("\"mlp_bias\" is true: biases are not built"));
+  CHECK(error_with("hidden_act", "gelu") == "\"hidden_act\" is \"gelu\"; it must be \"silu\"");
+  CHECK(error_with("attention_dropout", 0.1).starts_with("\"attention_dropout\" is 0.1"));
+  CHECK(error_with("quantization_config", {{"bits", 4}}).starts_with("\"quantization_config\" is set"));
+  CHECK(error_with("pretraining_tp", 2).empty());
+  json twice = llama_json();
+  twice["rope_theta"] = 1e4;
+  twice["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+  CHECK(input_error([&] { parse(twice); }).find("keep one") != std::string::npos);
+}
+
+TEST_CASE("a file that is no configuration ends in one line") {
+  const TempFolder folder;
+  const auto error = [&](const std::string& text) { return input_error([&] { parse(folder, text); }); };
+  const std::string file = (folder.path() / "config.json").string();
+  CHECK(input_error([&] { read_hf_config(folder.path()); }) == file + ": cannot be read: No such file or directory");
+  CHECK(error("").starts_with(file + ": not valid JSON: "));
+  CHECK(error("{\"hidden_size\": 64,\n \"rms_norm_eps\": NaN}").find("line 2") != std::string::npos);
+  CHECK(error("[1, 2]") == file + ": not a JSON object");
+  CHECK(error("{\"vocab_size\": 1, \"vocab_size\": 2}") == file + ": key \"vocab_size\" appears twice");
+  CHECK(error(std::string(1000, '[')).find("nested deeper") != std::string::npos);
+  CHECK(error("{\"rms_norm_eps\": 1e999}").starts_with(file + ": not valid JSON"));
+  CHECK(error(std::string(5 << 20, ' ')).find("more than") != std::string::npos);
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  CHECK(input_error([&] { read_hf_config(folder.path()); }) == file + ": cannot be read: not a regular file");
+}
+
+}  // namespace
+}  // namespace pipetrain
