@@ -29,8 +29,7 @@ function(pipetrain_room name)
   target_include_directories(pipetrain_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/pipetrain>)
   target_compile_features(pipetrain_${name} PUBLIC cxx_std_20)
-  target_compile_options(pipetrain_${name} PRIVATE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor>)
+  pipetrain_warnings(pipetrain_${name})
   target_link_libraries(pipetrain_${name} PUBLIC ${ROOM_LINKS} PRIVATE ${ROOM_PRIVATE_LINKS})
   if(PIPETRAIN_CUDA)
     target_link_libraries(pipetrain_${name} PRIVATE ${ROOM_CUDA_LINKS})

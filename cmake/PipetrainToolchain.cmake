@@ -1,10 +1,23 @@
-# What concerns the compilers of every room: ccache, sanitizers, CUDA.
+# What concerns the compilers and linkers of every room: ccache, run paths, sanitizers, CUDA.
 
 find_program(PIPETRAIN_CCACHE ccache)
 if(PIPETRAIN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${PIPETRAIN_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${PIPETRAIN_CCACHE})
 endif()
+
+# An installed program finds its libraries in the lib/ beside it, also those that its libraries need: only the old kind of run
+# path (DT_RPATH) is inherited so.
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+if(PIPETRAIN_CUDA)
+  list(APPEND CMAKE_INSTALL_RPATH /usr/local/cuda/lib64)  # where NVIDIA's packages put theirs
+endif()
+add_link_options(-Wl,--disable-new-dtags)
+
+# Test and benchmark programs are installed only when their component "extra" is asked for.
+function(pipetrain_install_extra target)
+  install(TARGETS ${target} COMPONENT extra EXCLUDE_FROM_ALL RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()
 
 if(PIPETRAIN_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)

@@ -18,7 +18,6 @@ build_packages=(
   catch2 librapidcheck-dev # tests
 )
 lint_packages=(clang-format shellcheck)
-bundle_packages=(patchelf)
 
 # Installs those of the named packages that are missing. When none is, the cost is one call of dpkg-query.
 ensure_packages() {

@@ -49,7 +49,7 @@ run_test_program() {
   shift
   counts=$(mktemp)
   echo "== $name"
-  PIPETRAIN_TEST_COUNTS=$counts timeout -k 10 "$test_seconds" "$program" "$@" </dev/null || status=$?
+  TEST_COUNTS_FILE=$counts timeout -k 10 "$test_seconds" "$program" "$@" </dev/null || status=$?
   if [[ $(<"$counts") =~ ^([0-9]+)\ ([0-9]+)\ ([0-9]+)$ ]]; then
     p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]} s=${BASH_REMATCH[3]}
     if ((status != 0 && f == 0 && p > 0)); then # a sanitizer's report at exit, for one

@@ -1,5 +1,5 @@
 // The main function of every test program. Beside Catch2's own report it keeps a small file for whoever started the program
-// (named by PIPETRAIN_TEST_COUNTS, none if unset): the test case under way, so that a crash or a hang has a name, and at the
+// (named by TEST_COUNTS_FILE, none if unset): the test case under way, so that a crash or a hang has a name, and at the
 // end "PASSED FAILED SKIPPED" test cases. Read so and not from the printed summary, whose words differ between Catch2 v2 and
 // v3.
 #include <cstddef>
@@ -42,7 +42,7 @@ class CountsFile : public ListenerBase {
 
  private:
   static void write(const std::string& line) {
-    if (const char* path = std::getenv("PIPETRAIN_TEST_COUNTS")) std::ofstream(path) << line << '\n';
+    if (const char* path = std::getenv("TEST_COUNTS_FILE")) std::ofstream(path) << line << '\n';
   }
 };
 

@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# ./dev bench: builds and runs one benchmark. Sourced by dev.
+# shellcheck disable=SC2154,SC2034  # shares variables with dev
+
+bench_names=(actors cpu simulate gpu checkpoint tokenizer ucx kill faults)
+
+# A benchmark is bench/NAME.cpp, a program, or bench/NAME.sh, a script that finds the pipetrain program in $BENCH_PROGRAM and
+# bench_NAME, where there is one, beside it. Set BENCH_PROGRAM (to a bundle's bin/pipetrain) to build nothing and measure that.
+command_bench() {
+  if [[ ${1-} == --yes ]]; then
+    assume_yes=yes
+    shift
+  fi
+  local name=${1-} preset=cpu targets=(pipetrain)
+  if [[ -z $name ]]; then
+    list_benches
+    return
+  fi
+  shift
+  if [[ " ${bench_names[*]} " != *" $name "* ]]; then die "bench: '$name' is none of: ${bench_names[*]}"; fi
+  if [[ $name == gpu ]]; then preset=cuda; fi
+  if [[ -e $root/bench/$name.cpp ]]; then
+    targets+=("bench_$name")
+  elif [[ ! -e $root/bench/$name.sh ]]; then
+    die "bench: '$name' is planned but not built yet; ./dev bench lists those that are"
+  fi
+  if [[ -z ${BENCH_PROGRAM-} ]]; then
+    ensure_packages "${build_packages[@]}"
+    build_targets "$preset" "${targets[@]}"
+    BENCH_PROGRAM=$(build_folder "$preset")/pipetrain
+  elif [[ ! -x $BENCH_PROGRAM ]]; then
+    die "bench: BENCH_PROGRAM names no program: $BENCH_PROGRAM"
+  fi
+  export BENCH_PROGRAM
+  if [[ -e $root/bench/$name.sh ]]; then exec bash "$root/bench/$name.sh" "$@"; fi
+  exec "$(dirname "$BENCH_PROGRAM")/bench_$name" "$@"
+}
+
+list_benches() {
+  local name
+  for name in "${bench_names[@]}"; do
+    if [[ -e $root/bench/$name.cpp || -e $root/bench/$name.sh ]]; then
+      echo "$name"
+    else
+      echo "$name (not built yet)"
+    fi
+  done
+}
