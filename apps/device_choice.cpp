@@ -1,0 +1,71 @@
+#include "apps/device_choice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <thread>
+
+namespace pipetrain {
+
+namespace {
+
+std::string needs_gpus(const TrainOptions& options, const Machine& machine) {
+  return fmt::format("pp {} x tp {} x dp {} takes {} GPUs, and {} {} visible", options.pp, options.tp, options.dp,
+                     options.device_count(), machine.gpus, machine.gpus == 1 ? "is" : "are");
+}
+
+// "0,2,5": one GPU for each rank, each once.
+std::vector<int> parse_devices(const OptionValues& values, const std::string& list, const Machine& machine, int needed) {
+  std::vector<int> devices;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    int device = -1;
+    const auto [stop, error] = std::from_chars(list.data() + at, list.data() + end, device);
+    if (error != std::errc() || stop != list.data() + end || device < 0)
+      values.fail("devices", "must be GPU numbers with commas between, such as 0,1,2,3");
+    if (device >= machine.gpus)
+      values.fail("devices", fmt::format("there is no GPU {}; {} are visible, counted from 0", device, machine.gpus));
+    if (std::count(devices.begin(), devices.end(), device) != 0)
+      values.fail("devices", fmt::format("GPU {} stands twice; give each GPU once", device));
+    devices.push_back(device);
+    at = end + 1;
+  }
+  if (std::ssize(devices) != needed)
+    values.fail("devices", fmt::format("names {} GPUs, but pp x tp x dp takes {}; give as many", devices.size(), needed));
+  return devices;
+}
+
+}  // namespace
+
+Machine this_machine() { return {cuda_device_count(), std::max(1, static_cast<int>(std::thread::hardware_concurrency()))}; }
+
+void choose_devices(const OptionValues& values, const Machine& machine, TrainOptions& options) {
+  const int needed = options.device_count();
+  const bool enough = machine.gpus >= needed;
+  const auto list = values.text("devices");
+  switch (values.choice("device", {"auto", "cpu", "cuda"}).value_or(0)) {
+    case 0:
+      options.device = enough ? DeviceKind::cuda : DeviceKind::cpu;
+      if (!enough && list) values.fail("devices", needs_gpus(options, machine) + "; use smaller sizes, or leave it out");
+      if (!enough) options.notes.push_back(needs_gpus(options, machine) + ": training on the CPU");
+      break;
+    case 1:
+      if (list) values.fail("devices", "names GPUs, but --device is cpu; leave one of them out");
+      options.device = DeviceKind::cpu;
+      break;
+    default:
+      if (!enough) values.fail("device", needs_gpus(options, machine) + "; use smaller sizes, or --device cpu");
+      options.device = DeviceKind::cuda;
+  }
+  if (options.device == DeviceKind::cuda) {
+    options.devices.resize(static_cast<std::size_t>(needed));
+    std::iota(options.devices.begin(), options.devices.end(), 0);
+    if (list) options.devices = parse_devices(values, *list, machine, needed);
+  }
+  const int share = std::max(1, machine.cores / needed);
+  options.threads = static_cast<int>(values.integer("threads", 1, 1024).value_or(share));
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,12 @@
+// What the run computes on, from --device, --devices, --threads and what the machine has.
+#pragma once
+
+#include "apps/option_values.hpp"
+#include "apps/train_options.hpp"
+
+namespace pipetrain {
+
+// Fills device, devices and threads of `options`, whose layout is known, and may add a note. Throws Error(input).
+void choose_devices(const OptionValues& values, const Machine& machine, TrainOptions& options);
+
+}  // namespace pipetrain

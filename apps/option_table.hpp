@@ -1,0 +1,31 @@
+// The options of a command as data: parsing, --help and suggestions all read this one table.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipetrain {
+
+struct OptionSpec {
+  std::string group;          // heading in --help
+  std::string name;           // "seq-len"
+  std::string value;          // "N"; empty for a switch that takes none
+  std::string help;           // may wrap over lines
+  std::string default_value;  // as --help shows it; empty: not set
+  bool many = false;          // takes several values
+  bool built = true;          // else giving it is an error that says so
+};
+
+// In the order of --help.
+const std::vector<OptionSpec>& train_option_table();
+const OptionSpec* find_option(const std::vector<OptionSpec>& table, std::string_view name);
+std::vector<std::string> option_names(const std::vector<OptionSpec>& table);
+
+// Headings, options and their help in two columns, at most 100 characters wide.
+std::string format_options(const std::vector<OptionSpec>& table);
+
+// Why this name, reserved for later, cannot be given yet; empty for every other name.
+std::string_view reserved_option(std::string_view name);
+
+}  // namespace pipetrain

@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "apps/option_layers.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void fail(const std::string& where, const std::string& why) {
+  throw Error(ErrorKind::input, fmt::format("{}: {}", where, why));
+}
+
+std::string read_text(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) fail("--config " + path, "is a folder; give a .toml or .json file");
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  if (!stream || !(text << stream.rdbuf()))
+    fail("--config " + path, "cannot be read, or is empty; give a .toml or .json file with options");
+  return text.str();
+}
+
+// The first line that has the quoted key followed by a colon; nlohmann's values do not know where they stood.
+std::size_t line_of_key(const std::string& text, const std::string& key) {
+  const std::string quoted = json(key).dump();
+  for (std::size_t at = text.find(quoted); at != std::string::npos; at = text.find(quoted, at + 1)) {
+    const std::size_t next = text.find_first_not_of(" \t\r\n", at + quoted.size());
+    if (next != std::string::npos && text[next] == ':')
+      return 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+  }
+  return 1;
+}
+
+json parse_json(const std::string& path, const std::string& text) {
+  std::set<std::string> keys;
+  const auto check_key = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second)
+      fail(fmt::format("{}:{}: {}", path, line_of_key(text, parsed.get<std::string>()), parsed.get<std::string>()),
+           "stands twice in this file; keep one");
+    return true;
+  };
+  try {
+    return json::parse(text, check_key, true, true);  // comments are welcome in a file people write
+  } catch (const json::parse_error& error) {
+    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
+    fail(fmt::format("{}:{}", path, 1 + std::count(text.begin(), end, '\n')), "is not JSON here; correct the file");
+  }
+}
+
+// TOML values become JSON ones, so that one function reads both. Dates and times stay strings nobody accepts.
+json to_json(const toml::node& node) {
+  if (const auto* value = node.as_string()) return value->get();
+  if (const auto* value = node.as_integer()) return value->get();
+  if (const auto* value = node.as_floating_point()) return value->get();
+  if (const auto* value = node.as_boolean()) return value->get();
+  if (const auto* array = node.as_array()) {
+    json values = json::array();
+    for (const toml::node& element : *array) values.push_back(to_json(element));
+    return values;
+  }
+  return json::object();
+}
+
+std::string word_of(const json& value, const std::string& where) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "on" : "off";
+  if (value.is_number_integer()) return value.dump();
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());  // dump() would write null for nan
+  fail(where, "has no single value; write a string, a number, true or false");
+}
+
+void add_option(const std::vector<OptionSpec>& table, const std::string& place, const std::string& key, const json& value,
+                RawOptions& options) {
+  if (value.is_null()) return;
+  std::string name = key;
+  std::replace(name.begin(), name.end(), '_', '-');
+  const OptionSpec* spec = find_option(table, name);
+  if (!spec) fail_unknown_option(table, name, fmt::format("{}: {}", place, key));
+  if (name == "config" || name == "help" || name == "version")
+    fail(fmt::format("{}: {}", place, key), "cannot stand in a file; give it on the command line");
+  const std::string where = fmt::format("{}: {}", place, key);
+  RawOption option;
+  if (value.is_array() && spec->many) {
+    for (const json& element : value) option.words.push_back(word_of(element, where));
+    if (option.words.empty()) fail(where, "is an empty list; give a value or leave it out");
+  } else {
+    option.words = {word_of(value, where)};
+  }
+  option.where = fmt::format("{} = {}", where, fmt::join(option.words, " "));
+  if (!options.emplace(name, std::move(option)).second) fail(where, "stands twice in this file; keep one");
+}
+
+}  // namespace
+
+RawOptions read_config_file(const std::vector<OptionSpec>& table, const std::string& path) {
+  const std::string text = read_text(path);
+  const std::string ending = std::filesystem::path(path).extension().string();
+  RawOptions options;
+  if (ending == ".json") {
+    const json file = parse_json(path, text);
+    if (!file.is_object()) fail(path, R"(is not one JSON object; write {"pp": 2, ...})");
+    for (const auto& [key, value] : file.items())
+      add_option(table, fmt::format("{}:{}", path, line_of_key(text, key)), key, value, options);
+  } else if (ending == ".toml") {
+    try {
+      for (const auto& [key, node] : toml::parse(text, path))
+        add_option(table, fmt::format("{}:{}", path, node.source().begin.line), std::string(key.str()), to_json(node), options);
+    } catch (const toml::parse_error& error) {
+      fail(fmt::format("{}:{}", path, error.source().begin.line), fmt::format("is not TOML ({})", error.description()));
+    }
+  } else {
+    fail("--config " + path, "the ending is neither .toml nor .json; name the file after what it is");
+  }
+  return options;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,215 @@
+#include "apps/train_options.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "apps/batch_sizes.hpp"
+#include "apps/device_choice.hpp"
+#include "apps/option_values.hpp"
+#include "apps/suggest.hpp"
+#include "schedules/builders.hpp"
+
+namespace pipetrain {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t any_count = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t most_devices = 65536;
+
+void refuse_unbuilt(const OptionValues& values) {
+  for (const OptionSpec& spec : train_option_table())
+    if (!spec.built && values.given(spec.name)) values.fail(spec.name, "this option is not built yet; leave it out");
+}
+
+void read_model_and_data(const OptionValues& values, TrainOptions& options) {
+  options.model = values.text("model").value_or(options.model);
+  std::error_code ignored;
+  const bool folder = fs::is_directory(options.model, ignored);
+  if (!folder && options.model.find('/') != std::string::npos)
+    values.fail("model", "there is no such folder; give a Hugging Face folder or a preset's name");
+  const auto init = values.choice("init", {"hf", "random"});
+  if (init == std::size_t{0} && !folder)
+    values.fail("init",
+                fmt::format("hf loads the weights of a folder, but the model {} is no folder; use random", options.model));
+  options.load_weights = folder && init.value_or(0) == 0;
+  options.layers = values.integer("layers", 1, 1'000'000);
+  for (const std::string& input : values.list("data")) options.data.push_back(parse_data_input(input));
+  options.seq_len = values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max());
+  options.shuffle = values.on_off("shuffle").value_or(options.shuffle);
+  options.seed = values.unsigned_integer("seed").value_or(options.seed);
+}
+
+void read_layout(const OptionValues& values, TrainOptions& options) {
+  const auto size = [&](const char* name) { return static_cast<int>(values.integer(name, 1, most_devices).value_or(1)); };
+  options.pp = size("pp");
+  options.tp = size("tp");
+  options.dp = size("dp");
+  if (std::int64_t{options.pp} * options.tp > most_devices || std::int64_t{options.pp} * options.tp * options.dp > most_devices)
+    values.fail(values.given("pp") ? "pp" : "tp",
+                fmt::format("pp {} x tp {} x dp {} is more than {} devices; use smaller sizes", options.pp, options.tp,
+                            options.dp, most_devices));
+  options.sequence_parallel = values.on_off("sequence-parallel").value_or(true) && options.tp > 1;
+  options.batch = resolve_batch(values, options.pp, options.dp);
+}
+
+std::vector<std::string> built_schedules() {
+  std::vector<std::string> names;
+  for (const auto& schedule : schedules::all_schedules()) names.emplace_back(schedule.name);
+  return names;
+}
+
+[[noreturn]] void fail_unknown_schedule(const OptionValues& values, const std::string& name) {
+  static const std::vector<std::string> later = {"interleaved", "looped-bfs", "zb-h1", "zb-h2",     "zb-v",
+                                                 "v-half",      "v-min",      "auto",  "dualpipe-v"};
+  std::vector<std::string> names = built_schedules();
+  const std::string built = fmt::format("{}", fmt::join(names, ", "));
+  if (std::find(later.begin(), later.end(), name) != later.end())
+    values.fail("schedule", fmt::format("this schedule is not built yet; use one of {}", built));
+  std::error_code ignored;
+  if (name.ends_with(".txt") || name.ends_with(".csv") || fs::exists(name, ignored))
+    values.fail("schedule", fmt::format("plans from a file are not built yet; use one of {}", built));
+  names.insert(names.end(), later.begin(), later.end());
+  const auto nearest = nearest_name(name, names);
+  values.fail("schedule", fmt::format("unknown schedule; {}", nearest ? fmt::format("did you mean {}?", *nearest)
+                                                                      : fmt::format("use one of {}", built)));
+}
+
+void read_schedule(const OptionValues& values, TrainOptions& options) {
+  options.schedule = values.text("schedule").value_or(options.schedule);
+  const schedules::ScheduleInfo* info = schedules::find_schedule(options.schedule);
+  if (!info) fail_unknown_schedule(values, options.schedule);
+  options.chunks = static_cast<int>(values.integer("chunks", 1, 1024).value_or(info->default_chunks));
+  if (options.chunks != info->default_chunks && !info->chunks_can_vary)
+    values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", options.schedule,
+                                      info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
+  const bool ready = values.choice("order", {"planned", "ready"}) == std::size_t{1};
+  if (ready && !info->has_ready_rule)
+    values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
+  options.order = ready ? schedules::Order::ready : schedules::Order::planned;
+}
+
+void read_length_and_optimizer(const OptionValues& values, TrainOptions& options) {
+  options.steps = values.integer("steps", 1, any_count);
+  options.epochs = values.integer("epochs", 1, any_count);
+  options.lr = values.number("lr", {}).value_or(options.lr);
+  options.min_lr = values.number("min-lr", {}).value_or(options.min_lr);
+  if (options.min_lr > options.lr)
+    values.fail("min-lr", fmt::format("must not be above the peak, --lr {}; lower it or raise --lr", options.lr));
+  const auto kind = values.choice("lr-schedule", {"constant", "linear", "cosine"});
+  constexpr LearningRate::Kind kinds[] = {LearningRate::Kind::constant, LearningRate::Kind::linear, LearningRate::Kind::cosine};
+  if (kind) options.lr_schedule = kinds[*kind];
+  options.warmup_steps = values.integer("warmup-steps", 0, any_count).value_or(0);
+  options.warmup_ratio = values.number("warmup-ratio", {0, false, 1, true});
+  if (options.warmup_ratio == 0.0) options.warmup_ratio.reset();
+  if (options.warmup_ratio && options.warmup_steps > 0)
+    values.fail("warmup-ratio", fmt::format("--warmup-steps {} is given too; keep one of them", options.warmup_steps));
+  options.beta1 = values.number("beta1", {0, false, 1, true}).value_or(options.beta1);
+  options.beta2 = values.number("beta2", {0, false, 1, true}).value_or(options.beta2);
+  options.adam_eps = values.number("adam-eps", {0, true}).value_or(options.adam_eps);
+  options.weight_decay = values.number("weight-decay", {}).value_or(options.weight_decay);
+  options.clip_grad = values.number("clip-grad", {}).value_or(options.clip_grad);
+}
+
+void read_numbers(const OptionValues& values, const Machine& machine, TrainOptions& options) {
+  choose_devices(values, machine, options);
+  const bool gpu = options.device == DeviceKind::cuda;
+  const std::size_t precision = values.choice("precision", {"fp32", "bf16"}).value_or(gpu ? 1 : 0);
+  options.precision = precision == 1 ? DType::bf16 : DType::f32;
+  if (options.precision == DType::bf16 && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
+  if (values.choice("recompute", {"none", "selective", "full"}).value_or(0) != 0)
+    values.fail("recompute", "recomputation is not built yet; use none");
+  options.deterministic = values.on_off("deterministic").value_or(options.precision == DType::f32 || !gpu);
+}
+
+// A file that can be made or written: checked without touching it.
+std::optional<fs::path> output_file(const OptionValues& values, const std::string& name) {
+  const auto text = values.text(name);
+  if (!text) return std::nullopt;
+  const fs::path path = *text;
+  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) values.fail(name, "is a folder; give a file");
+  if (!fs::is_directory(parent, ignored))
+    values.fail(name, fmt::format("there is no folder {}; make it first", parent.string()));
+  const bool writable = fs::exists(path, ignored) ? ::access(path.c_str(), W_OK) == 0 : ::access(parent.c_str(), W_OK) == 0;
+  if (!writable) values.fail(name, "cannot be written; check the permissions");
+  return path;
+}
+
+// A folder that can be written, or made below one that can.
+std::optional<fs::path> output_folder(const OptionValues& values, const std::string& name) {
+  const auto text = values.text(name);
+  if (!text) return std::nullopt;
+  const fs::path path = *text;
+  std::error_code error;
+  fs::path existing = fs::absolute(path, error);
+  while (!fs::exists(fs::symlink_status(existing, error)) && existing.has_relative_path()) existing = existing.parent_path();
+  if (!fs::is_directory(existing, error)) values.fail(name, fmt::format("{} is not a folder; give another", existing.string()));
+  if (::access(existing.c_str(), W_OK | X_OK) != 0)
+    values.fail(name, fmt::format("the folder {} cannot be written; check the permissions", existing.string()));
+  return path;
+}
+
+void read_files(const OptionValues& values, TrainOptions& options) {
+  options.save = output_folder(values, "save");
+  options.save_interval = values.integer("save-interval", 1, any_count);
+  options.save_keep = values.integer("save-keep", 1, any_count);
+  options.resume = values.on_off("resume").value_or(false);
+  for (const char* name : {"save-interval", "save-keep", "resume"})
+    if (values.given(name) && !options.save && (name != std::string("resume") || options.resume))
+      values.fail(name, "needs --save DIR, the folder of the checkpoints; give it");
+  if (const auto load = values.text("load")) {
+    std::error_code ignored;
+    if (!fs::is_directory(*load, ignored)) values.fail("load", "there is no such checkpoint folder; check the path");
+    if (options.resume) values.fail("load", "--resume is given too; keep one of them");
+    options.load = *load;
+  }
+  options.metrics = output_file(values, "metrics");
+  options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
+  options.dry_run = values.on_off("dry-run").value_or(false);
+}
+
+}  // namespace
+
+LearningRate TrainOptions::learning_rate(std::int64_t total_steps) const {
+  const std::int64_t warmup =
+      warmup_ratio ? static_cast<std::int64_t>(std::ceil(*warmup_ratio * static_cast<double>(total_steps))) : warmup_steps;
+  return {lr_schedule, lr, min_lr, warmup, total_steps};
+}
+
+TrainOptions parse_train_options(const std::vector<std::string>& arguments, const Environment& environment,
+                                 const Machine& machine) {
+  TrainOptions options;
+  const OptionValues values(gather_options(train_option_table(), arguments, environment, options.notes));
+  refuse_unbuilt(values);
+  read_model_and_data(values, options);
+  read_layout(values, options);
+  read_schedule(values, options);
+  read_length_and_optimizer(values, options);
+  read_numbers(values, machine, options);
+  read_files(values, options);
+  return options;
+}
+
+std::string train_help() {
+  return "pipetrain [train] OPTIONS\n"
+         "Train a transformer on a pipeline of stage actors. Without options: a tiny Llama on the text that ships inside.\n"
+         "\n"
+         "  pipetrain --pp 2 --tp 4 --microbatch 1\n"
+         "  pipetrain --model llama3.2-1b --data corpus.jsonl --pp 4 --steps 1000 --save run --metrics run.jsonl\n"
+         "\n" +
+         format_options(train_option_table()) +
+         "\n"
+         "Every option can also come from the environment (PIPETRAIN_PP=2) or from the --config file (pp = 2);\n"
+         "the command line wins over the environment, the environment over the file, the file over the defaults in [].\n"
+         "Results go to stdout, progress and notes to stderr. Exit status: 0 done, 1 the run failed, 2 the command\n"
+         "line, a file or data is wrong, 130 or 143 interrupted.\n";
+}
+
+}  // namespace pipetrain
