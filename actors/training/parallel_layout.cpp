@@ -1,0 +1,113 @@
+#include "actors/training/parallel_layout.hpp"
+
+#include <stdexcept>
+
+#include "actors/training/trainer.hpp"
+#include "comm/inprocess_group.hpp"
+#include "core/error.hpp"
+#include "schedules/builders.hpp"
+
+namespace pipetrain {
+namespace {
+
+schedules::Plan make_plan(const TrainJob& job) {
+  try {
+    const schedules::ScheduleShape shape{job.pp, job.chunks, static_cast<int>(job.batch.microbatches)};
+    schedules::EndOfStep end;
+    end.reduce_grads = job.batch.dp > 1;
+    end.sum_replicated = job.tp > 1 && job.sequence_parallel;
+    end.sum_tied = job.config.tied_embeddings;
+    return with_end_of_step(build_schedule(job.schedule, shape), end);
+  } catch (const std::invalid_argument& error) {
+    throw Error(ErrorKind::input, error.what());
+  }
+}
+
+std::unique_ptr<Device> make_device(const TrainJob& job, std::size_t rank) {
+  if (job.device == DeviceKind::cpu) return make_cpu_device(static_cast<int>(rank), job.threads);
+  return make_cuda_device(job.devices.empty() ? static_cast<int>(rank) : job.devices[rank]);
+}
+
+bool splits_backward(const std::vector<schedules::Action>& actions) {
+  for (const auto& action : actions) {
+    if (action.kind == schedules::ActionKind::weight_grad) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ParallelLayout::ParallelLayout(const TrainJob& job)
+    : dp_(static_cast<int>(job.batch.dp)),
+      pp_(job.pp),
+      tp_(job.tp),
+      plan_(make_plan(job)),
+      parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length())) {
+  layout_parameters(job.config, parts_, 0, tp_);  // throws for a tp that cannot split the model, before anything is built
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(dp_ * pp_ * tp_); ++rank)
+    devices_.push_back(make_device(job, rank));
+  groups_.resize(devices_.size());
+  make_groups(job.config.tied_embeddings);
+}
+
+std::size_t ParallelLayout::rank_index(StageId id, int tp_rank) const {
+  return static_cast<std::size_t>((id.replica * pp_ + id.stage) * tp_ + tp_rank);
+}
+
+void ParallelLayout::make_groups(bool tied) {
+  // Gives the members, in rank order, a group of their own, unless one is alone.
+  const auto connect = [this](const std::vector<std::size_t>& members, std::shared_ptr<Group> RankGroups::*which) {
+    if (members.size() < 2) return;
+    auto groups = make_inprocess_groups(static_cast<int>(members.size()));
+    for (std::size_t i = 0; i < members.size(); ++i) groups_[members[i]].*which = std::move(groups[i]);
+  };
+  const int first = plan_.placement.at(0).stage, last = plan_.placement.at(plan_.placement.virtual_stages() - 1).stage;
+  for (int replica = 0; replica < dp_; ++replica) {
+    for (int stage = 0; stage < pp_; ++stage) {
+      std::vector<std::size_t> members;
+      for (int rank = 0; rank < tp_; ++rank) members.push_back(rank_index({replica, stage}, rank));
+      connect(members, &RankGroups::tensor);
+    }
+    for (int rank = 0; tied && first != last && rank < tp_; ++rank) {
+      connect({rank_index({replica, first}, rank), rank_index({replica, last}, rank)}, &RankGroups::tied);
+    }
+  }
+  for (int stage = 0; stage < pp_; ++stage) {
+    for (int rank = 0; rank < tp_; ++rank) {
+      std::vector<std::size_t> members;
+      for (int replica = 0; replica < dp_; ++replica) members.push_back(rank_index({replica, stage}, rank));
+      connect(members, &RankGroups::data);
+    }
+  }
+}
+
+std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId id, const schedules::StageNeeds& needs) const {
+  std::vector<RankSetup> setups;
+  for (int rank = 0; rank < tp_; ++rank) {
+    const auto index = rank_index(id, rank);
+    RankSetup setup;
+    setup.id = {id.replica, id.stage, rank};
+    setup.device = devices_[index].get();
+    setup.groups = groups_[index];
+    setup.config = job.config;
+    for (int chunk = 0; chunk < plan_.placement.chunks(); ++chunk) {
+      setup.chunks.push_back(parts_[static_cast<std::size_t>(plan_.placement.virtual_stage(id.stage, chunk))]);
+    }
+    setup.shape = {job.batch.microbatch, job.dataset->sequence_length()};
+    setup.microbatches = static_cast<int>(job.batch.microbatches);
+    setup.sequence_parallel = job.sequence_parallel;
+    setup.adamw = job.adamw;
+    setup.needs = needs;
+    setup.splits_backward = splits_backward(plan_.stages[static_cast<std::size_t>(id.stage)]);
+    setups.push_back(std::move(setup));
+  }
+  return setups;
+}
+
+std::vector<Device*> ParallelLayout::stage_devices(StageId id) const {
+  std::vector<Device*> devices;
+  for (int rank = 0; rank < tp_; ++rank) devices.push_back(devices_[rank_index(id, rank)].get());
+  return devices;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,282 @@
+#include "actors/training/rank_compute.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+using schedules::Action;
+using schedules::ActionKind;
+using schedules::InputKind;
+
+namespace {
+
+// Bytes of one lane of a queue's slot.
+Shape lane_shape(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
+  const bool tokens =
+      kind == InputKind::activation && setup.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
+  if (kind == InputKind::target || tokens) return {setup.shape.tokens()};
+  return hidden;
+}
+
+std::size_t lane_bytes(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
+  return align_up(Tensor{nullptr, lane_shape(setup, kind, chunk, hidden), DType::f32}.bytes());
+}
+
+std::string label(const RankId& id) {
+  return "stage " + std::to_string(id.stage) + ", rank " + std::to_string(id.tp_rank) + ", replica " +
+         std::to_string(id.replica);
+}
+
+MemoryUse sizes(const RankSetup& setup, const StageModel& model) {
+  MemoryUse use;
+  const auto& layout = model.parameters();
+  use.parameters = layout.weight_elements * sizeof(float);
+  use.gradients = layout.grad_elements * sizeof(float);
+  use.optimizer = 2 * use.parameters;
+  use.workspace = model.workspace_bytes();
+  const Shape hidden = model.hidden_shape();
+  for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
+    const auto& needs = setup.needs.chunks[static_cast<std::size_t>(chunk)];
+    const auto bytes = model.activation_bytes(chunk);
+    const auto slots = static_cast<std::size_t>(needs.peak_activations);
+    use.activations += slots * (align_up(bytes.saved) + (setup.splits_backward ? align_up(bytes.pending) : 0));
+    use.queues += static_cast<std::size_t>(needs.activation_slots) * lane_bytes(setup, InputKind::activation, chunk, hidden) +
+                  static_cast<std::size_t>(needs.gradient_slots) * lane_bytes(setup, InputKind::gradient, chunk, hidden) +
+                  static_cast<std::size_t>(needs.target_slots) * lane_bytes(setup, InputKind::target, chunk, hidden);
+  }
+  return use;
+}
+
+}  // namespace
+
+MemoryUse estimate_memory(const RankSetup& setup) {
+  const auto ops = make_measuring_ops();
+  const auto model =
+      make_stage_model(setup.config, setup.chunks, setup.shape, {setup.groups.tensor.get(), setup.sequence_parallel}, *ops);
+  return sizes(setup, *model);
+}
+
+RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
+  Device& device = *setup_.device;
+  const auto& id = setup_.id;
+  stream_ =
+      device.make_stream("s" + std::to_string(id.stage) + "r" + std::to_string(id.tp_rank) + "d" + std::to_string(id.replica));
+  ops_ = device.id().kind == DeviceKind::cpu ? make_cpu_ops(*stream_) : make_cuda_ops(*stream_);
+  model_ = make_stage_model(setup_.config, setup_.chunks, setup_.shape, tensor_parallel(), *ops_);
+  memory_ = sizes(setup_, *model_);
+
+  arenas_.weights = allocate(weights_memory_, layout().weight_elements, DType::f32, "parameters");
+  arenas_.grads = allocate(grads_memory_, layout().grad_elements, DType::f32, "gradients");
+  arenas_.m = allocate(m_memory_, layout().weight_elements, DType::f32, "optimizer state");
+  arenas_.v = allocate(v_memory_, layout().weight_elements, DType::f32, "optimizer state");
+  workspace_memory_ = device.allocate(model_->workspace_bytes(), label(id) + ": workspace");
+  model_->bind(arenas_.weights, arenas_.grads);
+  model_->bind_workspace(workspace_memory_.data(), workspace_memory_.bytes());
+
+  counted_ = counted_parameters(layout(), id.tp_rank);
+  const auto losses = has_head() ? setup_.microbatches : 0;
+  const auto sums = static_cast<std::int64_t>(counted_.size());
+  reports_ = allocate(reports_memory_, static_cast<std::size_t>(losses + sums), DType::f64, "losses and norms");
+  reports_host_memory_ = device.allocate_host(reports_.bytes(), label(id) + ": losses and norms");
+  reports_host_ = {reports_host_memory_.data(), reports_.shape, DType::f64};
+  losses_ = reports_.row_range(0, losses);
+  square_sums_ = reports_.row_range(losses, losses + sums);
+
+  stream_->zero(arenas_.m);
+  stream_->zero(arenas_.v);
+  chunk_memory_.resize(setup_.chunks.size());
+  for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) allocate_chunk(chunk);
+}
+
+RankCompute::~RankCompute() {
+  // Work may still be on its way after a failure; memory must outlive it.
+  try {
+    stream_->synchronize();
+  } catch (...) {
+  }
+}
+
+Tensor RankCompute::allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what) {
+  buffer = setup_.device->allocate(elements * size_of(dtype), label(setup_.id) + ": " + what);
+  return {buffer.data(), {static_cast<std::int64_t>(elements)}, dtype};
+}
+
+void RankCompute::allocate_chunk(int chunk) {
+  auto& memory = chunk_memory_[static_cast<std::size_t>(chunk)];
+  const auto bytes = model_->activation_bytes(chunk);
+  const auto count = static_cast<std::size_t>(setup_.needs.chunks[static_cast<std::size_t>(chunk)].peak_activations);
+  const auto saved = align_up(bytes.saved), pending = setup_.splits_backward ? align_up(bytes.pending) : 0;
+  memory.saved = setup_.device->allocate(count * saved, label(setup_.id) + ": activations");
+  if (pending > 0) memory.pending = setup_.device->allocate(count * pending, label(setup_.id) + ": pending weight gradients");
+  for (std::size_t i = 0; i < count; ++i) {
+    void* pending_at = pending > 0 ? static_cast<char*>(memory.pending.data()) + i * pending : nullptr;
+    memory.slots.push_back(model_->make_slot(chunk, static_cast<char*>(memory.saved.data()) + i * saved, pending_at));
+    memory.free.push_back(memory.slots.back().get());
+  }
+  memory.in_use.resize(static_cast<std::size_t>(setup_.microbatches));
+}
+
+bool RankCompute::has_head() const {
+  return std::any_of(setup_.chunks.begin(), setup_.chunks.end(),
+                     [](const std::vector<Block>& blocks) { return blocks.back().kind == BlockKind::head; });
+}
+
+void RankCompute::load_weights(const WeightSource& source) {
+  std::vector<float> staging;
+  for (const auto& parameter : layout().parameters) {
+    const auto elements = static_cast<std::size_t>(parameter.local.elements());
+    staging.resize(elements);
+    source.load(parameter, staging.data());
+    stream_->copy(arenas_.weights.as<float>() + parameter.offset, staging.data(), elements * sizeof(float));
+    stream_->synchronize();
+  }
+}
+
+void RankCompute::read_weight(const Parameter& parameter, float* out) {
+  stream_->copy(out, arenas_.weights.as<float>() + parameter.offset,
+                static_cast<std::size_t>(parameter.local.elements()) * sizeof(float));
+  stream_->synchronize();
+}
+
+Lane RankCompute::make_lane(InputKind kind, int chunk) {
+  const Shape shape = lane_shape(setup_, kind, chunk, model_->hidden_shape());
+  const bool ids = shape.rank() == 1;
+  lane_memory_.push_back(
+      setup_.device->allocate(lane_bytes(setup_, kind, chunk, model_->hidden_shape()), label(setup_.id) + ": queue"));
+  Lane lane;
+  lane.tensor = {lane_memory_.back().data(), shape, ids ? DType::i32 : DType::f32};
+  lane.capacity = lane_memory_.back().bytes();
+  lane.ready = setup_.device->make_event();
+  lane.free = setup_.device->make_event();
+  return lane;
+}
+
+void RankCompute::begin_step(const StepInfo& step) {
+  step_ = step;
+  stream_->zero(arenas_.grads);
+}
+
+void RankCompute::run(const Launch& launch, const std::function<void()>& started) {
+  const auto lane = static_cast<std::size_t>(setup_.id.tp_rank);
+  for (const auto& input : {launch.activation, launch.gradient, launch.target}) {
+    if (input) wait_until_ready(*stream_, *input, lane);
+  }
+  if (launch.output) wait_until_free(*stream_, *launch.output, lane);
+  if (started) stream_->host_callback(started);
+  if (schedules::is_compute(launch.action.kind)) {
+    run_compute(launch);
+  } else {
+    run_end_of_step(launch.action);
+  }
+  if (launch.output) mark_ready(*stream_, *launch.output, lane);
+  for (const auto& slot : launch.release) mark_free(*stream_, *slot, lane);
+}
+
+ActivationSlot& RankCompute::slot_of(const Action& action) {
+  auto& memory = chunk_memory_[static_cast<std::size_t>(action.chunk)];
+  auto& slot = memory.in_use[static_cast<std::size_t>(action.microbatch)];
+  if (action.kind == ActionKind::forward) {
+    if (memory.free.empty())
+      throw Error(ErrorKind::internal, label(setup_.id) + ": more microbatches in flight than the plan needs");
+    slot = memory.free.back();
+    memory.free.pop_back();
+  }
+  if (slot == nullptr) throw Error(ErrorKind::internal, label(setup_.id) + ": " + to_string(action) + " before its forward");
+  return *slot;
+}
+
+void RankCompute::run_compute(const Launch& launch) {
+  const Action& action = launch.action;
+  const auto lane = static_cast<std::size_t>(setup_.id.tp_rank);
+  const auto tensor = [lane](const SlotHandle& slot) { return slot ? slot->lanes[lane].tensor : Tensor{}; };
+  ActivationSlot& slot = slot_of(action);
+  const BackwardArgs backward{tensor(launch.gradient), tensor(launch.output), static_cast<float>(1.0 / step_.tokens)};
+  switch (action.kind) {
+    case ActionKind::forward: {
+      ForwardArgs forward{tensor(launch.activation), tensor(launch.target), tensor(launch.output), {}};
+      if (launch.target) forward.loss_sum = losses_.row_range(action.microbatch, action.microbatch + 1);
+      model_->forward(action.chunk, forward, slot);
+      break;
+    }
+    case ActionKind::backward:
+      model_->backward(action.chunk, backward, slot);
+      break;
+    case ActionKind::input_grad:
+      model_->input_grad(action.chunk, backward, slot);
+      break;
+    default:
+      model_->weight_grad(action.chunk, slot);
+      break;
+  }
+  if (action.kind == ActionKind::backward || action.kind == ActionKind::weight_grad) {
+    auto& memory = chunk_memory_[static_cast<std::size_t>(action.chunk)];
+    memory.free.push_back(std::exchange(memory.in_use[static_cast<std::size_t>(action.microbatch)], nullptr));
+  }
+}
+
+void RankCompute::run_end_of_step(const Action& action) {
+  switch (action.kind) {
+    case ActionKind::reduce_grads: {
+      const Region region = layout().chunk_grads[static_cast<std::size_t>(action.chunk)];
+      const auto grads =
+          arenas_.grads.row_range(static_cast<std::int64_t>(region.begin), static_cast<std::int64_t>(region.end));
+      if (setup_.groups.data) setup_.groups.data->all_reduce(*stream_, grads, Reduction::sum);
+      break;
+    }
+    case ActionKind::sum_replicated:
+      sum_replicated_grads(layout(), action.chunk, tensor_parallel(), *ops_, arenas_.grads);
+      break;
+    case ActionKind::sum_tied:
+      // A stage with both ends gets a T for each of their chunks; the sum is made once.
+      if (action.chunk == 0) sum_tied();
+      break;
+    case ActionKind::norm:
+      square_sums(layout(), setup_.id.tp_rank, *ops_, arenas_.grads, square_sums_);
+      stream_->copy(reports_host_.data, reports_.data, reports_.bytes());
+      break;
+    default:
+      optimize();
+      break;
+  }
+}
+
+void RankCompute::sum_tied() {
+  const TiedGrads tied = tied_grads(layout(), setup_.config, arenas_.grads);
+  if (tied.has_embedding() && tied.has_head()) {
+    sum_tied_grads(tied, *ops_);
+  } else {
+    setup_.groups.tied->all_reduce(*stream_, tied.has_embedding() ? tied.embedding : tied.head, Reduction::sum);
+  }
+}
+
+void RankCompute::optimize() {
+  if (!verdict_.apply) return;
+  AdamW settings = setup_.adamw;
+  settings.lr = static_cast<float>(step_.learning_rate);
+  settings.step = ++applied_steps_;
+  settings.grad_scale = static_cast<float>(verdict_.grad_scale);
+  adamw_step(layout(), *ops_, arenas_, settings);
+}
+
+RankResult RankCompute::result() const {
+  RankResult result;
+  const auto* values = reports_host_.as<double>();
+  result.loss_sums.assign(values, values + losses_.elements());
+  values += losses_.elements();
+  for (std::size_t i = 0; i < counted_.size(); ++i) {
+    result.norm_parts.push_back({layout().parameters[counted_[i]].name, setup_.id.tp_rank, values[i]});
+  }
+  return result;
+}
+
+void RankCompute::fail(std::exception_ptr cause) {
+  stream_->fail(cause);
+  for (const auto& group : {setup_.groups.tensor, setup_.groups.data, setup_.groups.tied}) {
+    if (group) group->abort(cause);
+  }
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,125 @@
+// One tensor-parallel rank of one stage: its device memory, its part of the model, and what each action means on them. All
+// methods but the constructor, make_lane() and fail() run on the rank's worker; they only enqueue.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "core/device.hpp"
+#include "core/process_group.hpp"
+#include "model/optimizer.hpp"
+#include "model/stage_model.hpp"
+#include "model/weights.hpp"
+#include "schedules/validate.hpp"
+
+namespace pipetrain {
+
+struct RankId {
+  int replica = 0, stage = 0, tp_rank = 0;
+};
+
+// The groups that a rank is a member of; null where the group would have one member.
+struct RankGroups {
+  std::shared_ptr<Group> tensor;  // the ranks of the stage
+  std::shared_ptr<Group> data;    // the same stage and rank in every replica, in replica order
+  std::shared_ptr<Group> tied;    // embedding's rank 0, head's rank 1: the two stages that share weights
+};
+
+struct RankSetup {
+  RankId id;
+  Device* device = nullptr;
+  RankGroups groups;
+  ModelConfig config;
+  std::vector<std::vector<Block>> chunks;  // of this stage
+  MicrobatchShape shape;
+  int microbatches = 1;
+  bool sequence_parallel = true;
+  AdamW adamw;  // rate, step and scale come with each step
+  schedules::StageNeeds needs;
+  bool splits_backward = false;  // the plan has I and W
+};
+
+// Bytes on the device, by purpose.
+struct MemoryUse {
+  std::size_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, queues = 0, workspace = 0;
+  std::size_t total() const { return parameters + gradients + optimizer + activations + queues + workspace; }
+};
+
+// What a rank will allocate, found without allocating it.
+MemoryUse estimate_memory(const RankSetup& setup);
+
+struct RankResult {
+  std::vector<NormPart> norm_parts;
+  std::vector<double> loss_sums;  // by microbatch; on the ranks that hold the head, else empty
+};
+
+class RankCompute {
+ public:
+  // Allocates everything. Throws Error(out_of_memory).
+  explicit RankCompute(RankSetup setup);
+  ~RankCompute();
+
+  Stream& stream() { return *stream_; }
+  const RankId& id() const { return setup_.id; }
+  const MemoryUse& memory() const { return memory_; }
+  const ParameterLayout& layout() const { return model_->parameters(); }
+
+  // Waits for the device, unlike all others.
+  void load_weights(const WeightSource& source);
+  // This rank's slice of a parameter of layout(), dense, to host memory. Only between steps.
+  void read_weight(const Parameter& parameter, float* out);
+
+  // A piece of a queue's slot: hidden states or gradients, or ids for the ends of the model.
+  Lane make_lane(schedules::InputKind kind, int chunk);
+
+  void begin_step(const StepInfo& step);
+  void set_verdict(const Verdict& verdict) { verdict_ = verdict; }
+  // Everything of the launch on this rank's lane. `started` runs when the inputs are there and the device begins.
+  void run(const Launch& launch, const std::function<void()>& started);
+  // After N has run: what it found.
+  RankResult result() const;
+  // Stops the device's work with this cause. Thread-safe.
+  void fail(std::exception_ptr cause);
+
+ private:
+  struct ChunkMemory {
+    Buffer saved, pending;
+    std::vector<std::unique_ptr<ActivationSlot>> slots;
+    std::vector<ActivationSlot*> free;
+    std::vector<ActivationSlot*> in_use;  // by microbatch
+  };
+
+  bool has_head() const;
+  TensorParallel tensor_parallel() const { return {setup_.groups.tensor.get(), setup_.sequence_parallel}; }
+  Tensor allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what);
+  void allocate_chunk(int chunk);
+  ActivationSlot& slot_of(const schedules::Action& action);
+  void run_compute(const Launch& launch);
+  void run_end_of_step(const schedules::Action& action);
+  void sum_tied();
+  void optimize();
+
+  RankSetup setup_;
+  MemoryUse memory_;
+  Buffer weights_memory_, grads_memory_, m_memory_, v_memory_, workspace_memory_, reports_memory_, reports_host_memory_;
+  std::vector<Buffer> lane_memory_;
+  OptimizerArenas arenas_;
+  Tensor losses_, square_sums_;    // f64, on the device
+  Tensor reports_, reports_host_;  // both in one piece, and its copy on the host
+  std::vector<std::size_t> counted_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<StageModel> model_;
+  std::vector<ChunkMemory> chunk_memory_;
+  StepInfo step_;
+  Verdict verdict_;
+  std::int64_t applied_steps_ = 0;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,88 @@
+// Trains a model through a pipeline of stage actors: builds devices, groups, computes and the pipeline for a job, then runs it
+// step by step.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/engine/pipeline.hpp"
+#include "actors/training/rank_compute.hpp"
+#include "data/dataset.hpp"
+#include "data/sampler.hpp"
+#include "model/config.hpp"
+#include "model/learning_rate.hpp"
+#include "model/weights.hpp"
+
+namespace pipetrain {
+
+struct TrainJob {
+  ModelConfig config;
+  std::shared_ptr<const WeightSource> weights;
+  std::shared_ptr<const Dataset> dataset;  // its sequence length is the job's
+  bool shuffle = true;
+  std::uint64_t seed = 0;
+
+  int pp = 1, tp = 1;
+  bool sequence_parallel = true;  // where tp > 1
+  BatchShape batch;               // with dp
+  std::string schedule = "1f1b";
+  int chunks = 1;
+  schedules::Order order = schedules::Order::planned;
+
+  DeviceKind device = DeviceKind::cpu;
+  std::vector<int> devices;  // GPU ordinals by rank
+  int threads = 1;           // of one CPU device
+
+  AdamW adamw;
+  LearningRate learning_rate;
+  double clip_norm = 1;  // 0: off
+
+  std::chrono::milliseconds stall{600000};  // see PipelineOptions
+};
+
+struct StepReport {
+  std::int64_t step = 0;  // counts from 1
+  double loss = 0;        // mean over the target tokens of the global batch
+  double grad_norm = 0;   // global L2 norm before clipping
+  double learning_rate = 0;
+  std::int64_t tokens = 0;  // of the global batch
+  double seconds = 0;
+  double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none
+  std::vector<StageTrace> trace;
+};
+
+// One line per device, in rank order: dp, pp, tp with tp fastest.
+struct DeviceMemory {
+  RankId rank;
+  MemoryUse use;
+};
+
+// Steps and saving from one thread; waiting() and abort() from any.
+class Trainer {
+ public:
+  // Throws Error: input when the model cannot be laid out so, out_of_memory, unavailable.
+  explicit Trainer(TrainJob job);
+  ~Trainer();
+
+  // Runs the next step. Throws RunFailed; nothing more can be run then.
+  StepReport step();
+  std::int64_t steps_done() const;
+  std::int64_t steps_per_epoch() const;
+
+  std::vector<DeviceMemory> memory() const;
+  // The current weights as a Hugging Face folder, whole or not at all.
+  void save_model(const std::filesystem::path& folder) const;
+
+  std::vector<std::string> waiting();
+  void abort(std::exception_ptr cause);
+
+ private:
+  class Run;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace pipetrain

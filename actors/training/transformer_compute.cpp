@@ -1,0 +1,106 @@
+#include "actors/training/transformer_compute.hpp"
+
+#include <atomic>
+#include <future>
+
+namespace pipetrain {
+
+using schedules::ActionKind;
+using schedules::InputKind;
+
+// A launch on its way through the ranks.
+struct TransformerCompute::Running {
+  Launch launch;
+  std::atomic<std::size_t> to_enqueue, to_complete;
+  ActionTimes times;  // of rank 0; written by its stream's callbacks
+};
+
+TransformerCompute::TransformerCompute(std::vector<RankSetup> setups, const WeightSource& weights) {
+  ranks_.resize(setups.size());
+  std::vector<std::future<void>> ready;
+  for (std::size_t rank = 0; rank < setups.size(); ++rank) {
+    const auto& id = setups[rank].id;
+    workers_.push_back(std::make_unique<Worker>("w" + std::to_string(id.stage) + "r" + std::to_string(id.tp_rank)));
+    auto build = std::make_shared<std::packaged_task<void()>>([this, rank, &setups, &weights] {
+      ranks_[rank] = std::make_unique<RankCompute>(std::move(setups[rank]));
+      ranks_[rank]->load_weights(weights);
+    });
+    ready.push_back(build->get_future());
+    workers_.back()->post([build] { (*build)(); });
+  }
+  for (auto& one : ready) one.wait();
+  for (auto& one : ready) one.get();
+}
+
+TransformerCompute::~TransformerCompute() = default;
+
+std::vector<SlotHandle> TransformerCompute::make_slots(InputKind kind, int chunk, int count) {
+  std::vector<SlotHandle> slots;
+  for (int i = 0; i < count; ++i) {
+    auto slot = std::make_shared<Slot>();
+    for (auto& rank : ranks_) slot->lanes.push_back(rank->make_lane(kind, chunk));
+    slots.push_back(std::move(slot));
+  }
+  return slots;
+}
+
+void TransformerCompute::on_all_workers(const std::function<void(RankCompute&)>& job) {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    workers_[rank]->post([this, &one = *ranks_[rank], job] {
+      try {
+        job(one);
+      } catch (...) {
+        one.stream().fail(std::current_exception());
+        events_->failed(std::current_exception());
+      }
+    });
+  }
+}
+
+void TransformerCompute::begin_step(const StepInfo& step) {
+  on_all_workers([step](RankCompute& rank) { rank.begin_step(step); });
+}
+
+void TransformerCompute::verdict(const Verdict& verdict) {
+  on_all_workers([verdict](RankCompute& rank) { rank.set_verdict(verdict); });
+}
+
+void TransformerCompute::launch(const Launch& launch) {
+  auto running = std::make_shared<Running>();
+  running->launch = launch;
+  running->to_enqueue = running->to_complete = ranks_.size();
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    workers_[rank]->post([this, &one = *ranks_[rank], running] { issue(one, running); });
+  }
+}
+
+void TransformerCompute::issue(RankCompute& rank, const std::shared_ptr<Running>& running) {
+  try {
+    std::function<void()> started;
+    if (rank.id().tp_rank == 0) started = [running] { running->times.start = std::chrono::steady_clock::now(); };
+    rank.run(running->launch, started);
+  } catch (...) {
+    rank.stream().fail(std::current_exception());
+  }
+  // First "enqueued", then the callback that leads to "completed": the stage must hear them in this order.
+  if (--running->to_enqueue == 0) events_->enqueued(running->launch.action);
+  rank.stream().host_callback([this, &rank, running] { finished(rank, running); });
+}
+
+void TransformerCompute::finished(RankCompute& rank, const std::shared_ptr<Running>& running) {
+  if (auto cause = rank.stream().failure()) events_->failed(cause);
+  if (rank.id().tp_rank == 0) running->times.end = std::chrono::steady_clock::now();
+  if (--running->to_complete > 0) return;
+  std::shared_ptr<TransformerResult> result;
+  if (running->launch.action.kind == ActionKind::norm) {
+    result = std::make_shared<TransformerResult>();
+    for (const auto& one : ranks_) result->ranks.push_back(one->result());
+  }
+  events_->completed(running->launch.action, running->times, std::move(result));
+}
+
+void TransformerCompute::abort(std::exception_ptr cause) noexcept {
+  for (auto& rank : ranks_) rank->fail(cause);
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,50 @@
+// The transformer as a stage's compute: one worker and one RankCompute per tensor-parallel rank. Every rank runs the same
+// actions; the stage hears of one when all ranks have enqueued it, and again when all have run it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "actors/training/rank_compute.hpp"
+#include "actors/training/worker.hpp"
+
+namespace pipetrain {
+
+// The result of N: every rank's, in rank order.
+struct TransformerResult : StageResult {
+  std::vector<RankResult> ranks;
+};
+
+class TransformerCompute : public StageCompute {
+ public:
+  // One setup per rank. Allocates and loads the weights on the workers, all ranks at once; throws the first failure.
+  TransformerCompute(std::vector<RankSetup> ranks, const WeightSource& weights);
+  ~TransformerCompute() override;
+
+  // The transformer reads activations and targets until the input gradient, received gradients until the weight gradients.
+  static schedules::SlotLife slot_life() { return {schedules::ActionKind::input_grad, schedules::ActionKind::weight_grad}; }
+
+  std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override;
+  void attach(std::shared_ptr<StageEvents> events) override { events_ = std::move(events); }
+  void begin_step(const StepInfo& step) override;
+  void launch(const Launch& launch) override;
+  void verdict(const Verdict& verdict) override;
+  void abort(std::exception_ptr cause) noexcept override;
+
+  // For saving and for reports; only between steps.
+  const std::vector<std::unique_ptr<RankCompute>>& ranks() const { return ranks_; }
+
+ private:
+  struct Running;
+
+  void on_all_workers(const std::function<void(RankCompute&)>& job);
+  void issue(RankCompute& rank, const std::shared_ptr<Running>& running);
+  void finished(RankCompute& rank, const std::shared_ptr<Running>& running);
+
+  std::shared_ptr<StageEvents> events_;
+  std::vector<std::unique_ptr<RankCompute>> ranks_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // after the ranks: they end first
+};
+
+}  // namespace pipetrain

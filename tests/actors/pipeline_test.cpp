@@ -1,0 +1,236 @@
+// The engine with computes that move no data: every layout finishes, order is kept, failures end the run with their cause.
+#include "actors/engine/pipeline.hpp"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "actors/engine/noop_compute.hpp"
+#include "catch.hpp"
+#include "schedules/builders.hpp"
+
+using namespace pipetrain;
+using namespace std::chrono_literals;
+using schedules::Action;
+using schedules::ActionKind;
+
+namespace {
+
+PipelineOptions options_for(const std::string& schedule, int stages, int chunks, int microbatches, schedules::Order order) {
+  PipelineOptions options;
+  options.plan = with_end_of_step(schedules::build_schedule(schedule, {stages, chunks, microbatches}), {});
+  options.order = order;
+  options.grace = 2000ms;
+  return options;
+}
+
+Verdict apply(const std::vector<std::shared_ptr<StageResult>>&) { return {}; }
+
+std::string actions_text(const StageTrace& trace) {
+  std::string text;
+  for (const auto& one : trace.actions) text += to_string(one.action) + " ";
+  return text;
+}
+
+// Does what the no-op does, and fails in its own way at one action.
+class FailingCompute : public StageCompute {
+ public:
+  enum class How { throw_in_launch, report, never_complete };
+  FailingCompute(How how, Action at) : how_(how), at_(at) {}
+
+  std::vector<SlotHandle> make_slots(schedules::InputKind, int, int count) override { return make_empty_slots(count); }
+  void attach(std::shared_ptr<StageEvents> events) override { events_ = std::move(events); }
+  void begin_step(const StepInfo&) override {}
+  void launch(const Launch& launch) override {
+    if (launch.action == at_) {
+      if (how_ == How::throw_in_launch) throw Error(ErrorKind::out_of_memory, "no room for it");
+      if (how_ == How::never_complete) return;
+      events_->failed(std::make_exception_ptr(Error(ErrorKind::numeric, "a NaN appeared")));
+    }
+    events_->enqueued(launch.action);
+    events_->completed(launch.action, {}, nullptr);
+  }
+  void verdict(const Verdict&) override {}
+  void abort(std::exception_ptr) noexcept override {}
+
+ private:
+  How how_;
+  Action at_;
+  std::shared_ptr<StageEvents> events_;
+};
+
+// The failure of the first step when stage 1 of 3 fails at F2.
+RunFailed failure_of(FailingCompute::How how) {
+  auto options = options_for("1f1b", 3, 1, 6, schedules::Order::planned);
+  options.grace = 200ms;
+  Pipeline pipeline(
+      options,
+      [how](StageId id, const schedules::StageNeeds&) -> std::shared_ptr<StageCompute> {
+        if (id.stage != 1) return make_noop_compute();
+        return std::make_shared<FailingCompute>(how, Action{ActionKind::forward, 0, 2});
+      },
+      [](int) { return make_empty_source(); });
+  try {
+    pipeline.step({1, 6, 1, 0}, apply);
+  } catch (const RunFailed& failure) {
+    CHECK_THROWS_AS(pipeline.step({2, 6, 1, 0}, apply), RunFailed);  // and so does every later step, at once
+    return failure;
+  }
+  throw std::logic_error("the step did not fail");
+}
+
+}  // namespace
+
+TEST_CASE("every layout runs its steps to the end and in the plan's order") {
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    for (const int stages : {1, 2, 5}) {
+      for (const int microbatches : {1, 3, 8}) {
+        for (const int replicas : {1, 2}) {
+          auto options = options_for(schedule, stages, 1, microbatches, schedules::Order::planned);
+          options.replicas = replicas;
+          const auto plan = options.plan;
+          Pipeline pipeline(
+              options, [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); },
+              [](int) { return make_empty_source(); });
+          for (int step = 1; step <= 3; ++step) {
+            const auto outcome = pipeline.step({step, microbatches, 1, 0}, apply);
+            REQUIRE(outcome.stages.size() == static_cast<std::size_t>(stages * replicas));
+            for (const auto& trace : outcome.stages) {
+              StageTrace expected;
+              for (const auto& action : plan.stages[static_cast<std::size_t>(trace.stage.stage)])
+                expected.actions.push_back({action, {}});
+              CHECK(actions_text(trace) == actions_text(expected));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("ready-first runs every action once") {
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    Pipeline pipeline(
+        options_for(schedule, 4, 1, 7, schedules::Order::ready),
+        [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); }, [](int) { return make_empty_source(); });
+    const auto outcome = pipeline.step({1, 7, 1, 0}, apply);
+    for (const auto& trace : outcome.stages) {
+      std::map<std::string, int> seen;
+      for (const auto& one : trace.actions) ++seen[to_string(one.action)];
+      CHECK(seen.size() == 16);  // 7 F, 7 B, N, O
+      CHECK(trace.actions.size() == 16);
+    }
+  }
+}
+
+TEST_CASE("the verdict is asked once a step, with every stage's result") {
+  Pipeline pipeline(
+      options_for("1f1b", 3, 1, 4, schedules::Order::planned),
+      [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); }, [](int) { return make_empty_source(); });
+  int asked = 0;
+  for (int step = 1; step <= 2; ++step) {
+    pipeline.step({step, 4, 1, 0}, [&](const auto& results) {
+      CHECK(results.size() == 3);
+      ++asked;
+      return Verdict{false, 1};
+    });
+  }
+  CHECK(asked == 2);
+}
+
+TEST_CASE("sleeping stages overlap as the schedule says, in virtual time") {
+  caf::actor_system_config config;
+  config.set("scheduler.policy", caf::atom("testing"));
+  caf::actor_system system{config};
+  auto options = options_for("1f1b", 4, 1, 8, schedules::Order::planned);
+  options.system = &system;
+  options.virtual_time = true;
+  auto pipeline = std::make_unique<Pipeline>(
+      options,
+      [](StageId id, const schedules::StageNeeds&) {
+        return make_sleeping_compute(id, [](StageId, const Action& action) -> std::chrono::nanoseconds {
+          if (action.kind == ActionKind::forward) return 1000ms;
+          return action.kind == ActionKind::backward ? 2000ms : 0ms;
+        });
+      },
+      [](int) { return make_empty_source(); });
+  auto outcome = pipeline->start_step({1, 8, 1, 0}, apply);
+  auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
+  scheduler.run();
+  while (outcome.wait_for(0s) != std::future_status::ready && scheduler.has_pending_timeout()) {
+    scheduler.trigger_timeout();
+    scheduler.run();
+  }
+  auto first = std::chrono::steady_clock::time_point::max(), last = std::chrono::steady_clock::time_point::min();
+  for (const auto& stage : outcome.get().stages) {
+    for (const auto& action : stage.actions) {
+      first = std::min(first, action.times.start);
+      last = std::max(last, action.times.end);
+    }
+  }
+  CHECK(last - first == (8 + 3) * 3000ms);  // m + p - 1 slots of F + B
+  pipeline.reset();
+  scheduler.run();  // the actors' ends
+}
+
+TEST_CASE("a failure ends the run with its cause") {
+  using How = FailingCompute::How;
+  const auto thrown = failure_of(How::throw_in_launch);
+  CHECK(thrown.kind() == ErrorKind::out_of_memory);
+  CHECK(std::string(thrown.what()) == "stage 1: no room for it");
+  const auto reported = failure_of(How::report);
+  CHECK(reported.kind() == ErrorKind::numeric);
+  CHECK(reported.everything_stopped());
+  CHECK(reported.waiting().size() == 3);
+}
+
+TEST_CASE("a stage that never completes is noticed and named") {
+  auto options = options_for("1f1b", 3, 1, 6, schedules::Order::planned);
+  options.grace = 100ms;
+  options.stall = 100ms;
+  Pipeline pipeline(
+      options,
+      [](StageId id, const schedules::StageNeeds&) -> std::shared_ptr<StageCompute> {
+        if (id.stage != 1) return make_noop_compute();
+        return std::make_shared<FailingCompute>(FailingCompute::How::never_complete, Action{ActionKind::forward, 0, 2});
+      },
+      [](int) { return make_empty_source(); });
+  try {
+    pipeline.step({1, 6, 1, 0}, apply);
+    FAIL("the step ended");
+  } catch (const RunFailed& failure) {
+    CHECK(failure.kind() == ErrorKind::peer_lost);
+    CHECK_FALSE(failure.everything_stopped());
+    CHECK(failure.waiting()[1] == "stage 1: still running, does not answer");
+  }
+}
+
+TEST_CASE("abort from outside ends the step; waiting() answers meanwhile") {
+  Pipeline pipeline(
+      options_for("1f1b", 2, 1, 2, schedules::Order::planned),
+      [](StageId id, const schedules::StageNeeds&) {
+        return make_sleeping_compute(id, [](StageId, const Action&) { return 300ms; });
+      },
+      [](int) { return make_empty_source(); });
+  auto outcome = pipeline.start_step({1, 2, 1, 0}, apply);
+  const auto waiting = pipeline.waiting();
+  REQUIRE(waiting.size() == 2);
+  CHECK(waiting[1].rfind("stage 1: ", 0) == 0);
+  pipeline.abort(std::make_exception_ptr(Error(ErrorKind::aborted, "enough")));
+  CHECK_THROWS_WITH(outcome.get(), "enough");
+}
+
+TEST_CASE("a source that throws ends the run with the data's error") {
+  class BadSource : public InputSource {
+   public:
+    void fill(schedules::InputKind, const StepInfo&, int microbatch, Slot&) override {
+      if (microbatch == 3) throw Error(ErrorKind::input, "rows.jsonl:7: not JSON");
+    }
+  };
+  Pipeline pipeline(
+      options_for("gpipe", 2, 1, 6, schedules::Order::planned),
+      [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); },
+      [](int) { return std::make_shared<BadSource>(); });
+  CHECK_THROWS_WITH(pipeline.step({1, 6, 1, 0}, apply), "rows.jsonl:7: not JSON");
+}
