@@ -25,7 +25,7 @@ command_bench() {
     die "bench: '$name' is planned but not built yet; ./dev bench lists those that are"
   fi
   if [[ -z ${BENCH_PROGRAM-} ]]; then
-    ensure_packages "${build_packages[@]}"
+    ensure_build_packages "$preset"
     build_targets "$preset" "${targets[@]}"
     BENCH_PROGRAM=$(build_folder "$preset")/pipetrain
   elif [[ ! -x $BENCH_PROGRAM ]]; then

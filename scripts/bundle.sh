@@ -18,7 +18,7 @@ command_bundle() {
     esac
     shift
   done
-  ensure_packages "${build_packages[@]}"
+  ensure_build_packages "$preset"
   build_targets "$preset" "${targets[@]}"
 
   # Built beside the target and moved there whole, so that a failure leaves no half bundle.

@@ -18,7 +18,15 @@ build_packages=(
   libboost-dev             # Asio: connections between processes
   catch2 librapidcheck-dev # tests
 )
+cuda_packages=(python3-pip) # fetches cudnn-frontend; the CUDA toolkit, cuDNN and NCCL are NVIDIA's to install
 lint_packages=(clang-format shellcheck)
+
+# What building a preset needs.
+ensure_build_packages() {
+  local wanted=("${build_packages[@]}")
+  if [[ $1 == cuda ]] && ! python3 -m pip --version >/dev/null 2>&1; then wanted+=("${cuda_packages[@]}"); fi
+  ensure_packages "${wanted[@]}"
+}
 
 # Installs those of the named packages that are missing. When none is, the cost is one call of dpkg-query.
 ensure_packages() {

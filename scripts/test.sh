@@ -20,7 +20,7 @@ command_test() {
     shift || true
   done
   check_preset "$preset" cpu cuda asan tsan
-  ensure_packages "${build_packages[@]}"
+  ensure_build_packages "$preset"
   build_targets "$preset"
   if ((${#filters[@]} == 0)) && ! gpu_usable "$preset"; then
     filters=('~[gpu]')
