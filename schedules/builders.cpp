@@ -42,6 +42,14 @@ const std::vector<ScheduleInfo>& all_schedules() {
   static const std::vector<ScheduleInfo> all = {
       {"gpipe", 1, false, true, build_gpipe},
       {"1f1b", 1, false, true, build_1f1b},
+      {"interleaved", 2, true, true, build_interleaved},
+      {"looped-bfs", 2, true, true, build_looped_bfs},
+      {"zb-h1", 1, false, true, build_zb_h1},
+      {"zb-h2", 1, false, true, build_zb_h2},
+      {"zb-v", 2, false, true, build_zb_v},
+      {"v-half", 2, false, false, build_v_half},
+      {"v-min", 2, false, false, build_v_min},
+      {"dualpipe-v", 2, false, true, build_dualpipe_v},
   };
   return all;
 }

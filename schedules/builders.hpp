@@ -34,5 +34,13 @@ Plan build_schedule(std::string_view name, const ScheduleShape& shape);
 // The builders themselves trust their shape.
 Plan build_gpipe(const ScheduleShape& shape);
 Plan build_1f1b(const ScheduleShape& shape);
+Plan build_interleaved(const ScheduleShape& shape);
+Plan build_looped_bfs(const ScheduleShape& shape);
+Plan build_zb_h1(const ScheduleShape& shape);
+Plan build_zb_h2(const ScheduleShape& shape);
+Plan build_zb_v(const ScheduleShape& shape);
+Plan build_v_half(const ScheduleShape& shape);
+Plan build_v_min(const ScheduleShape& shape);
+Plan build_dualpipe_v(const ScheduleShape& shape);
 
 }  // namespace pipetrain::schedules

@@ -82,12 +82,17 @@ class ListCheck {
           std::find_if(list_.begin() + static_cast<std::ptrdiff_t>(at_), list_.end(), [&](const Action& other) {
             return other.chunk == action.chunk && other.microbatch == next && (other.kind == whole || other.kind == half);
           });
-      // Weight gradients run behind input gradients only where those came alone, by I.
-      const ActionKind kind = half == ActionKind::weight_grad ? half : action.kind;
-      const Action missing{kind, action.chunk, next};
+      const Action missing{missing_kind(half, next), action.chunk, next};
       if (expected == list_.end()) fail(name() + " comes, but " + text(missing) + " is missing");
       fail(name() + " comes before " + text(*expected) + "; a chunk must keep the order of microbatches");
     }
+  }
+
+  // By what name to miss a microbatch of a row: I only when its W is there.
+  ActionKind missing_kind(ActionKind half, int microbatch) const {
+    if (half != ActionKind::input_grad) return half;
+    const Action weight_grad{ActionKind::weight_grad, list_[at_].chunk, microbatch};
+    return std::find(list_.begin(), list_.end(), weight_grad) != list_.end() ? half : ActionKind::backward;
   }
 
   void check_end(const Action& action, EndCounts& ends) {

@@ -45,11 +45,12 @@ class Placement {
 
 // How a stage may choose by itself (Order::ready). It holds at most as many microbatches as the plan does at its peak, counted
 // over all its chunks from F to B or W, with one of them kept free for each later chunk: without that, early chunks fill the
-// stage, and the microbatch that could free something never gets through. W comes when nothing else can.
+// stage, and the microbatch that could free something never gets through.
 enum class ReadyRule : std::uint8_t {
   none,            // only the planned order
   forward_first,   // F, else B or I, else W
   backward_first,  // B or I, else F, else W
+  plan_order,      // what stands first in the plan; out of turn only when the stage would stand idle
 };
 
 struct Plan {

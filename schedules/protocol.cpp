@@ -180,7 +180,8 @@ inline bool StageProtocol::Machine::has_credit(const Action& action) const {
 inline bool StageProtocol::Machine::can_run(const Action& action) const { return has_inputs(action) && has_credit(action); }
 
 std::optional<Action> StageProtocol::Machine::choose() const {
-  if (ready_ && launched_computes_ < computes_) return ready_->pick([this](const Action& action) { return can_run(action); });
+  if (ready_ && launched_computes_ < computes_)
+    return ready_->pick([this](const Action& action) { return can_run(action); }, !in_flight_.empty());
   const Action& action = ready_ ? ends_of_step_[launched_ - computes_] : list()[launched_];
   return can_run(action) ? std::optional(action) : std::nullopt;
 }

@@ -1,5 +1,7 @@
 #include "schedules/ready_choice.hpp"
 
+#include <algorithm>
+
 namespace pipetrain::schedules {
 
 namespace {
@@ -25,6 +27,7 @@ ReadyChoice::ReadyChoice(const Plan& plan, int stage)
     const auto at = index(action.chunk, action.microbatch);
     positions_[place_of(action.kind)][at] = position++;
     if (action.kind == ActionKind::input_grad) split_[at] = 1;
+    if (action.kind == ActionKind::backward) positions_[2][at] = positions_[1][at];
   }
 }
 
@@ -82,6 +85,20 @@ std::vector<Action> ReadyChoice::candidates() const {
     for (const auto& action : {backward(chunk), forward(chunk), weight_grad(chunk)})
       if (action) all.push_back(*action);
   return all;
+}
+
+int ReadyChoice::first_planned() const {
+  int first = static_cast<int>(3 * split_.size());
+  for (int chunk = 0; chunk < chunks_; ++chunk) {
+    const Chunk& state = state_[static_cast<std::size_t>(chunk)];
+    const auto look = [&](std::size_t row, int next) {
+      if (next < microbatches_) first = std::min(first, static_cast<int>(positions_[row][index(chunk, next)]));
+    };
+    look(0, state.next_forward);
+    look(1, state.next_backward);
+    look(2, state.next_weight_grad);
+  }
+  return first;
 }
 
 int ReadyChoice::position(const Action& action) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -20,19 +21,18 @@ class ReadyChoice {
   void begin_step();
 
   // `can_run` tells whether an action's inputs and credit are there; what must precede it on this stage is checked here.
+  // `is_busy`: something is launched and not completed, so that there is time to wait for a better choice.
   template <class CanRun>
-  std::optional<Action> pick(const CanRun& can_run) const {
-    using Candidate = std::optional<Action> (ReadyChoice::*)(int) const;
-    static constexpr Candidate backward_first[] = {&ReadyChoice::backward, &ReadyChoice::forward, &ReadyChoice::weight_grad};
-    static constexpr Candidate forward_first[] = {&ReadyChoice::forward, &ReadyChoice::backward, &ReadyChoice::weight_grad};
-    for (const Candidate candidate : rule_ == ReadyRule::backward_first ? backward_first : forward_first) {
-      std::optional<Action> best;
-      for (int chunk = 0; chunk < chunks_; ++chunk) {
-        const auto action = (this->*candidate)(chunk);
-        if (action && can_run(*action) && (!best || position(*action) < position(*best))) best = action;
-      }
-      if (best) return best;
+  std::optional<Action> pick(const CanRun& can_run, bool is_busy) const {
+    if (rule_ == ReadyRule::plan_order) {
+      auto best = earliest(can_run, {Row::backward, Row::forward, Row::weight_grad});
+      if (best && is_busy && position(*best) != first_planned()) best.reset();
+      return best;
     }
+    const bool forward_first = rule_ == ReadyRule::forward_first;
+    for (const Row row :
+         {forward_first ? Row::forward : Row::backward, forward_first ? Row::backward : Row::forward, Row::weight_grad})
+      if (const auto best = earliest(can_run, {row})) return best;
     return std::nullopt;
   }
   void launched(const Action& action);
@@ -46,13 +46,31 @@ class ReadyChoice {
     int next_weight_grad = 0;  // first microbatch whose weight gradients are not launched, by W or B
   };
 
+  enum class Row { forward, backward, weight_grad };
+
+  // Of the given rows of all chunks, what can run and stands first in the plan.
+  template <class CanRun>
+  std::optional<Action> earliest(const CanRun& can_run, std::initializer_list<Row> rows) const {
+    std::optional<Action> best;
+    for (int chunk = 0; chunk < chunks_; ++chunk)
+      for (const Row row : rows) {
+        const auto action = candidate(row, chunk);
+        if (action && can_run(*action) && (!best || position(*action) < position(*best))) best = action;
+      }
+    return best;
+  }
+  std::optional<Action> candidate(Row row, int chunk) const {
+    if (row == Row::forward) return forward(chunk);
+    return row == Row::backward ? backward(chunk) : weight_grad(chunk);
+  }
+  // The place in the plan of the first action that is not launched.
+  int first_planned() const;
   std::optional<Action> forward(int chunk) const;
   std::optional<Action> backward(int chunk) const;
   std::optional<Action> weight_grad(int chunk) const;
   std::size_t index(int chunk, int microbatch) const {
     return static_cast<std::size_t>(chunk) * static_cast<std::size_t>(microbatches_) + static_cast<std::size_t>(microbatch);
   }
-  // The place in the plan: among several chunks the earliest planned action goes first.
   int position(const Action& action) const;
 
   ReadyRule rule_;

@@ -1,0 +1,113 @@
+#include "schedules/cost.hpp"
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+namespace pipetrain::schedules {
+
+namespace {
+
+void check_count(const char* what, std::size_t have, std::size_t want) {
+  if (have != want)
+    throw std::invalid_argument(std::string("costs give ") + std::to_string(have) + " " + what + ", the plan has " +
+                                std::to_string(want));
+}
+
+void check_time(const std::string& what, double time, bool may_be_zero) {
+  if (std::isfinite(time) && (time > 0 || (may_be_zero && time == 0))) return;
+  throw std::invalid_argument(what + " takes " + std::to_string(time) + "; it must be " +
+                              (may_be_zero ? "zero or more" : "more than zero") + " and finite");
+}
+
+}  // namespace
+
+Costs Costs::uniform(const Placement& placement, double forward, double input_grad, double weight_grad, double p2p) {
+  const auto all = [&](double value) { return std::vector<double>(static_cast<std::size_t>(placement.stages()), value); };
+  return per_stage(placement, all(forward), all(input_grad), all(weight_grad), p2p);
+}
+
+Costs Costs::per_stage(const Placement& placement, const std::vector<double>& forward, const std::vector<double>& input_grad,
+                       const std::vector<double>& weight_grad, double p2p) {
+  const auto stages = static_cast<std::size_t>(placement.stages());
+  check_count("times of F", forward.size(), stages);
+  check_count("times of I", input_grad.size(), stages);
+  check_count("times of W", weight_grad.size(), stages);
+  Costs costs;
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    ChunkCost chunk;
+    chunk.forward = forward[stage] / placement.chunks();
+    chunk.input_grad = input_grad[stage] / placement.chunks();
+    chunk.weight_grad = weight_grad[stage] / placement.chunks();
+    costs.chunks.emplace_back(static_cast<std::size_t>(placement.chunks()), chunk);
+  }
+  for (int v = 0; v + 1 < placement.virtual_stages(); ++v)
+    costs.links.push_back({placement.at(v).stage == placement.at(v + 1).stage ? 0 : p2p});
+  return costs;
+}
+
+double Costs::of(int stage, const Action& action) const {
+  const ChunkCost& chunk = chunks[static_cast<std::size_t>(stage)][static_cast<std::size_t>(action.chunk)];
+  switch (action.kind) {
+    case ActionKind::forward:
+      return chunk.forward;
+    case ActionKind::backward:
+      return chunk.input_grad + chunk.weight_grad;
+    case ActionKind::input_grad:
+      return chunk.input_grad;
+    case ActionKind::weight_grad:
+      return chunk.weight_grad;
+    case ActionKind::reduce_grads:
+      return chunk.reduce_grads;
+    case ActionKind::sum_replicated:
+      return chunk.sum_replicated;
+    case ActionKind::sum_tied:
+      return chunk.sum_tied;
+    case ActionKind::norm:
+      return norm.empty() ? 0 : norm[static_cast<std::size_t>(stage)];
+    case ActionKind::optimizer:
+      return optimizer.empty() ? 0 : optimizer[static_cast<std::size_t>(stage)];
+  }
+  return 0;
+}
+
+double Costs::transfer(int v) const {
+  if (links.empty()) return 0;
+  const Link& link = links[static_cast<std::size_t>(v)];
+  return link.latency + message_bytes / link.bytes_per_time;
+}
+
+double Costs::compute(int stage, int microbatches) const {
+  double sum = 0;
+  for (const ChunkCost& chunk : chunks[static_cast<std::size_t>(stage)])
+    sum += chunk.forward + chunk.input_grad + chunk.weight_grad;
+  return sum * microbatches;
+}
+
+void check_costs(const Costs& costs, const Placement& placement) {
+  const auto stages = static_cast<std::size_t>(placement.stages());
+  check_count("stages", costs.chunks.size(), stages);
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    check_count("chunks a stage", costs.chunks[stage].size(), static_cast<std::size_t>(placement.chunks()));
+    const std::string on = " on stage " + std::to_string(stage);
+    for (const ChunkCost& chunk : costs.chunks[stage]) {
+      check_time("F" + on, chunk.forward, false);
+      check_time("I" + on, chunk.input_grad, false);
+      check_time("W" + on, chunk.weight_grad, false);
+      check_time("R" + on, chunk.reduce_grads, true);
+      check_time("S" + on, chunk.sum_replicated, true);
+      check_time("T" + on, chunk.sum_tied, true);
+    }
+  }
+  if (!costs.norm.empty()) check_count("times of N", costs.norm.size(), stages);
+  if (!costs.optimizer.empty()) check_count("times of O", costs.optimizer.size(), stages);
+  for (const double time : costs.norm) check_time("N", time, true);
+  for (const double time : costs.optimizer) check_time("O", time, true);
+  check_time("the verdict", costs.verdict, true);
+  if (!costs.links.empty()) check_count("links", costs.links.size(), static_cast<std::size_t>(placement.virtual_stages() - 1));
+  for (int v = 0; v < static_cast<int>(costs.links.size()); ++v)
+    check_time("a message between virtual stages " + std::to_string(v) + " and " + std::to_string(v + 1), costs.transfer(v),
+               true);
+}
+
+}  // namespace pipetrain::schedules

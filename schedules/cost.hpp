@@ -1,0 +1,52 @@
+// How long everything in a plan takes. Times are in any one unit (the command line's default is "one F of a whole stage").
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "schedules/plan.hpp"
+
+namespace pipetrain::schedules {
+
+struct ChunkCost {
+  double forward = 1;
+  double input_grad = 1;
+  double weight_grad = 1;  // B takes input_grad + weight_grad
+  double reduce_grads = 0;
+  double sum_replicated = 0;
+  double sum_tied = 0;
+  double held_bytes = 0;     // kept from F to B or W for one microbatch
+  double pending_bytes = 0;  // kept on top from I to W
+};
+
+// A message arrives latency + bytes / bytes_per_time after its producer ended. It delays only the receiver.
+struct Link {
+  double latency = 0;
+  double bytes_per_time = std::numeric_limits<double>::infinity();
+};
+
+struct Costs {
+  std::vector<std::vector<ChunkCost>> chunks;  // [stage][chunk]
+  std::vector<double> norm, optimizer;         // [stage]; empty: 0
+  std::vector<Link> links;                     // [v]: between virtual stages v and v + 1, both ways; empty: no delay
+  double message_bytes = 0;                    // of one activation or one gradient
+  double verdict = 0;                          // from the last norm to every optimizer
+
+  // The time of a whole stage for one microbatch, shared evenly by its chunks; p2p is the latency of every link between
+  // different stages.
+  static Costs uniform(const Placement& placement, double forward, double input_grad, double weight_grad, double p2p = 0);
+  // The same with one value per stage.
+  static Costs per_stage(const Placement& placement, const std::vector<double>& forward, const std::vector<double>& input_grad,
+                         const std::vector<double>& weight_grad, double p2p = 0);
+
+  double of(int stage, const Action& action) const;
+  double transfer(int v) const;  // over the link between v and v + 1
+  // Sum of a step's compute on a stage.
+  double compute(int stage, int microbatches) const;
+};
+
+// Throws std::invalid_argument, one line, when sizes do not fit the placement, a compute time is not positive and finite, or
+// another time is negative or not finite.
+void check_costs(const Costs& costs, const Placement& placement);
+
+}  // namespace pipetrain::schedules

@@ -1,0 +1,40 @@
+// Runs a plan's stages under a virtual clock: discrete events over the very StageProtocol that the stage actors drive.
+#pragma once
+
+#include <cstdint>
+
+#include "schedules/cost.hpp"
+#include "schedules/timeline.hpp"
+#include "schedules/validate.hpp"
+
+namespace pipetrain::schedules {
+
+struct SimulationOptions {
+  Order order = Order::planned;
+  int run_ahead = 2;
+  SlotLife life;
+  // Each action's time is multiplied by exp(jitter * z), z normal by (seed, stage, action): the same for every order and plan.
+  double jitter = 0;
+  std::uint64_t seed = 0;
+};
+
+// One step. `needs` are those of validate() for the same order and life. Launching and credits take no time; a planned action
+// is launched before its inputs are computed and its device waits for them, a ready one only after. The same input gives the
+// same result to the bit. Throws std::invalid_argument for costs that do not fit.
+Timeline simulate(const Plan& plan, const Costs& costs, const std::vector<StageNeeds>& needs,
+                  const SimulationOptions& options = {});
+// With needs by validate(), which may throw InvalidPlan.
+Timeline simulate(const Plan& plan, const Costs& costs, const SimulationOptions& options = {});
+
+// Time of a step that is never idle: the most compute of one stage.
+double ideal_time(const Costs& costs, int microbatches);
+
+struct JitterResult {
+  double median = 0;
+  double p95 = 0;
+  std::vector<double> makespans;  // in the order of runs
+};
+// `runs` simulations with seeds options.seed, options.seed + 1, ...
+JitterResult simulate_jitter(const Plan& plan, const Costs& costs, int runs, const SimulationOptions& options);
+
+}  // namespace pipetrain::schedules

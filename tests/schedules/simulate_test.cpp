@@ -1,0 +1,228 @@
+#include "schedules/simulate.hpp"
+
+#include <cmath>
+#include <stdexcept>
+
+#include "catch.hpp"
+#include "schedules/builders.hpp"
+
+using namespace pipetrain::schedules;
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct Times {
+  double f = 1, i = 1, w = 1;
+};
+const Times all_times[] = {{1, 1, 1}, {10, 11, 8}, {18, 21, 11}, {1, 2, 2}};
+
+struct Run {
+  Summary summary;
+  double over_ideal;
+};
+
+Run run(const char* name, const ScheduleShape& shape, const Times& t, Order order = Order::planned) {
+  const Plan plan = build_schedule(name, shape);
+  const Costs costs = Costs::uniform(plan.placement, t.f, t.i, t.w);
+  SimulationOptions options;
+  options.order = order;
+  const Summary summary = summarize(simulate(plan, costs, options));
+  return {summary, summary.makespan - ideal_time(costs, shape.microbatches)};
+}
+
+double largest_peak(const Summary& summary) {
+  double peak = 0;
+  for (const auto& stage : summary.stages) peak = std::max(peak, stage.peak_activations);
+  return peak;
+}
+
+}  // namespace
+
+// The closed forms hold for uniform costs, m >= 2p and no communication.
+
+TEST_CASE("gpipe and 1f1b wait (p - 1)(F + I + W)") {
+  for (const Times& t : all_times)
+    for (const int p : {1, 2, 4, 8})
+      for (const int m : {2 * p, 3 * p + 1})
+        for (const char* name : {"gpipe", "1f1b"})
+          for (const auto order : {Order::planned, Order::ready}) {
+            const Run result = run(name, {p, 1, m}, t, order);
+            CHECK(result.over_ideal == Approx((p - 1) * (t.f + t.i + t.w)).margin(1e-9));
+            CHECK(result.summary.stages[0].peak_activations == (std::string(name) == "gpipe" ? m : p));
+          }
+}
+
+TEST_CASE("interleaved waits 1f1b's time over v, and holds p + (p - 1) / v") {
+  for (const Times& t : all_times)
+    for (const int p : {2, 4, 8})
+      for (const int v : {2, 3, 4})
+        for (const int m : {2 * p, 4 * p}) {
+          const Run result = run("interleaved", {p, v, m}, t);
+          CHECK(result.over_ideal == Approx((p - 1) * (t.f + t.i + t.w) / v));
+          CHECK(result.summary.stages[0].peak_activations == Approx(p + (p - 1.0) / v));
+          CHECK(run("looped-bfs", {p, v, m}, t).over_ideal == Approx((p - 1) * (t.f + t.i + t.w) / v));
+        }
+}
+
+// The paper's (p - 1)(F + I - W) takes W <= F <= I. Where W is longer than F, stage 0 still waits p - 1 times I for its first
+// gradient after the p forwards that its memory allows.
+TEST_CASE("zb-h1 waits (p - 1)(F + I - W) and holds p") {
+  for (const Times& t : all_times)
+    for (const int p : {2, 4, 8})
+      for (const int m : {2 * p, 24}) {
+        const Run result = run("zb-h1", {p, 1, m}, t);
+        CHECK(result.over_ideal == Approx((p - 1) * (t.i + std::max(0.0, t.f - t.w))));
+        CHECK(largest_peak(result.summary) == p);
+      }
+}
+
+TEST_CASE("zb-h2 and zb-v never wait in between at F = I = W") {
+  for (const int p : {2, 3, 4, 8})
+    for (const int m : {2 * p, 3 * p, 24}) {
+      const Run h2 = run("zb-h2", {p, 1, m}, {});
+      CHECK(h2.over_ideal == Approx(p - 1));
+      CHECK(h2.summary.span_bubble == Approx(0).margin(1e-9));
+      CHECK(largest_peak(h2.summary) == 2 * p - 1);
+      const Run v = run("zb-v", {p, 2, m}, {});
+      CHECK(v.over_ideal == Approx((p - 1) / 2.0));
+      CHECK(v.summary.span_bubble == Approx(0).margin(1e-9));
+      CHECK(largest_peak(v.summary) == p);
+    }
+}
+
+TEST_CASE("the V schedules hold what they promise") {
+  struct Want {
+    const char* name;
+    double at_4, at_8;
+  };
+  for (const Want& want : {Want{"v-half", 3, 5}, Want{"v-min", 2, 4}, Want{"dualpipe-v", 4.5, 8.5}, Want{"zb-v", 4, 8}}) {
+    CAPTURE(want.name);
+    CHECK(largest_peak(run(want.name, {4, 2, 24}, {}).summary) == want.at_4);
+    CHECK(largest_peak(run(want.name, {8, 2, 24}, {}).summary) == want.at_8);
+  }
+  // They trade time for memory: less memory, more waiting, but less than 1f1b's.
+  for (const int p : {4, 8}) {
+    CHECK(run("v-half", {p, 2, 24}, {}).over_ideal < run("v-min", {p, 2, 24}, {}).over_ideal);
+    CHECK(run("v-min", {p, 2, 24}, {}).over_ideal < run("1f1b", {p, 1, 24}, {}).over_ideal);
+  }
+}
+
+TEST_CASE("time words add up") {
+  for (const ScheduleInfo& info : all_schedules()) {
+    const Plan plan = info.build({4, info.default_chunks, 9});
+    const Costs costs = Costs::per_stage(plan.placement, {1, 2, 1, 1.5}, {1, 2, 1, 1}, {1, 1, 1, 0.5}, 0.25);
+    std::vector<double> transfers;
+    for (int v = 0; v + 1 < plan.placement.virtual_stages(); ++v) transfers.push_back(costs.transfer(v));
+    const Summary summary = summarize(simulate(plan, costs), transfers);
+    double busy = 0;
+    for (int s = 0; s < 4; ++s) {
+      const auto& stage = summary.stages[static_cast<std::size_t>(s)];
+      CHECK(stage.busy == Approx(costs.compute(s, 9)));
+      CHECK(stage.idle == Approx(summary.makespan - stage.busy));
+      CHECK(stage.idle_warm_up + stage.idle_steady + stage.idle_cool_down + stage.idle_communication == Approx(stage.idle));
+      CHECK(stage.span <= summary.makespan + 1e-9);
+      busy += stage.busy;
+    }
+    CHECK(summary.bubble_fraction == Approx(1 - busy / (4 * summary.makespan)));
+    CHECK(summary.makespan >= ideal_time(costs, 9));
+  }
+}
+
+TEST_CASE("the critical path is unbroken from the first start to the last end") {
+  for (const ScheduleInfo& info : all_schedules()) {
+    const Plan plan = with_end_of_step(info.build({3, info.default_chunks, 7}), {true, true, true});
+    Costs costs = Costs::uniform(plan.placement, 1, 1.5, 0.75);
+    for (auto& stage : costs.chunks)
+      for (auto& chunk : stage) chunk.reduce_grads = 0.5, chunk.sum_tied = 0.25;
+    costs.norm.assign(3, 0.1);
+    costs.optimizer = {0.5, 1, 0.5};
+    const Timeline timeline = simulate(plan, costs);
+    const auto path = critical_path(timeline);
+    double at = 0;
+    for (const SpanRef& ref : path) {
+      const Span& span = timeline.stages[static_cast<std::size_t>(ref.stage)][ref.index];
+      CHECK(span.start == Approx(at).margin(1e-9));
+      at = span.end;
+    }
+    CHECK(at == Approx(summarize(timeline).makespan));
+  }
+}
+
+TEST_CASE("a message delays its receiver only") {
+  // Two stages, one microbatch: F, message, F, B, message, B.
+  const Plan plan = build_schedule("1f1b", {2, 1, 1});
+  const Summary summary = summarize(simulate(plan, Costs::uniform(plan.placement, 1, 1, 1, 0.5)), {0.5});
+  CHECK(summary.makespan == Approx(7));
+  CHECK(summary.stages[0].idle_communication == Approx(0.5));
+  Costs wide = Costs::uniform(plan.placement, 1, 1, 1);
+  wide.links = {{0.25, 8}};
+  wide.message_bytes = 2;
+  CHECK(summarize(simulate(plan, wide)).makespan == Approx(7));
+}
+
+TEST_CASE("collectives at the end hold stages together") {
+  const Plan plan = with_end_of_step(build_schedule("1f1b", {2, 1, 2}), {false, false, true});
+  Costs costs = Costs::uniform(plan.placement, 1, 1, 1);
+  for (auto& stage : costs.chunks) stage[0].sum_tied = 1;
+  costs.norm = {1, 2};
+  costs.optimizer = {1, 1};
+  costs.verdict = 0.5;
+  const Timeline timeline = simulate(plan, costs);
+  // Stage 0 ends its backward at 9 and stage 1 earlier; T takes both 1, the slower norm 2, then the verdict and O.
+  for (const auto& spans : timeline.stages) {
+    CHECK(spans[4].action.kind == ActionKind::sum_tied);
+    CHECK(spans[4].end == Approx(10));
+    CHECK(spans[6].start == Approx(12.5));
+    CHECK(spans[6].end == Approx(13.5));
+  }
+}
+
+TEST_CASE("the same seed gives the same jitter, in every order and run") {
+  const Plan plan = build_schedule("1f1b", {4, 1, 12});
+  const Costs costs = Costs::uniform(plan.placement, 1, 1, 1);
+  SimulationOptions options;
+  options.jitter = 0.2;
+  options.seed = 5;
+  const JitterResult a = simulate_jitter(plan, costs, 9, options), b = simulate_jitter(plan, costs, 9, options);
+  CHECK(a.makespans == b.makespans);
+  CHECK(a.median <= a.p95);
+  CHECK(a.makespans[0] != a.makespans[1]);
+  options.order = Order::ready;
+  const Timeline ready = simulate(plan, costs, options);
+  options.order = Order::planned;
+  const Timeline planned = simulate(plan, costs, options);
+  for (int s = 0; s < 4; ++s) {
+    double busy_ready = 0, busy_planned = 0;
+    for (const Span& span : ready.stages[static_cast<std::size_t>(s)]) busy_ready += span.end - span.start;
+    for (const Span& span : planned.stages[static_cast<std::size_t>(s)]) busy_planned += span.end - span.start;
+    CHECK(busy_ready == Approx(busy_planned));
+  }
+  CHECK_THROWS_AS(simulate_jitter(plan, costs, 0, options), std::invalid_argument);
+}
+
+TEST_CASE("jitter has the deviation that was asked for") {
+  const Plan plan = build_schedule("gpipe", {1, 1, 4000});
+  SimulationOptions options;
+  options.jitter = 0.3;
+  double sum = 0, squares = 0;
+  const Timeline timeline = simulate(plan, Costs::uniform(plan.placement, 1, 0.5, 0.5), options);
+  for (const Span& span : timeline.stages[0]) {
+    const double z = std::log(span.end - span.start) / 0.3;
+    sum += z;
+    squares += z * z;
+  }
+  CHECK(sum / 8000 == Approx(0).margin(0.05));
+  CHECK(squares / 8000 == Approx(1).margin(0.05));
+}
+
+TEST_CASE("impossible costs are refused") {
+  const Plan plan = build_schedule("1f1b", {2, 1, 2});
+  const auto with = [&](double f, double i, double w, double p2p) {
+    simulate(plan, Costs::uniform(plan.placement, f, i, w, p2p));
+  };
+  CHECK_THROWS_WITH(with(0, 1, 1, 0), Contains("F on stage 0"));
+  CHECK_THROWS_WITH(with(1, -1, 1, 0), Contains("I on stage 0"));
+  CHECK_THROWS_WITH(with(1, 1, std::nan(""), 0), Contains("W on stage 0"));
+  CHECK_THROWS_WITH(with(1, 1, 1, -0.1), Contains("message"));
+  CHECK_THROWS_WITH(Costs::per_stage(plan.placement, {1}, {1, 1}, {1, 1}), Contains("1 times of F") && Contains("2"));
+}
