@@ -31,6 +31,7 @@ command_test() {
   export UBSAN_OPTIONS=${UBSAN_OPTIONS-print_stacktrace=1}
   local folder program passed=0 failed=0 skipped=0
   folder=$(build_folder "$preset")
+  trap 'exit 130' INT
   while read -r program; do
     run_test_program "$program" "${filters[@]}"
   done <"$folder/test_programs.txt"
@@ -49,7 +50,7 @@ run_test_program() {
   shift
   counts=$(mktemp)
   echo "== $name"
-  TEST_COUNTS_FILE=$counts timeout -k 10 "$test_seconds" "$program" "$@" </dev/null || status=$?
+  TEST_COUNTS_FILE=$counts timeout --foreground -k 10 "$test_seconds" "$program" "$@" </dev/null || status=$?
   if [[ $(<"$counts") =~ ^([0-9]+)\ ([0-9]+)\ ([0-9]+)$ ]]; then
     p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]} s=${BASH_REMATCH[3]}
     if ((status != 0 && f == 0 && p > 0)); then # a sanitizer's report at exit, for one
