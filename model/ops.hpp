@@ -128,8 +128,9 @@ class Ops {
 
 // Runs on a stream of a CPU device; f32 only. The stream must outlive the Ops.
 std::unique_ptr<Ops> make_cpu_ops(Stream& stream);
-// Runs on a stream of a CUDA device. Throws Error(unavailable) in a build without CUDA.
-std::unique_ptr<Ops> make_cuda_ops(Stream& stream);
+// Runs on a stream of a CUDA device. deterministic: bf16 attention's backward adds in a fixed order too, which is slower and
+// takes more memory; everything else, and fp32, always does. Throws Error(unavailable) in a build without CUDA.
+std::unique_ptr<Ops> make_cuda_ops(Stream& stream, bool deterministic = false);
 // Computes nothing: for measuring the memory that a model's code asks for.
 std::unique_ptr<Ops> make_measuring_ops();
 

@@ -1,0 +1,214 @@
+// How the kernels of one collective meet, and what they do with each other's memory. Device code only.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+namespace pipetrain::peer {
+
+constexpr int max_ranks = 8;
+constexpr int threads = 512;
+
+// In each rank's memory, written by its peers. Sequence numbers only grow, so nothing is ever reset.
+struct Mailbox {
+  void* tensor[max_ranks];       // where each peer's tensor of the present call lies
+  unsigned arrived[max_ranks];   // the last call that the peer has begun
+  unsigned finished[max_ranks];  // the last call in which the peer needs nobody's memory any more
+  unsigned blocks;               // of this rank's own kernel that are done
+};
+
+struct Team {
+  Mailbox* boxes[max_ranks];
+  const int* aborted;  // in host memory
+  int rank, size;
+  unsigned call;
+};
+
+__device__ inline unsigned acquire(const unsigned* flag) {
+  unsigned value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+  return value;
+}
+
+__device__ inline void release(unsigned* flag, unsigned value) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+
+// Waits until *flag reaches this call; false when the group was aborted.
+__device__ inline bool wait_for(const Team& team, const unsigned* flag) {
+  for (unsigned spins = 1; static_cast<int>(acquire(flag) - team.call) < 0; ++spins) {
+    if (spins % 1024 == 0 && *static_cast<const volatile int*>(team.aborted) != 0) return false;
+  }
+  return true;
+}
+
+// Tells all peers where this rank's tensor is, and waits for theirs. All threads of all blocks call it.
+__device__ inline bool meet(const Team& team, void* tensor) {
+  const int peer = static_cast<int>(threadIdx.x);
+  Mailbox* own = team.boxes[team.rank];
+  if (blockIdx.x == 0 && peer < team.size) {
+    Mailbox* box = team.boxes[peer];
+    *static_cast<void* volatile*>(&box->tensor[team.rank]) = tensor;
+    release(&box->arrived[team.rank], team.call);
+  }
+  const bool here = peer >= team.size || wait_for(team, &own->arrived[peer]);
+  return __syncthreads_and(here) != 0;
+}
+
+template <class T>
+__device__ T* tensor_of(const Team& team, int peer) {
+  return static_cast<T*>(*static_cast<void* volatile*>(&team.boxes[team.rank]->tensor[peer]));
+}
+
+// Ends the call: the last block waits until every peer is done with this rank's memory.
+__device__ inline void leave(const Team& team) {
+  __shared__ bool last;
+  Mailbox* own = team.boxes[team.rank];
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence_system();
+    last = atomicAdd(&own->blocks, 1U) == gridDim.x - 1;
+    if (last) own->blocks = 0;
+    __threadfence_system();
+  }
+  __syncthreads();
+  const int peer = static_cast<int>(threadIdx.x);
+  if (!last || peer >= team.size) return;
+  release(&team.boxes[peer]->finished[team.rank], team.call);
+  wait_for(team, &own->finished[peer]);
+}
+
+// --- Numbers --------------------------------------------------------------------------------------------------------------
+
+template <class T>
+struct Accumulator {
+  using type = float;
+};
+template <>
+struct Accumulator<double> {
+  using type = double;
+};
+
+template <class To, class From>
+__device__ To convert(From value) {
+  return static_cast<To>(value);
+}
+template <>
+__device__ inline float convert<float, __nv_bfloat16>(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+template <>
+__device__ inline __nv_bfloat16 convert<__nv_bfloat16, float>(float value) {
+  return __float2bfloat16_rn(value);
+}
+
+template <class T, int W>
+struct alignas(sizeof(T) * W <= 16 ? sizeof(T) * W : 16) Pack {
+  T at[W];
+};
+
+template <bool maximum, class A>
+__device__ A combine(A a, A b) {
+  if constexpr (maximum) return a < b ? b : a;
+  return a + b;
+}
+
+// The ranks' packs at `index`, combined in rank order. All loads are on their way before the first is used.
+template <bool maximum, class T, int W>
+__device__ void reduce(const Team& team, const T* const (&tensors)[max_ranks], std::int64_t index,
+                       typename Accumulator<T>::type (&out)[W]) {
+  using A = typename Accumulator<T>::type;
+  Pack<T, W> in[max_ranks];
+#pragma unroll
+  for (int peer = 0; peer < max_ranks; ++peer) {
+    if (peer < team.size) in[peer] = reinterpret_cast<const Pack<T, W>*>(tensors[peer])[index];
+  }
+#pragma unroll
+  for (int i = 0; i < W; ++i) out[i] = convert<A>(in[0].at[i]);
+#pragma unroll
+  for (int peer = 1; peer < max_ranks; ++peer) {
+    if (peer >= team.size) break;
+#pragma unroll
+    for (int i = 0; i < W; ++i) out[i] = combine<maximum>(out[i], convert<A>(in[peer].at[i]));
+  }
+}
+
+// --- The collectives --------------------------------------------------------------------------------------------------------
+
+struct Cuts {
+  std::int64_t at[max_ranks + 1];  // of the gathered tensor, in units, by rank
+};
+
+// Blocks take turns over the peers, so that every link is busy at once.
+template <class Unit>
+__global__ void __launch_bounds__(threads) all_gather_kernel(const __grid_constant__ Team team, Unit* shard,
+                                                             Unit* __restrict__ full, const __grid_constant__ Cuts cuts) {
+  constexpr int unroll = 4;
+  if (!meet(team, shard)) return;
+  const int peer = (team.rank + static_cast<int>(blockIdx.x)) % team.size;
+  const auto block = static_cast<std::int64_t>(blockIdx.x) / team.size;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) / team.size * threads;
+  const std::int64_t count = cuts.at[peer + 1] - cuts.at[peer];
+  const Unit* source = tensor_of<Unit>(team, peer);
+  Unit* target = full + cuts.at[peer];
+  if (source != target) {
+    for (std::int64_t first = block * threads + threadIdx.x; first < count; first += stride * unroll) {
+      Unit in[unroll];
+#pragma unroll
+      for (int n = 0; n < unroll; ++n) {
+        if (first + n * stride < count) in[n] = source[first + n * stride];
+      }
+#pragma unroll
+      for (int n = 0; n < unroll; ++n) {
+        if (first + n * stride < count) target[first + n * stride] = in[n];
+      }
+    }
+  }
+  leave(team);
+}
+
+// out [packs] = the sum of every rank's packs [first, first + packs).
+template <class T, class TO, int W>
+__global__ void __launch_bounds__(threads) reduce_scatter_kernel(const __grid_constant__ Team team, T* full,
+                                                                 TO* __restrict__ out, std::int64_t first, std::int64_t packs) {
+  if (!meet(team, full)) return;
+  const T* tensors[max_ranks];
+#pragma unroll
+  for (int peer = 0; peer < max_ranks; ++peer) tensors[peer] = peer < team.size ? tensor_of<T>(team, peer) : nullptr;
+  for (std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x; at < packs; at += gridDim.x * threads) {
+    typename Accumulator<T>::type sum[W];
+    reduce<false, T, W>(team, tensors, first + at, sum);
+    Pack<TO, W> packed;
+#pragma unroll
+    for (int i = 0; i < W; ++i) packed.at[i] = convert<TO>(sum[i]);
+    reinterpret_cast<Pack<TO, W>*>(out)[at] = packed;
+  }
+  leave(team);
+}
+
+// Each rank reduces its share of the packs and writes the result to every rank: nobody else reads or writes that share.
+template <class T, int W, bool maximum>
+__global__ void __launch_bounds__(threads) all_reduce_kernel(const __grid_constant__ Team team, T* tensor, std::int64_t packs) {
+  if (!meet(team, tensor)) return;
+  const T* tensors[max_ranks];
+#pragma unroll
+  for (int peer = 0; peer < max_ranks; ++peer) tensors[peer] = peer < team.size ? tensor_of<T>(team, peer) : nullptr;
+  const std::int64_t share = (packs + team.size - 1) / team.size;
+  const std::int64_t begin = share * team.rank, end = begin + share < packs ? begin + share : packs;
+  for (std::int64_t at = begin + static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x; at < end;
+       at += gridDim.x * threads) {
+    typename Accumulator<T>::type result[W];
+    reduce<maximum, T, W>(team, tensors, at, result);
+    Pack<T, W> packed;
+#pragma unroll
+    for (int i = 0; i < W; ++i) packed.at[i] = convert<T>(result[i]);
+#pragma unroll
+    for (int peer = 0; peer < max_ranks; ++peer) {
+      if (peer < team.size) reinterpret_cast<Pack<T, W>*>(const_cast<T*>(tensors[peer]))[at] = packed;
+    }
+  }
+  leave(team);
+}
+
+}  // namespace pipetrain::peer

@@ -1,0 +1,250 @@
+#include <cuda_runtime_api.h>
+
+#include <cassert>
+#include <string>
+
+#include "core/buffer.hpp"
+#include "core/cuda_stream.hpp"
+#include "core/error.hpp"
+#include "model/cuda/attention_cudnn.hpp"
+#include "model/cuda/gemm.hpp"
+#include "model/cuda/kernels.hpp"
+#include "model/ops.hpp"
+
+namespace pipetrain {
+namespace {
+
+int multiprocessors_of(int device) {
+  int count = 0;
+  cuda_check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "counting multiprocessors", device);
+  return count;
+}
+
+int current(CudaStream& stream) {
+  cuda_check(cudaSetDevice(stream.device_index()), "choosing the device", stream.device_index());
+  return stream.device_index();
+}
+
+class CudaOps : public Ops {
+ public:
+  CudaOps(CudaStream& stream, bool deterministic)
+      : stream_(stream),
+        multiprocessors_(multiprocessors_of(current(stream))),
+        gemm_(stream.device_index()),
+        attention_(stream.device_index(), deterministic),
+        gemm_workspace_(stream.device().allocate(cuda::gemm_workspace, "the workspace of matrix products")),
+        counter_(stream.device().allocate(sizeof(unsigned), "a counter of the GPU operations")) {
+    stream.zero({counter_.data(), {1}, DType::i32});
+  }
+  ~CudaOps() override {
+    cudaSetDevice(stream_.device_index());
+    cudaStreamSynchronize(stream_.native());  // the scratch is in use until then
+  }
+
+  Stream& stream() override { return stream_; }
+  // The scratch is the object's own: what it takes depends on the libraries' plans, and is known only when they are made.
+  void set_workspace(Arena&) override {}
+
+  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w, const Tensor& full,
+                     const Tensor& out) override {
+    const bool gathers = tp.sequence_parallel && tp.size() > 1;
+    if (gathers) tp.group->all_gather(stream_, shard, full);
+    matmul(kind, gathers ? full : shard, w, nullptr, out);
+  }
+
+  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
+                      const Tensor& out) override {
+    if (tp.size() == 1) return matmul(kind, in, w, residual, out);
+    const std::int64_t cols = out.cols();
+    // With shards, partial sums travel in the activations' type and are added in fp32; without, they stay fp32 all the way.
+    Tensor partial{nullptr, {in.rows(), cols}, tp.sequence_parallel ? out.dtype : DType::f32};
+    Tensor sum{nullptr, {out.rows(), cols}, DType::f32};
+    auto* memory = static_cast<char*>(scratch(align_up(partial.bytes()) + align_up(sum.bytes())));
+    partial.data = memory;
+    sum.data = memory + align_up(partial.bytes());
+    matmul(kind, in, w, nullptr, partial);
+    if (tp.sequence_parallel) {
+      tp.group->reduce_scatter(stream_, partial, sum);
+    } else {
+      tp.group->all_reduce(stream_, partial, Reduction::sum);
+      sum.data = partial.data;
+    }
+    enqueue("adding the residual", [&](cudaStream_t native) { cuda::add_residual(native, sum, residual, out); });
+  }
+
+  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw) override {
+    multiply(cuda::Product::dw, dy, x, dw.data, dw);
+  }
+
+  void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
+    if (tp.sequence_parallel && tp.size() > 1) return tp.group->all_gather(stream_, shard, full);
+    stream_.copy(full.data, shard.data, full.bytes());
+  }
+
+  void scatter_sum(const TensorParallel& tp, const Tensor& full, const Tensor& out) override {
+    if (tp.sequence_parallel && tp.size() > 1) return tp.group->reduce_scatter(stream_, full, out);
+    stream_.copy(out.data, full.data, out.bytes());
+    if (tp.size() > 1) tp.group->all_reduce(stream_, out, Reduction::sum);
+  }
+
+  void embedding(const TensorParallel& tp, const Tensor& ids, const Tensor& table, std::int64_t first_id,
+                 const Tensor& out) override {
+    if (tp.size() == 1) return lookup(ids, table, first_id, out);
+    if (tp.sequence_parallel) {
+      Tensor full{nullptr, {ids.elements(), out.cols()}, out.dtype};
+      full.data = scratch(full.bytes());
+      lookup(ids, table, first_id, full);
+      tp.group->reduce_scatter(stream_, full, out);
+    } else {
+      lookup(ids, table, first_id, out);
+      tp.group->all_reduce(stream_, out, Reduction::sum);
+    }
+  }
+
+  void embedding_grad(const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable) override {
+    void* memory = scratch(cuda::embedding_grad_scratch(dy.rows()));
+    enqueue("the embedding's gradient",
+            [&](cudaStream_t native) { cuda::embedding_grad(native, ids, dy, first_id, dtable, memory); });
+  }
+
+  void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms) override {
+    enqueue("rms_norm", [&](cudaStream_t native) { cuda::rms_norm(native, x, weight, eps, y, inv_rms); });
+  }
+
+  void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms, const Tensor* residual,
+                         const Tensor& dx, const Tensor& dweight) override {
+    void* memory = scratch(cuda::rms_norm_backward_scratch(x.rows(), x.cols(), multiprocessors_));
+    enqueue("rms_norm_backward", [&](cudaStream_t native) {
+      cuda::rms_norm_backward(native, dy, x, weight, inv_rms, residual, dx, dweight, multiprocessors_, memory);
+    });
+  }
+
+  void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) override {
+    enqueue("rotary", [&](cudaStream_t native) { cuda::rotary(native, shape, qkv, cos_sin, inverse); });
+  }
+
+  void swiglu(const Tensor& gate_up, const Tensor& y) override {
+    enqueue("swiglu", [&](cudaStream_t native) { cuda::swiglu(native, gate_up, y); });
+  }
+
+  void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) override {
+    enqueue("swiglu_backward", [&](cudaStream_t native) { cuda::swiglu_backward(native, dy, gate_up, dgate_up); });
+  }
+
+  void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) override {
+    enqueue("attention", [&](cudaStream_t native) {
+      if (qkv.dtype == DType::f32) {
+        cuda::attention(native, shape, qkv, out, log_sum_exp);
+      } else {
+        attention_.forward(native, shape, qkv, out, log_sum_exp, [&](std::size_t bytes) { return scratch(bytes); });
+      }
+    });
+  }
+
+  void attention_backward(const AttentionShape& shape, const Tensor& dout, const Tensor& qkv, const Tensor& out,
+                          const Tensor& log_sum_exp, const Tensor& dqkv) override {
+    enqueue("attention_backward", [&](cudaStream_t native) {
+      if (qkv.dtype == DType::f32) {
+        void* memory = scratch(cuda::attention_backward_scratch(shape));
+        cuda::attention_backward(native, shape, dout, qkv, out, log_sum_exp, dqkv, memory);
+      } else {
+        attention_.backward(native, shape, dout, qkv, out, log_sum_exp, dqkv,
+                            [&](std::size_t bytes) { return scratch(bytes); });
+      }
+    });
+  }
+
+  void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+                     const Tensor& log_sum_exp, const Tensor& loss_sum) override {
+    const std::int64_t tokens = logits.rows();
+    const Tensor stats{scratch(static_cast<std::size_t>(4 * tokens) * sizeof(float)), {4, tokens}, DType::f32};
+    // The sums and the targets' logits are neighbours, so that one all-reduce adds both.
+    const auto row = [&](std::int64_t index) { return static_cast<float*>(stats.data) + index * tokens; };
+    float *largest = row(0), *own_largest = row(1), *sum = row(2), *target_logit = row(3);
+    enqueue("cross_entropy", [&](cudaStream_t native) {
+      cuda::cross_entropy_local(native, logits, targets, first_id, largest, sum, target_logit);
+    });
+    if (tp.size() > 1) {
+      stream_.copy(own_largest, largest, static_cast<std::size_t>(tokens) * sizeof(float));
+      tp.group->all_reduce(stream_, {largest, {tokens}, DType::f32}, Reduction::max);
+      enqueue("cross_entropy",
+              [&](cudaStream_t native) { cuda::cross_entropy_rescale(native, tokens, own_largest, largest, sum); });
+      tp.group->all_reduce(stream_, {sum, {2 * tokens}, DType::f32}, Reduction::sum);
+    }
+    enqueue("cross_entropy", [&](cudaStream_t native) {
+      cuda::cross_entropy_loss(native, targets, largest, sum, target_logit, log_sum_exp, loss_sum);
+    });
+  }
+
+  void cross_entropy_backward(const Tensor& logits, const Tensor& targets, std::int64_t first_id, const Tensor& log_sum_exp,
+                              float scale) override {
+    enqueue("cross_entropy_backward",
+            [&](cudaStream_t native) { cuda::cross_entropy_backward(native, logits, targets, first_id, log_sum_exp, scale); });
+  }
+
+  void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) override {
+    enqueue("adamw", [&](cudaStream_t native) { cuda::adamw(native, weight, grad, m, v, nullptr, settings); });
+  }
+
+  void square_sum(const Tensor& tensor, const Tensor& sum) override {
+    void* memory = scratch(cuda::square_sum_scratch(tensor.elements()));
+    enqueue("square_sum", [&](cudaStream_t native) {
+      cuda::square_sum(native, tensor, sum, memory, static_cast<unsigned*>(counter_.data()));
+    });
+  }
+
+  void add(const Tensor& target, const Tensor& source) override {
+    enqueue("add", [&](cudaStream_t native) { cuda::add(native, target, source); });
+  }
+
+ private:
+  CudaStream& stream_;
+  int multiprocessors_;
+  cuda::Gemm gemm_;
+  cuda::CudnnAttention attention_;
+  Buffer gemm_workspace_, counter_, scratch_;
+
+  template <class Launch>
+  void enqueue(const char* what, Launch launch) {
+    if (!stream_.begin()) return;
+    launch(stream_.native());
+    stream_.end(what);
+  }
+
+  // Memory for one operation; the next one may use it again, because one stream runs them in order. Grows when a shape is first
+  // seen, which waits for the stream: warm every shape up before it counts.
+  void* scratch(std::size_t bytes) {
+    if (bytes > scratch_.bytes()) {
+      stream_.synchronize();
+      scratch_ = Buffer();
+      scratch_ = stream_.device().allocate(bytes, "the scratch of the GPU operations");
+    }
+    return scratch_.data();
+  }
+
+  void matmul(MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual, const Tensor& out) {
+    multiply(kind == MatmulKind::forward ? cuda::Product::y : cuda::Product::dx, in, w,
+             residual == nullptr ? nullptr : residual->data, out);
+  }
+
+  void multiply(cuda::Product product, const Tensor& a, const Tensor& b, const void* addend, const Tensor& out) {
+    if (!stream_.begin()) return;
+    const cublasStatus_t status = gemm_.run(stream_.native(), product, a, b, addend, out, gemm_workspace_.data());
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    stream_.fail(std::make_exception_ptr(
+        Error(ErrorKind::peer_lost,
+              to_string(stream_.device().id()) + ": a matrix product failed: " + cublasLtGetStatusString(status))));
+  }
+
+  void lookup(const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out) {
+    enqueue("embedding", [&](cudaStream_t native) { cuda::embedding(native, ids, table, first_id, out); });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> make_cuda_ops(Stream& stream, bool deterministic) {
+  return std::make_unique<CudaOps>(cuda_stream(stream), deterministic);
+}
+
+}  // namespace pipetrain

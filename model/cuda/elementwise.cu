@@ -1,0 +1,136 @@
+#include "model/cuda/kernels.hpp"
+#include "model/cuda/launch.hpp"
+#include "model/cuda/vector.cuh"
+
+namespace pipetrain::cuda {
+namespace {
+
+template <class T, int W>
+__global__ void add_kernel(T* __restrict__ target, const T* __restrict__ source, std::int64_t packs) {
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (pack >= packs) return;
+  auto sum = reinterpret_cast<Pack<T, W>*>(target)[pack];
+  const auto other = reinterpret_cast<const Pack<T, W>*>(source)[pack];
+#pragma unroll
+  for (int i = 0; i < W; ++i) sum.at[i] += other.at[i];
+  reinterpret_cast<Pack<T, W>*>(target)[pack] = sum;
+}
+
+template <class TI, class T, int W>
+__global__ void add_residual_kernel(const TI* __restrict__ sum, const T* residual, T* out, std::int64_t packs) {
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (pack >= packs) return;
+  const auto in = load<W>(sum, pack);
+  float values[W];
+#pragma unroll
+  for (int i = 0; i < W; ++i) values[i] = in[i];
+  if (residual != nullptr) {
+    const auto more = load<W>(residual, pack);
+#pragma unroll
+    for (int i = 0; i < W; ++i) values[i] += more[i];
+  }
+  store(out, pack, values);
+}
+
+constexpr int block_elements = 65536;  // the norm blocks of model/ops.hpp
+constexpr int sum_threads = 512;
+
+// Each block sums one norm block; the last to finish adds the blocks' sums in order. Which element a thread adds does not
+// depend on the alignment.
+template <bool wide>
+__global__ void __launch_bounds__(sum_threads)
+    square_sum_kernel(const float* __restrict__ data, std::int64_t count, double* partial, unsigned* counter, double* sum) {
+  __shared__ double shared[sum_threads];
+  __shared__ bool last;
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * block_elements;
+  const std::int64_t end = begin + block_elements < count ? begin + block_elements : count;
+  double mine = 0;
+#pragma unroll 4
+  for (std::int64_t at = begin + threadIdx.x * 4; at < end; at += sum_threads * 4) {
+    float in[4] = {};
+    if (wide && at + 4 <= end) {
+      const auto pack = load<4>(data, at / 4);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) in[i] = pack[i];
+    } else {
+      for (int i = 0; i < 4 && at + i < end; ++i) in[i] = data[at + i];
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) mine += static_cast<double>(in[i]) * static_cast<double>(in[i]);
+  }
+  shared[threadIdx.x] = mine;
+  for (int half = sum_threads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) {
+    partial[blockIdx.x] = shared[0];
+    __threadfence();
+    last = atomicAdd(counter, 1U) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!last || threadIdx.x != 0) return;
+  __threadfence();
+  double total = 0;
+  for (unsigned block = 0; block < gridDim.x; ++block) total += __ldcg(partial + block);
+  *sum = total;
+  *counter = 0;
+}
+
+}  // namespace
+
+void add(cudaStream_t stream, const Tensor& target, const Tensor& source) {
+  const std::int64_t count = target.elements();
+  const bool aligned = aligned16(target.data) && aligned16(source.data);
+  const auto run = [&](auto t, auto w, std::int64_t from, std::int64_t elements) {
+    using T = typename decltype(t)::type;
+    constexpr int W = decltype(w)::value;
+    if (elements == 0) return;
+    add_kernel<T, W>
+        <<<blocks_for(elements / W, 256), 256, 0, stream>>>(data_of<T>(target) + from, data_of<T>(source) + from, elements / W);
+  };
+  if (target.dtype == DType::f64) return run(Type<double>{}, Constant<1>{}, 0, count);
+  if (target.dtype != DType::f32) throw Error(ErrorKind::internal, std::string("add: not for ") + to_string(target.dtype));
+  const std::int64_t wide = aligned ? count / 4 * 4 : 0;
+  run(Type<float>{}, Constant<4>{}, 0, wide);
+  run(Type<float>{}, Constant<1>{}, wide, count - wide);
+}
+
+void add_residual(cudaStream_t stream, const Tensor& sum, const Tensor* residual, const Tensor& out) {
+  const std::int64_t count = out.elements();
+  if (count == 0) return;
+  const bool aligned = aligned16(sum.data) && aligned16(out.data) && (residual == nullptr || aligned16(residual->data));
+  with_type(sum.dtype, "add_residual's sum", [&](auto ti) {
+    with_type(out.dtype, "add_residual", [&](auto t) {
+      using TI = typename decltype(ti)::type;
+      using T = typename decltype(t)::type;
+      with_width<T>(aligned && count % full_width<T> == 0, [&](auto w) {
+        constexpr int W = decltype(w)::value;
+        add_residual_kernel<TI, T, W><<<blocks_for(count / W, 256), 256, 0, stream>>>(
+            data_of<TI>(sum), residual == nullptr ? nullptr : data_of<T>(*residual), data_of<T>(out), count / W);
+      });
+    });
+  });
+}
+
+std::size_t square_sum_scratch(std::int64_t elements) {
+  return static_cast<std::size_t>(ceil_div<std::int64_t>(elements, block_elements)) * sizeof(double);
+}
+
+void square_sum(cudaStream_t stream, const Tensor& tensor, const Tensor& sum, void* scratch, unsigned* counter) {
+  const std::int64_t count = tensor.elements();
+  auto* partial = static_cast<double*>(scratch);
+  auto* out = data_of<double>(sum);
+  if (count == 0) {
+    cudaMemsetAsync(out, 0, sizeof(double), stream);
+    return;
+  }
+  const unsigned blocks = blocks_for(count, block_elements);
+  if (aligned16(tensor.data)) {
+    square_sum_kernel<true><<<blocks, sum_threads, 0, stream>>>(data_of<float>(tensor), count, partial, counter, out);
+  } else {
+    square_sum_kernel<false><<<blocks, sum_threads, 0, stream>>>(data_of<float>(tensor), count, partial, counter, out);
+  }
+}
+
+}  // namespace pipetrain::cuda

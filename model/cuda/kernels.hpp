@@ -1,0 +1,64 @@
+// The kernels, as functions that launch them on a CUDA stream. Shapes and meaning as in model/ops.hpp; each is in the .cu file
+// of its name. The caller has made the stream's device current and looks at the last CUDA error afterwards.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "model/ops.hpp"
+
+namespace pipetrain::cuda {
+
+// rmsnorm.cu
+void rms_norm(cudaStream_t stream, const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms);
+std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
+void rms_norm_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
+                       const Tensor* residual, const Tensor& dx, const Tensor& dweight, int multiprocessors, void* scratch);
+
+// rotary.cu
+void rotary(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse);
+
+// swiglu.cu
+void swiglu(cudaStream_t stream, const Tensor& gate_up, const Tensor& y);
+void swiglu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up);
+
+// embedding.cu
+void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out);
+std::size_t embedding_grad_scratch(std::int64_t tokens);  // bytes
+void embedding_grad(cudaStream_t stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable,
+                    void* scratch);
+
+// attention.cu: fp32, any head size up to 256
+void attention(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
+               const Tensor& log_sum_exp);
+std::size_t attention_backward_scratch(const AttentionShape& shape);  // bytes
+void attention_backward(cudaStream_t stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv,
+                        const Tensor& out, const Tensor& log_sum_exp, const Tensor& dqkv, void* scratch);
+
+// cross_entropy.cu. The first pass leaves each token's largest local logit, the sum of exp(logit - largest), and the target's
+// logit (0 when another rank has it or the token is not counted); all f32 [T].
+void cross_entropy_local(cudaStream_t stream, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+                         float* largest, float* sum, float* target_logit);
+// sum *= exp(own_largest - largest), before the sums of the ranks are added.
+void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float* own_largest, const float* largest,
+                           float* sum);
+void cross_entropy_loss(cudaStream_t stream, const Tensor& targets, const float* largest, const float* sum,
+                        const float* target_logit, const Tensor& log_sum_exp, const Tensor& loss_sum);
+void cross_entropy_backward(cudaStream_t stream, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+                            const Tensor& log_sum_exp, float scale);
+
+// adamw.cu
+void adamw(cudaStream_t stream, const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v,
+           const Tensor* rounded, const AdamW& settings);
+
+// elementwise.cu
+void add(cudaStream_t stream, const Tensor& target, const Tensor& source);
+// out = sum (f32) + residual, in out's dtype; residual may be null.
+void add_residual(cudaStream_t stream, const Tensor& sum, const Tensor* residual, const Tensor& out);
+std::size_t square_sum_scratch(std::int64_t elements);  // bytes
+// `counter` must be zero, and is again afterwards.
+void square_sum(cudaStream_t stream, const Tensor& tensor, const Tensor& sum, void* scratch, unsigned* counter);
+
+}  // namespace pipetrain::cuda

@@ -1,0 +1,109 @@
+#include "model/cuda/kernels.hpp"
+#include "model/cuda/launch.hpp"
+#include "model/cuda/vector.cuh"
+
+namespace pipetrain::cuda {
+namespace {
+
+// The fast exponential is good to 2^-21 relative, far below bf16; fp32 takes the exact one.
+template <class T>
+__device__ float sigmoid(float value) {
+  if constexpr (sizeof(T) == 2) {
+    return __fdividef(1.0F, 1.0F + __expf(-value));
+  } else {
+    return 1.0F / (1.0F + expf(-value));
+  }
+}
+
+constexpr int threads = 256;
+constexpr int unroll = 2;  // packs a thread: loads of both are in flight together
+
+template <class T, int W>
+__global__ void swiglu_kernel(const T* __restrict__ gate_up, T* __restrict__ y, unsigned row_packs, std::int64_t packs) {
+  Pack<T, W> gate[unroll], up[unroll];
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * unroll + threadIdx.x;
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const std::int64_t pack = first + n * threads;
+    if (pack >= packs) continue;
+    const std::int64_t row = static_cast<unsigned>(pack) / row_packs;
+    gate[n] = load<W>(gate_up, pack + row * row_packs);
+    up[n] = load<W>(gate_up, pack + (row + 1) * row_packs);
+  }
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const std::int64_t pack = first + n * threads;
+    if (pack >= packs) continue;
+    float out[W];
+#pragma unroll
+    for (int i = 0; i < W; ++i) out[i] = gate[n][i] * sigmoid<T>(gate[n][i]) * up[n][i];
+    store(y, pack, out);
+  }
+}
+
+template <class T, int W>
+__global__ void swiglu_backward_kernel(const T* __restrict__ dy, const T* gate_up, T* dgate_up, unsigned row_packs,
+                                       std::int64_t packs) {
+  Pack<T, W> gate[unroll], up[unroll], grad[unroll];
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * unroll + threadIdx.x;
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const std::int64_t pack = first + n * threads;
+    if (pack >= packs) continue;
+    const std::int64_t row = static_cast<unsigned>(pack) / row_packs;
+    gate[n] = load<W>(gate_up, pack + row * row_packs);
+    up[n] = load<W>(gate_up, pack + (row + 1) * row_packs);
+    grad[n] = load<W>(dy, pack);
+  }
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const std::int64_t pack = first + n * threads;
+    if (pack >= packs) continue;
+    const std::int64_t row = static_cast<unsigned>(pack) / row_packs;
+    float dgate[W], dup[W];
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      const float g = gate[n][i], s = sigmoid<T>(g);
+      dup[i] = grad[n][i] * g * s;
+      dgate[i] = grad[n][i] * up[n][i] * s * (1.0F + g * (1.0F - s));
+    }
+    store(dgate_up, pack + row * row_packs, dgate);
+    store(dgate_up, pack + (row + 1) * row_packs, dup);
+  }
+}
+
+// Calls body(T, W, packs of a row, packs in all); `y` is [T, I].
+template <class Body>
+void with_packs(const Tensor& y, bool aligned, Body body) {
+  with_type(y.dtype, "swiglu", [&](auto t) {
+    using T = typename decltype(t)::type;
+    with_width<T>(aligned && y.cols() % full_width<T> == 0, [&](auto w) {
+      const std::int64_t packs = y.elements() / decltype(w)::value;
+      if (packs >= std::int64_t{1} << 32) throw Error(ErrorKind::unavailable, "swiglu on GPUs: too many tokens at once");
+      body(t, w, static_cast<unsigned>(y.cols() / decltype(w)::value), packs);
+    });
+  });
+}
+
+}  // namespace
+
+void swiglu(cudaStream_t stream, const Tensor& gate_up, const Tensor& y) {
+  if (y.elements() == 0) return;
+  with_packs(y, aligned16(gate_up.data) && aligned16(y.data), [&](auto t, auto w, unsigned row_packs, std::int64_t packs) {
+    using T = typename decltype(t)::type;
+    swiglu_kernel<T, decltype(w)::value>
+        <<<blocks_for(packs, threads * unroll), threads, 0, stream>>>(data_of<T>(gate_up), data_of<T>(y), row_packs, packs);
+  });
+}
+
+void swiglu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) {
+  if (dy.elements() == 0) return;
+  const bool aligned = aligned16(gate_up.data) && aligned16(dy.data) && aligned16(dgate_up.data);
+  with_packs(dy, aligned, [&](auto t, auto w, unsigned row_packs, std::int64_t packs) {
+    using T = typename decltype(t)::type;
+    swiglu_backward_kernel<T, decltype(w)::value><<<blocks_for(packs, threads * unroll), threads, 0, stream>>>(
+        data_of<T>(dy), data_of<T>(gate_up), data_of<T>(dgate_up), row_packs, packs);
+  });
+}
+
+}  // namespace pipetrain::cuda

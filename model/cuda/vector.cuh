@@ -1,0 +1,65 @@
+// Reading and writing several elements at once, as fp32 in registers. Device code only.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+namespace pipetrain::cuda {
+
+using bf16 = __nv_bfloat16;
+
+template <class T>
+constexpr int full_width = 16 / static_cast<int>(sizeof(T));  // elements of the widest access of one thread
+
+__device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(bf16 value) { return __bfloat162float(value); }
+
+template <class T>
+__device__ T from_float(float value);
+template <>
+__device__ inline float from_float<float>(float value) {
+  return value;
+}
+template <>
+__device__ inline bf16 from_float<bf16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+
+// W neighbours as they lie in memory: the cheapest form to hold in registers. Needs pointers aligned to W elements.
+template <class T, int W>
+struct alignas(sizeof(T) * W <= 16 ? sizeof(T) * W : 16) Pack {
+  T at[W];
+
+  __device__ float operator[](int i) const { return to_float(at[i]); }
+};
+
+template <int W, class T>
+__device__ Pack<T, W> load(const T* data, std::int64_t pack) {
+  return reinterpret_cast<const Pack<T, W>*>(data)[pack];
+}
+
+template <int W, class T>
+__device__ void store(T* data, std::int64_t pack, const float (&values)[W]) {
+  Pack<T, W> packed;
+#pragma unroll
+  for (int i = 0; i < W; ++i) packed.at[i] = from_float<T>(values[i]);
+  reinterpret_cast<Pack<T, W>*>(data)[pack] = packed;
+}
+
+__device__ inline float warp_sum(float value) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffU, value, step);
+  return value;
+}
+
+// The sum over all threads of the block, in every thread. `shared` holds 32 floats; two calls in a row need two of them.
+__device__ inline float block_sum(float value, float* shared) {
+  value = warp_sum(value);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = (blockDim.x + 31) / 32;
+  if (lane == 0) shared[warp] = value;
+  __syncthreads();
+  return warp_sum(lane < warps ? shared[lane] : 0.0F);
+}
+
+}  // namespace pipetrain::cuda
