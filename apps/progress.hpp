@@ -1,0 +1,61 @@
+// What a person sees while a run goes on: a bar that redraws itself on a terminal, plain lines elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace pipetrain {
+
+struct StepProgress {
+  std::int64_t step = 0, total = 0;  // from 1; total 0: not known
+  double loss = 0, grad_norm = 0, lr = 0;
+  double tokens_per_second = 0;
+  std::optional<double> bubble;       // 0 to 1
+  std::optional<double> eta_seconds;  // until the last step
+  bool skipped = false;
+};
+
+// "step 12/100  loss 4.5321  grad norm 1.234  lr 3.00e-04  12,345 tokens/s  bubble 12.3 %  ETA 1:02:03"
+std::string plain_line(const StepProgress& progress);
+// The same with a bar before it, in at most `width` columns: what does not fit is left out from the end, the bar first.
+std::string bar_line(const StepProgress& progress, int width);
+
+std::string format_duration(double seconds);       // "0:05", "12:34", "1:02:03"
+std::string format_thousands(std::int64_t value);  // "12,345"
+
+// Not thread-safe.
+class Progress {
+ public:
+  using Write = std::function<void(std::string_view)>;
+
+  struct Style {
+    bool terminal = false;
+    bool color = false;
+    std::function<int()> width = [] { return 80; };  // asked anew each time: windows change their size
+    std::int64_t log_interval = 1;                   // plain lines: the first step, every N-th and the last
+  };
+  // To stderr. A terminal that calls itself dumb counts as none; NO_COLOR (not empty) turns colour off.
+  static Progress on_stderr(std::int64_t log_interval);
+
+  Progress(Write write, Style style) : write_(std::move(write)), style_(std::move(style)) {}
+
+  void step(const StepProgress& progress);
+  // A line of its own, above the bar. `text` has no line end.
+  void note(std::string_view text);
+  // Leaves the last state of the bar standing. Must come before anything else writes to the terminal.
+  void finish();
+
+ private:
+  void draw();
+  void erase();
+
+  Write write_;
+  Style style_;
+  std::optional<StepProgress> last_;
+  bool drawn_ = false;
+};
+
+}  // namespace pipetrain

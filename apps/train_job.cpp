@@ -1,0 +1,81 @@
+#include "apps/train_job.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+bool is_folder(const std::string& model) { return std::filesystem::is_directory(model); }
+
+ModelConfig read_model(const TrainOptions& options) {
+  ModelConfig config = is_folder(options.model) ? read_hf_config(options.model) : preset_config(options.model);
+  if (options.layers) {
+    if (*options.layers > config.layers) {
+      throw Error(ErrorKind::input,
+                  fmt::format("--layers {}: the model {} has only {}", *options.layers, options.model, config.layers));
+    }
+    config.layers = *options.layers;
+  }
+  return config;
+}
+
+std::shared_ptr<const Dataset> open_data(const TrainOptions& options, const ModelConfig& config) {
+  DatasetOptions data;
+  data.inputs = options.data;
+  data.sequence_length = options.seq_len.value_or(0);
+  data.default_sequence_length = config.max_positions;
+  data.max_positions = config.max_positions;
+  data.vocabulary = config.vocabulary;
+  data.shuffle = options.shuffle;
+  data.seed = options.seed;
+  return open_dataset(data);
+}
+
+}  // namespace
+
+TrainJob make_train_job(const TrainOptions& options) {
+  TrainJob job;
+  job.config = read_model(options);
+  job.dataset = open_data(options, job.config);
+  job.weights = options.load_weights ? hf_weights(job.config, options.model) : random_weights(job.config, options.seed);
+  job.shuffle = options.shuffle;
+  job.seed = options.seed;
+  job.pp = options.pp;
+  job.tp = options.tp;
+  job.sequence_parallel = options.sequence_parallel;
+  job.batch = options.batch;
+  job.schedule = options.schedule;
+  job.chunks = options.chunks;
+  job.order = options.order;
+  job.device = options.device;
+  job.devices = options.devices;
+  job.threads = options.threads;
+  job.adamw.beta1 = static_cast<float>(options.beta1);
+  job.adamw.beta2 = static_cast<float>(options.beta2);
+  job.adamw.eps = static_cast<float>(options.adam_eps);
+  job.adamw.weight_decay = static_cast<float>(options.weight_decay);
+  job.clip_norm = options.clip_grad;
+  const Sampler sampler(job.dataset->size(), job.batch, job.shuffle, job.seed);
+  job.learning_rate = options.learning_rate(run_length(options, sampler.steps_per_epoch()).steps);
+  return job;
+}
+
+RunLength run_length(const TrainOptions& options, std::int64_t steps_per_epoch) {
+  constexpr std::int64_t most_epochs = 10;
+  if (!options.steps && !options.epochs) {
+    if (!options.data.empty()) return {steps_per_epoch, 0, {}};
+    return {most_epochs * steps_per_epoch, steps_per_epoch, 0.8};
+  }
+  RunLength length{options.steps.value_or(0), 0, {}};
+  if (options.epochs) {
+    const std::int64_t steps = *options.epochs * steps_per_epoch;
+    length.steps = options.steps ? std::min(length.steps, steps) : steps;
+  }
+  return length;
+}
+
+}  // namespace pipetrain
