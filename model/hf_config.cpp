@@ -15,8 +15,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t most_config_bytes = std::size_t{4} << 20;
-constexpr std::int64_t most_layers = 100'000;
-constexpr std::int64_t most_of_anything = 0x7fffffff;  // products of two fit 64 bits
+constexpr std::int64_t most_layers = 10'000;
+constexpr std::int64_t most_of_anything = std::int64_t{1} << 24;
+constexpr double most_parameters = 1e14;  // with the above, counts of parameters and operations fit 64 bits
 
 // One JSON object of a file, read key by key with errors that name both. A null counts as absent, as Hugging Face has it.
 class Reader {
@@ -191,6 +192,13 @@ void read_sizes(const Reader& config, ModelConfig& model) {
   if (model.heads > most_of_anything / model.head_dim) {
     config.refuse_value("num_attention_heads",
                         fmt::format("at most {} for heads of {}", most_of_anything / model.head_dim, model.head_dim));
+  }
+  const auto real = [](std::int64_t count) { return static_cast<double>(count); };
+  const double layer_columns = 2 * real(model.heads + model.kv_heads) * real(model.head_dim) + 3 * real(model.intermediate);
+  const double parameters = real(model.hidden) * (real(model.layers) * layer_columns + 2 * real(model.vocabulary));
+  if (parameters > most_parameters) {
+    config.refuse(
+        fmt::format("the model would have {:.3g} parameters, more than the {:.3g} supported", parameters, most_parameters));
   }
 }
 

@@ -77,15 +77,11 @@ class HfWeights : public WeightSource {
     std::string name;  // in the file
   };
 
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(ErrorKind::input, fmt::format("{}: {}", folder_.string(), what));
-  }
   [[noreturn]] void refuse_missing(const std::string& name) const {
     const char* hint =
         name == head_name ? " (if the model's embeddings are tied, config.json must say tie_word_embeddings)" : "";
-    const std::string where = tensors_.empty() ? folder_.string() : tensors_.begin()->second.file->path().string();
-    throw Error(ErrorKind::input,
-                fmt::format("{}: tensor {} is missing{}", files_.size() == 1 ? where : folder_.string(), name, hint));
+    const fs::path& where = files_.size() == 1 ? files_.begin()->second.path() : folder_;
+    throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing{}", where.string(), name, hint));
   }
 
   void open_files() {
@@ -105,7 +101,9 @@ class HfWeights : public WeightSource {
         tensors_.emplace(name, Place{&file, name});
       }
     } else {
-      refuse("no model.safetensors and no model.safetensors.index.json; to start from random weights say --init random");
+      throw Error(ErrorKind::input, fmt::format("{}: no model.safetensors and no model.safetensors.index.json; to start from "
+                                                "random weights say --init random",
+                                                folder_.string()));
     }
   }
   const SafetensorsReader& open(const std::string& name) {

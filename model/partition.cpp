@@ -1,9 +1,11 @@
-// Contiguous min-max partition by dynamic programming, twice: first the smallest possible cost of the costliest part, then,
-// under that bound, the parts closest to each other (smallest sum of squares).
+// Contiguous min-max partition: first the smallest possible cost of the costliest part, by bisection, then, under that bound,
+// the parts closest to each other (smallest sum of squares), by dynamic programming.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "core/error.hpp"
 #include "model/costs.hpp"
@@ -12,33 +14,50 @@
 namespace pipetrain {
 namespace {
 
-// table[k][j]: the least combined cost of cutting the first j items into k parts; combine(rest, cost of the last part).
-template <class Combine>
-std::vector<std::size_t> best_cuts(const std::vector<double>& prefix, int parts, Combine combine) {
-  const std::size_t items = prefix.size() - 1, count = static_cast<std::size_t>(parts);
-  std::vector<std::vector<double>> table(count + 1, std::vector<double>(items + 1, std::numeric_limits<double>::infinity()));
-  std::vector<std::vector<std::size_t>> cut(count + 1, std::vector<std::size_t>(items + 1, 0));
-  table[0][0] = 0;
-  for (std::size_t k = 1; k <= count; ++k) {
-    for (std::size_t j = k; j + (count - k) <= items; ++j) {
-      for (std::size_t i = k - 1; i < j; ++i) {  // of equals the first: earlier stages, which hold more activations, get less
-        const double candidate = combine(table[k - 1][i], prefix[j] - prefix[i]);
-        if (candidate < table[k][j]) {
-          table[k][j] = candidate;
-          cut[k][j] = i;
-        }
-      }
-    }
+// prefix[j] is the cost of the first j items.
+using Prefix = std::vector<std::int64_t>;
+
+bool fits(const Prefix& prefix, int parts, std::int64_t bound) {
+  std::size_t begin = 0;
+  for (; parts > 0 && begin + 1 < prefix.size(); --parts) {  // each takes all it can
+    const auto end = std::upper_bound(prefix.begin(), prefix.end(), prefix[begin] + bound);
+    begin = static_cast<std::size_t>(end - prefix.begin()) - 1;
   }
-  std::vector<std::size_t> bounds(count + 1, items);
-  for (std::size_t k = count; k > 0; --k) bounds[k - 1] = cut[k][bounds[k]];
-  return bounds;
+  return begin + 1 == prefix.size();
 }
 
-double costliest(const std::vector<double>& prefix, const std::vector<std::size_t>& bounds) {
-  double most = 0;
-  for (std::size_t k = 1; k < bounds.size(); ++k) most = std::max(most, prefix[bounds[k]] - prefix[bounds[k - 1]]);
-  return most;
+std::int64_t smallest_bound(const Prefix& prefix, int parts) {
+  std::int64_t below = 0, bound = prefix.back();
+  while (bound - below > 1) {
+    const std::int64_t middle = below + (bound - below) / 2;
+    (fits(prefix, parts, middle) ? bound : below) = middle;
+  }
+  return bound;
+}
+
+// Where each part begins, and the end of the last. No part is empty, none costs more than `bound`, the sum of squares is least.
+std::vector<std::size_t> level_cuts(const Prefix& prefix, int parts, std::int64_t bound) {
+  constexpr double impossible = std::numeric_limits<double>::infinity();
+  const std::size_t items = prefix.size() - 1, count = static_cast<std::size_t>(parts);
+  std::vector<double> best(items + 1, impossible);  // of cutting the first j items into k parts
+  best[0] = 0;
+  std::vector<std::vector<std::uint32_t>> begin_of_last(count + 1, std::vector<std::uint32_t>(items + 1, 0));
+  for (std::size_t k = 1; k <= count; ++k) {
+    std::vector<double> next(items + 1, impossible);
+    for (std::size_t j = k; j + (count - k) <= items; ++j) {
+      for (std::size_t i = j; i-- > k - 1 && prefix[j] - prefix[i] <= bound;) {
+        const double share = static_cast<double>(prefix[j] - prefix[i]) / static_cast<double>(bound);
+        const double squares = best[i] + share * share;
+        if (squares > next[j] || squares == impossible) continue;
+        next[j] = squares;  // of equals the last: earlier stages, which hold more activations, get less
+        begin_of_last[k][j] = static_cast<std::uint32_t>(i);
+      }
+    }
+    best = std::move(next);
+  }
+  std::vector<std::size_t> bounds(count + 1, items);
+  for (std::size_t k = count; k > 0; --k) bounds[k - 1] = begin_of_last[k][bounds[k]];
+  return bounds;
 }
 
 }  // namespace
@@ -53,19 +72,17 @@ std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int 
         fmt::format("{} layers have {} attention and MLP blocks, too few for {} stages; use {} or fewer (--pp x chunks)",
                     config.layers, inner, parts, inner));
   }
-  // Costs are whole numbers below 2^53, so their sums are exact and equal parts compare equal.
-  std::vector<double> prefix{0};
+  const auto cost_of = [&](const Block& block) {
+    return static_cast<std::int64_t>(block_flops_per_token(config, block, sequence));
+  };
+  Prefix prefix{0};
   for (std::size_t i = 0; i < inner; ++i) {
-    double cost = block_flops_per_token(config, blocks[i + 1], sequence);
-    if (i == 0) cost += block_flops_per_token(config, blocks.front(), sequence);
-    if (i + 1 == inner) cost += block_flops_per_token(config, blocks.back(), sequence);
+    std::int64_t cost = cost_of(blocks[i + 1]);
+    if (i == 0) cost += cost_of(blocks.front());
+    if (i + 1 == inner) cost += cost_of(blocks.back());
     prefix.push_back(prefix.back() + cost);
   }
-  const double bound =
-      costliest(prefix, best_cuts(prefix, parts, [](double rest, double last) { return std::max(rest, last); }));
-  const auto bounds = best_cuts(prefix, parts, [bound](double rest, double last) {
-    return last <= bound ? rest + (last / bound) * (last / bound) : std::numeric_limits<double>::infinity();
-  });
+  const std::vector<std::size_t> bounds = level_cuts(prefix, parts, smallest_bound(prefix, parts));
 
   std::vector<std::vector<Block>> runs;
   for (std::size_t k = 0; k + 1 < bounds.size(); ++k) {

@@ -62,8 +62,9 @@ ModelConfig llama32_1b() {
   return config;
 }
 
-// For trying things out on bytes: about 0.9 million parameters, 5.4 MFLOP a token, so that a few hundred steps of 1,000 tokens
-// fit in a minute on two cores. 8 heads of every kind split over 1, 2, 4 or 8 devices, 8 blocks over up to 8 stages.
+// For trying things out on bytes: 0.87 million parameters, 5.4 MFLOP a token. With the default settings, one pass over 100 KB
+// of English, 97 steps of 1,024 tokens, takes its loss to 0.6 of the first. 8 heads of either kind and 352 columns split over
+// 1, 2, 4 or 8 devices, 8 blocks over up to 8 stages.
 ModelConfig tiny() {
   ModelConfig config = llama({128, 4, 8, 8, 352});
   config.vocabulary = 256;

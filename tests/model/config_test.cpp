@@ -159,14 +159,14 @@ TEST_CASE("a missing key is named with its file") {
 }
 
 TEST_CASE("wrong values are named with what is right") {
-  CHECK(error_with("hidden_size", 0) == "\"hidden_size\" is 0; it must be a whole number from 1 to 2147483647");
-  CHECK(error_with("hidden_size", -64) == "\"hidden_size\" is -64; it must be a whole number from 1 to 2147483647");
-  CHECK(error_with("hidden_size", 64.5) == "\"hidden_size\" is 64.5; it must be a whole number from 1 to 2147483647");
-  CHECK(error_with("hidden_size", "64") == "\"hidden_size\" is \"64\"; it must be a whole number from 1 to 2147483647");
+  CHECK(error_with("hidden_size", 0) == "\"hidden_size\" is 0; it must be a whole number from 1 to 16777216");
+  CHECK(error_with("hidden_size", -64) == "\"hidden_size\" is -64; it must be a whole number from 1 to 16777216");
+  CHECK(error_with("hidden_size", 64.5) == "\"hidden_size\" is 64.5; it must be a whole number from 1 to 16777216");
+  CHECK(error_with("hidden_size", "64") == "\"hidden_size\" is \"64\"; it must be a whole number from 1 to 16777216");
   CHECK(error_with("vocab_size", std::numeric_limits<std::uint64_t>::max())
             .starts_with("\"vocab_size\" is 18446744073709551615"));
   CHECK(error_with("num_hidden_layers", 1'000'000) ==
-        "\"num_hidden_layers\" is 1000000; it must be a whole number from 1 to 100000");
+        "\"num_hidden_layers\" is 1000000; it must be a whole number from 1 to 10000");
   CHECK(error_with("rms_norm_eps", -1e-5) == "\"rms_norm_eps\" is -1e-05; it must be a number above 0");
   CHECK(error_with("rope_theta", 0) == "\"rope_theta\" is 0; it must be a number above 0");
   CHECK(error_with("tie_word_embeddings", "yes") == "\"tie_word_embeddings\" is \"yes\"; it must be true or false");
@@ -175,7 +175,8 @@ TEST_CASE("wrong values are named with what is right") {
   CHECK(error_with("num_attention_heads", 12)
             .starts_with("\"hidden_size\" is 64; it must be a multiple of num_attention_heads (12)"));
   CHECK(error_with("head_dim", 7).find("rotary embedding needs an even one") != std::string::npos);
-  CHECK(error_with("head_dim", 2'000'000'000).starts_with("\"num_attention_heads\" is 8; it must be at most 1"));
+  CHECK(error_with("head_dim", 4'000'000).starts_with("\"num_attention_heads\" is 8; it must be at most 4"));
+  CHECK(error_with("head_dim", 2'000'000).empty());
   CHECK(error_with("eos_token_id", 320) == "\"eos_token_id\" is 320; it must be a token id below the vocabulary size 320");
   CHECK(error_with("rope_scaling", "llama3") == "\"rope_scaling\" is \"llama3\"; it must be an object");
   CHECK(error_with("rope_scaling", {{"type", "yarn"}}) ==
@@ -184,6 +185,13 @@ TEST_CASE("wrong values are named with what is right") {
         "key \"rope_scaling.low_freq_factor\" is missing; a Llama model needs it");
   CHECK(error_with("rope_scaling", {{"type", "linear"}, {"factor", 0.5}}) ==
         "\"rope_scaling.factor\" is 0.5; it must be at least 1");
+}
+
+TEST_CASE("a model of absurd size is refused before anything is computed from it") {
+  json config = llama_json();
+  config["hidden_size"] = config["intermediate_size"] = 16'000'000;
+  config["num_hidden_layers"] = 10'000;
+  CHECK(input_error([&] { parse(config); }).find("parameters, more than the 1e+14 supported") != std::string::npos);
 }
 
 TEST_CASE("models beyond what is built are refused, not trained wrongly") {

@@ -73,11 +73,15 @@ TEST_CASE("a stage may hold a single block, and the head's stage holds fewer lay
   CHECK(cost(large, stages[1], 4096) > 0.85 * costliest(large, stages, 4096));
 }
 
-TEST_CASE("the largest model is cut over many stages at once") {
-  const ModelConfig config = preset_config("llama2-70b");
-  const auto runs = partition_blocks(config, 64, 4096);
-  CHECK(runs.size() == 64);
-  CHECK(joined(runs) == blocks_of(config));
+TEST_CASE("large models are cut over many stages") {
+  ModelConfig config = preset_config("llama2-70b");
+  for (const int parts : {64, 160}) {
+    const auto runs = partition_blocks(config, parts, 4096);
+    CHECK(runs.size() == static_cast<std::size_t>(parts));
+    CHECK(joined(runs) == blocks_of(config));
+  }
+  config.layers = 2000;
+  CHECK(joined(partition_blocks(config, 64, 4096)) == blocks_of(config));
 }
 
 TEST_CASE("more stages than attention and MLP blocks are refused, naming both") {
