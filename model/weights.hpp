@@ -23,9 +23,9 @@ class WeightSource {
 
 // Normal(0, config.init_std), norms 1; each element a pure function of (seed, name, index in the full tensor).
 std::unique_ptr<WeightSource> random_weights(const ModelConfig& config, std::uint64_t seed);
-// DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json; f32, bf16 and f16 are converted to f32. Checks every
-// header, and that the model's tensors are there with their shapes and no unknown ones, before it returns; layers that the
-// configuration cuts off, and a tied model's redundant lm_head.weight, are passed over. Throws Error(input).
+// DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json; f32, bf16 and f16 are converted to f32. Checks
+// every header, and that the model's tensors are there with their shapes and no unknown ones, before it returns; layers that
+// the configuration cuts off, and a tied model's redundant lm_head.weight, are passed over. Throws Error(input).
 std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const std::filesystem::path& folder);
 
 struct NamedShape {
