@@ -1,0 +1,73 @@
+#include <cblas.h>
+
+#include <algorithm>
+
+#include "model/cpu/kernels.hpp"
+
+namespace pipetrain::cpu {
+namespace {
+
+// The result matrix cut into tiles: enough of them for a dozen threads, none so small that packing its operands shows.
+struct Grid {
+  std::int64_t rows = 1, cols = 1;
+
+  Grid(std::int64_t m, std::int64_t n, std::int64_t k) {
+    constexpr std::int64_t most_tiles = 16, least_side = 96, least_products = 1 << 21;
+    while (rows * cols < most_tiles && m * n * k / (rows * cols) >= 2 * least_products) {
+      const bool split_rows = m / rows >= n / cols;
+      if ((split_rows ? m / rows : n / cols) < 2 * least_side) break;
+      (split_rows ? rows : cols) *= 2;
+    }
+  }
+};
+
+// Tile `at` of `tiles` along one side, cut at multiples of 16 so that vector kernels meet whole registers.
+std::pair<std::int64_t, std::int64_t> cut(std::int64_t side, std::int64_t at, std::int64_t tiles) {
+  const auto edge = [&](std::int64_t i) { return i == tiles ? side : side * i / tiles / 16 * 16; };
+  return {edge(at), edge(at + 1)};
+}
+
+struct Operand {
+  const float* data;
+  std::int64_t stride;
+  bool transposed;
+
+  const float* from(std::int64_t row, std::int64_t col) const {
+    return transposed ? data + col * stride + row : data + row * stride + col;
+  }
+};
+
+// c [m, n] = a [m, k] b [k, n] + (accumulate ? c : 0)
+void gemm(CpuStream& stream, std::int64_t m, std::int64_t n, std::int64_t k, const Operand& a, const Operand& b,
+          bool accumulate, float* c) {
+  if (m == 0 || n == 0) return;
+  const Grid grid(m, n, k);
+  const auto tile = [&](std::int64_t index) {
+    const auto [row, row_end] = cut(m, index / grid.cols, grid.rows);
+    const auto [col, col_end] = cut(n, index % grid.cols, grid.cols);
+    cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
+                static_cast<int>(row_end - row), static_cast<int>(col_end - col), static_cast<int>(k), 1, a.from(row, 0),
+                static_cast<int>(a.stride), b.from(0, col), static_cast<int>(b.stride), accumulate ? 1.0F : 0.0F,
+                c + row * n + col, static_cast<int>(n));
+  };
+  if (grid.rows * grid.cols == 1) return tile(0);
+  stream.parallel_for(grid.rows * grid.cols, tile);
+}
+
+}  // namespace
+
+void use_single_threaded_blas() { openblas_set_num_threads(1); }
+
+void matmul(CpuStream& stream, MatmulKind kind, const Tensor& x, const Tensor& w, bool accumulate, const Tensor& out) {
+  const bool forward = kind == MatmulKind::forward;
+  const std::int64_t inner = x.cols(), cols = forward ? w.shape[0] : w.shape[1];
+  gemm(stream, x.rows(), cols, inner, {x.as<float>(), inner, false}, {w.as<float>(), w.shape[1], forward}, accumulate,
+       out.as<float>());
+}
+
+void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& dw) {
+  gemm(stream, dy.cols(), x.cols(), dy.rows(), {dy.as<float>(), dy.cols(), true}, {x.as<float>(), x.cols(), false}, true,
+       dw.as<float>());
+}
+
+}  // namespace pipetrain::cpu
