@@ -40,16 +40,17 @@ void check_at_least_one(std::string_view what, int value) {
 
 const std::vector<ScheduleInfo>& all_schedules() {
   static const std::vector<ScheduleInfo> all = {
-      {"gpipe", 1, false, true, build_gpipe},
-      {"1f1b", 1, false, true, build_1f1b},
-      {"interleaved", 2, true, true, build_interleaved},
-      {"looped-bfs", 2, true, true, build_looped_bfs},
-      {"zb-h1", 1, false, true, build_zb_h1},
-      {"zb-h2", 1, false, true, build_zb_h2},
-      {"zb-v", 2, false, true, build_zb_v},
-      {"v-half", 2, false, false, build_v_half},
-      {"v-min", 2, false, false, build_v_min},
-      {"dualpipe-v", 2, false, true, build_dualpipe_v},
+      {"gpipe", 1, false, true, false, build_gpipe},
+      {"1f1b", 1, false, true, false, build_1f1b},
+      {"interleaved", 2, true, true, false, build_interleaved},
+      {"looped-bfs", 2, true, true, false, build_looped_bfs},
+      {"zb-h1", 1, false, true, false, build_zb_h1},
+      {"zb-h2", 1, false, true, false, build_zb_h2},
+      {"zb-v", 2, false, true, false, build_zb_v},
+      {"v-half", 2, false, false, false, build_v_half},
+      {"v-min", 2, false, false, false, build_v_min},
+      {"dualpipe-v", 2, false, true, false, build_dualpipe_v},
+      {"auto", 1, false, true, true, build_auto},
   };
   return all;
 }

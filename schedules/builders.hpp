@@ -20,6 +20,7 @@ struct ScheduleInfo {
   int default_chunks;  // what --chunks means when it is not given
   bool chunks_can_vary;
   bool has_ready_rule;  // --order ready is possible
+  bool uses_costs;      // the plan depends on costs and memory: build it with build_auto() where they are known
   Plan (*build)(const ScheduleShape&);
 };
 
@@ -42,5 +43,8 @@ Plan build_zb_v(const ScheduleShape& shape);
 Plan build_v_half(const ScheduleShape& shape);
 Plan build_v_min(const ScheduleShape& shape);
 Plan build_dualpipe_v(const ScheduleShape& shape);
+
+// auto_schedule.hpp has the full one; here F = I = W, 1f1b's memory, and at most shape.chunks chunks.
+Plan build_auto(const ScheduleShape& shape);
 
 }  // namespace pipetrain::schedules

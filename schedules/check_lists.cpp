@@ -26,7 +26,7 @@ class ListCheck {
     for (at_ = 0; at_ < list_.size(); ++at_) {
       const Action& action = list_[at_];
       if (action.chunk < 0 || action.chunk >= plan_.placement.chunks())
-        fail(name() + ": the plan has " + std::to_string(plan_.placement.chunks()) + " chunk(s) a stage");
+        fail(to_string(action, 2) + ": the plan has " + std::to_string(plan_.placement.chunks()) + " chunk(s) a stage");
       if (has_optimizer_) fail(name() + " comes after O, which ends the step");
       if (is_compute(action.kind)) {
         check_compute(action);
@@ -148,7 +148,7 @@ class ListCheck {
   std::string text(ActionKind kind) const { return text({kind, list_[at_].chunk, list_[at_].microbatch}); }
   std::string name() const { return text(list_[at_]); }
   [[noreturn]] void fail(const std::string& what) const {
-    throw InvalidPlan("stage " + std::to_string(stage_) + ": " + what, print_grid(plan_, {{stage_, at_}}));
+    throw InvalidPlan("stage " + std::to_string(stage_) + ": " + what, stage_, print_grid(plan_, {{stage_, at_}}));
   }
 
   const Plan& plan_;
@@ -165,7 +165,7 @@ void check_all_or_none(const Plan& plan, ActionKind kind, int count, int expecte
   throw InvalidPlan(std::string(1, letter(kind)) + " stands " + std::to_string(count) +
                         " times in the plan; it must be there " + std::to_string(expected) +
                         " times (once for each that takes part) or not at all",
-                    print_grid(plan, {}));
+                    -1, print_grid(plan, {}));
 }
 
 }  // namespace
@@ -175,9 +175,9 @@ void check_lists(const Plan& plan) {
   if (static_cast<int>(plan.stages.size()) != placement.stages())
     throw InvalidPlan(
         "the plan has " + std::to_string(plan.stages.size()) + " lists for " + std::to_string(placement.stages()) + " stages",
-        "");
+        -1, "");
   if (plan.microbatches < 1)
-    throw InvalidPlan("the plan has " + std::to_string(plan.microbatches) + " microbatches; it needs at least 1", "");
+    throw InvalidPlan("the plan has " + std::to_string(plan.microbatches) + " microbatches; it needs at least 1", -1, "");
   EndCounts ends;
   for (int stage = 0; stage < placement.stages(); ++stage) ListCheck(plan, stage).run(ends);
   const int holders_of_tied = placement.virtual_stages() == 1 ? 1 : 2;

@@ -191,7 +191,7 @@ void PlanRun::report_deadlock() const {
     marks.push_back({stage, stages_[static_cast<std::size_t>(stage)].position});
     stage = wait.on_stage;
   } while (stage != start && !is_finished(stage));
-  throw InvalidPlan(fault, print_grid(plan_, marks));
+  throw InvalidPlan(fault, start, print_grid(plan_, marks));
 }
 
 }  // namespace pipetrain::schedules

@@ -37,11 +37,15 @@ struct StageNeeds {
 // grid.
 class InvalidPlan : public std::runtime_error {
  public:
-  InvalidPlan(std::string fault, const std::string& grid) : std::runtime_error(fault + "\n" + grid), fault_(std::move(fault)) {}
+  // stage: whose list is at fault, -1 when it is the whole plan.
+  InvalidPlan(std::string fault, int stage, const std::string& grid)
+      : std::runtime_error(fault + "\n" + grid), fault_(std::move(fault)), stage_(stage) {}
   const std::string& fault() const noexcept { return fault_; }  // the first line alone
+  int stage() const noexcept { return stage_; }
 
  private:
   std::string fault_;
+  int stage_;
 };
 
 // Checks that every action is there exactly once, inputs come before use, forwards, backwards and weight gradients of a chunk

@@ -1,0 +1,187 @@
+#include "schedules/auto_schedule.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <stdexcept>
+
+#include "schedules/builders.hpp"
+#include "schedules/building_block.hpp"
+#include "schedules/simulate.hpp"
+#include "schedules/stage_list.hpp"
+#include "schedules/weight_fill.hpp"
+
+namespace pipetrain::schedules {
+
+namespace {
+
+using Lists = std::vector<std::vector<Action>>;
+
+constexpr double least_gaps[] = {0.05, 0.5, 1};
+constexpr int climb_steps = 600;
+
+std::vector<double> one_per_stage(const char* what, const std::vector<double>& values, int stages) {
+  if (values.size() == 1) return std::vector<double>(static_cast<std::size_t>(stages), values[0]);
+  if (values.size() == static_cast<std::size_t>(stages)) return values;
+  throw std::invalid_argument(std::to_string(values.size()) + " " + what + " are given for " + std::to_string(stages) +
+                              " stages");
+}
+
+// One chunk a stage: a stage starts with so many forwards, then goes I, F to the end.
+Lists head_start_order(const std::vector<int>& head_starts, int microbatches) {
+  Lists order;
+  for (const int head_start : head_starts) {
+    StageList list(1, microbatches);
+    for (int i = 0; i < head_start; ++i) list.forward(0);
+    while (list.has_backwards_left(0)) list.input_grad(0), list.forward(0);
+    order.push_back(list.take());
+  }
+  return order;
+}
+
+class Search {
+ public:
+  explicit Search(const AutoRequest& request)
+      : request_(request),
+        forward_(one_per_stage("times of F", request.forward, request.stages)),
+        input_grad_(one_per_stage("times of I", request.input_grad, request.stages)),
+        weight_grad_(one_per_stage("times of W", request.weight_grad, request.stages)),
+        slots_(request.slots.empty() ? std::vector<double>(forward_.size(), std::numeric_limits<double>::infinity())
+                                     : one_per_stage("slots", request.slots, request.stages)) {
+    for (const double slots : slots_)
+      if (!(slots >= 1)) throw std::invalid_argument("every stage needs at least 1 slot, not " + std::to_string(slots));
+  }
+
+  Plan run() {
+    try_known();
+    search_one_chunk();
+    if (request_.max_chunks >= 2 && request_.stages > 1) search_v_shape();
+    best_.schedule = "auto";
+    return std::move(best_);
+  }
+
+ private:
+  Costs costs_on(const Placement& placement) const {
+    return Costs::per_stage(placement, forward_, input_grad_, weight_grad_, request_.p2p);
+  }
+  std::vector<int> caps(int chunks) const {
+    std::vector<int> caps;
+    for (const double slots : slots_)
+      caps.push_back(
+          static_cast<int>(std::min(std::floor(slots * chunks + 1e-9), static_cast<double>(chunks * request_.microbatches))));
+    return caps;
+  }
+  bool fits(const Plan& plan) const {
+    const auto limits = caps(plan.placement.chunks());
+    for (std::size_t stage = 0; stage < limits.size(); ++stage)
+      if (peak_in_flight(plan.stages[stage]) > limits[stage]) return false;
+    return true;
+  }
+  // Judged by the simulator, queues included.
+  void offer(Plan plan, const Costs& costs) {
+    const double makespan = summarize(simulate(plan, costs)).makespan;
+    if (makespan >= best_makespan_ * (1 - 1e-12)) return;
+    best_makespan_ = makespan;
+    best_ = std::move(plan);
+  }
+  void offer(const Placement& placement, Filled filled, const Costs& costs) {
+    if (filled.makespan < best_makespan_)
+      offer({"auto", placement, request_.microbatches, std::move(filled.stages), ReadyRule::plan_order}, costs);
+  }
+
+  void try_known() {
+    for (const ScheduleInfo& info : all_schedules()) {
+      if (info.uses_costs || info.default_chunks > request_.max_chunks) continue;
+      Plan plan = info.build({request_.stages, info.default_chunks, request_.microbatches});
+      plan.ready_rule = ReadyRule::plan_order;
+      if (fits(plan)) offer(std::move(plan), costs_on(plan.placement));
+    }
+  }
+
+  // The head starts decide the order of F and I, and W goes where there is room. From the best of the regular ones on, random
+  // steps that do not make it worse.
+  void search_one_chunk() {
+    const auto placement = Placement::looping(request_.stages, 1);
+    const Costs costs = costs_on(placement);
+    FillOptions options{caps(1), 1};
+    double best = std::numeric_limits<double>::infinity();
+    std::vector<int> head_starts;
+    std::optional<Filled> found;
+    const auto attempt = [&](const std::vector<int>& candidate, const FillOptions& with) {
+      auto filled =
+          fill_weight_grads(placement, request_.microbatches, head_start_order(candidate, request_.microbatches), costs, with);
+      if (!filled || filled->makespan > best) return false;
+      if (filled->makespan < best) found = filled;
+      best = filled->makespan;
+      head_starts = candidate;
+      options = with;
+      return true;
+    };
+    for (int lead = 4; lead <= 12; ++lead)  // in quarters of the way to the last stage
+      for (const double least_gap : least_gaps) {
+        std::vector<int> candidate;
+        for (int s = 0; s < request_.stages; ++s)
+          candidate.push_back(clamped(s, 1 + (lead * (request_.stages - 1 - s) + 3) / 4));
+        attempt(candidate, {caps(1), least_gap});
+      }
+    std::mt19937 random(1);
+    for (int step = 0; step < climb_steps && found; ++step) {
+      std::vector<int> candidate = head_starts;
+      const int s = static_cast<int>(random() % candidate.size()), by = random() % 2 == 0 ? 1 : -1;
+      candidate[static_cast<std::size_t>(s)] = clamped(s, candidate[static_cast<std::size_t>(s)] + by);
+      FillOptions with = options;
+      with.least_gap = least_gaps[random() % std::size(least_gaps)];
+      attempt(candidate, with);
+    }
+    if (found) offer(placement, std::move(*found), costs);
+  }
+  int clamped(int stage, int head_start) const {
+    return std::clamp(head_start, 1, std::max(1, caps(1)[static_cast<std::size_t>(stage)]));
+  }
+
+  void search_v_shape() {
+    const auto placement = Placement::v_shape(request_.stages);
+    const ScheduleShape shape{request_.stages, 2, request_.microbatches};
+    const Costs costs = costs_on(placement);
+    std::optional<Filled> found;
+    const auto attempt = [&](const Lists& order) {
+      for (const double least_gap : least_gaps) {
+        auto filled = fill_weight_grads(placement, request_.microbatches, order, costs, {caps(2), least_gap});
+        if (filled && (!found || filled->makespan < found->makespan)) found = std::move(filled);
+      }
+    };
+    attempt(zb_v_order(shape));
+    for (const auto& per_stage : {std::array{1, 1, 1, 1}, {1, 2, 1, 2}, {1, 2, 2, 1}, {2, 2, 1, 2}})
+      for (int turns = 0; turns < 216; ++turns) {
+        const BuildingBlock block{per_stage, {1 + turns / 36, 1 + turns / 6 % 6, 1 + turns % 6}};
+        if (!collides(block, request_.stages)) attempt(repeat(block, shape));
+      }
+    if (found) offer(placement, std::move(*found), costs);
+  }
+
+  const AutoRequest& request_;
+  std::vector<double> forward_, input_grad_, weight_grad_, slots_;
+  Plan best_;
+  double best_makespan_ = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace
+
+Plan build_auto(const AutoRequest& request) {
+  if (request.stages < 1 || request.microbatches < 1 || request.max_chunks < 1)
+    throw std::invalid_argument("stages, microbatches and chunks must be at least 1");
+  return Search(request).run();
+}
+
+// Without costs to go by: F = I = W, and the memory of 1f1b.
+Plan build_auto(const ScheduleShape& shape) {
+  AutoRequest request;
+  request.stages = shape.stages;
+  request.microbatches = shape.microbatches;
+  request.slots = {static_cast<double>(shape.stages)};
+  request.max_chunks = shape.chunks;
+  return build_auto(request);
+}
+
+}  // namespace pipetrain::schedules

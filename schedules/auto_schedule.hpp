@@ -1,0 +1,27 @@
+// The best plan found for given costs and memory: the ordering problem of Qi et al. 2023, "Zero Bubble Pipeline Parallelism".
+#pragma once
+
+#include <vector>
+
+#include "schedules/cost.hpp"
+#include "schedules/plan.hpp"
+
+namespace pipetrain::schedules {
+
+struct AutoRequest {
+  int stages = 1;
+  int microbatches = 1;
+  // Of a whole stage and one microbatch; one value per stage, or one for all.
+  std::vector<double> forward = {1}, input_grad = {1}, weight_grad = {1};
+  double p2p = 0;
+  // Most microbatches that each stage may hold from F to B or W, in whole stages; one value for all or one per stage; empty: no
+  // limit. At least 1.
+  std::vector<double> slots;
+  int max_chunks = 2;  // 1 keeps every stage in one piece
+};
+
+// A plan whose simulated makespan is not above that of any other schedule of this library with its default chunks that fits the
+// slots, and often below. Deterministic. Throws std::invalid_argument for sizes or costs that make no sense.
+Plan build_auto(const AutoRequest& request);
+
+}  // namespace pipetrain::schedules

@@ -1,0 +1,141 @@
+#include "schedules/draw.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "schedules/draw_detail.hpp"
+
+namespace pipetrain::schedules {
+
+namespace {
+
+constexpr int most_lines = 40;
+
+// In time order, the columns a span covers: [begin, end), possibly none.
+std::pair<int, int> columns_of(const Span& span, const TimeRange& range, int columns) {
+  const auto column = [&](double time) {
+    return std::clamp(static_cast<int>(std::lround((time - range.begin) * columns / range.length())), 0, columns);
+  };
+  return {column(span.start), column(span.end)};
+}
+
+char symbol(const Action& action) {
+  if (!is_compute(action.kind)) return '+';
+  const char upper = letter(action.kind);
+  return action.chunk % 2 == 0 ? upper : static_cast<char>(upper - 'A' + 'a');
+}
+
+std::string draw_stage(const std::vector<Span>& spans, const TimeRange& range, int columns) {
+  std::string line(static_cast<std::size_t>(columns), '.');
+  for (const Span& span : spans) {
+    const auto [begin, end] = columns_of(span, range, columns);
+    if (begin == end) continue;
+    std::string text(1, symbol(span.action));
+    if (is_compute(span.action.kind)) text += std::to_string(span.action.microbatch);
+    const auto width = static_cast<std::size_t>(end - begin);
+    if (text.size() > width) text.resize(1);
+    text.resize(width, ' ');
+    line.replace(static_cast<std::size_t>(begin), width, text);
+  }
+  return line;
+}
+
+// As many columns as make the shortest compute action a whole number of them, if that is possible at all.
+int nice_columns(const Timeline& timeline, const TimeRange& range, int available) {
+  double shortest = range.length();
+  for (const auto& spans : timeline.stages)
+    for (const Span& span : spans)
+      if (is_compute(span.action.kind) && span.end > span.start) shortest = std::min(shortest, span.end - span.start);
+  const double units = range.length() / shortest;
+  const int each = static_cast<int>(std::min(8.0, available / units));
+  return each < 1 ? available : static_cast<int>(std::lround(units * each));
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+}  // namespace
+
+TimeRange range_of(const Timeline& timeline) {
+  TimeRange range{0, 0};
+  bool is_empty = true;
+  for (const auto& spans : timeline.stages) {
+    if (spans.empty()) continue;
+    range.begin = is_empty ? spans.front().start : std::min(range.begin, spans.front().start);
+    range.end = is_empty ? spans.back().end : std::max(range.end, spans.back().end);
+    is_empty = false;
+  }
+  return range;
+}
+
+const char* to_string(WaitedFor reason) {
+  switch (reason) {
+    case WaitedFor::nothing:
+      return "nothing";
+    case WaitedFor::activation:
+      return "activation";
+    case WaitedFor::gradient:
+      return "gradient";
+    case WaitedFor::slot:
+      return "slot";
+    case WaitedFor::partner:
+      return "partner";
+  }
+  return "?";
+}
+
+std::string draw_terminal(const Timeline& timeline, int width) {
+  const TimeRange range = range_of(timeline);
+  const int stages = static_cast<int>(timeline.stages.size());
+  if (!(range.length() > 0)) return "";
+  const int label = static_cast<int>(std::to_string(stages - 1).size()) + 1;
+  const int columns = nice_columns(timeline, range, std::max(8, width - label));
+  const int step = (stages + most_lines - 1) / most_lines;
+  std::string text;
+  for (int stage = 0; stage < stages; stage += step) {
+    std::string name = std::to_string(stage);
+    name.resize(static_cast<std::size_t>(label), ' ');
+    std::string line = name + draw_stage(timeline.stages[static_cast<std::size_t>(stage)], range, columns);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  const std::string end = number(range.length());
+  text += std::string(static_cast<std::size_t>(label), ' ') + "0";
+  const int gap = columns - 1 - static_cast<int>(end.size());
+  return text + std::string(static_cast<std::size_t>(std::max(1, gap)), ' ') + end + "\n";
+}
+
+void write_chrome_trace(std::ostream& out, const Timeline& timeline, double microseconds) {
+  out.precision(12);
+  out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":"
+         "\""
+      << escaped(timeline.title) << "\"}}";
+  for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
+    out << ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":" << stage << ",\"name\":\"thread_name\",\"args\":{\"name\":\"stage " << stage
+        << "\"}}";
+    for (const Span& span : timeline.stages[stage]) {
+      out << ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":" << stage << ",\"name\":\""
+          << to_string(span.action, timeline.placement.chunks()) << "\",\"cat\":\"" << letter(span.action.kind)
+          << "\",\"ts\":" << span.start * microseconds << ",\"dur\":" << (span.end - span.start) * microseconds
+          << ",\"args\":{\"chunk\":" << span.action.chunk << ",\"microbatch\":" << span.action.microbatch
+          << ",\"waited_for\":\"" << to_string(span.waited_for) << "\"}}";
+    }
+  }
+  out << "\n]}\n";
+}
+
+void write_csv(std::ostream& out, const Timeline& timeline) {
+  out.precision(12);
+  out << "stage,action,kind,chunk,microbatch,start,end,waited_for\n";
+  for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage)
+    for (const Span& span : timeline.stages[stage])
+      out << stage << ',' << to_string(span.action, timeline.placement.chunks()) << ',' << letter(span.action.kind) << ','
+          << span.action.chunk << ',' << span.action.microbatch << ',' << span.start << ',' << span.end << ','
+          << to_string(span.waited_for) << '\n';
+}
+
+}  // namespace pipetrain::schedules

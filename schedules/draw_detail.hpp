@@ -1,0 +1,23 @@
+// What the drawings share. Internal to schedules/.
+#pragma once
+
+#include <string>
+
+#include "schedules/timeline.hpp"
+
+namespace pipetrain::schedules {
+
+struct TimeRange {
+  double begin = 0;
+  double end = 0;
+  double length() const { return end - begin; }
+};
+TimeRange range_of(const Timeline& timeline);
+
+// Safe inside a JSON string and inside HTML text.
+std::string escaped(const std::string& text);
+
+// "#4c78a8": by kind, lighter for later chunks.
+std::string color_of(ActionKind kind, int chunk, int chunks);
+
+}  // namespace pipetrain::schedules

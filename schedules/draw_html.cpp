@@ -1,0 +1,134 @@
+#include <ostream>
+#include <set>
+
+#include "schedules/draw.hpp"
+#include "schedules/draw_detail.hpp"
+
+namespace pipetrain::schedules {
+
+namespace {
+
+constexpr const char* page_begin = R"html(<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>pipeline timeline</title><style>
+body{font:13px sans-serif;margin:12px;color:#222}h1{font-size:16px;margin:0 0 6px}
+#view{width:100%;border:1px solid #ccc;cursor:grab;display:block}#view:active{cursor:grabbing}
+#tip{position:fixed;display:none;background:#222;color:#fff;padding:5px 8px;border-radius:4px;pointer-events:none;white-space:pre}
+table{border-collapse:collapse;margin-top:10px}td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #ddd}
+</style></head><body><h1 id="title"></h1><p id="words"></p><canvas id="view"></canvas>
+<p>Wheel: zoom. Drag: move. Double click: all. Hover: the action.</p><div id="tip"></div><table id="stages"></table>
+<script>
+const data = )html";
+
+constexpr const char* page_end = R"html(;
+const view = document.getElementById('view'), tip = document.getElementById('tip'), pen = view.getContext('2d');
+const left = 64, top_ = 6, row = Math.max(3, Math.min(26, Math.floor(900 / data.stages.length)));
+let from = 0, to = data.makespan, grabbed = null;
+const fixed = x => +x.toPrecision(6);
+document.getElementById('title').textContent = data.title;
+document.getElementById('words').textContent = 'makespan ' + fixed(data.makespan) + ', bubble ' + (100 * data.bubble).toFixed(2) +
+  ' %, longest wait inside a stage ' + fixed(data.span_bubble);
+const name = s => s[1] < 0 || data.chunks < 2 || 'NO'.includes(s[0]) ? s[0] + (s[2] < 0 ? '' : s[2]) : s[1] + s[0] + (s[2] < 0 ? '' : s[2]);
+const x = t => left + (t - from) / (to - from) * (view.width / devicePixelRatio - left - 4);
+const time = px => from + (px - left) / (view.width / devicePixelRatio - left - 4) * (to - from);
+// First span of a stage that ends after t.
+function first(spans, t) { let a = 0, b = spans.length; while (a < b) { const m = (a + b) >> 1; spans[m][4] <= t ? a = m + 1 : b = m; } return a; }
+function draw() {
+  const height = top_ * 2 + 20 + row * data.stages.length;
+  view.style.height = height + 'px';
+  view.width = view.clientWidth * devicePixelRatio; view.height = height * devicePixelRatio;
+  pen.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+  pen.font = '11px sans-serif'; pen.textBaseline = 'middle';
+  data.stages.forEach((spans, stage) => {
+    const y = top_ + stage * row;
+    pen.fillStyle = '#eee'; pen.fillRect(left, y, view.clientWidth - left - 4, row - 1);
+    let covered = -1;
+    for (let i = first(spans, from); i < spans.length && spans[i][3] < to; ++i) {
+      const s = spans[i], a = Math.max(left, x(s[3])), b = Math.min(view.clientWidth - 4, x(s[4]));
+      if (b <= covered + 0.3) continue;
+      covered = b;
+      pen.fillStyle = data.colors[s[0] + s[1]]; pen.fillRect(a, y, Math.max(0.5, b - a - (b - a > 3 ? 1 : 0)), row - 1);
+      if (b - a > 22 && row > 12) { pen.fillStyle = '#111'; pen.textAlign = 'center'; pen.fillText(name(s), (a + b) / 2, y + row / 2); }
+    }
+    pen.fillStyle = '#222'; pen.textAlign = 'left';
+    if (row > 9 || stage % 8 == 0) { pen.clearRect(0, y, left - 2, row); pen.fillText('stage ' + stage, 4, y + row / 2); }
+  });
+  pen.fillStyle = '#222';
+  for (let i = 0; i <= 8; ++i) { pen.textAlign = i == 8 ? 'right' : 'left'; const t = from + (to - from) * i / 8; pen.fillText(fixed(t), x(t), height - 12); }
+}
+view.onwheel = e => {
+  e.preventDefault();
+  const t = time(e.offsetX), by = Math.exp(e.deltaY * 0.002);
+  from = Math.max(0, t - (t - from) * by); to = Math.min(data.makespan, t + (to - t) * by); draw();
+};
+view.onmousedown = e => grabbed = {at: e.offsetX, from, to};
+window.onmouseup = () => grabbed = null;
+view.ondblclick = () => { from = 0; to = data.makespan; draw(); };
+view.onmousemove = e => {
+  if (grabbed) {
+    let by = (grabbed.at - e.offsetX) / (view.clientWidth - left - 4) * (grabbed.to - grabbed.from);
+    by = Math.max(-grabbed.from, Math.min(data.makespan - grabbed.to, by));
+    from = grabbed.from + by; to = grabbed.to + by; draw();
+  }
+  const stage = Math.floor((e.offsetY - top_) / row), t = time(e.offsetX), spans = data.stages[stage];
+  tip.style.display = 'none';
+  if (!spans || e.offsetX < left) return;
+  const i = first(spans, t), s = spans[i];
+  let text = 'stage ' + stage + '\n';
+  if (s && s[3] <= t) text += name(s) + ': ' + fixed(s[3]) + ' to ' + fixed(s[4]) + (s[5] ? '\nwaited for ' + data.reasons[s[5]] : '');
+  else if (s) text += 'idle, then ' + name(s) + (s[5] ? '\nwaits for ' + data.reasons[s[5]] : '');
+  else text += 'done';
+  tip.textContent = text; tip.style.display = 'block';
+  tip.style.left = Math.min(e.clientX + 14, innerWidth - 200) + 'px'; tip.style.top = e.clientY + 14 + 'px';
+};
+view.onmouseleave = () => tip.style.display = 'none';
+const table = document.getElementById('stages');
+const line = (cells, tag) => { const r = table.insertRow(); cells.forEach(c => { const d = document.createElement(tag); d.textContent = c; r.appendChild(d); }); };
+line(['stage', 'busy', 'idle', 'warm-up', 'steady', 'cool-down', 'communication', 'peak activations'], 'th');
+data.summary.forEach((s, i) => line([i, ...s.map(fixed)], 'td'));
+window.onresize = draw; draw();
+</script></body></html>
+)html";
+
+}  // namespace
+
+void write_html(std::ostream& out, const Timeline& timeline, const Summary& summary) {
+  const TimeRange range = range_of(timeline);
+  const int chunks = timeline.placement.chunks();
+  out.precision(9);
+  out << page_begin << "{\"title\":\"" << escaped(timeline.title) << "\",\"chunks\":" << chunks
+      << ",\"makespan\":" << summary.makespan << ",\"bubble\":" << summary.bubble_fraction
+      << ",\"span_bubble\":" << summary.span_bubble << ",\"reasons\":[";
+  for (const auto reason :
+       {WaitedFor::nothing, WaitedFor::activation, WaitedFor::gradient, WaitedFor::slot, WaitedFor::partner})
+    out << (reason == WaitedFor::nothing ? "\"" : ",\"") << to_string(reason) << '"';
+  out << "],\"colors\":{";
+  const char* separator = "";
+  for (int kind = 0; kind <= static_cast<int>(ActionKind::optimizer); ++kind)
+    for (int chunk = 0; chunk < chunks; ++chunk, separator = ",")
+      out << separator << '"' << letter(static_cast<ActionKind>(kind)) << chunk << "\":\""
+          << color_of(static_cast<ActionKind>(kind), chunk, chunks) << '"';
+  out << "},\"summary\":[";
+  separator = "";
+  for (const StageSummary& stage : summary.stages) {
+    out << separator << '[' << stage.busy << ',' << stage.idle << ',' << stage.idle_warm_up << ',' << stage.idle_steady << ','
+        << stage.idle_cool_down << ',' << stage.idle_communication << ',' << stage.peak_activations << ']';
+    separator = ",";
+  }
+  out << "],\"stages\":[";
+  separator = "";
+  for (const auto& spans : timeline.stages) {
+    out << separator << "\n[";
+    separator = "";
+    for (const Span& span : spans) {
+      out << separator << "[\"" << letter(span.action.kind) << "\"," << span.action.chunk << ',' << span.action.microbatch
+          << ',' << span.start - range.begin << ',' << span.end - range.begin << ',' << static_cast<int>(span.waited_for)
+          << ']';
+      separator = ",";
+    }
+    out << ']';
+    separator = ",";
+  }
+  out << "]}" << page_end;
+}
+
+}  // namespace pipetrain::schedules

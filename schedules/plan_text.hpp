@@ -1,0 +1,39 @@
+// Plans as text: our own format, and the CSV of PyTorch's torch.distributed.pipelining schedules.
+//
+// Ours, one key a line, then one list a stage; '#' begins a comment:
+//   schedule: 1f1b
+//   placement: looping        (or v-shape)
+//   chunks: 1
+//   microbatches: 2
+//   ready: backward-first     (forward-first, plan-order; absent: planned order only)
+//   stage 0: F0 F1 B0 B1 N O
+//   stage 1: F0 B0 F1 B1 N O
+//
+// PyTorch's: one row a rank, cells such as 0F0, 1B2, 0I1, 0W1 with the number of the virtual stage in front, or a pair
+// (0F4;7B1)OVERLAP_F_B. Empty cells and its communication actions (SEND_F, RECV_B, UNSHARD ...) are skipped: they are not
+// choices of a plan here.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "schedules/plan.hpp"
+
+namespace pipetrain::schedules {
+
+// One line: file, line, the action and the rule it breaks.
+class PlanFileError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+std::string to_text(const Plan& plan);
+// Round-trips to_text(). `name` is the file's, for messages. The plan has passed validate(). Throws PlanFileError.
+Plan parse_plan(std::string_view text, const std::string& name);
+
+// The compute of the plan; what ends the step has no place in the format.
+std::string to_pytorch_csv(const Plan& plan);
+Plan parse_pytorch_csv(std::string_view text, const std::string& name);
+
+}  // namespace pipetrain::schedules

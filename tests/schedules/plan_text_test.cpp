@@ -1,0 +1,103 @@
+#include "schedules/plan_text.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "catch.hpp"
+#include "schedules/builders.hpp"
+
+using namespace pipetrain::schedules;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string error_of(const std::string& text, bool is_csv = false) {
+  try {
+    is_csv ? parse_pytorch_csv(text, "plan.csv") : parse_plan(text, "plan.txt");
+  } catch (const PlanFileError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string header(int microbatches, const std::string& more = "") {
+  return "schedule: hand\nplacement: looping\nchunks: 1\nmicrobatches: " + std::to_string(microbatches) + "\n" + more;
+}
+
+}  // namespace
+
+TEST_CASE("plans survive the way to text and back") {
+  for (const ScheduleInfo& info : all_schedules())
+    for (const int stages : {1, 2, 5}) {
+      const Plan plan = with_end_of_step(info.build({stages, info.default_chunks, 6}), {true, stages > 1, true});
+      const Plan read = parse_plan(to_text(plan), "plan.txt");
+      CHECK(read.schedule == plan.schedule);
+      CHECK(read.placement == plan.placement);
+      CHECK(read.microbatches == plan.microbatches);
+      CHECK(read.stages == plan.stages);
+      CHECK(read.ready_rule == plan.ready_rule);
+    }
+}
+
+TEST_CASE("plans survive PyTorch's CSV") {
+  for (const ScheduleInfo& info : all_schedules())
+    for (const int stages : {1, 2, 5}) {
+      const Plan plan = info.build({stages, info.default_chunks, 6});
+      const Plan read = parse_pytorch_csv(to_pytorch_csv(plan), "plan.csv");
+      if (stages > 1) CHECK(read.placement == plan.placement);  // with one stage a V is a loop
+      CHECK(read.microbatches == plan.microbatches);
+      CHECK(read.stages == plan.stages);
+      CHECK(read.ready_rule == ReadyRule::none);
+    }
+}
+
+TEST_CASE("PyTorch's pairs, communication and empty cells are understood") {
+  const Plan plan = parse_pytorch_csv(
+      "0F0,0UNSHARD,0SEND_F0,3F0,,3B0,(0F1;0B0)OVERLAP_F_B,3F1,3B1,0B1,0REDUCE_GRAD\r\n"
+      "1F0,2F0,2B0,1B0,1F1,2F1,,,2B1,1B1\n",
+      "x.csv");
+  CHECK(plan.placement == Placement::v_shape(2));
+  CHECK(to_pytorch_csv(plan) == "0F0,3F0,3B0,0F1,0B0,3F1,3B1,0B1\n1F0,2F0,2B0,1B0,1F1,2F1,2B1,1B1\n");
+}
+
+TEST_CASE("a fault in a plan file is told with file, line, action and rule") {
+  CHECK(error_of(header(1, "stage 0: F0 Bx\n")) == "plan.txt:5: \"Bx\" is not an action such as F0, 1B3 or N");
+  CHECK(error_of(header(2, "stage 0: F0 B0\n")) == "plan.txt:5: stage 0: F1 is missing");
+  CHECK_THAT(error_of(header(2, "# fine so far\nstage 0: F0 F1 B1 B0\n")), Contains("plan.txt:6: stage 0: B1 comes before B0"));
+  CHECK_THAT(error_of(header(1, "stage 0: F0 B0\nstage 0: F0 B0\n")), Contains("plan.txt:6: stage 1 is expected"));
+  CHECK_THAT(error_of(header(1, "stage 0: 1F0\n")), Contains("plan.txt:5") && Contains("1F0"));
+  CHECK_THAT(error_of("schedule 1f1b\n"), Contains("plan.txt:1:"));
+  CHECK_THAT(error_of("colour: red\n"), Contains("plan.txt:1: unknown key \"colour\""));
+  CHECK_THAT(error_of("microbatches: -1\n"), Contains("plan.txt:1: microbatches must be a number"));
+  CHECK_THAT(error_of("placement: round\n"), Contains("neither looping nor v-shape"));
+  CHECK_THAT(error_of("ready: never\n"), Contains("never"));
+  CHECK_THAT(error_of(""), Contains("no stages"));
+  CHECK_THAT(error_of("stage 0: F0 B0\n"), Contains("microbatches"));
+  CHECK_THAT(error_of(header(2, "stage 0: F0 B0 F1 B1\nstage 1: F0 F1 B0 B1\n")), Contains("plan.txt:5: the plan deadlocks"));
+}
+
+TEST_CASE("a fault in a CSV is told too, also PyTorch's backward in reverse") {
+  CHECK(error_of("0F0,0F1,0B1,0B0\n", true) ==
+        "plan.csv:1: stage 0: B1 comes before B0; a chunk must keep the order of microbatches");
+  CHECK_THAT(error_of("0F0,0X0\n", true), Contains("plan.csv:1: \"0X0\" is not an action"));
+  CHECK_THAT(error_of("0F0,0B0\n0F0,1F0,1B0\n", true), Contains("plan.csv:2: virtual stage 0 acts on rank 1"));
+  CHECK_THAT(error_of("(0F0;0B0)PAIR\n", true), Contains("OVERLAP_F_B"));
+  CHECK_THAT(error_of("0F99999999999\n", true), Contains("plan.csv:1"));
+  CHECK_THAT(error_of("\n", true), Contains("no actions"));
+  CHECK_THAT(error_of("0F0\n1F0\n2F0\n\n3F0,4F0\n", true), Contains("5 virtual stages"));
+}
+
+TEST_CASE("broken plan files never do anything but throw PlanFileError") {
+  std::mt19937 random(3);
+  const std::string good = to_text(build_schedule("zb-v", {2, 2, 4})), csv = to_pytorch_csv(build_schedule("zb-v", {2, 2, 4}));
+  for (int round = 0; round < 4000; ++round) {
+    const bool is_csv = round % 2 == 0;
+    std::string text = is_csv ? csv : good;
+    for (int i = 0; i < 3; ++i)
+      text[random() % text.size()] = static_cast<char>(random() % 2 == 0 ? random() % 256 : "FBIW019,;:()\n "[random() % 14]);
+    CAPTURE(text);
+    CHECK_NOTHROW(error_of(text, is_csv));
+  }
+}
