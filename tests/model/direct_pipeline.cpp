@@ -1,0 +1,338 @@
+#include "direct_pipeline.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+#include <stdexcept>
+
+#include "comm/inprocess_group.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::logic_error(what);
+}
+
+// Memory full of NaNs, so that what is read before it is written shows.
+Buffer poisoned(Device& device, std::size_t bytes) {
+  Buffer buffer = device.allocate(bytes, "a test");
+  std::memset(buffer.data(), 0xff, buffer.bytes());
+  return buffer;
+}
+
+Tensor over(const Buffer& buffer, const Shape& shape, DType dtype) { return {buffer.data(), shape, dtype}; }
+
+}  // namespace
+
+Chunks cut_blocks(const ModelConfig& config, const std::vector<std::size_t>& positions) {
+  Chunks chunks(1);
+  const std::vector<Block> blocks = blocks_of(config);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (std::count(positions.begin(), positions.end(), i) > 0) chunks.emplace_back();
+    chunks.back().push_back(blocks[i]);
+  }
+  return chunks;
+}
+
+void NamedRandomWeights::load(const Parameter& parameter, float* out) const {
+  std::mt19937_64 random(std::hash<std::string>{}(parameter.name));
+  const bool norm = parameter.full.rank() == 1;
+  std::normal_distribution<float> normal(
+      norm ? 1.0F : 0.0F,
+      norm ? 0.1F
+           : (parameter.name.find("embed") != std::string::npos ? 0.5F
+                                                                : 1.0F / std::sqrt(static_cast<float>(parameter.full[1]))));
+  std::vector<float> full(static_cast<std::size_t>(parameter.full.elements()));
+  for (float& value : full) value = normal(random);
+  for_each_run(parameter, [&](std::int64_t first, std::int64_t count, std::int64_t position) {
+    std::copy_n(full.begin() + first, count, out + position);
+  });
+}
+
+struct DirectPipeline::Stage {
+  std::unique_ptr<Ops> ops;
+  std::unique_ptr<StageModel> model;
+  Buffer weight_memory, grad_memory, m_memory, v_memory, workspace;
+  OptimizerArenas arenas;
+
+  Stage(const PipelineSetup& setup, const Chunks& chunks, Device& device, Stream& stream, const TensorParallel& tp)
+      : ops(make_cpu_ops(stream)), model(make_stage_model(setup.config, chunks, setup.shape, tp, *ops)) {
+    const ParameterLayout& layout = model->parameters();
+    const auto arena = [&](Buffer& memory, std::size_t elements) {
+      memory = poisoned(device, elements * sizeof(float));
+      return over(memory, {static_cast<std::int64_t>(elements)}, DType::f32);
+    };
+    arenas.weights = arena(weight_memory, layout.weight_elements);
+    arenas.grads = arena(grad_memory, layout.grad_elements);
+    arenas.m = arena(m_memory, layout.weight_elements);
+    arenas.v = arena(v_memory, layout.weight_elements);
+    stream.zero(arenas.m);
+    stream.zero(arenas.v);
+    model->bind(arenas.weights, arenas.grads);
+    workspace = poisoned(device, model->workspace_bytes());
+    model->bind_workspace(workspace.data(), model->workspace_bytes());
+  }
+};
+
+struct DirectPipeline::Rank {
+  struct ChunkMemory {
+    Buffer saved, pending, input, input_grad;
+    std::unique_ptr<ActivationSlot> slot;
+  };
+  struct SlotMemory {
+    std::vector<ChunkMemory> chunks;  // by position
+    Buffer ids, targets, loss_sum;
+  };
+
+  std::unique_ptr<Device> device = make_cpu_device(0, 1);
+  std::unique_ptr<Stream> stream = device->make_stream("test");
+  std::vector<Stage> stages;
+  std::vector<SlotMemory> slots;
+  Shape hidden;
+
+  Tensor hidden_over(const Buffer& buffer) const { return over(buffer, hidden, DType::f32); }
+};
+
+DirectPipeline::DirectPipeline(PipelineSetup setup, const WeightSource& weights) : setup_(std::move(setup)) {
+  if (setup_.stages.empty()) setup_.stages = {cut_blocks(setup_.config, {})};
+  for (const Block& block : blocks_of(setup_.config)) {
+    for (std::size_t stage = 0; stage < setup_.stages.size(); ++stage) {
+      for (std::size_t chunk = 0; chunk < setup_.stages[stage].size(); ++chunk) {
+        if (setup_.stages[stage][chunk].front() == block) positions_.push_back({stage, static_cast<int>(chunk)});
+      }
+    }
+  }
+  if (setup_.tp > 1) groups_ = make_inprocess_groups(setup_.tp);
+  for (int r = 0; r < setup_.tp; ++r) {
+    auto& rank = *ranks_.emplace_back(std::make_unique<Rank>());
+    const TensorParallel tp{setup_.tp > 1 ? groups_[static_cast<std::size_t>(r)].get() : nullptr, setup_.sequence_parallel};
+    for (const Chunks& chunks : setup_.stages) {
+      Stage& stage = rank.stages.emplace_back(setup_, chunks, *rank.device, *rank.stream, tp);
+      for (const Parameter& parameter : stage.model->parameters().parameters) {
+        weights.load(parameter, stage.arenas.weights.as<float>() + parameter.offset);
+      }
+    }
+    rank.hidden = rank.stages.front().model->hidden_shape();
+    const std::size_t hidden_bytes = Tensor{nullptr, rank.hidden, DType::f32}.bytes();
+    const auto tokens = static_cast<std::size_t>(setup_.shape.tokens());
+    for (int slot = 0; slot < setup_.slots; ++slot) {
+      Rank::SlotMemory& memory = rank.slots.emplace_back();
+      memory.ids = poisoned(*rank.device, tokens * sizeof(std::int32_t));
+      memory.targets = poisoned(*rank.device, tokens * sizeof(std::int32_t));
+      memory.loss_sum = poisoned(*rank.device, sizeof(double));
+      for (const Position& at : positions_) {
+        const StageModel& model = *rank.stages[at.stage].model;
+        const ActivationBytes bytes = model.activation_bytes(at.chunk);
+        Rank::ChunkMemory& chunk = memory.chunks.emplace_back();
+        chunk.saved = poisoned(*rank.device, bytes.saved);
+        chunk.pending = poisoned(*rank.device, bytes.pending);
+        chunk.input = poisoned(*rank.device, hidden_bytes);
+        chunk.input_grad = poisoned(*rank.device, hidden_bytes);
+        chunk.slot = model.make_slot(at.chunk, chunk.saved.data(), chunk.pending.data());
+      }
+    }
+  }
+  zero_grads();
+}
+
+DirectPipeline::~DirectPipeline() {
+  for (const auto& rank : ranks_) {
+    try {
+      rank->stream->synchronize();
+    } catch (const std::exception&) {  // the test has seen it
+    }
+  }
+}
+
+void DirectPipeline::synchronize() {
+  for (const auto& rank : ranks_) rank->stream->synchronize();
+}
+
+void DirectPipeline::zero_grads() {
+  for (const auto& rank : ranks_) {
+    for (Stage& stage : rank->stages) rank->stream->zero(stage.arenas.grads);
+  }
+}
+
+void DirectPipeline::forward(int slot, const Microbatch& microbatch) {
+  synchronize();  // before the host writes what an earlier microbatch of this slot may still read
+  for (const auto& rank : ranks_) {
+    Rank::SlotMemory& memory = rank->slots.at(static_cast<std::size_t>(slot));
+    const Shape tokens{setup_.shape.tokens()};
+    std::memcpy(memory.ids.data(), microbatch.ids.data(), microbatch.ids.size() * sizeof(std::int32_t));
+    std::memcpy(memory.targets.data(), microbatch.targets.data(), microbatch.targets.size() * sizeof(std::int32_t));
+    for (std::size_t i = 0; i < positions_.size(); ++i) {
+      ForwardArgs args;
+      args.input = i == 0 ? over(memory.ids, tokens, DType::i32) : rank->hidden_over(memory.chunks[i].input);
+      if (i + 1 < positions_.size()) {
+        args.output = rank->hidden_over(memory.chunks[i + 1].input);
+      } else {
+        args.targets = over(memory.targets, tokens, DType::i32);
+        args.loss_sum = over(memory.loss_sum, {1}, DType::f64);
+      }
+      StageModel& model = *rank->stages[positions_[i].stage].model;
+      model.forward(positions_[i].chunk, args, *memory.chunks[i].slot);
+    }
+  }
+}
+
+void DirectPipeline::backward(int slot, float loss_scale) { run_backward(slot, loss_scale, false); }
+void DirectPipeline::input_grad(int slot, float loss_scale) { run_backward(slot, loss_scale, true); }
+
+void DirectPipeline::run_backward(int slot, float loss_scale, bool split) {
+  for (const auto& rank : ranks_) {
+    Rank::SlotMemory& memory = rank->slots.at(static_cast<std::size_t>(slot));
+    for (std::size_t i = positions_.size(); i-- > 0;) {
+      BackwardArgs args;
+      if (i + 1 < positions_.size()) args.output_grad = rank->hidden_over(memory.chunks[i + 1].input_grad);
+      if (i > 0) args.input_grad = rank->hidden_over(memory.chunks[i].input_grad);
+      args.loss_scale = loss_scale;
+      StageModel& model = *rank->stages[positions_[i].stage].model;
+      if (split) {
+        model.input_grad(positions_[i].chunk, args, *memory.chunks[i].slot);
+      } else {
+        model.backward(positions_[i].chunk, args, *memory.chunks[i].slot);
+      }
+    }
+  }
+}
+
+void DirectPipeline::weight_grad(int slot) {
+  for (const auto& rank : ranks_) {
+    for (std::size_t i = 0; i < positions_.size(); ++i) {
+      ActivationSlot& chunk_slot = *rank->slots.at(static_cast<std::size_t>(slot)).chunks[i].slot;
+      rank->stages[positions_[i].stage].model->weight_grad(positions_[i].chunk, chunk_slot);
+    }
+  }
+}
+
+double DirectPipeline::loss_sum(int slot) {
+  synchronize();
+  const auto value = [&](const Rank& rank) {
+    return *static_cast<const double*>(rank.slots.at(static_cast<std::size_t>(slot)).loss_sum.data());
+  };
+  for (const auto& rank : ranks_) require(value(*rank) == value(*ranks_.front()), "ranks disagree on the loss");
+  return value(*ranks_.front());
+}
+
+void DirectPipeline::complete_grads() {
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = *ranks_[r];
+    const TensorParallel tp{setup_.tp > 1 ? groups_[r].get() : nullptr, setup_.sequence_parallel};
+    for (Stage& stage : rank.stages) {
+      const ParameterLayout& layout = stage.model->parameters();
+      for (int chunk = 0; chunk < static_cast<int>(layout.chunk_grads.size()); ++chunk) {
+        sum_replicated_grads(layout, chunk, tp, *stage.ops, stage.arenas.grads);
+      }
+    }
+    for (Stage& stage : rank.stages) {
+      sum_tied_grads(tied_grads(stage.model->parameters(), setup_.config, stage.arenas.grads), *stage.ops);
+    }
+  }
+  synchronize();
+  for (const auto& rank : ranks_) exchange_tied_grads(*rank);
+  synchronize();
+}
+
+void DirectPipeline::exchange_tied_grads(Rank& rank) {
+  Stage* embedding = nullptr;
+  Stage* head = nullptr;
+  const auto tied = [&](const Stage& stage) {
+    return tied_grads(stage.model->parameters(), setup_.config, stage.arenas.grads);
+  };
+  for (Stage& stage : rank.stages) {
+    if (tied(stage).has_embedding()) embedding = &stage;
+    if (tied(stage).has_head()) head = &stage;
+  }
+  if (embedding == head) return;  // one stage, or nothing is tied
+  const Tensor mine = tied(*embedding).embedding, other = tied(*head).head;
+  const Buffer copy = poisoned(*rank.device, mine.bytes());
+  std::memcpy(copy.data(), mine.data, mine.bytes());
+  embedding->ops->add(mine, other);
+  rank.stream->synchronize();
+  head->ops->add(other, over(copy, mine.shape, DType::f32));
+  rank.stream->synchronize();
+}
+
+std::vector<NormPart> DirectPipeline::norm_parts() {
+  std::vector<NormPart> parts;
+  for (int r = 0; r < setup_.tp; ++r) {
+    Rank& rank = *ranks_[static_cast<std::size_t>(r)];
+    for (Stage& stage : rank.stages) {
+      const ParameterLayout& layout = stage.model->parameters();
+      const std::vector<std::size_t> counted = counted_parameters(layout, r);
+      const Buffer memory = poisoned(*rank.device, counted.size() * sizeof(double));
+      const Tensor sums = over(memory, {static_cast<std::int64_t>(counted.size())}, DType::f64);
+      square_sums(layout, r, *stage.ops, stage.arenas.grads, sums);
+      rank.stream->synchronize();
+      for (std::size_t i = 0; i < counted.size(); ++i) {
+        parts.push_back({layout.parameters[counted[i]].name, r, sums.as<double>()[i]});
+      }
+    }
+  }
+  return parts;
+}
+
+void DirectPipeline::adamw(const AdamW& settings) {
+  for (const auto& rank : ranks_) {
+    for (Stage& stage : rank->stages) adamw_step(stage.model->parameters(), *stage.ops, stage.arenas, settings);
+  }
+}
+
+Tensors DirectPipeline::collect(Arena arena) {
+  synchronize();
+  Tensors tensors;
+  for (const auto& rank : ranks_) {
+    for (Stage& stage : rank->stages) {
+      for (const Parameter& parameter : stage.model->parameters().parameters) {
+        const float* slice = arena == Arena::weights ? stage.arenas.weights.as<float>() + parameter.offset
+                                                     : stage.arenas.grads.as<float>() + parameter.grad_offset;
+        // The head's accumulator is no gradient of its own once it has been added to the embedding's.
+        if (parameter.tied_copy && arena == Arena::grads) continue;
+        std::vector<float>& full = tensors[parameter.name];
+        const auto elements = static_cast<std::size_t>(parameter.full.elements());
+        if (full.empty()) full.assign(elements, std::numeric_limits<float>::quiet_NaN());
+        for_each_run(parameter, [&](std::int64_t first, std::int64_t count, std::int64_t position) {
+          for (std::int64_t i = 0; i < count; ++i) {
+            float& value = full[static_cast<std::size_t>(first + i)];
+            require(std::isnan(value) || value == slice[position + i], "replicas of a parameter differ");
+            value = slice[position + i];
+          }
+        });
+      }
+    }
+  }
+  return tensors;
+}
+
+Tensors DirectPipeline::grads() { return collect(Arena::grads); }
+Tensors DirectPipeline::weights() { return collect(Arena::weights); }
+
+void DirectPipeline::shift_weights(const std::string& name, const std::vector<float>& change) {
+  synchronize();
+  for (const auto& rank : ranks_) {
+    for (Stage& stage : rank->stages) {
+      std::vector<std::size_t> shifted;  // a weight that both ends of a tie share moves once
+      for (const Parameter& parameter : stage.model->parameters().parameters) {
+        if (parameter.name != name || std::count(shifted.begin(), shifted.end(), parameter.offset) > 0) continue;
+        shifted.push_back(parameter.offset);
+        float* slice = stage.arenas.weights.as<float>() + parameter.offset;
+        for_each_run(parameter, [&](std::int64_t first, std::int64_t count, std::int64_t position) {
+          for (std::int64_t i = 0; i < count; ++i) slice[position + i] += change[static_cast<std::size_t>(first + i)];
+        });
+      }
+    }
+  }
+}
+
+std::vector<ActivationBytes> DirectPipeline::activation_bytes() const {
+  std::vector<ActivationBytes> bytes;
+  for (const Position& at : positions_) bytes.push_back(ranks_.front()->stages[at.stage].model->activation_bytes(at.chunk));
+  return bytes;
+}
+
+}  // namespace pipetrain::test

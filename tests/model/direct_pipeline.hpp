@@ -1,0 +1,90 @@
+// Drives the StageModels of every stage and tensor-parallel rank in plain loops: the model without actors. All streams are
+// asynchronous, so one host thread issues the work of all ranks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/device.hpp"
+#include "core/process_group.hpp"
+#include "model/optimizer.hpp"
+#include "model/stage_model.hpp"
+#include "model/weights.hpp"
+
+namespace pipetrain::test {
+
+using Chunks = std::vector<std::vector<Block>>;
+using Tensors = std::map<std::string, std::vector<float>>;  // full logical tensors by name
+
+// The model's blocks cut before these positions.
+Chunks cut_blocks(const ModelConfig& config, const std::vector<std::size_t>& positions);
+
+// Normal(0, 0.3 / sqrt(columns)) matrices, norms around 1; a function of the name only.
+class NamedRandomWeights final : public WeightSource {
+ public:
+  void load(const Parameter& parameter, float* out) const override;
+};
+
+struct Microbatch {
+  std::vector<std::int32_t> ids, targets;
+};
+
+struct PipelineSetup {
+  ModelConfig config;
+  std::vector<Chunks> stages;  // chunks of each stage; one chunk of all blocks when empty
+  MicrobatchShape shape;
+  int tp = 1;
+  bool sequence_parallel = false;
+  int slots = 1;  // microbatches in flight
+};
+
+class DirectPipeline {
+ public:
+  DirectPipeline(PipelineSetup setup, const WeightSource& weights);
+  ~DirectPipeline();
+
+  void zero_grads();
+  // One microbatch through all chunks; slot < setup.slots.
+  void forward(int slot, const Microbatch& microbatch);
+  void backward(int slot, float loss_scale);
+  void input_grad(int slot, float loss_scale);
+  void weight_grad(int slot);
+  // Sum of cross-entropies of the slot's last forward; all ranks agree on it.
+  double loss_sum(int slot);
+
+  // What comes before the norm: sums over replicated and tied gradients.
+  void complete_grads();
+  std::vector<NormPart> norm_parts();
+  // settings.grad_scale is the clipping factor.
+  void adamw(const AdamW& settings);
+
+  Tensors grads();
+  Tensors weights();
+  // Adds to one logical tensor's weights, on whichever ranks hold it.
+  void shift_weights(const std::string& name, const std::vector<float>& change);
+  std::vector<ActivationBytes> activation_bytes() const;  // of every chunk, rank 0
+
+ private:
+  struct Stage;
+  struct Rank;
+  struct Position {  // a virtual stage: where the model's next blocks are
+    std::size_t stage;
+    int chunk;
+  };
+  enum class Arena { weights, grads };
+
+  void synchronize();
+  void exchange_tied_grads(Rank& rank);
+  void run_backward(int slot, float loss_scale, bool split);
+  Tensors collect(Arena arena);
+
+  PipelineSetup setup_;
+  std::vector<Position> positions_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+}  // namespace pipetrain::test

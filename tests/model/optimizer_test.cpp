@@ -1,0 +1,193 @@
+#include "model/optimizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "catch.hpp"
+#include "core/device.hpp"
+#include "model/learning_rate.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+ModelConfig tied_config() {
+  ModelConfig config;
+  config.hidden = 16;
+  config.layers = 1;
+  config.heads = config.kv_heads = 4;
+  config.head_dim = 4;
+  config.intermediate = 24;
+  config.vocabulary = 19;
+  config.tied_embeddings = true;
+  return config;
+}
+
+// The arenas of one rank with random contents on a CPU device.
+class Arenas {
+ public:
+  explicit Arenas(const ParameterLayout& layout) {
+    weights = fill(layout.weight_elements, 1);
+    grads = fill(layout.grad_elements, 2);
+    m = fill(layout.weight_elements, 3);
+    v = fill(layout.weight_elements, 4);
+    for (float& value : v) value = std::abs(value);
+  }
+
+  OptimizerArenas view() { return {tensor(weights), tensor(m), tensor(v), tensor(grads)}; }
+  static Tensor tensor(std::vector<float>& values) {
+    return {values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32};
+  }
+  void synchronize() { stream->synchronize(); }
+
+  std::unique_ptr<Device> device = make_cpu_device(0, 1);
+  std::unique_ptr<Stream> stream = device->make_stream("optimizer test");
+  std::unique_ptr<Ops> ops = make_cpu_ops(*stream);
+  std::vector<float> weights, grads, m, v;
+
+ private:
+  static std::vector<float> fill(std::size_t elements, unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(elements);
+    for (float& value : values) value = normal(random);
+    return values;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the norm does not depend on the order its parts come in", "[optimizer]") {
+  std::mt19937_64 random(5);
+  std::lognormal_distribution<double> size(0, 10);
+  std::vector<NormPart> parts;
+  for (int i = 0; i < 50; ++i) {
+    for (int rank = 0; rank < 4; ++rank) parts.push_back({"layer." + std::to_string(i), rank, size(random)});
+  }
+  const double norm = global_norm(parts);
+  double sum = 0;
+  for (const NormPart& part : parts) sum += part.square_sum;
+  CHECK(norm == Approx(std::sqrt(sum)));
+  for (int trial = 0; trial < 20; ++trial) {
+    std::shuffle(parts.begin(), parts.end(), random);
+    CHECK(global_norm(parts) == norm);
+  }
+  CHECK(global_norm({}) == 0);
+  CHECK(std::isnan(global_norm({{"a", 0, 1}, {"b", 0, std::numeric_limits<double>::quiet_NaN()}})));
+}
+
+TEST_CASE("clipping scales down to the limit and never up", "[optimizer]") {
+  CHECK(clip_factor(4, 1) == 0.25F);
+  CHECK(clip_factor(0.5, 1) == 1);
+  CHECK(clip_factor(1, 1) == 1);
+  CHECK(clip_factor(1000, 0) == 1);
+  CHECK(clip_factor(0, 1) == 1);
+}
+
+TEST_CASE("replicated gradients count on one rank and tied copies never", "[optimizer]") {
+  const ModelConfig config = tied_config();
+  for (const int rank : {0, 1}) {
+    const ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, rank, 2);
+    std::size_t norms = 0, matrices = 0;
+    for (const std::size_t i : counted_parameters(layout, rank)) {
+      CHECK_FALSE(layout.parameters[i].tied_copy);
+      (layout.parameters[i].full.rank() == 1 ? norms : matrices) += 1;
+    }
+    CHECK(norms == (rank == 0 ? 3U : 0U));
+    CHECK(matrices == 8U);
+
+    Arenas arenas(layout);
+    const auto counted = counted_parameters(layout, rank);
+    std::vector<double> sums(counted.size(), -1);
+    square_sums(layout, rank, *arenas.ops, Arenas::tensor(arenas.grads),
+                {sums.data(), {static_cast<std::int64_t>(sums.size())}, DType::f64});
+    arenas.synchronize();
+    for (std::size_t i = 0; i < counted.size(); ++i) {
+      const Parameter& parameter = layout.parameters[counted[i]];
+      double expected = 0;
+      for (std::int64_t j = 0; j < parameter.local.elements(); ++j) {
+        const double value = arenas.grads[parameter.grad_offset + static_cast<std::size_t>(j)];
+        expected += value * value;
+      }
+      CHECK(sums[i] == Approx(expected).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("AdamW steps every weight once, decays matrices only, clips first", "[optimizer]") {
+  const ModelConfig config = tied_config();
+  const ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, 0, 1);
+  Arenas arenas(layout);
+  const Arenas before(layout);
+  AdamW settings{1e-2F, 0.9F, 0.95F, 1e-8F, 0.1F, 3, 0.25F};
+  adamw_step(layout, *arenas.ops, arenas.view(), settings);
+  arenas.synchronize();
+
+  std::vector<bool> stepped(layout.weight_elements, false);
+  for (const Parameter& parameter : layout.parameters) {
+    if (parameter.tied_copy) continue;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(parameter.local.elements()); ++i) {
+      const std::size_t at = parameter.offset + i;
+      stepped[at] = true;
+      const double grad = 0.25 * before.grads[parameter.grad_offset + i];
+      const double m = 0.9 * before.m[at] + 0.1 * grad, v = 0.95 * before.v[at] + 0.05 * grad * grad;
+      const double update = m / (1 - std::pow(0.9, 3)) / (std::sqrt(v / (1 - std::pow(0.95, 3))) + 1e-8);
+      const double decay = parameter.full.rank() == 2 ? 0.1 : 0;
+      const double expected = before.weights[at] * (1 - 1e-2 * decay) - 1e-2 * update;
+      REQUIRE(arenas.weights[at] == Approx(expected).epsilon(1e-5).margin(1e-6));
+      REQUIRE(arenas.m[at] == Approx(m).epsilon(1e-5).margin(1e-6));
+      REQUIRE(arenas.v[at] == Approx(v).epsilon(1e-5).margin(1e-6));
+    }
+  }
+  for (std::size_t at = 0; at < stepped.size(); ++at) {
+    if (!stepped[at]) REQUIRE(arenas.weights[at] == before.weights[at]);
+  }
+}
+
+TEST_CASE("tied gradients are added once, into the embedding's", "[optimizer]") {
+  ModelConfig config = tied_config();
+  const ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, 0, 1);
+  Arenas arenas(layout);
+  const Arenas before(layout);
+  const TiedGrads tied = tied_grads(layout, config, Arenas::tensor(arenas.grads));
+  REQUIRE(tied.has_embedding());
+  REQUIRE(tied.has_head());
+  sum_tied_grads(tied, *arenas.ops);
+  arenas.synchronize();
+  const Parameter& table = layout.parameters.front();
+  const Parameter& copy = layout.parameters.back();
+  REQUIRE(copy.tied_copy);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(table.local.elements()); ++i) {
+    REQUIRE(arenas.grads[table.grad_offset + i] == before.grads[table.grad_offset + i] + before.grads[copy.grad_offset + i]);
+  }
+
+  config.tied_embeddings = false;
+  const ParameterLayout untied = layout_parameters(config, {blocks_of(config)}, 0, 1);
+  CHECK_FALSE(tied_grads(untied, config, {nullptr, {1}, DType::f32}).has_embedding());
+}
+
+TEST_CASE("learning rates warm up, peak once and come down", "[learning_rate]") {
+  using Kind = LearningRate::Kind;
+  const LearningRate constant{Kind::constant, 1, 0, 0, 0};
+  CHECK(constant.at(1) == 1);
+  CHECK(constant.at(1000) == 1);
+
+  const LearningRate cosine{Kind::cosine, 1, 0.1, 3, 13};
+  CHECK(cosine.at(1) == Approx(0.25));
+  CHECK(cosine.at(3) == Approx(0.75));
+  CHECK(cosine.at(4) == Approx(1));
+  CHECK(cosine.at(9) == Approx(0.55));  // half of the ten steps after the warm-up are done
+  CHECK(cosine.at(13) == Approx(0.1 + 0.9 * (1 + std::cos(std::acos(-1.0) * 0.9)) / 2));
+  CHECK(cosine.at(14) == Approx(0.1));
+  CHECK(cosine.at(99) == Approx(0.1));
+  for (std::int64_t step = 4; step < 14; ++step) CHECK(cosine.at(step + 1) < cosine.at(step));
+
+  const LearningRate linear{Kind::linear, 2, 0, 0, 4};
+  CHECK(linear.at(1) == Approx(2));
+  CHECK(linear.at(2) == Approx(1.5));
+  CHECK(linear.at(4) == Approx(0.5));
+  CHECK(linear.at(5) == 0);
+}
+
+}  // namespace pipetrain::test

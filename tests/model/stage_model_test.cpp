@@ -1,0 +1,304 @@
+#include "model/stage_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "direct_pipeline.hpp"
+#include "model/rotary_table.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+ModelConfig small_config() {
+  ModelConfig config;
+  config.hidden = 32;
+  config.layers = 3;
+  config.heads = 8;
+  config.kv_heads = 4;
+  config.head_dim = 4;
+  config.intermediate = 24;
+  config.vocabulary = 37;  // no tp but 1 divides it
+  config.max_positions = 64;
+  return config;
+}
+
+std::vector<Microbatch> random_microbatches(const ModelConfig& config, const MicrobatchShape& shape, int count) {
+  std::mt19937 random(7);
+  std::uniform_int_distribution<std::int32_t> token(0, static_cast<std::int32_t>(config.vocabulary) - 1);
+  std::vector<Microbatch> microbatches(static_cast<std::size_t>(count));
+  for (Microbatch& microbatch : microbatches) {
+    for (std::int64_t i = 0; i < shape.tokens(); ++i) {
+      microbatch.ids.push_back(token(random));
+      microbatch.targets.push_back(i % 7 == 6 ? -1 : token(random));  // some are not counted
+    }
+  }
+  return microbatches;
+}
+
+struct Result {
+  std::vector<double> losses;
+  Tensors grads, weights;
+  double norm = 0;
+  bool operator==(const Result&) const = default;
+};
+
+constexpr float scale = 0.01F;
+const AdamW adamw_settings{1e-2F, 0.9F, 0.95F, 1e-8F, 0.1F, 1, 1.0F};
+
+// One step with each microbatch's actions one after the other; splits: I and W instead of B.
+Result run_step(const PipelineSetup& setup, int microbatches, bool splits = false) {
+  DirectPipeline pipeline(setup, NamedRandomWeights());
+  Result result;
+  int next = 0;
+  for (const Microbatch& microbatch : random_microbatches(setup.config, setup.shape, microbatches)) {
+    const int slot = next++ % setup.slots;
+    pipeline.forward(slot, microbatch);
+    result.losses.push_back(pipeline.loss_sum(slot));
+    if (splits) {
+      pipeline.input_grad(slot, scale);
+      pipeline.weight_grad(slot);
+    } else {
+      pipeline.backward(slot, scale);
+    }
+  }
+  pipeline.complete_grads();
+  result.norm = global_norm(pipeline.norm_parts());
+  result.grads = pipeline.grads();
+  pipeline.adamw(adamw_settings);
+  result.weights = pipeline.weights();
+  return result;
+}
+
+PipelineSetup small_setup(int tp = 1, bool sequence_parallel = false) {
+  PipelineSetup setup;
+  setup.config = small_config();
+  setup.shape = {2, 5};
+  setup.tp = tp;
+  setup.sequence_parallel = sequence_parallel;
+  return setup;
+}
+
+// Largest difference of two models' tensors, relative to each tensor's largest value.
+double distance(const Tensors& a, const Tensors& b) {
+  REQUIRE(a.size() == b.size());
+  double worst = 0;
+  for (const auto& [name, values] : a) {
+    const std::vector<float>& others = b.at(name);
+    double largest = 0, difference = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(values[i])));
+      difference = std::max(difference, std::abs(static_cast<double>(values[i]) - others[i]));
+    }
+    const double relative = difference / largest;
+    if (!(relative <= worst)) worst = relative;  // NaN stays
+  }
+  return worst;
+}
+
+double total_loss(DirectPipeline& pipeline, const std::vector<Microbatch>& microbatches) {
+  double sum = 0;
+  for (const Microbatch& microbatch : microbatches) {
+    pipeline.forward(0, microbatch);
+    sum += pipeline.loss_sum(0);
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("gradients are the derivatives of the loss along random directions", "[stage_model]") {
+  for (const bool tied : {false, true}) {
+    PipelineSetup setup = small_setup();
+    setup.config.tied_embeddings = tied;
+    setup.config.rope_scaling = {RopeScaling::Kind::linear, 2};
+    const auto microbatches = random_microbatches(setup.config, setup.shape, 3);
+    DirectPipeline pipeline(setup, NamedRandomWeights());
+    for (const Microbatch& microbatch : microbatches) {
+      pipeline.forward(0, microbatch);
+      pipeline.backward(0, 1);
+    }
+    pipeline.complete_grads();
+    std::mt19937 random(3);
+    for (const auto& [name, grad] : pipeline.grads()) {
+      double norm = 0;
+      for (const float value : grad) norm += static_cast<double>(value) * value;
+      norm = std::sqrt(norm);
+      for (int trial = 0; trial < 4; ++trial) {
+        // The first direction is the gradient itself (its size is right), the others miss nothing in the long run (its
+        // direction is).
+        std::vector<float> direction = grad;
+        std::normal_distribution<float> normal(0, static_cast<float>(norm / std::sqrt(static_cast<double>(grad.size()))));
+        if (trial > 0) std::generate(direction.begin(), direction.end(), [&] { return normal(random); });
+        const auto step = static_cast<float>(4e-3 / norm);
+        double expected = 0;
+        std::vector<float> forth(grad.size()), back(grad.size());
+        for (std::size_t i = 0; i < grad.size(); ++i) {
+          expected += static_cast<double>(grad[i]) * direction[i];
+          forth[i] = step * direction[i];
+          back[i] = -2 * forth[i];
+        }
+        pipeline.shift_weights(name, forth);
+        const double above = total_loss(pipeline, microbatches);
+        pipeline.shift_weights(name, back);
+        const double below = total_loss(pipeline, microbatches);
+        pipeline.shift_weights(name, forth);
+        const double measured = (above - below) / (2 * static_cast<double>(step));
+        INFO(name << " direction " << trial << " tied " << tied << " gradient norm " << norm);
+        CHECK(measured == Approx(expected).epsilon(5e-3).margin(5e-3 * norm * norm / std::sqrt(grad.size()) + 2e-3 * norm));
+      }
+    }
+  }
+}
+
+TEST_CASE("I then W gives the bits of B", "[stage_model]") {
+  for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}, {4, true}}) {
+    const PipelineSetup setup = small_setup(tp, sequence_parallel);
+    const Result whole = run_step(setup, 3), split = run_step(setup, 3, true);
+    CHECK(whole == split);
+    CHECK(std::isfinite(whole.norm));
+  }
+}
+
+TEST_CASE("weight gradients may come any time later, in microbatch order", "[stage_model]") {
+  PipelineSetup setup = small_setup();
+  const Result expected = run_step(setup, 3);
+  setup.slots = 3;
+  setup.stages = {cut_blocks(setup.config, {3, 6})};
+  DirectPipeline pipeline(setup, NamedRandomWeights());
+  const auto microbatches = random_microbatches(setup.config, setup.shape, 3);
+  for (int i = 0; i < 3; ++i) pipeline.forward(i, microbatches[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < 3; ++i) pipeline.input_grad(i, scale);
+  for (int i = 0; i < 3; ++i) pipeline.weight_grad(i);
+  CHECK(pipeline.grads() == expected.grads);
+}
+
+TEST_CASE("no partition into stages and chunks changes a bit", "[stage_model]") {
+  for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}}) {
+    PipelineSetup setup = small_setup(tp, sequence_parallel);
+    const Result expected = run_step(setup, 2);
+    const Chunks single = cut_blocks(setup.config, {1, 2, 3, 4, 5, 6, 7}), half = cut_blocks(setup.config, {4});
+    const Chunks third = cut_blocks(setup.config, {3, 6});
+    const auto all_in_one = [](const Chunks& chunks) { return std::vector<Chunks>{chunks}; };
+    const auto one_each = [](const Chunks& chunks) {
+      std::vector<Chunks> stages;
+      for (const auto& chunk : chunks) stages.push_back({chunk});
+      return stages;
+    };
+    const std::vector<std::vector<Chunks>> layouts{
+        all_in_one(half),
+        all_in_one(third),
+        all_in_one(single),
+        one_each(half),
+        one_each(third),
+        one_each(single),
+        {{third[0], third[2]}, {third[1]}},  // V-shaped
+    };
+    for (const auto& layout : layouts) {
+      setup.stages = layout;
+      CHECK(run_step(setup, 2) == expected);
+      CHECK(run_step(setup, 2, true) == expected);
+    }
+  }
+}
+
+TEST_CASE("activation slots are used again without a trace", "[stage_model]") {
+  PipelineSetup setup = small_setup();
+  const Result expected = run_step(setup, 5);
+  for (const int slots : {2, 3, 5}) {
+    setup.slots = slots;
+    CHECK(run_step(setup, 5) == expected);
+  }
+}
+
+TEST_CASE("tensor parallel ranks compute the model of one rank", "[stage_model]") {
+  // 10, 5 and 3 tokens: rows and vocabulary never divide evenly; with 3 tokens one of 4 ranks has no row.
+  for (const MicrobatchShape shape : {MicrobatchShape{2, 5}, {1, 5}, {1, 3}}) {
+    PipelineSetup one = small_setup();
+    one.shape = shape;
+    const Result expected = run_step(one, 2);
+    for (const int tp : {1, 2, 4}) {
+      for (const bool sequence_parallel : {false, true}) {
+        PipelineSetup setup = small_setup(tp, sequence_parallel);
+        setup.shape = shape;
+        const Result result = run_step(setup, 2);
+        INFO("tp " << tp << " sequence parallel " << sequence_parallel << " tokens " << shape.tokens());
+        for (std::size_t i = 0; i < result.losses.size(); ++i) {
+          CHECK(result.losses[i] == Approx(expected.losses[i]).epsilon(2e-6));
+        }
+        CHECK(result.norm == Approx(expected.norm).epsilon(2e-5));
+        CHECK(distance(result.grads, expected.grads) < 2e-5);
+        if (tp == 1) CHECK(result == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("tied embeddings give the same bits on one stage and on two", "[stage_model]") {
+  for (const int tp : {1, 2}) {
+    PipelineSetup setup = small_setup(tp, true);
+    setup.config.tied_embeddings = true;
+    const Result expected = run_step(setup, 2);
+    CHECK(expected.weights.count("lm_head.weight") == 0);
+    const Chunks half = cut_blocks(setup.config, {4}), third = cut_blocks(setup.config, {3, 6});
+    setup.stages = {{half[0]}, {half[1]}};
+    CHECK(run_step(setup, 2) == expected);
+    setup.stages = {{third[0], third[2]}, {third[1]}};
+    CHECK(run_step(setup, 2, true) == expected);
+  }
+}
+
+TEST_CASE("the memory a chunk asks for is tight and known before any device", "[stage_model]") {
+  const ModelConfig config = small_config();
+  const MicrobatchShape shape{2, 5};
+  const auto ops = make_measuring_ops();
+  const auto measure = [&](const Chunks& chunks) { return make_stage_model(config, chunks, shape, {}, *ops); };
+  const auto pair = measure({{{BlockKind::attention, 0}, {BlockKind::mlp, 0}}});
+  const auto two_pairs =
+      measure({{{BlockKind::attention, 0}, {BlockKind::mlp, 0}, {BlockKind::attention, 1}, {BlockKind::mlp, 1}}});
+  const ActivationBytes one = pair->activation_bytes(0), two = two_pairs->activation_bytes(0);
+  CHECK(two.workspace == one.workspace);  // does not grow with depth
+  const std::size_t hidden = align_up(static_cast<std::size_t>(10 * config.hidden) * 4);
+  CHECK(two.saved == 2 * one.saved + hidden);  // the tensor between the pairs
+  CHECK(two.pending == 2 * one.pending + hidden);
+
+  const auto floats = [](std::int64_t elements) { return align_up(static_cast<std::size_t>(elements) * 4); };
+  const std::size_t attention = floats(10) + floats(10 * 32) + floats(10 * 64) + floats(10 * 32) + floats(2 * 8 * 5);
+  const std::size_t mlp = floats(10) + floats(10 * 32) + floats(10 * 48) + floats(10 * 24);
+  CHECK(one.saved == attention + hidden + mlp);
+  CHECK(one.pending == floats(10 * 64) + hidden + floats(10 * 48));
+
+  const auto both = measure(cut_blocks(config, {1}));
+  CHECK(both->workspace_bytes() == std::max(both->activation_bytes(0).workspace, both->activation_bytes(1).workspace));
+  CHECK(both->activation_bytes(0).saved == 0);  // the embedding keeps nothing of its own
+}
+
+TEST_CASE("rotary frequencies follow Hugging Face's scalings", "[rotary]") {
+  ModelConfig config;
+  config.head_dim = 16;
+  config.rope_theta = 500000;
+  const std::vector<float> plain = rotary_frequencies(config);
+  for (std::size_t i = 0; i < 8; ++i) CHECK(plain[i] == Approx(std::pow(500000.0, -static_cast<double>(i) / 8)));
+
+  config.rope_scaling = {RopeScaling::Kind::linear, 4};
+  for (std::size_t i = 0; i < 8; ++i) CHECK(rotary_frequencies(config)[i] == Approx(plain[i] / 4));
+
+  // Wavelengths 2 pi / frequency: 6, 32, 167, 862, 4443, 22911, 118143, 609226. Up to 8192 / 4 they stay, from 8192 on they are
+  // divided, and 4443 lies in between: 8192 / 4443 = 1.8438 turns, (1.8438 - 1) / (4 - 1) = 0.28128 of it stays.
+  config.rope_scaling = {RopeScaling::Kind::llama3, 8, 1, 4, 8192};
+  const std::vector<float> scaled = rotary_frequencies(config);
+  for (const std::size_t i : {0, 1, 2, 3}) CHECK(scaled[i] == plain[i]);
+  for (const std::size_t i : {5, 6, 7}) CHECK(scaled[i] == Approx(plain[i] / 8));
+  CHECK(scaled[4] == Approx(plain[4] * (0.28128 + (1 - 0.28128) / 8)).epsilon(1e-4));
+
+  const std::vector<float> table = rotary_table(config, 3);
+  REQUIRE(table.size() == 3 * 2 * 8);
+  CHECK(table[0] == 1);
+  CHECK(table[8] == 0);
+  CHECK(table[2 * 16 + 1] == Approx(std::cos(2 * plain[1])));
+  CHECK(table[2 * 16 + 9] == Approx(std::sin(2 * plain[1])));
+}
+
+}  // namespace pipetrain::test
