@@ -24,50 +24,44 @@ std::string bare_name(const std::string& argument) {
                                             argument));
 }
 
-// CLI11 reports "--pp: 1 required TEXT missing".
-[[noreturn]] void fail_mismatch(const std::vector<OptionSpec>& table, const std::string& message) {
-  const std::string name = bare_name(message.substr(0, message.find(':')));
-  const OptionSpec* spec = find_option(table, name);
-  if (spec && spec->value.empty()) throw Error(ErrorKind::input, fmt::format("--{}: takes no value", name));
-  throw Error(ErrorKind::input, fmt::format("--{}: needs a value; write --{} {}", name, name, spec ? spec->value : "VALUE"));
+// CLI11 would take the next option for the value of one that lacks its own.
+void check_values_follow(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const OptionSpec* spec = arguments[i].starts_with("--") ? find_option(table, arguments[i].substr(2)) : nullptr;
+    if (spec && !spec->value.empty() && (i + 1 == arguments.size() || arguments[i + 1].starts_with("--")))
+      throw Error(ErrorKind::input, fmt::format("--{}: needs a value; write --{} {}", spec->name, spec->name, spec->value));
+  }
 }
 
 }  // namespace
 
 RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments) {
+  check_values_follow(table, arguments);
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
-  std::map<std::string, std::vector<std::string>> words;
+  std::map<std::string, CLI::Option*> parsed;
   for (const OptionSpec& spec : table) {
-    std::vector<std::string>& target = words[spec.name];
-    if (spec.value.empty()) {
-      app.add_flag("--" + spec.name, target)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    } else {
-      CLI::Option* option = app.add_option("--" + spec.name, target);
-      if (spec.many)
-        option->expected(1, CLI::detail::expected_max_vector_size);
-      else
-        option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    }
+    CLI::Option*& option = parsed[spec.name];
+    option = spec.value.empty() ? app.add_flag("--" + spec.name) : app.add_option("--" + spec.name)->type_size(1)->expected(1);
+    option->multi_option_policy(spec.many ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+    if (spec.many) option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
   }
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 wants them backwards
-  } catch (const CLI::ArgumentMismatch& mismatch) {
-    fail_mismatch(table, mismatch.what());
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorKind::input, fmt::format("the command line: {}; see pipetrain --help", error.what()));
   }
   if (const auto extras = app.remaining(); !extras.empty()) fail_extra(table, extras.front());
 
   RawOptions options;
-  for (auto& [name, given] : words) {
+  for (const OptionSpec& spec : table) {
+    const std::vector<std::string>& given = parsed[spec.name]->results();
     if (given.empty()) continue;
-    RawOption& option = options[name];
-    option.where = fmt::format("--{}", name);
-    if (!find_option(table, name)->value.empty())
-      for (const std::string& word : given) option.where += " " + word;
-    option.words = std::move(given);
+    RawOption& option = options[spec.name];
+    option.words = spec.many ? given : std::vector{given.back()};
+    option.where = "--" + spec.name;
+    if (!spec.value.empty() || given.back() != "true") option.where += fmt::format(" {}", fmt::join(option.words, " "));
   }
   return options;
 }

@@ -119,6 +119,7 @@ void read_length_and_optimizer(const OptionValues& values, TrainOptions& options
 void read_numbers(const OptionValues& values, const Machine& machine, TrainOptions& options) {
   choose_devices(values, machine, options);
   const bool gpu = options.device == DeviceKind::cuda;
+  if (values.text("precision") == "fp16") values.fail("precision", "fp16 is not built yet; use fp32, or bf16 on GPUs");
   const std::size_t precision = values.choice("precision", {"fp32", "bf16"}).value_or(gpu ? 1 : 0);
   options.precision = precision == 1 ? DType::bf16 : DType::f32;
   if (options.precision == DType::bf16 && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");

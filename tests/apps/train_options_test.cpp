@@ -1,0 +1,279 @@
+#include "apps/train_options.hpp"
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "data/test_files.hpp"
+
+using namespace pipetrain;
+using pipetrain::test::TemporaryFolder;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+const Machine no_gpu{0, 8};
+const Machine four_gpus{4, 8};
+
+TrainOptions parse(const Words& arguments, const Environment& environment = {}, const Machine& machine = no_gpu) {
+  return parse_train_options(arguments, environment, machine);
+}
+
+}  // namespace
+
+TEST_CASE("defaults are the contract's") {
+  const TrainOptions options = parse({});
+  CHECK(options.model == "tiny");
+  CHECK_FALSE(options.load_weights);
+  CHECK_FALSE(options.layers);
+  CHECK(options.data.empty());
+  CHECK((options.pp == 1 && options.tp == 1 && options.dp == 1));
+  CHECK_FALSE(options.sequence_parallel);
+  CHECK((options.batch.dp == 1 && options.batch.microbatches == 4 && options.batch.microbatch == 1));
+  CHECK(options.schedule == "1f1b");
+  CHECK(options.chunks == 1);
+  CHECK(options.order == schedules::Order::planned);
+  CHECK_FALSE(options.seq_len);
+  CHECK(options.shuffle);
+  CHECK(options.seed == 0);
+  CHECK_FALSE(options.steps);
+  CHECK_FALSE(options.epochs);
+  CHECK(options.lr == 3e-4);
+  CHECK(options.min_lr == 0);
+  CHECK(options.lr_schedule == LearningRate::Kind::cosine);
+  CHECK(options.warmup_steps == 0);
+  CHECK_FALSE(options.warmup_ratio);
+  CHECK(options.beta1 == 0.9);
+  CHECK(options.beta2 == 0.95);
+  CHECK(options.adam_eps == 1e-8);
+  CHECK(options.weight_decay == 0.1);
+  CHECK(options.clip_grad == 1.0);
+  CHECK(options.precision == DType::f32);
+  CHECK(options.deterministic);
+  CHECK(options.device == DeviceKind::cpu);
+  CHECK(options.threads == 8);
+  CHECK_FALSE(options.save);
+  CHECK_FALSE(options.metrics);
+  CHECK_FALSE(options.resume);
+  CHECK_FALSE(options.dry_run);
+  CHECK(options.notes.size() == 1);  // auto found no GPU
+}
+
+TEST_CASE("options reach their places") {
+  TemporaryFolder folder;
+  const std::string data = folder.write("a.txt", "text").string();
+  const std::string dir = folder.path().string();
+  const TrainOptions options = parse({"--model",
+                                      "llama2-7b",
+                                      "--layers",
+                                      "2",
+                                      "--data",
+                                      data + ":2",
+                                      data + ":1",
+                                      "--shuffle",
+                                      "off",
+                                      "--seed",
+                                      "7",
+                                      "--pp",
+                                      "2",
+                                      "--tp=4",
+                                      "--dp",
+                                      "3",
+                                      "--order",
+                                      "ready",
+                                      "--steps",
+                                      "10",
+                                      "--epochs",
+                                      "2",
+                                      "--lr",
+                                      "1e-3",
+                                      "--min-lr",
+                                      "1e-4",
+                                      "--lr-schedule",
+                                      "linear",
+                                      "--warmup-ratio",
+                                      "0.1",
+                                      "--clip-grad",
+                                      "0",
+                                      "--device",
+                                      "cpu",
+                                      "--threads",
+                                      "3",
+                                      "--save",
+                                      dir + "/new/run",
+                                      "--save-interval",
+                                      "5",
+                                      "--save-keep",
+                                      "2",
+                                      "--resume",
+                                      "--metrics",
+                                      dir + "/m.jsonl",
+                                      "--log-interval",
+                                      "10",
+                                      "--dry-run",
+                                      "--seq-len",
+                                      "64",
+                                      "--schedule",
+                                      "gpipe"});
+  CHECK(options.model == "llama2-7b");
+  CHECK(options.layers == 2);
+  REQUIRE(options.data.size() == 2);
+  CHECK(options.data[0].path == data);
+  CHECK(options.data[0].weight == 2.0);
+  CHECK_FALSE(options.shuffle);
+  CHECK(options.seed == 7);
+  CHECK((options.pp == 2 && options.tp == 4 && options.dp == 3 && options.device_count() == 24));
+  CHECK(options.sequence_parallel);
+  CHECK(options.batch.microbatches == 8);
+  CHECK(options.batch.global_batch() == 24);
+  CHECK(options.order == schedules::Order::ready);
+  CHECK(options.schedule == "gpipe");
+  CHECK(options.steps == 10);
+  CHECK(options.epochs == 2);
+  CHECK(options.lr == 1e-3);
+  CHECK(options.min_lr == 1e-4);
+  CHECK(options.clip_grad == 0);
+  CHECK(options.threads == 3);
+  CHECK(*options.save == dir + "/new/run");
+  CHECK_FALSE(std::filesystem::exists(dir + "/new"));  // checked, not made
+  CHECK(options.save_interval == 5);
+  CHECK(options.save_keep == 2);
+  CHECK(options.resume);
+  CHECK(*options.metrics == dir + "/m.jsonl");
+  CHECK(options.log_interval == 10);
+  CHECK(options.dry_run);
+  CHECK(options.seq_len == 64);
+  CHECK(options.notes.empty());
+  const LearningRate rate = options.learning_rate(15);
+  CHECK(rate.kind == LearningRate::Kind::linear);
+  CHECK(rate.warmup_steps == 2);
+  CHECK(rate.total_steps == 15);
+  CHECK(parse({"--data", data, "--data", data}).data.size() == 2);
+  CHECK(parse({"--pp", "2", "--pp", "3"}).pp == 3);  // the last one counts, so that scripts can add to a line
+}
+
+TEST_CASE("the batch sizes that are not given follow from the others") {
+  const auto sizes = [](Words words) {
+    const BatchShape shape = parse(words).batch;
+    return std::vector<std::int64_t>{shape.dp, shape.microbatches, shape.microbatch};
+  };
+  using Sizes = std::vector<std::int64_t>;
+  CHECK(sizes({"--pp", "3", "--microbatch", "2"}) == Sizes{1, 12, 2});
+  CHECK(sizes({"--dp", "2", "--global-batch", "12"}) == Sizes{2, 6, 1});
+  CHECK(sizes({"--dp", "2", "--global-batch", "12", "--microbatch", "3"}) == Sizes{2, 2, 3});
+  CHECK(sizes({"--dp", "2", "--global-batch", "12", "--microbatches", "3"}) == Sizes{2, 3, 2});
+  CHECK(sizes({"--dp", "2", "--global-batch", "12", "--microbatches", "3", "--microbatch", "2"}) == Sizes{2, 3, 2});
+}
+
+TEST_CASE("the command line wins over the environment, that over the file, that over the default") {
+  TemporaryFolder folder;
+  const std::string toml = folder
+                               .write("run.toml",
+                                      "# comment\npp = 2\ntp = 2\ndp = 2\nlr = 1e-3\nshuffle = false\n"
+                                      "schedule = \"gpipe\"\nsave_interval = 3\nsave = \"" +
+                                          folder.path().string() + "\"\n")
+                               .string();
+  const TrainOptions options =
+      parse({"--config", toml, "--pp", "4"}, {{"PIPETRAIN_PP", "3"}, {"PIPETRAIN_TP", "4"}, {"PIPETRAIN_SEQ_LEN", "17"}});
+  CHECK(options.pp == 4);
+  CHECK(options.tp == 4);
+  CHECK(options.dp == 2);
+  CHECK(options.lr == 1e-3);
+  CHECK_FALSE(options.shuffle);
+  CHECK(options.schedule == "gpipe");
+  CHECK(options.save_interval == 3);
+  CHECK(options.seq_len == 17);
+  CHECK(options.min_lr == 0);
+
+  const std::string json = folder
+                               .write("run.json", R"({"pp": 2, "lr": 0.01, "steps": null, "data": ["a.txt:1", "b.txt:2"],
+    "resume": false, "seq_len": 12})")
+                               .string();
+  const TrainOptions from_json = parse({}, {{"PIPETRAIN_CONFIG", json}, {"PIPETRAIN_DP", ""}});
+  CHECK(from_json.pp == 2);
+  CHECK(from_json.dp == 1);
+  CHECK(from_json.lr == 0.01);
+  CHECK_FALSE(from_json.steps);
+  CHECK(from_json.data.size() == 2);
+  CHECK(from_json.seq_len == 12);
+
+  const TrainOptions switches =
+      parse({"--device", "cpu", "--save", folder.path().string()},
+            {{"PIPETRAIN_RESUME", "1"}, {"PIPETRAIN_DATA", "a.txt b.txt"}, {"PIPETRAIN_FAULT", "0:1:nan"}});
+  CHECK(switches.resume);
+  CHECK(switches.data.size() == 2);
+  CHECK(switches.notes.empty());
+  CHECK_THAT(parse({"--device", "cpu"}, {{"PIPETRAIN_PPP", "2"}}).notes.at(0), Catch::Matchers::Contains("PIPETRAIN_PPP"));
+}
+
+TEST_CASE("GPUs are taken when there are enough") {
+  const TrainOptions gpu = parse({"--pp", "2", "--tp", "2"}, {}, four_gpus);
+  CHECK(gpu.device == DeviceKind::cuda);
+  CHECK(gpu.devices == std::vector<int>{0, 1, 2, 3});
+  CHECK(gpu.precision == DType::bf16);
+  CHECK_FALSE(gpu.deterministic);
+  CHECK(gpu.notes.empty());
+  CHECK(parse({"--precision", "fp32"}, {}, four_gpus).deterministic);
+  CHECK(parse({"--pp", "2", "--devices", "3,1"}, {}, four_gpus).devices == std::vector<int>{3, 1});
+  const TrainOptions cpu = parse({"--pp", "5"}, {}, four_gpus);
+  CHECK(cpu.device == DeviceKind::cpu);
+  CHECK(cpu.threads == 1);
+  REQUIRE(cpu.notes.size() == 1);
+  CHECK(cpu.notes[0] == "pp 5 x tp 1 x dp 1 takes 5 GPUs, and 4 are visible: training on the CPU");
+  CHECK(parse({"--device", "cpu", "--pp", "2"}, {}, four_gpus).threads == 4);
+}
+
+TEST_CASE("help names every option of the contract") {
+  const std::string help = train_help();
+  for (const char* name : {"model",
+                           "init",
+                           "layers",
+                           "data",
+                           "tokenizer",
+                           "pp",
+                           "tp",
+                           "dp",
+                           "sequence-parallel",
+                           "microbatch",
+                           "microbatches",
+                           "global-batch",
+                           "schedule",
+                           "chunks",
+                           "order",
+                           "seq-len",
+                           "shuffle",
+                           "seed",
+                           "steps",
+                           "epochs",
+                           "lr",
+                           "min-lr",
+                           "lr-schedule",
+                           "warmup-steps",
+                           "warmup-ratio",
+                           "beta1",
+                           "beta2",
+                           "adam-eps",
+                           "weight-decay",
+                           "clip-grad",
+                           "precision",
+                           "recompute",
+                           "deterministic",
+                           "device",
+                           "devices",
+                           "threads",
+                           "save",
+                           "save-interval",
+                           "save-keep",
+                           "load",
+                           "resume",
+                           "metrics",
+                           "tensorboard",
+                           "trace",
+                           "profile",
+                           "report",
+                           "log-interval",
+                           "config",
+                           "dry-run",
+                           "help",
+                           "version"})
+    CHECK_THAT(help, Catch::Matchers::Contains("\n  --" + std::string(name)));
+}

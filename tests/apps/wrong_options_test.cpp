@@ -1,0 +1,184 @@
+// Every wrong turn on the command line ends in one line that tells the way.
+#include "apps/train_options.hpp"
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "data/test_files.hpp"
+#include "schedules/builders.hpp"
+
+using namespace pipetrain;
+using pipetrain::test::TemporaryFolder;
+
+namespace {
+
+std::string error_of(const std::vector<std::string>& arguments, const Environment& environment = {},
+                     const Machine& machine = {0, 8}) {
+  try {
+    parse_train_options(arguments, environment, machine);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string config_error(const std::string& name, const std::string& content) {
+  TemporaryFolder folder;
+  std::string error = error_of({"--config", folder.write(name, content).string()});
+  const std::string prefix = folder.path().string() + "/";
+  if (const auto at = error.find(prefix); at != std::string::npos) error.erase(at, prefix.size());
+  return error;
+}
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+}  // namespace
+
+TEST_CASE("an unknown option is answered with the nearest, or with what it is called here") {
+  CHECK(error_of({"--microbach", "2"}) == "--microbach: unknown option; did you mean --microbatch?");
+  CHECK(error_of({"--seq_len", "2"}) == "--seq_len: unknown option; did you mean --seq-len?");
+  CHECK(error_of({"--pipeline-model-parallel-size=2"}) == "--pipeline-model-parallel-size: unknown option; here it is --pp");
+  CHECK(error_of({"--micro-batch-size", "2"}) == "--micro-batch-size: unknown option; here it is --microbatch");
+  CHECK(error_of({"--gradient_accumulation_steps", "2"}) ==
+        "--gradient_accumulation_steps: unknown option; here it is --microbatches");
+  CHECK(error_of({"-p", "zero2"}) == "-p: unknown option; here it is --pp, --tp and --dp");
+  CHECK(error_of({"--flash_attention"}) == "--flash_attention: unknown option; this is always on here, leave it out");
+  CHECK(error_of({"--zyx"}) == "--zyx: unknown option; pipetrain --help lists them all");
+  CHECK_THAT(error_of({"train", "--pp", "2"}), StartsWith("train: unexpected argument"));
+  CHECK_THAT(error_of({"--pp", "2", "4"}), StartsWith("4: unexpected argument"));
+}
+
+TEST_CASE("options and values of later are errors that say so") {
+  for (const char* name : {"--zero", "--offload", "--loss-scale", "--loss-scale-window", "--dropout", "--eval-data"})
+    CHECK_THAT(error_of({name, "1"}), StartsWith(std::string(name) + ": ") && Contains("not built yet"));
+  CHECK_THAT(error_of({"--tokenizer", "x"}), StartsWith("--tokenizer x: ") && Contains("not built yet"));
+  for (const char* name : {"interleaved", "looped-bfs", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe-v", "auto"})
+    if (!schedules::find_schedule(name))
+      CHECK_THAT(error_of({"--schedule", name}),
+                 StartsWith(std::string("--schedule ") + name + ": this schedule is not built yet"));
+  CHECK_THAT(error_of({"--precision", "fp16"}), StartsWith("--precision fp16: fp16 is not built yet"));
+  CHECK_THAT(error_of({"--schedule", "plan.csv"}), Contains("plans from a file are not built yet"));
+  CHECK_THAT(error_of({"--precision", "bf16", "--device", "cpu"}),
+             StartsWith("--precision bf16: bf16 is not built yet on the CPU"));
+  CHECK_THAT(error_of({"--recompute", "full"}), StartsWith("--recompute full: ") && Contains("not built yet"));
+}
+
+TEST_CASE("missing and surplus values are named") {
+  CHECK(error_of({"--pp"}) == "--pp: needs a value; write --pp N");
+  CHECK(error_of({"--pp", "--tp", "2"}) == "--pp: needs a value; write --pp N");
+  CHECK(error_of({"--data"}) == "--data: needs a value; write --data PATH[:WEIGHT]...");
+  CHECK_THAT(error_of({"--dry-run=maybe"}), Contains("dry-run"));
+  CHECK_THAT(error_of({"--model="}), StartsWith("--model"));
+}
+
+TEST_CASE("numbers out of their range name the rule") {
+  for (const char* name : {"pp", "tp", "dp", "microbatch", "microbatches", "global-batch", "layers", "seq-len", "steps",
+                           "epochs", "log-interval", "threads"}) {
+    const std::string option = std::string("--") + name;
+    CHECK(error_of({option, "0"}) == option + " 0: must be at least 1");
+    CHECK(error_of({option, "-2"}) == option + " -2: must be at least 1");
+    for (const char* value : {"x", "2.5", "1e3", "nan", "2 "})
+      CHECK(error_of({option, value}) == option + " " + value + ": must be an integer of at least 1");
+    CHECK_THAT(error_of({option, "99999999999999999999"}), StartsWith(option + " 99999999999999999999: must be from 1 to "));
+  }
+  CHECK_THAT(error_of({"--seed", "-1"}), StartsWith("--seed -1: must be an integer from 0"));
+  for (const char* name : {"lr", "min-lr", "weight-decay", "clip-grad"}) {
+    const std::string option = std::string("--") + name;
+    for (const char* value : {"-1", "nan", "inf", "x", "1e999", "1,5"})
+      CHECK(error_of({option, value}) == option + " " + value + ": must be a number of at least 0");
+  }
+  for (const char* name : {"beta1", "beta2", "warmup-ratio"}) {
+    const std::string option = std::string("--") + name;
+    for (const char* value : {"-0.1", "1", "nan"})
+      CHECK(error_of({option, value}) == option + " " + value + ": must be a number of at least 0 and below 1");
+  }
+  CHECK(error_of({"--adam-eps", "0"}) == "--adam-eps 0: must be a number above 0");
+  CHECK_THAT(error_of({"--warmup-steps", "-1"}), StartsWith("--warmup-steps -1: must be at least 0"));
+  CHECK_THAT(error_of({"--pp", "60000", "--tp", "60000"}), Contains("is more than 65536 devices"));
+}
+
+TEST_CASE("words outside the choices name them") {
+  CHECK(error_of({"--shuffle", "maybe"}) == "--shuffle maybe: must be on or off");
+  CHECK(error_of({"--order", "redy"}) == "--order redy: must be one of planned, ready; did you mean ready?");
+  CHECK(error_of({"--lr-schedule", "wsd"}) == "--lr-schedule wsd: must be one of constant, linear, cosine");
+  CHECK(error_of({"--precision", "fp23"}) == "--precision fp23: must be one of fp32, bf16; did you mean fp32?");
+  CHECK(error_of({"--schedule", "1f1"}) == "--schedule 1f1: unknown schedule; did you mean 1f1b?");
+  CHECK_THAT(error_of({"--chunks", "2"}), StartsWith("--chunks 2: the schedule 1f1b has 1 chunk on each stage"));
+}
+
+TEST_CASE("batch sizes that disagree name the numbers") {
+  CHECK(error_of({"--global-batch", "10", "--dp", "4"}) ==
+        "--global-batch 10: 10 sequences cannot be split into dp 4 x microbatch 1 = 4; use a multiple of it, such as 8 or 12");
+  CHECK(error_of({"--global-batch", "3", "--microbatches", "4"}) ==
+        "--global-batch 3: 3 sequences cannot be split into dp 1 x microbatches 4 = 4; use a multiple of it, such as 4");
+  CHECK(
+      error_of({"--global-batch", "16", "--microbatches", "4", "--microbatch", "2"}) ==
+      "--global-batch 16: must be microbatch x microbatches x dp, which is 2 x 4 x 1 = 8; leave one of them out, or make them "
+      "agree");
+}
+
+TEST_CASE("settings that contradict each other are refused") {
+  CHECK_THAT(error_of({"--lr", "1e-4", "--min-lr", "1e-3"}),
+             StartsWith("--min-lr 1e-3: must not be above the peak, --lr 0.0001"));
+  CHECK_THAT(error_of({"--warmup-steps", "3", "--warmup-ratio", "0.1"}),
+             StartsWith("--warmup-ratio 0.1: --warmup-steps 3 is given"));
+  CHECK_THAT(error_of({"--init", "hf"}), StartsWith("--init hf: ") && Contains("tiny is no folder"));
+  CHECK_THAT(error_of({"--resume"}), StartsWith("--resume: needs --save"));
+  CHECK_THAT(error_of({"--save-interval", "5"}), StartsWith("--save-interval 5: needs --save"));
+  TemporaryFolder folder;
+  const std::string dir = folder.path().string();
+  CHECK_THAT(error_of({"--resume", "--save", dir, "--load", dir}), Contains("keep one of them"));
+}
+
+TEST_CASE("devices that are not there are refused") {
+  CHECK(error_of({"--device", "cuda"}) ==
+        "--device cuda: pp 1 x tp 1 x dp 1 takes 1 GPUs, and 0 are visible; use smaller sizes, or --device cpu");
+  CHECK_THAT(error_of({"--device", "cpu", "--devices", "0"}), StartsWith("--devices 0: names GPUs, but --device is cpu"));
+  CHECK_THAT(error_of({"--devices", "0"}), StartsWith("--devices 0: ") && Contains("0 are visible"));
+  const Machine four{4, 8};
+  CHECK_THAT(error_of({"--devices", "0,1"}, {}, four), Contains("names 2 GPUs, but pp x tp x dp takes 1"));
+  CHECK_THAT(error_of({"--devices", "4"}, {}, four), Contains("there is no GPU 4"));
+  CHECK_THAT(error_of({"--pp", "2", "--devices", "1,1"}, {}, four), Contains("GPU 1 stands twice"));
+  for (const char* list : {"x", "1,", "", "-1", "1 2"}) CHECK(error_of({"--devices", list}, {}, four) != "no error");
+}
+
+TEST_CASE("files and folders that cannot be used are refused before the run") {
+  TemporaryFolder folder;
+  const std::string dir = folder.path().string(), file = folder.write("file", "x").string();
+  CHECK_THAT(error_of({"--metrics", dir}), StartsWith("--metrics " + dir + ": is a folder"));
+  CHECK_THAT(error_of({"--metrics", dir + "/none/m.jsonl"}), Contains("there is no folder " + dir + "/none"));
+  CHECK_THAT(error_of({"--save", file}), StartsWith("--save " + file) && Contains("is not a folder"));
+  CHECK_THAT(error_of({"--save", file + "/sub/run"}), Contains(file + " is not a folder"));
+  CHECK_THAT(error_of({"--load", dir + "/none"}), Contains("there is no such checkpoint folder"));
+  CHECK_THAT(error_of({"--model", dir + "/none"}), Contains("there is no such folder"));
+  CHECK_THAT(error_of({"--data", file + ":x"}), Contains("is no weight"));
+  CHECK_THAT(error_of({"--data", file + ":-1"}), Contains("is no weight"));
+}
+
+TEST_CASE("an error names the layer that gave the value") {
+  CHECK(error_of({}, {{"PIPETRAIN_PP", "0"}}) == "PIPETRAIN_PP=0: must be at least 1");
+  CHECK(error_of({}, {{"PIPETRAIN_SEQ_LEN", "x"}}) == "PIPETRAIN_SEQ_LEN=x: must be an integer of at least 1");
+  CHECK(config_error("run.toml", "tp = 1\n\npp = 0\n") == "run.toml:3: pp = 0: must be at least 1");
+  CHECK(config_error("run.json", "{\n\"tp\": 1,\n\"pp\": 0}") == "run.json:3: pp = 0: must be at least 1");
+  CHECK(config_error("run.toml", "lr = nan\n") == "run.toml:1: lr = nan: must be a number of at least 0");
+  CHECK(config_error("run.toml", "\nmicro_batch_size = 2\n") ==
+        "run.toml:2: micro_batch_size: unknown option; here it is --microbatch");
+  CHECK(config_error("run.json", "{\"zero\": 1}").find("run.json:1: zero: ") == 0);
+}
+
+TEST_CASE("a config file that cannot be understood is refused with its line") {
+  CHECK_THAT(config_error("run.toml", "pp = 2\ntp = = 3\n"), StartsWith("run.toml:2: is not TOML"));
+  CHECK_THAT(config_error("run.toml", "pp = 2\npp = 3\n"), StartsWith("run.toml:2: "));
+  CHECK_THAT(config_error("run.toml", "seq-len = 2\nseq_len = 3\n"), Contains("stands twice"));
+  CHECK_THAT(config_error("run.toml", "[pp]\nx = 2\n"), StartsWith("run.toml:1: pp: has no single value"));
+  CHECK_THAT(config_error("run.toml", "pp = [1, 2]\n"), Contains("has no single value"));
+  CHECK_THAT(config_error("run.toml", "config = \"other.toml\"\n"), Contains("cannot stand in a file"));
+  CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n \"tp\": }"), StartsWith("run.json:2: is not JSON here"));
+  CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n\"pp\": 3}"), Contains("stands twice"));
+  CHECK_THAT(config_error("run.json", "[1]"), Contains("is not one JSON object"));
+  CHECK_THAT(config_error("run.yaml", "pp: 2"), Contains("neither .toml nor .json"));
+  CHECK_THAT(error_of({"--config", "/nonexistent/run.toml"}), StartsWith("--config /nonexistent/run.toml: cannot be read"));
+  TemporaryFolder folder;
+  CHECK_THAT(error_of({"--config", folder.path().string()}), Contains("is a folder"));
+}
