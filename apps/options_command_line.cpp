@@ -27,8 +27,11 @@ std::string bare_name(const std::string& argument) {
 // CLI11 would take the next option for the value of one that lacks its own.
 void check_values_follow(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const OptionSpec* spec = arguments[i].starts_with("--") ? find_option(table, arguments[i].substr(2)) : nullptr;
-    if (spec && !spec->value.empty() && (i + 1 == arguments.size() || arguments[i + 1].starts_with("--")))
+    const std::string& argument = arguments[i];
+    const bool ends_in_equals = argument.ends_with('=');
+    const OptionSpec* spec = argument.starts_with("--") ? find_option(table, bare_name(argument)) : nullptr;
+    if (!spec || spec->value.empty() || (argument.find('=') != std::string::npos && !ends_in_equals)) continue;
+    if (ends_in_equals || i + 1 == arguments.size() || arguments[i + 1].starts_with("--"))
       throw Error(ErrorKind::input, fmt::format("--{}: needs a value; write --{} {}", spec->name, spec->name, spec->value));
   }
 }
