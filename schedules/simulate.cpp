@@ -37,6 +37,29 @@ double normal(std::uint64_t seed, int stage, const Action& action) {
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
+// The times at which the free slots of a queue became free, oldest first; at most as many as the queue has slots.
+class FreeSlots {
+ public:
+  void resize(int slots) { times_.resize(static_cast<std::size_t>(slots)); }
+  void give_back(double time) {
+    times_[end_] = time;
+    end_ = next(end_);
+  }
+  double take() {
+    const double time = times_[begin_];
+    begin_ = next(begin_);
+    return time;
+  }
+
+ private:
+  std::size_t next(std::size_t at) const { return at + 1 == times_.size() ? 0 : at + 1; }
+  std::vector<double> times_;
+  std::size_t begin_ = 0, end_ = 0;
+};
+
+// In planned order the lists decide who acts next, and times only follow: stages can be run in any order, each as far as its
+// inputs reach, and a completion is told at once with its time. Ready stages choose by what has happened, so there events go in
+// order of time.
 class Simulation {
  public:
   Simulation(const Plan& plan, const Costs& costs, const std::vector<StageNeeds>& needs, const SimulationOptions& options);
@@ -52,8 +75,9 @@ class Simulation {
     bool queued_to_pump = false;
   };
   // What virtual stage v receives.
-  struct Arrivals {
+  struct Receiver {
     std::vector<double> activation, gradient;  // [microbatch], when the data is there
+    FreeSlots activation_slots, gradient_slots;
   };
   enum class EventType : std::uint8_t { completion, activation, gradient };
   struct Event {
@@ -65,61 +89,60 @@ class Simulation {
   };
 
   Stage& stage(int index) { return stages_[static_cast<std::size_t>(index)]; }
-  Arrivals& arrivals(int v) { return arrivals_[static_cast<std::size_t>(v)]; }
+  Receiver& receiver(int v) { return receivers_[static_cast<std::size_t>(v)]; }
   int virtual_stage(int s, const Action& action) const { return plan_.placement.virtual_stage(s, action.chunk); }
   std::vector<Span>& spans(int s) { return timeline_.stages[static_cast<std::size_t>(s)]; }
+  bool is_planned() const { return options_.order == Order::planned; }
 
   void give_slots(const std::vector<StageNeeds>& needs);
-  void return_credit(InputKind kind, int v);
-  void feed();
+  void free_slot(InputKind kind, int v, double time);
+  void deliver(InputKind kind, int v, int microbatch);
   void want_pump(int s);
   void pump_all();
   void launch(int s, const Action& action);
   double cost(int s, const Action& action) const;
   void announce(int s, const Action& action, double end);
-  void deliver(InputKind kind, int v, int microbatch);
+  void send(InputKind kind, int v, int microbatch, double arrival);
   void join_tied(int s);
   void handle(const Event& event);
-  void complete(int s, const Action& action);
+  void complete(int s, const Action& action, double end);
 
   const Plan& plan_;
   const Costs& costs_;
   SimulationOptions options_;
   Timeline timeline_;
   std::vector<Stage> stages_;
-  std::vector<Arrivals> arrivals_;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Receiver> receivers_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;  // for ready stages only
   std::vector<int> to_pump_;
   std::vector<int> tied_;  // stages standing in T
   int tied_holders_ = 0;   // stages whose list has T
-  double now_ = 0;
+  double now_ = 0;         // for ready stages only
   int norms_ = 0;
-  int token_slots_ = 0, target_slots_ = 0, fed_tokens_ = 0, fed_targets_ = 0;
+  double verdict_at_ = 0;
+  int fed_tokens_ = 0, fed_targets_ = 0;
 };
 
 Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<StageNeeds>& needs,
                        const SimulationOptions& options)
-    : plan_(plan), costs_(costs), options_(options), arrivals_(static_cast<std::size_t>(plan.placement.virtual_stages())) {
+    : plan_(plan), costs_(costs), options_(options), receivers_(static_cast<std::size_t>(plan.placement.virtual_stages())) {
   check_costs(costs, plan.placement);
   timeline_.title = plan.schedule + ", " + std::to_string(plan.placement.stages()) + " stages, " +
                     std::to_string(plan.microbatches) + " microbatches";
   timeline_.placement = plan.placement;
   timeline_.microbatches = plan.microbatches;
   timeline_.stages.resize(plan.stages.size());
+  stages_.reserve(plan.stages.size());
   const std::shared_ptr<const Plan> shared(std::shared_ptr<const Plan>(), &plan);  // lives longer than the protocols
   for (int s = 0; s < plan.placement.stages(); ++s) {
     const auto& list = plan.stages[static_cast<std::size_t>(s)];
     stages_.emplace_back(StageProtocol(shared, s, options.order, options.run_ahead));
+    stage(s).protocol.begin_step();
     spans(s).reserve(list.size());
-    for (const Action& action : list)
-      if (action.kind == ActionKind::sum_tied) {
-        ++tied_holders_;
-        break;
-      }
-  }
-  for (Arrivals& arrival : arrivals_) {
-    arrival.activation.resize(static_cast<std::size_t>(plan.microbatches));
-    arrival.gradient.resize(static_cast<std::size_t>(plan.microbatches));
+    // What ends the step stands at the end.
+    const auto compute = std::find_if(list.rbegin(), list.rend(), [](const Action& action) { return is_compute(action.kind); });
+    if (std::any_of(list.rbegin(), compute, [](const Action& action) { return action.kind == ActionKind::sum_tied; }))
+      ++tied_holders_;
   }
   give_slots(needs);
 }
@@ -128,32 +151,31 @@ void Simulation::give_slots(const std::vector<StageNeeds>& needs) {
   for (int v = 0; v < plan_.placement.virtual_stages(); ++v) {
     const StageChunk at = plan_.placement.at(v);
     const ChunkNeeds& slots = needs[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
-    for (int i = 0; i < slots.activation_slots; ++i) return_credit(InputKind::activation, v);
-    for (int i = 0; i < slots.gradient_slots; ++i) return_credit(InputKind::gradient, v);
-    target_slots_ += slots.target_slots;
+    receiver(v).activation.resize(static_cast<std::size_t>(plan_.microbatches));
+    receiver(v).gradient.resize(static_cast<std::size_t>(plan_.microbatches));
+    receiver(v).activation_slots.resize(slots.activation_slots);
+    receiver(v).gradient_slots.resize(slots.gradient_slots);
+    for (int i = 0; i < slots.activation_slots; ++i) free_slot(InputKind::activation, v, 0);
+    for (int i = 0; i < slots.gradient_slots; ++i) free_slot(InputKind::gradient, v, 0);
+    for (int i = 0; i < slots.target_slots; ++i) free_slot(InputKind::target, v, 0);
   }
 }
 
-// A slot of the queue into virtual stage v is free.
-void Simulation::return_credit(InputKind kind, int v) {
-  if (kind == InputKind::activation && v == 0) {
-    ++token_slots_;
-    return;
-  }
-  const StageChunk sender = plan_.placement.at(kind == InputKind::activation ? v - 1 : v + 1);
-  stage(sender.stage).protocol.credit_returned(kind, sender.chunk);
-  want_pump(sender.stage);
-}
-
-// The feeders are never late: they fill what is free at once.
-void Simulation::feed() {
-  const int last = plan_.placement.virtual_stages() - 1;
-  for (; fed_tokens_ < plan_.microbatches && token_slots_ > 0; --token_slots_) {
-    arrivals(0).activation[static_cast<std::size_t>(fed_tokens_)] = now_;
+// A slot of the queue into virtual stage v is free. The feeders are never late: they fill theirs at once.
+void Simulation::free_slot(InputKind kind, int v, double time) {
+  if (kind == InputKind::target) {
+    if (fed_targets_ < plan_.microbatches) deliver(InputKind::target, v, fed_targets_++);
+  } else if (kind == InputKind::activation && v == 0) {
+    if (fed_tokens_ == plan_.microbatches) return;
+    receiver(0).activation[static_cast<std::size_t>(fed_tokens_)] = time;
     deliver(InputKind::activation, 0, fed_tokens_++);
+  } else {
+    const bool is_activation = kind == InputKind::activation;
+    (is_activation ? receiver(v).activation_slots : receiver(v).gradient_slots).give_back(time);
+    const StageChunk sender = plan_.placement.at(is_activation ? v - 1 : v + 1);
+    stage(sender.stage).protocol.credit_returned(kind, sender.chunk);
+    want_pump(sender.stage);
   }
-  for (; fed_targets_ < plan_.microbatches && target_slots_ > 0; --target_slots_)
-    deliver(InputKind::target, last, fed_targets_++);
 }
 
 void Simulation::deliver(InputKind kind, int v, int microbatch) {
@@ -172,12 +194,12 @@ void Simulation::pump_all() {
   while (!to_pump_.empty()) {
     const int s = to_pump_.back();
     to_pump_.pop_back();
-    stage(s).queued_to_pump = false;
     while (!stage(s).at_collective) {
       const auto action = stage(s).protocol.next();
       if (!action) break;
       launch(s, *action);
     }
+    stage(s).queued_to_pump = false;
   }
 }
 
@@ -187,42 +209,52 @@ double Simulation::cost(int s, const Action& action) const {
 }
 
 void Simulation::launch(int s, const Action& action) {
-  Stage& at = stage(s);
   const int v = virtual_stage(s, action);
-  Span span{action, WaitedFor::nothing, at.free_at, 0};
+  const bool is_last = v + 1 == plan_.placement.virtual_stages();
+  Span span{action, WaitedFor::nothing, stage(s).free_at, 0};
   const auto wait = [&](double time, WaitedFor reason) {
     if (time > span.start) span.start = time, span.waited_for = reason;
   };
-  if (action.kind == ActionKind::forward)
-    wait(arrivals(v).activation[static_cast<std::size_t>(action.microbatch)], WaitedFor::activation);
-  if (is_input_grad(action.kind) && v + 1 < plan_.placement.virtual_stages())
-    wait(arrivals(v).gradient[static_cast<std::size_t>(action.microbatch)], WaitedFor::gradient);
-  wait(now_, is_compute(action.kind) ? WaitedFor::slot : WaitedFor::partner);
+  if (action.kind == ActionKind::forward) {
+    wait(receiver(v).activation[static_cast<std::size_t>(action.microbatch)], WaitedFor::activation);
+    if (!is_last) wait(receiver(v + 1).activation_slots.take(), WaitedFor::slot);
+  } else if (is_input_grad(action.kind)) {
+    if (!is_last) wait(receiver(v).gradient[static_cast<std::size_t>(action.microbatch)], WaitedFor::gradient);
+    if (v > 0) wait(receiver(v - 1).gradient_slots.take(), WaitedFor::slot);
+  } else if (action.kind == ActionKind::optimizer) {
+    wait(verdict_at_, WaitedFor::partner);
+  }
+  wait(now_, WaitedFor::slot);
   spans(s).push_back(span);
   if (action.kind == ActionKind::sum_tied && tied_holders_ > 1) {
     join_tied(s);
-    return;
+  } else {
+    announce(s, action, span.start + cost(s, action));
   }
-  announce(s, action, span.start + cost(s, action));
 }
 
 // The end of the last launched action is known: tells whoever may already know of it.
 void Simulation::announce(int s, const Action& action, double end) {
   Stage& at = stage(s);
   spans(s).back().end = at.free_at = end;
-  if (spans(s).size() == at.completed + 1) events_.push({end, s, 0, EventType::completion});
-  if (!is_compute(action.kind)) return;
   const int v = virtual_stage(s, action), m = action.microbatch;
-  const bool is_planned = options_.order == Order::planned;
-  if (action.kind == ActionKind::forward && v + 1 < plan_.placement.virtual_stages()) {
-    const double arrival = end + costs_.transfer(v);
-    arrivals(v + 1).activation[static_cast<std::size_t>(m)] = arrival;
-    is_planned ? deliver(InputKind::activation, v + 1, m) : events_.push({arrival, v + 1, m, EventType::activation});
+  if (action.kind == ActionKind::forward && v + 1 < plan_.placement.virtual_stages())
+    send(InputKind::activation, v + 1, m, end + costs_.transfer(v));
+  if (is_input_grad(action.kind) && v > 0) send(InputKind::gradient, v - 1, m, end + costs_.transfer(v - 1));
+  if (is_planned()) {
+    complete(s, action, end);
+  } else if (spans(s).size() == at.completed + 1) {
+    events_.push({end, s, 0, EventType::completion});
   }
-  if (is_input_grad(action.kind) && v > 0) {
-    const double arrival = end + costs_.transfer(v - 1);
-    arrivals(v - 1).gradient[static_cast<std::size_t>(m)] = arrival;
-    is_planned ? deliver(InputKind::gradient, v - 1, m) : events_.push({arrival, v - 1, m, EventType::gradient});
+}
+
+void Simulation::send(InputKind kind, int v, int microbatch, double arrival) {
+  const bool is_activation = kind == InputKind::activation;
+  (is_activation ? receiver(v).activation : receiver(v).gradient)[static_cast<std::size_t>(microbatch)] = arrival;
+  if (is_planned()) {
+    deliver(kind, v, microbatch);
+  } else {
+    events_.push({arrival, v, microbatch, is_activation ? EventType::activation : EventType::gradient});
   }
 }
 
@@ -245,38 +277,36 @@ void Simulation::join_tied(int s) {
   }
 }
 
+void Simulation::complete(int s, const Action& action, double end) {
+  stage(s).protocol.completed(action);
+  ++stage(s).completed;
+  if (action.kind == ActionKind::norm) {
+    verdict_at_ = std::max(verdict_at_, end + costs_.verdict);
+    if (++norms_ == plan_.placement.stages())
+      for (int other = 0; other < norms_; ++other) stage(other).protocol.verdict(true), want_pump(other);
+  }
+  if (!is_compute(action.kind)) return;
+  const int v = virtual_stage(s, action);
+  const bool is_last = v + 1 == plan_.placement.virtual_stages();
+  if (frees(options_.life.activation, action.kind)) {
+    free_slot(InputKind::activation, v, end);
+    if (is_last) free_slot(InputKind::target, v, end);
+  }
+  if (frees(options_.life.gradient, action.kind) && !is_last) free_slot(InputKind::gradient, v, end);
+}
+
 void Simulation::handle(const Event& event) {
   if (event.type == EventType::activation) return deliver(InputKind::activation, event.place, event.microbatch);
   if (event.type == EventType::gradient) return deliver(InputKind::gradient, event.place, event.microbatch);
   const int s = event.place;
   Stage& at = stage(s);
-  complete(s, spans(s)[at.completed].action);
-  ++at.completed;
-  if (at.completed < spans(s).size() && !at.at_collective)
-    events_.push({spans(s)[at.completed].end, s, 0, EventType::completion});
+  complete(s, spans(s)[at.completed].action, event.time);
+  const bool is_end_known = at.completed < spans(s).size() && !at.at_collective;
+  if (is_end_known) events_.push({spans(s)[at.completed].end, s, 0, EventType::completion});
   want_pump(s);
 }
 
-void Simulation::complete(int s, const Action& action) {
-  stage(s).protocol.completed(action);
-  if (action.kind == ActionKind::norm && ++norms_ == plan_.placement.stages()) {
-    now_ += costs_.verdict;  // nothing else goes on between the last norm and the verdict
-    for (int other = 0; other < norms_; ++other) stage(other).protocol.verdict(true), want_pump(other);
-  }
-  if (!is_compute(action.kind)) return;
-  const int v = virtual_stage(s, action);
-  if (frees(options_.life.activation, action.kind)) {
-    return_credit(InputKind::activation, v);
-    if (v + 1 == plan_.placement.virtual_stages()) ++target_slots_;
-    if (v == 0 || v + 1 == plan_.placement.virtual_stages()) feed();
-  }
-  if (frees(options_.life.gradient, action.kind) && v + 1 < plan_.placement.virtual_stages())
-    return_credit(InputKind::gradient, v);
-}
-
 Timeline Simulation::run() {
-  for (int s = 0; s < plan_.placement.stages(); ++s) stage(s).protocol.begin_step(), want_pump(s);
-  feed();
   pump_all();
   while (!events_.empty()) {
     now_ = events_.top().time;

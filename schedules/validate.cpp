@@ -117,7 +117,8 @@ std::vector<StageNeeds> validate(const Plan& plan, Order order, const SlotLife& 
     slots.fill(needs[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)], v,
                plan.placement.virtual_stages());
   }
-  check_progress(plan, needs, life);
+  // No separate proof of progress: the timed run has come to its end and never held more slots than these, so it is itself a
+  // way to the end with them; and in fixed lists, if one order of events comes to the end, all do.
   return needs;
 }
 
