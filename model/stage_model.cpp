@@ -43,12 +43,13 @@ class TransformerStage final : public StageModel {
     }
     bind_blocks(Tensor{}, Tensor{});
     for (int chunk = 0; chunk < static_cast<int>(chunks_.size()); ++chunk) chunk_at(chunk).bytes = measure(chunk);
+    norm_workspace_ = measure_norm();
   }
 
   const ParameterLayout& parameters() const override { return layout_; }
   ActivationBytes activation_bytes(int chunk) const override { return chunk_at(chunk).bytes; }
   std::size_t workspace_bytes() const override {
-    std::size_t most = 0;
+    std::size_t most = norm_workspace_;
     for (const Chunk& chunk : chunks_) most = std::max(most, chunk.bytes.workspace);
     return most;
   }
@@ -197,6 +198,17 @@ class TransformerStage final : public StageModel {
     return {slot->saved.peak(), slot->pending.peak(), workspace.peak()};
   }
 
+  // The step's end uses the same workspace: square_sums() asks for the most.
+  std::size_t measure_norm() const {
+    const auto ops = make_measuring_ops();
+    Arena workspace = Arena::measuring();
+    ops->set_workspace(workspace);
+    for (const Parameter& parameter : layout_.parameters) {
+      ops->square_sum({nullptr, {parameter.local.elements()}, DType::f32}, {nullptr, {1}, DType::f64});
+    }
+    return workspace.peak();
+  }
+
   ModelConfig config_;
   ParameterLayout layout_;
   MicrobatchShape shape_;
@@ -204,6 +216,7 @@ class TransformerStage final : public StageModel {
   Ops& ops_;
   DType dtype_ = DType::f32;
   Arena workspace_;
+  std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;
   Tensor rotary_table_;
   std::vector<Chunk> chunks_;

@@ -53,7 +53,7 @@ class StageModel {
 
   virtual const ParameterLayout& parameters() const = 0;
   virtual ActivationBytes activation_bytes(int chunk) const = 0;
-  virtual std::size_t workspace_bytes() const = 0;  // the most that any chunk needs
+  virtual std::size_t workspace_bytes() const = 0;  // the most that any action needs, those of the step's end included
   virtual Shape hidden_shape() const = 0;           // [Tr, H]
 
   // The arenas of parameters(), f32, flat. Must be called before the first action; also takes the little constant memory that

@@ -33,6 +33,7 @@ class Arenas {
     m = fill(layout.weight_elements, 3);
     v = fill(layout.weight_elements, 4);
     for (float& value : v) value = std::abs(value);
+    ops->set_workspace(workspace);
   }
 
   OptimizerArenas view() { return {tensor(weights), tensor(m), tensor(v), tensor(grads)}; }
@@ -44,6 +45,8 @@ class Arenas {
   std::unique_ptr<Device> device = make_cpu_device(0, 1);
   std::unique_ptr<Stream> stream = device->make_stream("optimizer test");
   std::unique_ptr<Ops> ops = make_cpu_ops(*stream);
+  Buffer workspace_memory = device->allocate(1 << 16, "a test");
+  Arena workspace{workspace_memory.data(), workspace_memory.bytes(), "workspace"};
   std::vector<float> weights, grads, m, v;
 
  private:
