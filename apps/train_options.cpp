@@ -65,16 +65,11 @@ std::vector<std::string> built_schedules() {
 }
 
 [[noreturn]] void fail_unknown_schedule(const OptionValues& values, const std::string& name) {
-  static const std::vector<std::string> later = {"interleaved", "looped-bfs", "zb-h1", "zb-h2",     "zb-v",
-                                                 "v-half",      "v-min",      "auto",  "dualpipe-v"};
-  std::vector<std::string> names = built_schedules();
+  const std::vector<std::string> names = built_schedules();
   const std::string built = fmt::format("{}", fmt::join(names, ", "));
-  if (std::find(later.begin(), later.end(), name) != later.end())
-    values.fail("schedule", fmt::format("this schedule is not built yet; use one of {}", built));
   std::error_code ignored;
   if (name.ends_with(".txt") || name.ends_with(".csv") || fs::exists(name, ignored))
     values.fail("schedule", fmt::format("plans from a file are not built yet; use one of {}", built));
-  names.insert(names.end(), later.begin(), later.end());
   const auto nearest = nearest_name(name, names);
   values.fail("schedule", fmt::format("unknown schedule; {}", nearest ? fmt::format("did you mean {}?", *nearest)
                                                                       : fmt::format("use one of {}", built)));

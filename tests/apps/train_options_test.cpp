@@ -1,5 +1,10 @@
 #include "apps/train_options.hpp"
 
+#include <iterator>
+#include <sstream>
+
+#include "apps/option_table.hpp"
+
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/test_files.hpp"
@@ -13,6 +18,11 @@ using Words = std::vector<std::string>;
 
 const Machine no_gpu{0, 8};
 const Machine four_gpus{4, 8};
+
+Words words(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
 
 TrainOptions parse(const Words& arguments, const Environment& environment = {}, const Machine& machine = no_gpu) {
   return parse_train_options(arguments, environment, machine);
@@ -62,58 +72,11 @@ TEST_CASE("options reach their places") {
   TemporaryFolder folder;
   const std::string data = folder.write("a.txt", "text").string();
   const std::string dir = folder.path().string();
-  const TrainOptions options = parse({"--model",
-                                      "llama2-7b",
-                                      "--layers",
-                                      "2",
-                                      "--data",
-                                      data + ":2",
-                                      data + ":1",
-                                      "--shuffle",
-                                      "off",
-                                      "--seed",
-                                      "7",
-                                      "--pp",
-                                      "2",
-                                      "--tp=4",
-                                      "--dp",
-                                      "3",
-                                      "--order",
-                                      "ready",
-                                      "--steps",
-                                      "10",
-                                      "--epochs",
-                                      "2",
-                                      "--lr",
-                                      "1e-3",
-                                      "--min-lr",
-                                      "1e-4",
-                                      "--lr-schedule",
-                                      "linear",
-                                      "--warmup-ratio",
-                                      "0.1",
-                                      "--clip-grad",
-                                      "0",
-                                      "--device",
-                                      "cpu",
-                                      "--threads",
-                                      "3",
-                                      "--save",
-                                      dir + "/new/run",
-                                      "--save-interval",
-                                      "5",
-                                      "--save-keep",
-                                      "2",
-                                      "--resume",
-                                      "--metrics",
-                                      dir + "/m.jsonl",
-                                      "--log-interval",
-                                      "10",
-                                      "--dry-run",
-                                      "--seq-len",
-                                      "64",
-                                      "--schedule",
-                                      "gpipe"});
+  const TrainOptions options = parse(words(
+      "--model llama2-7b --layers 2 --data " + data + ":2 " + data +
+      ":1 --shuffle off --seed 7 --pp 2 --tp=4 --dp 3 --order ready " +
+      "--steps 10 --epochs 2 --lr 1e-3 --min-lr 1e-4 --lr-schedule linear --warmup-ratio 0.1 --clip-grad 0 --device cpu " +
+      "--threads 3 --seq-len 64 --schedule gpipe --log-interval 10 --save " + dir + "/new/run --metrics " + dir + "/m.jsonl"));
   CHECK(options.model == "llama2-7b");
   CHECK(options.layers == 2);
   REQUIRE(options.data.size() == 2);
@@ -135,12 +98,8 @@ TEST_CASE("options reach their places") {
   CHECK(options.threads == 3);
   CHECK(*options.save == dir + "/new/run");
   CHECK_FALSE(std::filesystem::exists(dir + "/new"));  // checked, not made
-  CHECK(options.save_interval == 5);
-  CHECK(options.save_keep == 2);
-  CHECK(options.resume);
   CHECK(*options.metrics == dir + "/m.jsonl");
   CHECK(options.log_interval == 10);
-  CHECK(options.dry_run);
   CHECK(options.seq_len == 64);
   CHECK(options.notes.empty());
   const LearningRate rate = options.learning_rate(15);
@@ -149,6 +108,21 @@ TEST_CASE("options reach their places") {
   CHECK(rate.total_steps == 15);
   CHECK(parse({"--data", data, "--data", data}).data.size() == 2);
   CHECK(parse({"--pp", "2", "--pp", "3"}).pp == 3);  // the last one counts, so that scripts can add to a line
+}
+
+TEST_CASE("checkpoint options and switches reach their places, once they are built") {
+  TemporaryFolder folder;
+  const std::string dir = folder.path().string();
+  const auto built = [](const char* name) { return find_option(train_option_table(), name)->built; };
+  if (built("save-interval")) CHECK(parse({"--save", dir, "--save-interval", "5"}).save_interval == 5);
+  if (built("save-keep")) CHECK(parse({"--save", dir, "--save-keep", "2"}).save_keep == 2);
+  if (built("load")) CHECK(*parse({"--load", dir}).load == dir);
+  if (built("dry-run")) CHECK(parse({"--dry-run"}).dry_run);
+  if (built("resume")) {
+    CHECK(parse({"--save", dir, "--resume"}).resume);
+    CHECK(parse({"--save", dir}, {{"PIPETRAIN_RESUME", "1"}}).resume);
+    CHECK_FALSE(parse({"--save", dir, "--resume=off"}, {{"PIPETRAIN_RESUME", "1"}}).resume);
+  }
 }
 
 TEST_CASE("the batch sizes that are not given follow from the others") {
@@ -169,8 +143,7 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   const std::string toml = folder
                                .write("run.toml",
                                       "# comment\npp = 2\ntp = 2\ndp = 2\nlr = 1e-3\nshuffle = false\n"
-                                      "schedule = \"gpipe\"\nsave_interval = 3\nsave = \"" +
-                                          folder.path().string() + "\"\n")
+                                      "schedule = \"gpipe\"\nlog_interval = 3\n")
                                .string();
   const TrainOptions options =
       parse({"--config", toml, "--pp", "4"}, {{"PIPETRAIN_PP", "3"}, {"PIPETRAIN_TP", "4"}, {"PIPETRAIN_SEQ_LEN", "17"}});
@@ -180,13 +153,13 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   CHECK(options.lr == 1e-3);
   CHECK_FALSE(options.shuffle);
   CHECK(options.schedule == "gpipe");
-  CHECK(options.save_interval == 3);
+  CHECK(options.log_interval == 3);
   CHECK(options.seq_len == 17);
   CHECK(options.min_lr == 0);
 
   const std::string json = folder
                                .write("run.json", R"({"pp": 2, "lr": 0.01, "steps": null, "data": ["a.txt:1", "b.txt:2"],
-    "resume": false, "seq_len": 12})")
+    "shuffle": false, "seq_len": 12})")
                                .string();
   const TrainOptions from_json = parse({}, {{"PIPETRAIN_CONFIG", json}, {"PIPETRAIN_DP", ""}});
   CHECK(from_json.pp == 2);
@@ -195,13 +168,11 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   CHECK_FALSE(from_json.steps);
   CHECK(from_json.data.size() == 2);
   CHECK(from_json.seq_len == 12);
+  CHECK_FALSE(from_json.shuffle);
 
-  const TrainOptions switches =
-      parse({"--device", "cpu", "--save", folder.path().string()},
-            {{"PIPETRAIN_RESUME", "1"}, {"PIPETRAIN_DATA", "a.txt b.txt"}, {"PIPETRAIN_FAULT", "0:1:nan"}});
-  CHECK(switches.resume);
-  CHECK(switches.data.size() == 2);
-  CHECK(switches.notes.empty());
+  const TrainOptions two = parse({"--device", "cpu"}, {{"PIPETRAIN_DATA", "a.txt b.txt"}, {"PIPETRAIN_FAULT", "0:1:nan"}});
+  CHECK(two.data.size() == 2);
+  CHECK(two.notes.empty());
   CHECK_THAT(parse({"--device", "cpu"}, {{"PIPETRAIN_PPP", "2"}}).notes.at(0), Catch::Matchers::Contains("PIPETRAIN_PPP"));
 }
 

@@ -1,9 +1,9 @@
 // Every wrong turn on the command line ends in one line that tells the way.
+#include "apps/option_table.hpp"
 #include "apps/train_options.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/test_files.hpp"
-#include "schedules/builders.hpp"
 
 using namespace pipetrain;
 using pipetrain::test::TemporaryFolder;
@@ -52,11 +52,12 @@ TEST_CASE("an unknown option is answered with the nearest, or with what it is ca
 TEST_CASE("options and values of later are errors that say so") {
   for (const char* name : {"--zero", "--offload", "--loss-scale", "--loss-scale-window", "--dropout", "--eval-data"})
     CHECK_THAT(error_of({name, "1"}), StartsWith(std::string(name) + ": ") && Contains("not built yet"));
-  CHECK_THAT(error_of({"--tokenizer", "x"}), StartsWith("--tokenizer x: ") && Contains("not built yet"));
-  for (const char* name : {"interleaved", "looped-bfs", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe-v", "auto"})
-    if (!schedules::find_schedule(name))
-      CHECK_THAT(error_of({"--schedule", name}),
-                 StartsWith(std::string("--schedule ") + name + ": this schedule is not built yet"));
+  for (const OptionSpec& spec : train_option_table()) {
+    if (spec.built) continue;
+    std::vector<std::string> arguments = {"--" + spec.name};
+    if (!spec.value.empty()) arguments.push_back("5");
+    CHECK_THAT(error_of(arguments), StartsWith("--" + spec.name) && Contains("not built yet"));
+  }
   CHECK_THAT(error_of({"--precision", "fp16"}), StartsWith("--precision fp16: fp16 is not built yet"));
   CHECK_THAT(error_of({"--schedule", "plan.csv"}), Contains("plans from a file are not built yet"));
   CHECK_THAT(error_of({"--precision", "bf16", "--device", "cpu"}),
@@ -68,7 +69,6 @@ TEST_CASE("missing and surplus values are named") {
   CHECK(error_of({"--pp"}) == "--pp: needs a value; write --pp N");
   CHECK(error_of({"--pp", "--tp", "2"}) == "--pp: needs a value; write --pp N");
   CHECK(error_of({"--data"}) == "--data: needs a value; write --data PATH[:WEIGHT]...");
-  CHECK_THAT(error_of({"--dry-run=maybe"}), Contains("dry-run"));
   CHECK(error_of({"--model="}) == "--model: needs a value; write --model NAME|DIR");
 }
 
@@ -124,11 +124,18 @@ TEST_CASE("settings that contradict each other are refused") {
   CHECK_THAT(error_of({"--warmup-steps", "3", "--warmup-ratio", "0.1"}),
              StartsWith("--warmup-ratio 0.1: --warmup-steps 3 is given"));
   CHECK_THAT(error_of({"--init", "hf"}), StartsWith("--init hf: ") && Contains("tiny is no folder"));
-  CHECK_THAT(error_of({"--resume"}), StartsWith("--resume: needs --save"));
-  CHECK_THAT(error_of({"--save-interval", "5"}), StartsWith("--save-interval 5: needs --save"));
+}
+
+TEST_CASE("checkpoint options need what they belong to, once they are built") {
   TemporaryFolder folder;
   const std::string dir = folder.path().string();
-  CHECK_THAT(error_of({"--resume", "--save", dir, "--load", dir}), Contains("keep one of them"));
+  const auto built = [](const char* name) { return find_option(train_option_table(), name)->built; };
+  if (built("save-interval")) CHECK_THAT(error_of({"--save-interval", "5"}), StartsWith("--save-interval 5: needs --save"));
+  if (built("save-keep")) CHECK_THAT(error_of({"--save-keep", "0"}), StartsWith("--save-keep 0: must be at least 1"));
+  if (built("resume")) CHECK_THAT(error_of({"--resume"}), StartsWith("--resume: needs --save"));
+  if (built("load")) CHECK_THAT(error_of({"--load", dir + "/none"}), Contains("there is no such checkpoint folder"));
+  if (built("load") && built("resume"))
+    CHECK_THAT(error_of({"--resume", "--save", dir, "--load", dir}), Contains("keep one of them"));
 }
 
 TEST_CASE("devices that are not there are refused") {
@@ -150,7 +157,6 @@ TEST_CASE("files and folders that cannot be used are refused before the run") {
   CHECK_THAT(error_of({"--metrics", dir + "/none/m.jsonl"}), Contains("there is no folder " + dir + "/none"));
   CHECK_THAT(error_of({"--save", file}), StartsWith("--save " + file) && Contains("is not a folder"));
   CHECK_THAT(error_of({"--save", file + "/sub/run"}), Contains(file + " is not a folder"));
-  CHECK_THAT(error_of({"--load", dir + "/none"}), Contains("there is no such checkpoint folder"));
   CHECK_THAT(error_of({"--model", dir + "/none"}), Contains("there is no such folder"));
   CHECK_THAT(error_of({"--data", file + ":x"}), Contains("is no weight"));
   CHECK_THAT(error_of({"--data", file + ":-1"}), Contains("is no weight"));
