@@ -17,7 +17,7 @@ command_lint() {
   mapfile -t scripts < <(tracked dev .ci/run '*.sh')
   mapfile -t text < <(tracked '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.cmake' '*CMakeLists.txt' '*.sh' dev .ci/run '*.md')
 
-  check 'clang-format' clang-format --dry-run -Werror "${cpp[@]}"
+  check 'clang-format' check_format "${cpp[@]}"
   check 'every header begins with one #pragma once' check_pragma_once "${headers[@]}"
   check 'no trailing blanks, no tabs' check_absent '[[:blank:]]+$|	' "${text[@]}"
   check 'shellcheck' shellcheck -x "${scripts[@]}"
@@ -51,6 +51,17 @@ check() {
     echo "$output"
     failures=$((failures + 1))
   fi
+}
+
+check_format() {
+  local file bad=0
+  for file in "$@"; do
+    if ! clang-format --dry-run -Werror "$file" 2>/dev/null; then
+      echo "$file:1: not formatted; type: clang-format -i $file"
+      bad=1
+    fi
+  done
+  return "$bad"
 }
 
 check_pragma_once() {
