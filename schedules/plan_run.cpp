@@ -25,6 +25,7 @@ PlanRun::PlanRun(const Plan& plan, const std::vector<StageNeeds>* needs, const S
       times_(times),
       done_(static_cast<std::size_t>(plan.placement.virtual_stages())),
       stages_(plan.stages.size()),
+      runnable_(plan.stages.size()),
       tied_arrived_(plan.stages.size()) {
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage)
     for (auto action = plan.stages[stage].rbegin(); action != plan.stages[stage].rend() && !is_compute(action->kind); ++action)
@@ -32,22 +33,13 @@ PlanRun::PlanRun(const Plan& plan, const std::vector<StageNeeds>* needs, const S
         tied_stages_.push_back(static_cast<int>(stage));
         break;
       }
-  if (times_ != nullptr) {
-    const std::size_t size = done_.size() * static_cast<std::size_t>(plan.microbatches);
-    for (auto* row :
-         {&times_->forward_launch, &times_->forward_end, &times_->backward_launch, &times_->backward_end, &times_->weight_end})
-      row->resize(size);
-  }
+  if (times_ != nullptr) times_->of.resize(done_.size() * static_cast<std::size_t>(plan.microbatches));
 }
 
 void PlanRun::run() {
   for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage) wake(stage);
-  while (!runnable_.empty()) {
-    const int stage = runnable_.front();
-    runnable_.pop_front();
-    stages_[static_cast<std::size_t>(stage)].queued = false;
+  for (int stage = runnable_.take_last(); stage >= 0; stage = runnable_.take_last())
     while (!is_finished(stage) && can_run(stage, head(stage))) advance(stage);
-  }
   for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage)
     if (!is_finished(stage)) report_deadlock();
 }
@@ -122,9 +114,9 @@ void PlanRun::advance(int stage) {
 
 void PlanRun::note_times(int stage_index, const Action& action, int v) {
   Stage& stage = stages_[static_cast<std::size_t>(stage_index)];
-  const auto index = [&](int virtual_stage) {
-    return static_cast<std::size_t>(virtual_stage) * static_cast<std::size_t>(plan_.microbatches) +
-           static_cast<std::size_t>(action.microbatch);
+  const auto of = [&](int virtual_stage) -> UnitTimes::Microbatch& {
+    return times_->of[static_cast<std::size_t>(virtual_stage) * static_cast<std::size_t>(plan_.microbatches) +
+                      static_cast<std::size_t>(action.microbatch)];
   };
   // At most two launched and not completed: this one goes out when the one before the previous has ended.
   std::int32_t launch = std::max(stage.launch, stage.previous_end), start = stage.free_at;
@@ -132,24 +124,20 @@ void PlanRun::note_times(int stage_index, const Action& action, int v) {
     launch = std::max(launch, input_launch);
     start = std::max(start, input_end);
   };
-  UnitTimes& times = *times_;
-  if (action.kind == ActionKind::forward && v > 0) after(times.forward_launch[index(v - 1)], times.forward_end[index(v - 1)]);
-  if (is_input_grad(action.kind) && v + 1 < plan_.placement.virtual_stages())
-    after(times.backward_launch[index(v + 1)], times.backward_end[index(v + 1)]);
+  const bool is_last = v + 1 == plan_.placement.virtual_stages();
+  if (action.kind == ActionKind::forward && v > 0) after(of(v - 1).forward_launch, of(v - 1).forward_end);
+  if (is_input_grad(action.kind) && !is_last) after(of(v + 1).backward_launch, of(v + 1).backward_end);
   stage.previous_end = stage.free_at;
   stage.launch = launch;
   stage.free_at = start + unit_cost(action.kind);
-  if (action.kind == ActionKind::forward) times.forward_launch[index(v)] = launch, times.forward_end[index(v)] = stage.free_at;
-  if (is_input_grad(action.kind)) times.backward_launch[index(v)] = launch, times.backward_end[index(v)] = stage.free_at;
-  if (is_weight_grad(action.kind)) times.weight_end[index(v)] = stage.free_at;
+  if (!is_compute(action.kind)) return;
+  UnitTimes::Microbatch& mine = of(v);
+  if (action.kind == ActionKind::forward) mine.forward_launch = launch, mine.forward_end = stage.free_at;
+  if (is_input_grad(action.kind)) mine.backward_launch = launch, mine.backward_end = stage.free_at;
+  if (is_weight_grad(action.kind)) mine.weight_end = stage.free_at;
 }
 
-void PlanRun::wake(int stage) {
-  Stage& state = stages_[static_cast<std::size_t>(stage)];
-  if (state.queued || is_finished(stage)) return;
-  state.queued = true;
-  runnable_.push_back(stage);
-}
+void PlanRun::wake(int stage) { runnable_.insert(stage); }
 
 void PlanRun::wake_neighbours(int v) {
   if (v > 0) wake(plan_.placement.at(v - 1).stage);

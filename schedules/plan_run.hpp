@@ -4,20 +4,23 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "schedules/stage_set.hpp"
 #include "schedules/validate.hpp"
 
 namespace pipetrain::schedules {
 
 // When everything happened, in units of F = I = W = 1: [virtual stage * microbatches + microbatch]. B is both I and W.
 struct UnitTimes {
-  std::vector<std::int32_t> forward_launch, forward_end;
-  std::vector<std::int32_t> backward_launch, backward_end;
-  std::vector<std::int32_t> weight_end;
+  struct Microbatch {
+    std::int32_t forward_launch = 0, forward_end = 0;
+    std::int32_t backward_launch = 0, backward_end = 0;
+    std::int32_t weight_end = 0;
+  };
+  std::vector<Microbatch> of;
 };
 
 class PlanRun {
@@ -35,7 +38,6 @@ class PlanRun {
   };
   struct Stage {
     std::size_t position = 0;
-    bool queued = false;
     std::int32_t free_at = 0;       // end of its last action
     std::int32_t launch = 0;        // of its last action
     std::int32_t previous_end = 0;  // end of the action before the last
@@ -69,7 +71,7 @@ class PlanRun {
   UnitTimes* times_;
   std::vector<Done> done_;
   std::vector<Stage> stages_;
-  std::deque<int> runnable_;
+  StageSet runnable_;
   std::vector<int> tied_stages_;    // stages that hold a T
   std::vector<char> tied_arrived_;  // per stage
   int norms_ = 0;

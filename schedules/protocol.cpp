@@ -195,6 +195,7 @@ std::optional<Action> StageProtocol::Machine::next() {
 
 void StageProtocol::Machine::launch(const Action& action) {
   ++launched_;
+  __builtin_prefetch(list().data() + launched_ + 12);  // a simulation of many stages would wait for memory here
   if (is_compute(action.kind)) ++launched_computes_;
   if (action.kind == ActionKind::forward && !chunk(action.chunk).is_last) --chunk(action.chunk).activation_credits;
   if (is_input_grad(action.kind) && !chunk(action.chunk).is_first) --chunk(action.chunk).gradient_credits;

@@ -7,6 +7,8 @@
 #include <queue>
 #include <stdexcept>
 
+#include "schedules/stage_set.hpp"
+
 namespace pipetrain::schedules {
 
 namespace {
@@ -72,7 +74,6 @@ class Simulation {
     double free_at = 0;          // when the device has done all that was launched
     std::size_t completed = 0;   // spans whose completion was told
     bool at_collective = false;  // stands in a T that not all partners have reached
-    bool queued_to_pump = false;
   };
   // What virtual stage v receives.
   struct Receiver {
@@ -97,7 +98,6 @@ class Simulation {
   void give_slots(const std::vector<StageNeeds>& needs);
   void free_slot(InputKind kind, int v, double time);
   void deliver(InputKind kind, int v, int microbatch);
-  void want_pump(int s);
   void pump_all();
   void launch(int s, const Action& action);
   double cost(int s, const Action& action) const;
@@ -114,7 +114,7 @@ class Simulation {
   std::vector<Stage> stages_;
   std::vector<Receiver> receivers_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;  // for ready stages only
-  std::vector<int> to_pump_;
+  StageSet to_pump_;
   std::vector<int> tied_;  // stages standing in T
   int tied_holders_ = 0;   // stages whose list has T
   double now_ = 0;         // for ready stages only
@@ -125,7 +125,11 @@ class Simulation {
 
 Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<StageNeeds>& needs,
                        const SimulationOptions& options)
-    : plan_(plan), costs_(costs), options_(options), receivers_(static_cast<std::size_t>(plan.placement.virtual_stages())) {
+    : plan_(plan),
+      costs_(costs),
+      options_(options),
+      receivers_(static_cast<std::size_t>(plan.placement.virtual_stages())),
+      to_pump_(plan.stages.size()) {
   check_costs(costs, plan.placement);
   timeline_.title = plan.schedule + ", " + std::to_string(plan.placement.stages()) + " stages, " +
                     std::to_string(plan.microbatches) + " microbatches";
@@ -174,32 +178,23 @@ void Simulation::free_slot(InputKind kind, int v, double time) {
     (is_activation ? receiver(v).activation_slots : receiver(v).gradient_slots).give_back(time);
     const StageChunk sender = plan_.placement.at(is_activation ? v - 1 : v + 1);
     stage(sender.stage).protocol.credit_returned(kind, sender.chunk);
-    want_pump(sender.stage);
+    to_pump_.insert(sender.stage);
   }
 }
 
 void Simulation::deliver(InputKind kind, int v, int microbatch) {
   const StageChunk to = plan_.placement.at(v);
   stage(to.stage).protocol.input_arrived(kind, to.chunk, microbatch);
-  want_pump(to.stage);
-}
-
-void Simulation::want_pump(int s) {
-  if (stage(s).queued_to_pump) return;
-  stage(s).queued_to_pump = true;
-  to_pump_.push_back(s);
+  to_pump_.insert(to.stage);
 }
 
 void Simulation::pump_all() {
-  while (!to_pump_.empty()) {
-    const int s = to_pump_.back();
-    to_pump_.pop_back();
+  for (int s = to_pump_.take_last(); s >= 0; s = to_pump_.take_last()) {
     while (!stage(s).at_collective) {
       const auto action = stage(s).protocol.next();
       if (!action) break;
       launch(s, *action);
     }
-    stage(s).queued_to_pump = false;
   }
 }
 
@@ -226,6 +221,7 @@ void Simulation::launch(int s, const Action& action) {
   }
   wait(now_, WaitedFor::slot);
   spans(s).push_back(span);
+  __builtin_prefetch(&spans(s).back() + 2, 1);  // with many stages each comes round long after its lines left the cache
   if (action.kind == ActionKind::sum_tied && tied_holders_ > 1) {
     join_tied(s);
   } else {
@@ -273,7 +269,7 @@ void Simulation::join_tied(int s) {
     if (start > span.start) span.start = start, span.waited_for = WaitedFor::partner;
     stage(partner).at_collective = false;
     announce(partner, span.action, start + longest);
-    want_pump(partner);
+    to_pump_.insert(partner);
   }
 }
 
@@ -283,7 +279,7 @@ void Simulation::complete(int s, const Action& action, double end) {
   if (action.kind == ActionKind::norm) {
     verdict_at_ = std::max(verdict_at_, end + costs_.verdict);
     if (++norms_ == plan_.placement.stages())
-      for (int other = 0; other < norms_; ++other) stage(other).protocol.verdict(true), want_pump(other);
+      for (int other = 0; other < norms_; ++other) stage(other).protocol.verdict(true), to_pump_.insert(other);
   }
   if (!is_compute(action.kind)) return;
   const int v = virtual_stage(s, action);
@@ -303,7 +299,7 @@ void Simulation::handle(const Event& event) {
   complete(s, spans(s)[at.completed].action, event.time);
   const bool is_end_known = at.completed < spans(s).size() && !at.at_collective;
   if (is_end_known) events_.push({spans(s)[at.completed].end, s, 0, EventType::completion});
-  want_pump(s);
+  to_pump_.insert(s);
 }
 
 Timeline Simulation::run() {

@@ -39,28 +39,31 @@ class PlannedSlots {
       : microbatches_(static_cast<std::size_t>(plan.microbatches)), times_(times), life_(life) {}
 
   void fill(ChunkNeeds& chunk, int v, int virtual_stages) const {
-    const auto& activation_end = end_of(life_.activation);
+    const Time activation_end = end_of(life_.activation);
     // A feeder sends one ahead, so that the next tokens are there in time.
-    const int fed = std::min(peak(times_.forward_launch, v, activation_end, v) + 1, static_cast<int>(microbatches_));
-    chunk.activation_slots = v == 0 ? fed : peak(times_.forward_launch, v - 1, activation_end, v);
+    const int fed = std::min(peak(&Microbatch::forward_launch, v, activation_end, v) + 1, static_cast<int>(microbatches_));
+    chunk.activation_slots = v == 0 ? fed : peak(&Microbatch::forward_launch, v - 1, activation_end, v);
     if (v + 1 == virtual_stages) chunk.target_slots = fed;
-    if (v + 1 < virtual_stages) chunk.gradient_slots = peak(times_.backward_launch, v + 1, end_of(life_.gradient), v);
+    if (v + 1 < virtual_stages) chunk.gradient_slots = peak(&Microbatch::backward_launch, v + 1, end_of(life_.gradient), v);
   }
 
  private:
-  const std::vector<std::int32_t>& end_of(ActionKind kind) const {
-    if (kind == ActionKind::forward) return times_.forward_end;
-    return kind == ActionKind::weight_grad ? times_.weight_end : times_.backward_end;
+  using Microbatch = UnitTimes::Microbatch;
+  using Time = std::int32_t Microbatch::*;
+
+  static Time end_of(ActionKind kind) {
+    if (kind == ActionKind::forward) return &Microbatch::forward_end;
+    return kind == ActionKind::weight_grad ? &Microbatch::weight_end : &Microbatch::backward_end;
   }
 
   // The most slots taken at once when virtual stage `sender` takes one at each launch and `reader` gives it back at each end.
-  int peak(const std::vector<std::int32_t>& launches, int sender, const std::vector<std::int32_t>& ends, int reader) const {
-    const std::int32_t* launch = launches.data() + static_cast<std::size_t>(sender) * microbatches_;
-    const std::int32_t* end = ends.data() + static_cast<std::size_t>(reader) * microbatches_;
+  int peak(Time launch, int sender, Time end, int reader) const {
+    const Microbatch* sent = times_.of.data() + static_cast<std::size_t>(sender) * microbatches_;
+    const Microbatch* read = times_.of.data() + static_cast<std::size_t>(reader) * microbatches_;
     std::size_t freed = 0, most = 0;
-    for (std::size_t sent = 0; sent < microbatches_; ++sent) {
-      while (freed < sent && end[freed] <= launch[sent]) ++freed;
-      most = std::max(most, sent + 1 - freed);
+    for (std::size_t m = 0; m < microbatches_; ++m) {
+      while (freed < m && read[freed].*end <= sent[m].*launch) ++freed;
+      most = std::max(most, m + 1 - freed);
     }
     return static_cast<int>(most);
   }

@@ -1,0 +1,90 @@
+#include "schedules/auto_schedule.hpp"
+
+#include <cmath>
+#include <stdexcept>
+
+#include "catch.hpp"
+#include "schedules/builders.hpp"
+#include "schedules/simulate.hpp"
+
+using namespace pipetrain::schedules;
+
+namespace {
+
+Summary run(const Plan& plan, const AutoRequest& request) {
+  const auto all = [&](const std::vector<double>& values) {
+    return values.size() == 1 ? std::vector<double>(static_cast<std::size_t>(request.stages), values[0]) : values;
+  };
+  return summarize(simulate(plan, Costs::per_stage(plan.placement, all(request.forward), all(request.input_grad),
+                                                   all(request.weight_grad), request.p2p)));
+}
+
+AutoRequest request_for(int stages, int microbatches, double slots) {
+  AutoRequest request;
+  request.stages = stages;
+  request.microbatches = microbatches;
+  request.slots = {slots};
+  return request;
+}
+
+double most_held(const Summary& summary) {
+  double most = 0;
+  for (const auto& stage : summary.stages) most = std::max(most, stage.peak_activations);
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("auto is never worse than any other schedule that fits, and keeps the slots") {
+  struct Times {
+    double f, i, w;
+  };
+  for (const Times& t : {Times{1, 1, 1}, Times{18, 21, 11}})
+    for (const int p : {1, 2, 4})
+      for (const double slots : {1.0, p / 2.0 + 1, 1.0 * p, 2.0 * p - 1}) {
+        AutoRequest request = request_for(p, 10, slots);
+        request.forward = {t.f}, request.input_grad = {t.i}, request.weight_grad = {t.w}, request.p2p = 0.05 * t.f;
+        const Plan plan = build_auto(request);
+        const Summary found = run(plan, request);
+        CAPTURE(p, slots);
+        CHECK_NOTHROW(validate(plan));
+        CHECK(most_held(found) <= slots + 1e-9);
+        for (const ScheduleInfo& info : all_schedules()) {
+          if (info.uses_costs) continue;
+          const Summary other = run(info.build({p, info.default_chunks, 10}), request);
+          CAPTURE(info.name);
+          if (most_held(other) <= slots) CHECK(found.makespan <= other.makespan * (1 + 1e-9));
+        }
+      }
+}
+
+TEST_CASE("auto uses memory between two schedules, and stages of uneven cost") {
+  AutoRequest request = request_for(4, 24, 5.5);
+  request.max_chunks = 1;
+  request.forward = {18}, request.input_grad = {21}, request.weight_grad = {11};
+  CHECK(run(build_auto(request), request).makespan < run(build_schedule("zb-h1", {4, 1, 24}), request).makespan);
+  request = request_for(4, 24, 4);
+  request.max_chunks = 1;
+  request.forward = {1, 1, 1, 1.6};
+  const Summary found = run(build_auto(request), request);
+  CHECK(found.makespan < run(build_schedule("1f1b", {4, 1, 24}), request).makespan);
+  CHECK(found.makespan >= 24 * 3.6);
+}
+
+TEST_CASE("auto with one chunk leaves stages whole, and gives the same plan again") {
+  AutoRequest request = request_for(3, 7, 3);
+  request.max_chunks = 1;
+  const Plan a = build_auto(request), b = build_auto(request);
+  CHECK(a.placement.chunks() == 1);
+  CHECK(a.stages == b.stages);
+}
+
+TEST_CASE("auto refuses what makes no sense") {
+  CHECK_THROWS_AS(build_auto(request_for(0, 1, 1)), std::invalid_argument);
+  CHECK_THROWS_AS(build_auto(request_for(2, 4, 0.5)), std::invalid_argument);
+  AutoRequest request = request_for(3, 4, 3);
+  request.forward = {1, 2};
+  CHECK_THROWS_AS(build_auto(request), std::invalid_argument);
+  request.forward = {std::nan("")};
+  CHECK_THROWS_AS(build_auto(request), std::invalid_argument);
+}

@@ -1,0 +1,85 @@
+#include "schedules/draw.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "catch.hpp"
+#include "schedules/builders.hpp"
+#include "schedules/simulate.hpp"
+
+using namespace pipetrain::schedules;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Timeline timeline_of(const char* name, const ScheduleShape& shape) {
+  const Plan plan = build_schedule(name, shape);
+  return simulate(plan, Costs::uniform(plan.placement, 1, 1, 1));
+}
+
+std::size_t count(const std::string& text, const std::string& what) {
+  std::size_t found = 0;
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++found;
+  return found;
+}
+
+template <class Write, class... Arguments>
+std::string written(const Write& write, const Arguments&... arguments) {
+  std::ostringstream out;
+  write(out, arguments...);
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("the terminal drawing is to scale") {
+  CHECK(draw_terminal(timeline_of("1f1b", {2, 1, 2}), 40) ==
+        "0 F0  F1  ........B0      ....B1\n"
+        "1 ....F0  B0      F1  B1      ........\n"
+        "  0                                  9\n");
+}
+
+TEST_CASE("the terminal drawing fits its columns, whatever the size") {
+  for (const auto& timeline : {timeline_of("1f1b", {4, 1, 8}), timeline_of("zb-v", {8, 2, 24}),
+                               timeline_of("1f1b", {100, 1, 300}), timeline_of("gpipe", {1, 1, 1})})
+    for (const int width : {30, 80, 200}) {
+      std::istringstream lines(draw_terminal(timeline, width));
+      int count = 0;
+      for (std::string line; std::getline(lines, line); ++count) CHECK(static_cast<int>(line.size()) <= width);
+      CHECK(count <= 42);
+    }
+}
+
+TEST_CASE("rows, traces and pages hold every action") {
+  const Timeline timeline = timeline_of("zb-h1", {3, 1, 4});
+  const std::size_t actions = 3 * 3 * 4;
+  const std::string csv = written(write_csv, timeline);
+  CHECK(count(csv, "\n") == actions + 1);
+  CHECK_THAT(csv, Contains("stage,action,kind,chunk,microbatch,start,end,waited_for\n0,F0,F,0,0,0,1,nothing\n"));
+  const std::string trace = written(write_chrome_trace, timeline, 1000.0);
+  CHECK(count(trace, "\"ph\":\"X\"") == actions);
+  CHECK_THAT(trace, Contains("\"name\":\"I0\",\"cat\":\"I\",\"ts\":3000,\"dur\":1000"));
+  const std::string svg = written(write_svg, timeline, 800);
+  CHECK(count(svg, "<title>") == actions);
+  const std::string html = written(write_html, timeline, summarize(timeline));
+  CHECK(count(html, "[\"W\",0,") == 12);
+  CHECK_THAT(html, Contains("<canvas") && !Contains("http"));
+}
+
+TEST_CASE("a picture of very many actions stays small") {
+  CHECK(written(write_svg, timeline_of("1f1b", {4, 1, 20000}), 1000).size() < 2000000);
+}
+
+TEST_CASE("a title cannot break out of a page") {
+  Timeline timeline = timeline_of("1f1b", {1, 1, 1});
+  timeline.title = "</script><b>\"x\"";
+  CHECK_THAT(written(write_html, timeline, summarize(timeline)), !Contains("</script><b>"));
+  CHECK_THAT(written(write_svg, timeline, 800), !Contains("<b>"));
+}
+
+TEST_CASE("an empty timeline draws nothing and does not fail") {
+  const Timeline empty;
+  CHECK(draw_terminal(empty).empty());
+  CHECK_FALSE(written(write_svg, empty, 100).empty());
+  CHECK_FALSE(written(write_html, empty, summarize(empty)).empty());
+}

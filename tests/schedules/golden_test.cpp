@@ -1,0 +1,45 @@
+// Every schedule at 4 stages and 8 microbatches as a file under golden/: the plan in our text, and below it, as comments, its
+// timeline for F = I = W. Run with PIPETRAIN_WRITE_GOLDEN=1 to write them anew, then read the difference.
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "catch.hpp"
+#include "schedules/builders.hpp"
+#include "schedules/draw.hpp"
+#include "schedules/plan_text.hpp"
+#include "schedules/simulate.hpp"
+
+using namespace pipetrain::schedules;
+
+namespace {
+
+std::string golden_text(const Plan& plan) {
+  const Timeline timeline = simulate(plan, Costs::uniform(plan.placement, 1, 1, 1));
+  std::istringstream picture(draw_terminal(timeline));
+  std::string text =
+      to_text(plan) + "#\n# F = I = W = 1 for a whole stage, '.' is waiting, small letters are the second chunk:\n#\n";
+  for (std::string line; std::getline(picture, line);) text += "# " + line + "\n";
+  const Summary summary = summarize(timeline);
+  std::ostringstream peaks;
+  for (const auto& stage : summary.stages) peaks << " " << stage.peak_activations;
+  return text + "#\n# most microbatches held, per stage:" + peaks.str() + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("the plans are those in golden/") {
+  const std::string folder = std::string(PIPETRAIN_TEST_DATA) + "/schedules/golden/";
+  for (const ScheduleInfo& info : all_schedules()) {
+    if (info.uses_costs) continue;  // it may find better ones
+    const std::string path = folder + std::string(info.name) + ".txt";
+    const std::string text = golden_text(info.build({4, info.default_chunks, 8}));
+    if (std::getenv("PIPETRAIN_WRITE_GOLDEN") != nullptr) std::ofstream(path) << text;
+    std::ifstream file(path);
+    std::stringstream golden;
+    golden << file.rdbuf();
+    CAPTURE(path);
+    CHECK(golden.str() == text);
+    CHECK(to_text(parse_plan(golden.str(), path)) == text.substr(0, text.find('#')));
+  }
+}
