@@ -37,6 +37,7 @@ class TextFile : public TokenStream {
     const std::size_t unknown = first_unknown_byte(file_.bytes(), vocabulary);
     if (unknown != std::string_view::npos)
       fail_unknown_byte(file_.where(static_cast<std::int64_t>(unknown)), file_.bytes()[unknown], vocabulary);
+    file_.expect_random_reads();
   }
   std::int64_t size() const override { return static_cast<std::int64_t>(file_.bytes().size()); }
   void read(std::int64_t first, std::span<std::int32_t> tokens) const override { copy_bytes(file_.bytes(), first, tokens); }

@@ -54,7 +54,7 @@ class JsonlFile {
     throw Error(ErrorKind::input, fmt::format("{}: {}", file_.where(row), why));
   }
 
-  const std::filesystem::path& path() const { return file_.path(); }
+  void expect_random_reads() const { file_.expect_random_reads(); }
   std::string where(std::int64_t row) const { return file_.where(row); }
 
  private:
@@ -123,6 +123,7 @@ class JsonlIds : public Dataset {
       read_row(row, tokens);
       rows_.push_back(row);
     }
+    file_.expect_random_reads();
   }
 
   std::int64_t size() const override { return std::ssize(rows_); }
@@ -159,6 +160,7 @@ class JsonlText : public TokenStream {
     }
     if (joints_.empty())
       throw Error(ErrorKind::input, fmt::format("{}: the text of every row is empty; give rows with text", path.string()));
+    file_.expect_random_reads();
   }
 
   std::int64_t size() const override { return joints_.size(); }

@@ -68,6 +68,10 @@ MappedFile::~MappedFile() {
   if (map_) ::munmap(map_, bytes_.size());
 }
 
+void MappedFile::expect_random_reads() const {
+  if (map_) ::madvise(map_, bytes_.size(), MADV_RANDOM);  // advice: nothing is wrong when it is not taken
+}
+
 std::string MappedFile::where(std::int64_t offset) const {
   return fmt::format("{}:{}", path_.string(), 1 + std::count(bytes_.begin(), bytes_.begin() + offset, '\n'));
 }

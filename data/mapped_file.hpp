@@ -20,6 +20,8 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::string_view bytes() const { return bytes_; }
+  // From now on reads jump about: the system fetches what is read and no more. Before, it reads ahead, as a scan wants it.
+  void expect_random_reads() const;
   // "rows.jsonl:17" for the line that holds this byte; lines count from 1. Takes time proportional to `offset`.
   std::string where(std::int64_t offset) const;
 
