@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace pipetrain {
 
@@ -41,6 +42,9 @@ class Progress {
   static Progress on_stderr(std::int64_t log_interval);
 
   Progress(Write write, Style style) : write_(std::move(write)), style_(std::move(style)) {}
+  ~Progress() { finish(); }  // so that an error's line does not stand behind the bar
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
 
   void step(const StepProgress& progress);
   // A line of its own, above the bar. `text` has no line end.

@@ -145,7 +145,8 @@ TEST_CASE("a terminal's bar is redrawn in place, in colour only if wanted") {
   style.terminal = true;
   style.color = GENERATE(false, true);
   style.width = [] { return 60; };
-  Progress progress([&](std::string_view text) { out += text; }, style);
+  const auto write = [&](std::string_view text) { out += text; };
+  Progress progress(write, style);
   progress.step(some_progress());
   CHECK(out.front() == '\r');
   CHECK(out.find('\n') == std::string::npos);
@@ -155,4 +156,7 @@ TEST_CASE("a terminal's bar is redrawn in place, in colour only if wanted") {
   CHECK_THAT(out, Catch::Matchers::StartsWith("\r\x1b[Ka note\n\r"));
   progress.finish();
   CHECK(out.back() == '\n');
+  out.clear();
+  { Progress(write, style).step(some_progress()); }
+  CHECK(out.back() == '\n');  // also when an exception ends the run
 }
