@@ -13,7 +13,7 @@ struct ScatterScratch {
   Tensor product, sum;
   ScatterScratch(Arena& arena, const TensorParallel& tp, const Tensor& in, const Tensor& out) {
     if (tp.size() == 1) return;
-    product = arena.allocate({in.rows(), out.cols()}, DType::f32);
+    product = arena.allocate({in.rows(), out.shape[1]}, DType::f32);  // out may have no rows, but has columns
     sum = tp.sequence_parallel ? arena.allocate(out.shape, DType::f32) : product;
   }
 };
