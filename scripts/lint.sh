@@ -19,7 +19,7 @@ command_lint() {
 
   check 'clang-format' check_format "${cpp[@]}"
   check 'every header begins with one #pragma once' check_pragma_once "${headers[@]}"
-  check 'no trailing blanks, no tabs' check_absent '[[:blank:]]+$|	' "${text[@]}"
+  check 'no trailing blanks, no tabs' check_absent $'[ \t]+$|\t' "${text[@]}"
   check 'shellcheck' shellcheck -x "${scripts[@]}"
   build_targets cpu test_structure
   check 'layers' "$root/build/tests/test_structure" '~[install]'
