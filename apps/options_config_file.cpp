@@ -60,7 +60,7 @@ json parse_json(const std::string& path, const std::string& text) {
   }
 }
 
-// TOML values become JSON ones, so that one function reads both. Dates and times stay strings nobody accepts.
+// TOML values become JSON ones, so that one function reads both. Dates and tables become an object, which no option takes.
 json to_json(const toml::node& node) {
   if (const auto* value = node.as_string()) return value->get();
   if (const auto* value = node.as_integer()) return value->get();

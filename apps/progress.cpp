@@ -15,20 +15,33 @@ namespace pipetrain {
 namespace {
 
 constexpr int bar_columns = 20;
-constexpr std::string_view separator = "  ";
 
 // The most important first: a narrow terminal loses the last ones.
 std::vector<std::string> fields(const StepProgress& progress) {
   std::vector<std::string> parts;
   parts.push_back(progress.total > 0 ? fmt::format("step {}/{}", progress.step, progress.total)
                                      : fmt::format("step {}", progress.step));
+  if (progress.skipped) parts.push_back("skipped");
   parts.push_back(fmt::format("loss {:.4f}", progress.loss));
   parts.push_back(fmt::format("grad norm {:.3f}", progress.grad_norm));
   parts.push_back(fmt::format("lr {:.2e}", progress.lr));
   parts.push_back(fmt::format("{} tokens/s", format_thousands(std::llround(progress.tokens_per_second))));
   if (progress.bubble) parts.push_back(fmt::format("bubble {:.1f} %", 100 * *progress.bubble));
   if (progress.eta_seconds) parts.push_back("ETA " + format_duration(*progress.eta_seconds));
-  if (progress.skipped) parts.insert(parts.begin() + 1, "skipped");
+  return parts;
+}
+
+// The same in fewer columns, so that all of it fits the usual 80.
+std::vector<std::string> short_fields(const StepProgress& progress) {
+  std::vector<std::string> parts;
+  parts.push_back(progress.total > 0 ? fmt::format("{}/{}", progress.step, progress.total) : fmt::format("{}", progress.step));
+  if (progress.skipped) parts.push_back("skipped");
+  parts.push_back(fmt::format("loss {:.4f}", progress.loss));
+  parts.push_back(fmt::format("norm {:.3f}", progress.grad_norm));
+  parts.push_back(fmt::format("lr {:.1e}", progress.lr));
+  parts.push_back(fmt::format("{} tok/s", format_thousands(std::llround(progress.tokens_per_second))));
+  if (progress.bubble) parts.push_back(fmt::format("bubble {:.0f}%", 100 * *progress.bubble));
+  if (progress.eta_seconds) parts.push_back("ETA " + format_duration(*progress.eta_seconds));
   return parts;
 }
 
@@ -55,17 +68,18 @@ std::string format_thousands(std::int64_t value) {
   return digits;
 }
 
-std::string plain_line(const StepProgress& progress) { return fmt::format("{}", fmt::join(fields(progress), separator)); }
+std::string plain_line(const StepProgress& progress) { return fmt::format("{}", fmt::join(fields(progress), "  ")); }
 
 std::string bar_line(const StepProgress& progress, int width) {
   const auto room = static_cast<std::size_t>(std::max(width, 0));
   const std::string plain = plain_line(progress);
   if (progress.total > 0 && bar_columns + 3 + plain.size() <= room) return bar(progress) + " " + plain;
+  if (plain.size() <= room) return plain;
   std::string line;
-  for (const std::string& field : fields(progress)) {
-    const std::size_t longer = line.size() + (line.empty() ? 0 : separator.size()) + field.size();
+  for (const std::string& field : short_fields(progress)) {
+    const std::size_t longer = line.size() + (line.empty() ? 0 : 1) + field.size();
     if (longer > room) break;
-    if (!line.empty()) line += separator;
+    if (!line.empty()) line += ' ';
     line += field;
   }
   return line;

@@ -21,7 +21,8 @@ struct StepProgress {
 
 // "step 12/100  loss 4.5321  grad norm 1.234  lr 3.00e-04  12,345 tokens/s  bubble 12.3 %  ETA 1:02:03"
 std::string plain_line(const StepProgress& progress);
-// The same with a bar before it, in at most `width` columns: what does not fit is left out from the end, the bar first.
+// The same with a bar before it, in at most `width` columns. Where that does not fit: without the bar, then in short words,
+// then without the last fields.
 std::string bar_line(const StepProgress& progress, int width);
 
 std::string format_duration(double seconds);       // "0:05", "12:34", "1:02:03"

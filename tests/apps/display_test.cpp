@@ -119,7 +119,8 @@ TEST_CASE("progress tells step, loss, norm, rate, speed, bubble and time to go")
 TEST_CASE("the bar fits its terminal") {
   CHECK_THAT(bar_line(some_progress(), 200), Catch::Matchers::StartsWith("[=====               ] step 50/200  loss"));
   for (int width = 0; width < 140; ++width) CHECK(bar_line(some_progress(), width).size() <= static_cast<std::size_t>(width));
-  CHECK(bar_line(some_progress(), 40) == "step 50/200  loss 4.5321");
+  CHECK(bar_line(some_progress(), 79) == "50/200 loss 4.5321 norm 1.234 lr 3.0e-04 12,345 tok/s bubble 12% ETA 1:02:03");
+  CHECK(bar_line(some_progress(), 30) == "50/200 loss 4.5321 norm 1.234");
 }
 
 TEST_CASE("plain lines come at the interval, first and last; notes stand between them") {
