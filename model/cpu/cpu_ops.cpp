@@ -15,8 +15,9 @@ class CpuOps : public Ops {
 
   void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w, const Tensor& full,
                      const Tensor& out) override {
-    gather(tp, shard, full);
-    enqueue([=](CpuStream& s) { cpu::matmul(s, kind, full, w, false, out); });
+    const bool gathers = tp.size() > 1 && tp.sequence_parallel;
+    if (gathers) tp.group->all_gather(stream_, shard, full);
+    enqueue([=, x = gathers ? full : shard](CpuStream& s) { cpu::matmul(s, kind, x, w, false, out); });
   }
 
   void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
