@@ -1,0 +1,122 @@
+#include "golden_run.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "temp_folder.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path golden_folder(const std::string& name) { return fs::path(PIPETRAIN_TEST_DATA) / "golden" / name; }
+
+nlohmann::json trajectory(const std::string& name) {
+  return nlohmann::json::parse(std::ifstream(golden_folder(name) / "trajectory.json"));
+}
+
+std::map<std::string, std::vector<float>> read_weights(const ModelConfig& config, const fs::path& folder) {
+  const auto source = hf_weights(config, folder);
+  std::map<std::string, std::vector<float>> weights;
+  for (const auto& parameter : layout_parameters(config, {blocks_of(config)}, 0, 1).parameters) {
+    if (parameter.tied_copy) continue;
+    auto& values = weights[parameter.name];
+    values.resize(static_cast<std::size_t>(parameter.full.elements()));
+    source->load(parameter, values.data());
+  }
+  return weights;
+}
+
+void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
+  job.pp = layout.pp;
+  job.tp = layout.tp;
+  job.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
+  job.batch = {layout.dp, global_batch / layout.dp / layout.microbatch, layout.microbatch};
+  job.schedule = layout.schedule;
+  job.chunks = layout.chunks;
+  job.order = layout.order;
+  job.threads = layout.threads;
+}
+
+}  // namespace
+
+std::string to_string(const Layout& layout) {
+  return fmt::format("pp {} tp {} dp {} microbatch {} {} chunks {} {}{}", layout.pp, layout.tp, layout.dp, layout.microbatch,
+                     layout.schedule, layout.chunks, layout.order == schedules::Order::planned ? "planned" : "ready",
+                     layout.sequence_parallel ? "" : " no sequence parallel");
+}
+
+TrainJob golden_job(const std::string& name, const Layout& layout) {
+  const auto reference = trajectory(name);
+  const auto& optimizer = reference.at("optimizer");
+  TrainJob job;
+  job.config = read_hf_config(golden_folder(name));
+  job.weights = hf_weights(job.config, golden_folder(name));
+  DatasetOptions data;
+  data.inputs = {{golden_folder(name) / "train.jsonl", {}}};
+  data.vocabulary = job.config.vocabulary;
+  data.shuffle = false;
+  job.dataset = open_dataset(data);
+  job.shuffle = false;
+  apply(layout, reference.at("global_batch"), job);
+  job.adamw.beta1 = optimizer.at("betas")[0];
+  job.adamw.beta2 = optimizer.at("betas")[1];
+  job.adamw.eps = optimizer.at("eps");
+  job.adamw.weight_decay = optimizer.at("weight_decay");
+  job.learning_rate.kind = LearningRate::Kind::constant;
+  job.learning_rate.peak = optimizer.at("lr");
+  job.clip_norm = optimizer.at("clip");
+  return job;
+}
+
+TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64_t global_batch, const Layout& layout) {
+  TrainJob job;
+  job.config = config;
+  job.weights = random_weights(config, 7);
+  DatasetOptions data;
+  data.sequence_length = sequence;
+  data.vocabulary = config.vocabulary;
+  job.dataset = open_dataset(data);
+  apply(layout, global_batch, job);
+  job.adamw.weight_decay = 0.1F;
+  job.learning_rate.kind = LearningRate::Kind::constant;
+  job.learning_rate.peak = 2e-3;
+  return job;
+}
+
+RunRecord run(TrainJob job, std::int64_t steps) {
+  const ModelConfig config = job.config;
+  Trainer trainer(std::move(job));
+  RunRecord record;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const StepReport report = trainer.step();
+    record.loss.push_back(report.loss);
+    record.grad_norm.push_back(report.grad_norm);
+    record.learning_rate.push_back(report.learning_rate);
+    record.tokens.push_back(report.tokens);
+  }
+  const TempFolder folder;
+  trainer.save_model(folder.path() / "model");
+  record.weights = read_weights(config, folder.path() / "model");
+  return record;
+}
+
+Reference golden_reference(const std::string& name) {
+  Reference reference;
+  const auto golden = trajectory(name);
+  for (const auto& step : golden.at("steps")) {
+    reference.loss.push_back(step.at("loss"));
+    reference.grad_norm.push_back(step.at("grad_norm"));
+  }
+  const TempFolder folder;  // the final weights under the name that a model's weights have
+  fs::copy_file(golden_folder(name) / "config.json", folder.path() / "config.json");
+  fs::copy_file(golden_folder(name) / "final.safetensors", folder.path() / "model.safetensors");
+  reference.weights = read_weights(read_hf_config(folder.path()), folder.path());
+  return reference;
+}
+
+}  // namespace pipetrain::test

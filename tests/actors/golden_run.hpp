@@ -1,0 +1,45 @@
+// Runs of the golden models through the whole trainer, and what is compared between runs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/training/trainer.hpp"
+
+namespace pipetrain::test {
+
+struct Layout {
+  int pp = 1, tp = 1, dp = 1, microbatch = 1;
+  std::string schedule = "1f1b";
+  int chunks = 1;
+  schedules::Order order = schedules::Order::planned;
+  bool sequence_parallel = true;
+  int threads = 1;
+};
+
+std::string to_string(const Layout& layout);
+
+// What must be equal to the bit, or close to the reference.
+struct RunRecord {
+  std::vector<double> loss, grad_norm, learning_rate;
+  std::vector<std::int64_t> tokens;
+  std::map<std::string, std::vector<float>> weights;  // full tensors after the last step
+  bool operator==(const RunRecord&) const = default;
+};
+
+// The golden model's own data, optimizer and number of steps.
+TrainJob golden_job(const std::string& name, const Layout& layout);
+// A tiny random model: the caller sets what is particular.
+TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64_t global_batch, const Layout& layout);
+
+RunRecord run(TrainJob job, std::int64_t steps);
+
+struct Reference {
+  std::vector<double> loss, grad_norm;
+  std::map<std::string, std::vector<float>> weights;
+};
+Reference golden_reference(const std::string& name);
+
+}  // namespace pipetrain::test

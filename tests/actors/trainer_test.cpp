@@ -1,0 +1,155 @@
+// Whole runs: against the golden trajectories, and to the bit between layouts that must agree.
+#include "actors/training/trainer.hpp"
+
+#include <cmath>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "golden_run.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::test;
+using schedules::Order;
+
+namespace {
+
+// See golden_direct_test.cpp: a handful of elements whose gradient is as small as Adam's eps go where rounding sends them.
+void check_weights(const RunRecord& record, const Reference& reference) {
+  int strayed = 0;
+  REQUIRE(record.weights.size() == reference.weights.size());
+  for (const auto& [name, values] : record.weights) {
+    const auto& expected = reference.weights.at(name);
+    REQUIRE(values.size() == expected.size());
+    for (std::size_t i = 0; i < values.size(); ++i) strayed += !(std::abs(values[i] - expected[i]) <= 1e-4F);
+  }
+  CHECK(strayed <= 8);
+}
+
+void check_golden(const RunRecord& record, const Reference& reference) {
+  REQUIRE(record.loss.size() == reference.loss.size());
+  for (std::size_t step = 0; step < reference.loss.size(); ++step) {
+    INFO("step " << step + 1);
+    CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= 2e-5);
+    CHECK(std::abs(record.grad_norm[step] / reference.grad_norm[step] - 1) <= 1e-4);
+  }
+  check_weights(record, reference);
+}
+
+ModelConfig small_config() {
+  ModelConfig config;
+  config.hidden = 32;
+  config.layers = 3;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 8;
+  config.intermediate = 48;
+  config.vocabulary = 259;  // no tp divides it
+  config.max_positions = 64;
+  config.init_std = 0.08;
+  return config;
+}
+
+void check_close(const RunRecord& a, const RunRecord& b) {
+  for (std::size_t step = 0; step < a.loss.size(); ++step) {
+    INFO("step " << step + 1);
+    CHECK(std::abs(a.loss[step] / b.loss[step] - 1) <= 2e-5);
+    CHECK(std::abs(a.grad_norm[step] / b.grad_norm[step] - 1) <= 2e-4);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every layout follows the golden trajectory, to the bit the same over pp, schedule and order", "[golden]") {
+  for (const std::string name : {"llama2_tiny", "llama3_tiny"}) {
+    const Reference reference = golden_reference(name);
+    const auto steps = static_cast<std::int64_t>(reference.loss.size());
+    for (const int tp : {1, 2, 4}) {
+      for (const int microbatch : {1, 2, 4}) {
+        const Layout plain{1, tp, 1, microbatch};
+        const RunRecord first = run(golden_job(name, plain), steps);
+        INFO(name << " " << to_string(plain));
+        check_golden(first, reference);
+        for (const int pp : {1, 2, 4, 8}) {
+          for (const std::string schedule : {"gpipe", "1f1b"}) {
+            for (const auto order : {Order::planned, Order::ready}) {
+              const Layout layout{pp, tp, 1, microbatch, schedule, 1, order};
+              INFO(name << " " << to_string(layout));
+              CHECK((run(golden_job(name, layout), steps) == first));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("data-parallel replicas follow the golden trajectory", "[golden]") {
+  const Reference reference = golden_reference("llama3_tiny");
+  const Layout plain{1, 1, 2, 2};
+  const RunRecord first = run(golden_job("llama3_tiny", plain), 6);
+  check_golden(first, reference);
+  for (const Layout layout : {Layout{2, 1, 2, 2}, Layout{3, 1, 2, 2, "gpipe"}, Layout{2, 1, 2, 2, "1f1b", 1, Order::ready}}) {
+    INFO(to_string(layout));
+    CHECK((run(golden_job("llama3_tiny", layout), 6) == first));
+  }
+  check_golden(run(golden_job("llama3_tiny", {2, 2, 4, 1}), 6), reference);
+}
+
+TEST_CASE("three replicas, tied and untied embeddings, uneven vocabulary and sequence, any layers over any pp") {
+  for (const bool tied : {false, true}) {
+    ModelConfig config = small_config();
+    config.tied_embeddings = tied;
+    const RunRecord plain = run(random_job(config, 13, 6, {}), 3);
+    for (const int pp : {1, 2, 3, 5, 6}) {
+      const Layout layout{pp, 1, 1, 1};
+      INFO("tied " << tied << " " << to_string(layout));
+      CHECK((run(random_job(config, 13, 6, layout), 3) == plain));
+    }
+    for (const Layout layout : {Layout{1, 2, 1, 1}, Layout{2, 2, 1, 2}, Layout{4, 2, 3, 1}, Layout{1, 1, 3, 2},
+                                Layout{2, 2, 1, 1, "gpipe", 1, Order::planned, false}}) {
+      INFO("tied " << tied << " " << to_string(layout));
+      check_close(run(random_job(config, 13, 6, layout), 3), plain);
+    }
+  }
+}
+
+TEST_CASE("results do not depend on the number of threads, nor on the run") {
+  const ModelConfig config = small_config();
+  const RunRecord once = run(random_job(config, 32, 4, {2, 2, 1, 2}), 3);
+  Layout threads{2, 2, 1, 2};
+  threads.threads = 3;
+  CHECK((run(random_job(config, 32, 4, threads), 3) == once));
+  CHECK((run(random_job(config, 32, 4, {2, 2, 1, 2}), 3) == once));
+}
+
+TEST_CASE("few or many microbatches per step work on any number of stages") {
+  const ModelConfig config = small_config();
+  for (const int global_batch : {1, 2, 3, 7}) {
+    const RunRecord plain = run(random_job(config, 8, global_batch, {}), 2);
+    for (const std::string schedule : {"gpipe", "1f1b"}) {
+      const Layout layout{4, 1, 1, 1, schedule};
+      INFO(global_batch << " microbatches, " << to_string(layout));
+      CHECK((run(random_job(config, 8, global_batch, layout), 2) == plain));
+    }
+  }
+}
+
+TEST_CASE("a loss that is not finite ends the run with a line that says so") {
+  TrainJob job = random_job(small_config(), 8, 2, {2, 1, 1, 1});
+  job.learning_rate.peak = 1e30;
+  job.clip_norm = 0;
+  Trainer trainer(std::move(job));
+  try {
+    for (int step = 0; step < 5; ++step) trainer.step();
+    FAIL("five steps at this rate ended");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::numeric);
+    CHECK(std::string(error.what()).find("of step ") != std::string::npos);
+  }
+}
+
+TEST_CASE("a layout that cannot be says why") {
+  const ModelConfig config = small_config();
+  CHECK_THROWS_AS(Trainer(random_job(config, 8, 2, {1, 3, 1, 1})), Error);
+  CHECK_THROWS_AS(Trainer(random_job(config, 8, 2, {7, 1, 1, 1})), Error);  // 6 blocks
+}
