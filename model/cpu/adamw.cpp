@@ -15,11 +15,14 @@ void adamw(CpuStream& stream, const Tensor& weight, const Tensor& grad, const Te
   for_elements(stream, weight.elements(), [&](std::int64_t begin, std::int64_t end) {
     float *w = weight.as<float>(), *first = m.as<float>(), *second = v.as<float>();
     const float* g = grad.as<float>();
+    // Copies of its own: the compiler must see that the stores below cannot change them, or it does not vectorise.
+    const float lr = settings.lr, beta1 = settings.beta1, beta2 = settings.beta2, eps = settings.eps;
+    const float grad_scale = settings.grad_scale, decay = keep, unbias1 = correction1, unbias2 = correction2;
     for (std::int64_t i = begin; i < end; ++i) {
-      const float scaled = g[i] * settings.grad_scale;
-      first[i] = settings.beta1 * first[i] + (1.0F - settings.beta1) * scaled;
-      second[i] = settings.beta2 * second[i] + (1.0F - settings.beta2) * scaled * scaled;
-      w[i] = w[i] * keep - settings.lr * (first[i] * correction1) / (std::sqrt(second[i] * correction2) + settings.eps);
+      const float scaled = g[i] * grad_scale;
+      first[i] = beta1 * first[i] + (1.0F - beta1) * scaled;
+      second[i] = beta2 * second[i] + (1.0F - beta2) * scaled * scaled;
+      w[i] = w[i] * decay - lr * (first[i] * unbias1) / (std::sqrt(second[i] * unbias2) + eps);
     }
   });
 }
