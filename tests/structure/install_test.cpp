@@ -50,8 +50,9 @@ class Installation {
   Result consume(const std::string& component, const std::string& options = "") const {
     const std::string folder = "'" + (root_ / component).string() + "'";
     const std::string source = "'" PIPETRAIN_SOURCE_DIR "/tests/structure/consumer'";
-    const Result built = run(cmake() + " -S " + source + " -B " + folder + " -DCMAKE_PREFIX_PATH='" + prefix().string() +
-                             "' -DCOMPONENT=" + component + ' ' + options + " && " + cmake() + " --build " + folder);
+    const Result built =
+        run(cmake() + " -G Ninja -S " + source + " -B " + folder + " -DCMAKE_PREFIX_PATH='" + prefix().string() +
+            "' -DCOMPONENT=" + component + ' ' + options + " && " + cmake() + " --build " + folder);
     return built.status == 0 ? run(folder + "/consumer") : built;
   }
 
