@@ -23,15 +23,15 @@ void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& arg
   context.ops.embedding(context.tp, args.input, table_.weight, first_id_, args.output);
 }
 
-void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
-                              Saved& saved) const {
+// The table's gradient is added at once, also in I: it is cheap, and the ids' slot goes back after I.
+void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients&, Saved& saved) const {
   const ArenaScope scope(context.workspace);
   Tensor gathered = args.output_grad;
   if (context.gathers()) {
-    gathered = gradients.allocate({context.tokens(), args.output_grad.shape[1]}, context.dtype);
+    gathered = context.workspace.allocate({context.tokens(), args.output_grad.shape[1]}, context.dtype);
     context.ops.gather(context.tp, args.output_grad, gathered);
   }
-  gradients.add_embedding(static_cast<EmbeddingSaved&>(saved).ids, gathered, first_id_, table_.grad);
+  context.ops.embedding_grad(static_cast<EmbeddingSaved&>(saved).ids, gathered, first_id_, table_.grad);
 }
 
 }  // namespace pipetrain

@@ -24,7 +24,7 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
 
 void NormedProjection::backward(const BlockContext& context, const Tensor& output_grad, const Tensor* residual,
                                 const Tensor& input_grad, WeightGradients& gradients, const Saved& saved) const {
-  gradients.add_matrix(output_grad, saved.normed, matrix_.grad);
+  gradients.add(output_grad, saved.normed, matrix_.grad);
 
   const ArenaScope scope(context.workspace);
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);

@@ -12,7 +12,7 @@ void ResidualProjection::backward(const BlockContext& context, const Tensor& out
   const Tensor gathered =
       context.gathers() ? gradients.allocate({context.tokens(), output_grad.shape[1]}, context.dtype) : output_grad;
   context.ops.gather_matmul(context.tp, MatmulKind::input_grad, output_grad, matrix_.weight, gathered, input_grad);
-  gradients.add_matrix(gathered, input, matrix_.grad);
+  gradients.add(gathered, input, matrix_.grad);
 }
 
 }  // namespace pipetrain

@@ -1,8 +1,7 @@
-// The one place every weight gradient goes through: computed now (action B) or kept for later (I, then W). Both ways run the
+// The one place every matrix's gradient goes through: computed now (action B) or kept for later (I, then W). Both ways run the
 // same operation on the same values, and each tensor's gradients in the same order, so they give the same bits.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "core/buffer.hpp"
@@ -12,11 +11,7 @@ namespace pipetrain {
 
 // A gradient still to be computed. Its tensors stay valid until it has been.
 struct KeptGradient {
-  enum class Kind { matrix, embedding } kind = Kind::matrix;
-  Tensor dy;
-  Tensor x;  // matrix: its input; embedding: the ids
-  Tensor dw;
-  std::int64_t first_id = 0;  // embedding only
+  Tensor dy, x, dw;
 };
 
 void compute(Ops& ops, const KeptGradient& gradient);
@@ -37,13 +32,10 @@ class WeightGradients {
   Tensor allocate(const Shape& shape, DType dtype) { return memory_.allocate(shape, dtype); }
 
   // dw [N, K] += dy [T, N]^T x [T, K]
-  void add_matrix(const Tensor& dy, const Tensor& x, const Tensor& dw);
-  // Rows of dtable [V, H] += dy [T, H]
-  void add_embedding(const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable);
+  void add(const Tensor& dy, const Tensor& x, const Tensor& dw);
 
  private:
   WeightGradients(Ops& ops, Arena& memory, std::vector<KeptGradient>* kept) : ops_(ops), memory_(memory), kept_(kept) {}
-  void add(const KeptGradient& gradient);
 
   Ops& ops_;
   Arena& memory_;
