@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <ostream>
 
 #include "schedules/draw_detail.hpp"
@@ -41,15 +42,44 @@ std::string draw_stage(const std::vector<Span>& spans, const TimeRange& range, i
   return line;
 }
 
+// For more actions than columns: what took most of each column's time.
+std::string draw_dense_stage(const std::vector<Span>& spans, const TimeRange& range, int columns) {
+  std::vector<std::map<char, double>> times(static_cast<std::size_t>(columns));
+  const double width = range.length() / columns;
+  for (auto& column : times) column['.'] = width;
+  for (const Span& span : spans) {
+    double from = span.start - range.begin;
+    const double until = span.end - range.begin;
+    for (int c = std::clamp(static_cast<int>(from / width), 0, columns - 1); c < columns && from < until; ++c) {
+      const double part = std::min(until, (c + 1) * width) - from;
+      if (part <= 0) continue;
+      auto& column = times[static_cast<std::size_t>(c)];
+      column[symbol(span.action)] += part;
+      column['.'] -= part;
+      from += part;
+    }
+  }
+  std::string line;
+  for (const auto& column : times)
+    line +=
+        std::max_element(column.begin(), column.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+  return line;
+}
+
 // As many columns as make the shortest compute action a whole number of them, if that is possible at all.
-int nice_columns(const Timeline& timeline, const TimeRange& range, int available) {
+struct Columns {
+  int count;
+  bool is_dense;  // an action may be narrower than a column
+};
+Columns columns_for(const Timeline& timeline, const TimeRange& range, int available) {
   double shortest = range.length();
   for (const auto& spans : timeline.stages)
     for (const Span& span : spans)
       if (is_compute(span.action.kind) && span.end > span.start) shortest = std::min(shortest, span.end - span.start);
   const double units = range.length() / shortest;
   const int each = static_cast<int>(std::min(8.0, available / units));
-  return each < 1 ? available : static_cast<int>(std::lround(units * each));
+  if (each < 1) return {available, true};
+  return {static_cast<int>(std::lround(units * each)), false};
 }
 
 std::string number(double value) {
@@ -93,13 +123,14 @@ std::string draw_terminal(const Timeline& timeline, int width) {
   const int stages = static_cast<int>(timeline.stages.size());
   if (!(range.length() > 0)) return "";
   const int label = static_cast<int>(std::to_string(stages - 1).size()) + 1;
-  const int columns = nice_columns(timeline, range, std::max(8, width - label));
+  const auto [columns, is_dense] = columns_for(timeline, range, std::max(8, width - label));
   const int step = (stages + most_lines - 1) / most_lines;
   std::string text;
   for (int stage = 0; stage < stages; stage += step) {
     std::string name = std::to_string(stage);
     name.resize(static_cast<std::size_t>(label), ' ');
-    std::string line = name + draw_stage(timeline.stages[static_cast<std::size_t>(stage)], range, columns);
+    const auto& spans = timeline.stages[static_cast<std::size_t>(stage)];
+    std::string line = name + (is_dense ? draw_dense_stage(spans, range, columns) : draw_stage(spans, range, columns));
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }

@@ -11,7 +11,8 @@ namespace pipetrain::schedules {
 
 // One line a stage, `width` columns in all: F B I W (f b i w for odd chunks, then upper case again), '.' where the stage waits,
 // '+' for what ends the step. The letter marks an action's first column,
-// the microbatch follows where there is room; more than 40 stages are thinned out.
+// the microbatch follows where there is room; where actions are narrower
+// than a column, it shows what took most of it; more than 40 stages are thinned out.
 std::string draw_terminal(const Timeline& timeline, int width = 80);
 
 // `width` pixels. Neighbours narrower than a pixel are drawn as one.

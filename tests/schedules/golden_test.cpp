@@ -43,3 +43,16 @@ TEST_CASE("the plans are those in golden/") {
     CHECK(to_text(parse_plan(golden.str(), path)) == text.substr(0, text.find('#')));
   }
 }
+
+TEST_CASE("docs/schedules.md shows every schedule as it is") {
+  std::ifstream file(std::string(PIPETRAIN_TEST_DATA) + "/../docs/schedules.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  for (const ScheduleInfo& info : all_schedules()) {
+    CAPTURE(info.name);
+    CHECK(page.str().find("\n## " + std::string(info.name) + "\n") != std::string::npos);
+    if (info.uses_costs) continue;
+    const Plan plan = info.build({4, info.default_chunks, 8});
+    CHECK(page.str().find(draw_terminal(simulate(plan, Costs::uniform(plan.placement, 1, 1, 1)))) != std::string::npos);
+  }
+}

@@ -100,6 +100,17 @@ TEST_CASE("the V schedules hold what they promise") {
     CHECK(largest_peak(run(want.name, {4, 2, 24}, {}).summary) == want.at_4);
     CHECK(largest_peak(run(want.name, {8, 2, 24}, {}).summary) == want.at_8);
   }
+  for (int p = 3; p <= 12; ++p) {
+    CAPTURE(p);
+    const Run half = run("v-half", {p, 2, 3 * p}, {}), min = run("v-min", {p, 2, 3 * p}, {}),
+              dual = run("dualpipe-v", {p, 2, 3 * p}, {});
+    CHECK(half.over_ideal == Approx((3 * p - (p % 2 == 0 ? 5 : 4)) / 2.0));
+    CHECK(largest_peak(half.summary) == p / 2 + 1);
+    CHECK(min.over_ideal == Approx(2 * p - 2.5));
+    CHECK(largest_peak(min.summary) == (p + 4) / 3);
+    CHECK(dual.over_ideal == Approx((p - 1) / 2.0));
+    CHECK(largest_peak(dual.summary) == p + 0.5);
+  }
   // They trade time for memory: less memory, more waiting, but less than 1f1b's.
   for (const int p : {4, 8}) {
     CHECK(run("v-half", {p, 2, 24}, {}).over_ideal < run("v-min", {p, 2, 24}, {}).over_ideal);
