@@ -8,6 +8,7 @@
 #include <new>
 #include <string_view>
 
+#include "apps/doctor.hpp"
 #include "apps/suggest.hpp"
 #include "apps/train.hpp"
 #include "core/error.hpp"
@@ -16,7 +17,7 @@ namespace pipetrain {
 
 namespace {
 
-const std::vector<std::string> later_commands = {"simulate", "tune", "launch", "tokenize", "generate", "export", "doctor"};
+const std::vector<std::string> later_commands = {"simulate", "tune", "launch", "tokenize", "generate", "export"};
 
 bool asks_for(const std::vector<std::string>& arguments, std::string_view option) {
   return std::find(arguments.begin(), arguments.end(), option) != arguments.end();
@@ -29,11 +30,12 @@ int run_command(std::vector<std::string> arguments, const Environment& environme
     arguments.erase(arguments.begin());
   }
   if (std::find(later_commands.begin(), later_commands.end(), command) != later_commands.end())
-    throw Error(ErrorKind::input, fmt::format("{}: this command is not built yet; train is", command));
+    throw Error(ErrorKind::input, fmt::format("{}: this command is not built yet; train and doctor are", command));
+  if (command == "doctor") return run_doctor(arguments);
   if (command == "help") arguments.insert(arguments.begin(), "--help");
   if (command != "train" && command != "help") {
     std::vector<std::string> commands = later_commands;
-    commands.push_back("train");
+    commands.insert(commands.end(), {"train", "doctor"});
     const auto nearest = nearest_name(command, commands);
     throw Error(ErrorKind::input,
                 fmt::format("{}: unknown command; {}", command,
@@ -50,13 +52,13 @@ int run_command(std::vector<std::string> arguments, const Environment& environme
   return run_train(parse_train_options(arguments, environment, this_machine()));
 }
 
+}  // namespace
+
 // One line whatever the text holds.
 void print_error(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   fmt::print(stderr, "pipetrain: error: {}\n", text);
 }
-
-}  // namespace
 
 int run_command_line(const std::vector<std::string>& arguments, const Environment& environment) {
   try {

@@ -74,10 +74,10 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Numbers and devices", "threads", "N", "compute threads of each CPU device", "cores / devices, at least 1"},
 
       {"Checkpoints", "save", "DIR", "write checkpoints and, at the end, DIR/model (a Hugging Face folder)", ""},
-      {"Checkpoints", "save-interval", "N", "a checkpoint every N steps", "only at the end", false, false},
-      {"Checkpoints", "save-keep", "K", "keep the newest K checkpoints", "all", false, false},
-      {"Checkpoints", "load", "DIR", "start from this checkpoint", "", false, false},
-      {"Checkpoints", "resume", "", "go on from the newest complete checkpoint in --save, or start fresh", "off", false, false},
+      {"Checkpoints", "save-interval", "N", "a checkpoint every N steps", "only at the end"},
+      {"Checkpoints", "save-keep", "K", "keep the newest K checkpoints", "all"},
+      {"Checkpoints", "load", "DIR", "start from this checkpoint", ""},
+      {"Checkpoints", "resume", "", "go on from the newest complete checkpoint in --save, or start fresh", "off"},
 
       {"Reports", "metrics", "FILE", "one JSON line a step", ""},
       {"Reports", "tensorboard", "DIR", "TensorBoard event files", "", false, false},
@@ -87,7 +87,8 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Reports", "log-interval", "N", "steps between two lines of progress (a terminal shows every step)", "1"},
 
       {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
-      {"General", "dry-run", "", "print the plan and the memory of each device, and stop", "off", false, false},
+      {"General", "stall-timeout", "SECONDS", "a step in which no action completes for this long fails; 0: never", "600"},
+      {"General", "dry-run", "", "print the plan and the memory of each device, and stop", "off"},
       {"General", "help", "", "print this page", ""},
       {"General", "version", "", "print the version", ""},
   };

@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 
 namespace pipetrain {
 namespace {
 
 std::atomic<int> caught{0};
+std::atomic<bool> report_wanted{false};
 static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
 
 void on_signal(int number) {
@@ -25,5 +27,23 @@ void catch_stop_signals() {
 }
 
 int stop_signal() { return caught; }
+
+ReportOnSignal::ReportOnSignal(std::function<void()> report) {
+  struct sigaction action {};
+  action.sa_handler = [](int) { report_wanted = true; };
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGUSR1, &action, nullptr);
+  thread_ = std::thread([this, report = std::move(report)] {
+    while (!stop_) {
+      if (report_wanted.exchange(false)) report();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+}
+
+ReportOnSignal::~ReportOnSignal() {
+  stop_ = true;
+  thread_.join();
+}
 
 }  // namespace pipetrain

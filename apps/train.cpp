@@ -3,16 +3,22 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
+#include "actors/training/checkpoint.hpp"
 #include "actors/training/trainer.hpp"
+#include "apps/command_line.hpp"
+#include "apps/dry_run.hpp"
 #include "apps/metrics_file.hpp"
 #include "apps/progress.hpp"
 #include "apps/signals.hpp"
 #include "apps/train_job.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
+#include "model/weights.hpp"
 
 namespace pipetrain {
 namespace {
@@ -53,20 +59,6 @@ StepProgress progress_of(const StepReport& report, std::int64_t total, double se
   return progress;
 }
 
-// Fails now, not after hours of training, when the place for the results cannot be written.
-void check_writable(const std::filesystem::path& folder) {
-  std::error_code failure;
-  const bool made = std::filesystem::create_directories(folder, failure);
-  const auto probe = folder / ".pipetrain-probe";
-  const bool written = !failure && std::filesystem::create_directory(probe, failure);
-  std::error_code ignored;
-  std::filesystem::remove(probe, ignored);
-  if (written) return;
-  if (made) std::filesystem::remove(folder, ignored);
-  throw Error(ErrorKind::input,
-              fmt::format("--save {}: cannot be written ({}); choose another folder", folder.string(), failure.message()));
-}
-
 // Everything that hears of a step.
 class Outputs {
  public:
@@ -75,7 +67,7 @@ class Outputs {
         flops_per_token_(flops_per_token),
         total_(total),
         progress_(Progress::on_stderr(options.log_interval)) {
-    if (options.metrics) metrics_.emplace(*options.metrics, options.resume);
+    if (options.metrics) metrics_.emplace(*options.metrics, trainer.steps_done() > 0);
     for (const auto& note : options.notes) progress_.note(note);
   }
 
@@ -101,33 +93,107 @@ bool ends(const RunLength& length, const StepReport& report, double first_loss) 
   return length.loss_ratio && report.step >= length.least_steps && report.loss < *length.loss_ratio * first_loss;
 }
 
+// The step loop, and what to leave behind at its end.
+class Run {
+ public:
+  Run(const TrainOptions& options, Trainer& trainer, double flops_per_token)
+      : options_(options),
+        trainer_(trainer),
+        length_(run_length(options, trainer.steps_per_epoch())),
+        outputs_(options, trainer, flops_per_token, length_.loss_ratio ? 0 : length_.steps) {}
+
+  // Returns the exit status.
+  int run() {
+    const std::int64_t first_step = trainer_.steps_done();
+    if (first_step > 0) {
+      outputs_.note(fmt::format("going on after step {}", first_step));
+    } else if (options_.resume) {
+      outputs_.note(fmt::format("no complete checkpoint in {}: starting afresh", options_.save->string()));
+    }
+    while (trainer_.steps_done() < length_.steps && stop_signal() == 0) {
+      const StepReport report = trainer_.step();
+      last_loss_ = report.loss;
+      outputs_.step(report);
+      if (ends(length_, report, trainer_.first_loss())) break;
+      if (options_.save_interval && report.step % *options_.save_interval == 0) checkpoint();
+    }
+    outputs_.finish();
+    if (options_.save && trainer_.steps_done() > saved_step_) checkpoint();
+    return stop_signal() == 0 ? end() : stopped();
+  }
+
+ private:
+  void checkpoint() {
+    trainer_.save_checkpoint(*options_.save);
+    saved_step_ = trainer_.steps_done();
+    if (options_.save_keep) remove_old_checkpoints(*options_.save, *options_.save_keep);
+  }
+
+  int end() {
+    if (options_.save) trainer_.save_model(*options_.save / "model");
+    if (!last_loss_) {
+      fmt::print("nothing left to do: {} steps were done before\n", trainer_.steps_done());
+      return 0;
+    }
+    fmt::print("{} steps, loss {:.4f} -> {:.4f}{}\n", trainer_.steps_done(), trainer_.first_loss(), *last_loss_,
+               options_.save ? fmt::format(", saved {}", (*options_.save / "model").string()) : "");
+    return 0;
+  }
+
+  int stopped() {
+    const char* signal = stop_signal() == SIGINT ? "SIGINT" : "SIGTERM";
+    if (options_.save && trainer_.steps_done() > 0) {
+      fmt::print(stderr, "stopped by {} after step {}; go on with the same command and --resume\n", signal,
+                 trainer_.steps_done());
+    } else {
+      fmt::print(stderr, "stopped by {} after step {}; nothing was saved (--save DIR saves, and --resume goes on)\n", signal,
+                 trainer_.steps_done());
+    }
+    return 128 + stop_signal();
+  }
+
+  const TrainOptions& options_;
+  Trainer& trainer_;
+  RunLength length_;
+  Outputs outputs_;
+  std::optional<double> last_loss_;
+  std::int64_t saved_step_ = -1;
+};
+
+// A run that failed: who waited for whom, then the cause. Threads that still run cannot be joined, so the process ends here.
+[[noreturn]] void leave_running_threads(const RunFailed& failure) {
+  print_error(failure.what());
+  std::fflush(nullptr);
+  std::_Exit(exit_status(failure.kind()));
+}
+
+void print_waiting(const RunFailed& failure) {
+  if (failure.kind() == ErrorKind::input || failure.kind() == ErrorKind::numeric) return;
+  for (const auto& line : failure.waiting()) fmt::print(stderr, "{}\n", line);
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
   TrainJob job = make_train_job(options);
+  if (options.dry_run) {
+    print_dry_run(job);
+    return 0;
+  }
   const double flops_per_token = model_flops_per_token(job.config, job.dataset->sequence_length());
-  if (options.save) check_writable(*options.save);
-  Trainer trainer(std::move(job));
-  const RunLength length = run_length(options, trainer.steps_per_epoch());
+  if (options.save) check_hf_target(*options.save / "model");
+  auto trainer = std::make_unique<Trainer>(std::move(job));
   catch_stop_signals();
-  Outputs outputs(options, trainer, flops_per_token, length.loss_ratio ? 0 : length.steps);
-
-  double first_loss = 0, last_loss = 0;
-  while (trainer.steps_done() < length.steps && stop_signal() == 0) {
-    const StepReport report = trainer.step();
-    if (report.step == 1) first_loss = report.loss;
-    last_loss = report.loss;
-    outputs.step(report);
-    if (ends(length, report, first_loss)) break;
+  const ReportOnSignal reporter([&] {
+    for (const auto& line : trainer->waiting()) fmt::print(stderr, "{}\n", line);
+  });
+  try {
+    return Run(options, *trainer, flops_per_token).run();
+  } catch (const RunFailed& failure) {
+    print_waiting(failure);
+    if (!failure.everything_stopped()) leave_running_threads(failure);
+    throw;
   }
-  outputs.finish();
-  if (options.save) trainer.save_model(*options.save / "model");
-  if (trainer.steps_done() > 0) {
-    fmt::print("{} steps, loss {:.4f} -> {:.4f}{}\n", trainer.steps_done(), first_loss, last_loss,
-               options.save ? fmt::format(", saved {}", (*options.save / "model").string()) : "");
-  }
-  if (stop_signal() != 0) fmt::print(stderr, "stopped by a signal after step {}\n", trainer.steps_done());
-  return stop_signal() == 0 ? 0 : 128 + stop_signal();
 }
 
 }  // namespace pipetrain

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "actors/training/checkpoint.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -35,13 +36,49 @@ std::shared_ptr<const Dataset> open_data(const TrainOptions& options, const Mode
   return open_dataset(data);
 }
 
+// The checkpoint that this run goes on from, if any.
+std::optional<std::filesystem::path> starting_checkpoint(const TrainOptions& options) {
+  if (options.load) return options.load;
+  if (!options.resume) return {};
+  const auto found = find_checkpoints(*options.save);
+  return found.empty() ? std::nullopt : std::optional(found.back());
+}
+
+// The next samples follow from these: another run with other settings would repeat some and leave out others.
+void check_same_data(const CheckpointState& state, const TrainJob& job, const std::filesystem::path& checkpoint) {
+  const auto check = [&](auto made_with, auto given, const char* option) {
+    if (made_with == given) return;
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{}: was made with {} {}, this run has {}; give the same, so that the data goes on where it stopped",
+                    checkpoint.string(), option, made_with, given));
+  };
+  check(state.global_batch, job.batch.global_batch(), "--global-batch");
+  check(state.sequence, job.dataset->sequence_length(), "--seq-len");
+  check(state.seed, job.seed, "--seed");
+  check(state.shuffle, job.shuffle, "--shuffle");
+}
+
+void set_initial_state(const TrainOptions& options, TrainJob& job) {
+  if (const auto checkpoint = starting_checkpoint(options)) {
+    Checkpoint opened = open_checkpoint(*checkpoint, job.config);
+    check_same_data(opened.state, job, *checkpoint);
+    job.initial = std::move(opened.initial);
+    job.steps_done = opened.state.step;
+    job.first_loss = opened.state.first_loss;
+  } else if (options.load_weights) {
+    job.initial.weights = hf_weights(job.config, options.model);
+  } else {
+    job.initial.weights = random_weights(job.config, options.seed);
+  }
+}
+
 }  // namespace
 
 TrainJob make_train_job(const TrainOptions& options) {
   TrainJob job;
   job.config = read_model(options);
   job.dataset = open_data(options, job.config);
-  job.weights = options.load_weights ? hf_weights(job.config, options.model) : random_weights(job.config, options.seed);
   job.shuffle = options.shuffle;
   job.seed = options.seed;
   job.pp = options.pp;
@@ -59,6 +96,9 @@ TrainJob make_train_job(const TrainOptions& options) {
   job.adamw.eps = static_cast<float>(options.adam_eps);
   job.adamw.weight_decay = static_cast<float>(options.weight_decay);
   job.clip_norm = options.clip_grad;
+  job.stall = std::chrono::seconds(options.stall_timeout);
+  job.fault = options.fault;
+  set_initial_state(options, job);
   const Sampler sampler(job.dataset->size(), job.batch, job.shuffle, job.seed);
   job.learning_rate = options.learning_rate(run_length(options, sampler.steps_per_epoch()).steps);
   return job;

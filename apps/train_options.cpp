@@ -169,6 +169,7 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   options.metrics = output_file(values, "metrics");
   options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
   options.dry_run = values.on_off("dry-run").value_or(false);
+  options.stall_timeout = values.integer("stall-timeout", 0, 1'000'000).value_or(options.stall_timeout);
 }
 
 }  // namespace
@@ -182,6 +183,8 @@ LearningRate TrainOptions::learning_rate(std::int64_t total_steps) const {
 TrainOptions parse_train_options(const std::vector<std::string>& arguments, const Environment& environment,
                                  const Machine& machine) {
   TrainOptions options;
+  if (const auto fault = environment.find("PIPETRAIN_FAULT"); fault != environment.end())
+    options.fault = parse_fault(fault->second);
   const OptionValues values(gather_options(train_option_table(), arguments, environment, options.notes));
   refuse_unbuilt(values);
   read_model_and_data(values, options);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/fault.hpp"
 #include "core/device.hpp"
 #include "core/dtype.hpp"
 #include "data/dataset.hpp"
@@ -59,6 +60,8 @@ struct TrainOptions {
   bool resume = false;
   std::int64_t log_interval = 1;
   bool dry_run = false;
+  std::int64_t stall_timeout = 600;  // seconds without any action completing; 0: never
+  std::optional<Fault> fault;        // PIPETRAIN_FAULT
 
   // Lines for stderr. To be printed once nothing can end in exit status 2 any more, because an error is alone there.
   std::vector<std::string> notes;

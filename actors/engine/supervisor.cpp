@@ -13,8 +13,8 @@ RunFailed describe(const Failed& failed, std::vector<std::string> waiting, bool 
   try {
     std::rethrow_exception(failed.cause);
   } catch (const Error& error) {
-    // Wrong input speaks for itself: it names its file and line.
-    const bool plain = error.kind() == ErrorKind::input;
+    // Wrong input names its file and line, and some causes their stage: those speak for themselves.
+    const bool plain = error.kind() == ErrorKind::input || std::string(error.what()).find(failed.where) != std::string::npos;
     return RunFailed(error.kind(), (plain ? "" : prefix) + error.what(), std::move(waiting), stopped);
   } catch (const std::bad_alloc&) {
     return RunFailed(ErrorKind::out_of_memory, prefix + "the host has no memory left", std::move(waiting), stopped);

@@ -99,6 +99,10 @@ std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId 
     setup.adamw = job.adamw;
     setup.needs = needs;
     setup.splits_backward = splits_backward(plan_.stages[static_cast<std::size_t>(id.stage)]);
+    if (job.fault && job.fault->rank == static_cast<int>(index)) {
+      setup.fault = job.fault->kind;
+      setup.fault_step = job.fault->step;
+    }
     setups.push_back(std::move(setup));
   }
   return setups;

@@ -19,6 +19,8 @@ class ParallelLayout {
   explicit ParallelLayout(const TrainJob& job);
 
   const schedules::Plan& plan() const { return plan_; }
+  const std::vector<std::vector<Block>>& parts() const { return parts_; }  // by virtual stage
+  const Device& device(const RankId& rank) const { return *devices_[rank_index({rank.replica, rank.stage}, rank.tp_rank)]; }
   // What each rank of this stage is made of.
   std::vector<RankSetup> rank_setups(const TrainJob& job, StageId id, const schedules::StageNeeds& needs) const;
   std::vector<Device*> stage_devices(StageId id) const;

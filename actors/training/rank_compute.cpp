@@ -1,7 +1,10 @@
 #include "actors/training/rank_compute.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+#include <thread>
 
 #include "core/error.hpp"
 
@@ -124,19 +127,37 @@ bool RankCompute::has_head() const {
                      [](const std::vector<Block>& blocks) { return blocks.back().kind == BlockKind::head; });
 }
 
-void RankCompute::load_weights(const WeightSource& source) {
+const Tensor& RankCompute::arena(StateKind kind) const {
+  switch (kind) {
+    case StateKind::weights:
+      return arenas_.weights;
+    case StateKind::first_moment:
+      return arenas_.m;
+    default:
+      return arenas_.v;
+  }
+}
+
+void RankCompute::load(const InitialState& state) {
+  load_arena(StateKind::weights, *state.weights);
+  if (state.first_moment) load_arena(StateKind::first_moment, *state.first_moment);
+  if (state.second_moment) load_arena(StateKind::second_moment, *state.second_moment);
+  applied_steps_ = state.applied_steps;
+}
+
+void RankCompute::load_arena(StateKind kind, const WeightSource& source) {
   std::vector<float> staging;
   for (const auto& parameter : layout().parameters) {
     const auto elements = static_cast<std::size_t>(parameter.local.elements());
     staging.resize(elements);
     source.load(parameter, staging.data());
-    stream_->copy(arenas_.weights.as<float>() + parameter.offset, staging.data(), elements * sizeof(float));
+    stream_->copy(arena(kind).as<float>() + parameter.offset, staging.data(), elements * sizeof(float));
     stream_->synchronize();
   }
 }
 
-void RankCompute::read_weight(const Parameter& parameter, float* out) {
-  stream_->copy(out, arenas_.weights.as<float>() + parameter.offset,
+void RankCompute::read(StateKind kind, const Parameter& parameter, float* out) {
+  stream_->copy(out, arena(kind).as<float>() + parameter.offset,
                 static_cast<std::size_t>(parameter.local.elements()) * sizeof(float));
   stream_->synchronize();
 }
@@ -157,6 +178,30 @@ Lane RankCompute::make_lane(InputKind kind, int chunk) {
 void RankCompute::begin_step(const StepInfo& step) {
   step_ = step;
   stream_->zero(arenas_.grads);
+  if (setup_.fault && setup_.fault_step == step.step) provoke(*setup_.fault);
+}
+
+void RankCompute::provoke(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::raise:
+      throw Error(ErrorKind::internal, label(setup_.id) + ": a fault was asked for (PIPETRAIN_FAULT)");
+    case FaultKind::exit:
+      std::_Exit(1);
+    case FaultKind::out_of_memory:
+      setup_.device->allocate(std::size_t{1} << 60, label(setup_.id) + ": a fault");
+      break;
+    case FaultKind::nan: {
+      static const float nan = std::numeric_limits<float>::quiet_NaN();
+      stream_->copy(arenas_.weights.data, &nan, sizeof nan);
+      break;
+    }
+    case FaultKind::hang:
+      // Hangs the stream as a stuck kernel would, until the run gives up on it.
+      stream_->host_callback([this] {
+        while (!stream_->failure()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      });
+      break;
+  }
 }
 
 void RankCompute::run(const Launch& launch, const std::function<void()>& started) {

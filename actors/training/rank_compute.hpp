@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
+#include "actors/training/fault.hpp"
 #include "core/device.hpp"
 #include "core/process_group.hpp"
 #include "model/optimizer.hpp"
@@ -42,7 +43,9 @@ struct RankSetup {
   bool sequence_parallel = true;
   AdamW adamw;  // rate, step and scale come with each step
   schedules::StageNeeds needs;
-  bool splits_backward = false;  // the plan has I and W
+  bool splits_backward = false;    // the plan has I and W
+  std::optional<FaultKind> fault;  // to provoke at fault_step
+  std::int64_t fault_step = 0;
 };
 
 // Bytes on the device, by purpose.
@@ -53,6 +56,15 @@ struct MemoryUse {
 
 // What a rank will allocate, found without allocating it.
 MemoryUse estimate_memory(const RankSetup& setup);
+
+// What a run needs to go on: the arenas that a checkpoint holds.
+enum class StateKind { weights, first_moment, second_moment };
+
+// Where a stage's state comes from. Without moments they start at zero.
+struct InitialState {
+  std::shared_ptr<const WeightSource> weights, first_moment, second_moment;
+  std::int64_t applied_steps = 0;  // optimizer steps behind them
+};
 
 struct RankResult {
   std::vector<NormPart> norm_parts;
@@ -71,9 +83,9 @@ class RankCompute {
   const ParameterLayout& layout() const { return model_->parameters(); }
 
   // Waits for the device, unlike all others.
-  void load_weights(const WeightSource& source);
-  // This rank's slice of a parameter of layout(), dense, to host memory. Only between steps.
-  void read_weight(const Parameter& parameter, float* out);
+  void load(const InitialState& state);
+  // This rank's slice of a parameter of layout(), dense, to host memory. Only between steps; waits for the device.
+  void read(StateKind kind, const Parameter& parameter, float* out);
 
   // A piece of a queue's slot: hidden states or gradients, or ids for the ends of the model.
   Lane make_lane(schedules::InputKind kind, int chunk);
@@ -97,6 +109,9 @@ class RankCompute {
 
   bool has_head() const;
   TensorParallel tensor_parallel() const { return {setup_.groups.tensor.get(), setup_.sequence_parallel}; }
+  const Tensor& arena(StateKind kind) const;
+  void load_arena(StateKind kind, const WeightSource& source);
+  void provoke(FaultKind kind);
   Tensor allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what);
   void allocate_chunk(int chunk);
   ActivationSlot& slot_of(const schedules::Action& action);

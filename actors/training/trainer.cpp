@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "actors/training/checkpoint.hpp"
 #include "actors/training/parallel_layout.hpp"
 #include "actors/training/token_source.hpp"
 #include "actors/training/transformer_compute.hpp"
@@ -54,14 +55,36 @@ void check_finite(double value, const char* what, std::int64_t step) {
                                       "; lower --lr or look at the data of this step");
 }
 
+std::vector<DeviceMemory> estimate(const ParallelLayout& layout, const TrainJob& job,
+                                   const std::vector<schedules::StageNeeds>& needs) {
+  std::vector<DeviceMemory> devices;
+  for (int replica = 0; replica < static_cast<int>(job.batch.dp); ++replica) {
+    for (int stage = 0; stage < job.pp; ++stage) {
+      for (const auto& setup : layout.rank_setups(job, {replica, stage}, needs[static_cast<std::size_t>(stage)])) {
+        devices.push_back({setup.id, estimate_memory(setup)});
+      }
+    }
+  }
+  return devices;
+}
+
 }  // namespace
+
+JobEstimate estimate_job(const TrainJob& job) {
+  const ParallelLayout layout(job);
+  const auto needs = validate(layout.plan(), job.order, TransformerCompute::slot_life());
+  return {layout.plan(), needs, layout.parts(), estimate(layout, job, needs)};
+}
 
 class Trainer::Run {
  public:
   explicit Run(TrainJob job)
       : job_(std::move(job)),
         layout_(job_),
-        sampler_(std::make_shared<Sampler>(job_.dataset->size(), job_.batch, job_.shuffle, job_.seed)) {
+        sampler_(std::make_shared<Sampler>(job_.dataset->size(), job_.batch, job_.shuffle, job_.seed)),
+        steps_done_(job_.steps_done),
+        first_loss_(job_.first_loss) {
+    check_memory();
     PipelineOptions options;
     options.plan = layout_.plan();
     options.order = job_.order;
@@ -85,10 +108,12 @@ class Trainer::Run {
     report.bubble = bubble_fraction(outcome.stages);
     report.trace = std::move(outcome.stages);
     steps_done_ = number;
+    if (number == 1) first_loss_ = report.loss;
     return report;
   }
 
   std::int64_t steps_done() const { return steps_done_; }
+  double first_loss() const { return first_loss_; }
   std::int64_t steps_per_epoch() const { return sampler_->steps_per_epoch(); }
   Pipeline& pipeline() { return *pipeline_; }
 
@@ -101,21 +126,79 @@ class Trainer::Run {
   }
 
   void save_model(const std::filesystem::path& folder) const {
-    const auto tensors = logical_tensors(job_.config);
-    const auto slices = find_slices();
-    save_hf_model(job_.config, folder, [&](std::size_t index, float* out) {
-      for (const auto& slice : slices.at(tensors[index].name)) copy_slice(slice, out);
-    });
+    const LogicalTensors tensors(*this);
+    save_hf_model(job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(StateKind::weights, index, out); });
+  }
+
+  void save_checkpoint(const std::filesystem::path& folder) const {
+    CheckpointState state;
+    state.step = state.applied_steps = steps_done_;
+    state.first_loss = first_loss_;
+    state.global_batch = job_.batch.global_batch();
+    state.sequence = job_.dataset->sequence_length();
+    state.seed = job_.seed;
+    state.shuffle = job_.shuffle;
+    const LogicalTensors tensors(*this);
+    pipetrain::save_checkpoint(folder, job_.config, state,
+                               [&](StateKind kind, std::size_t index, float* out) { tensors.copy(kind, index, out); });
   }
 
  private:
-  struct Slice {
-    RankCompute* rank;
-    const Parameter* parameter;
+  // The model's full tensors, gathered from the ranks of the first replica that hold them.
+  class LogicalTensors {
+   public:
+    explicit LogicalTensors(const Run& run) {
+      std::map<std::string, std::vector<Slice>> slices;
+      for (int stage = 0; stage < run.job_.pp; ++stage) {
+        for (const auto& rank : run.computes_[static_cast<std::size_t>(stage)]->ranks()) {
+          for (const auto& parameter : rank->layout().parameters) {
+            const bool elsewhere = parameter.tied_copy || (parameter.split_axis < 0 && rank->id().tp_rank > 0);
+            if (!elsewhere) slices[parameter.name].push_back({rank.get(), &parameter});
+          }
+        }
+      }
+      for (const auto& tensor : logical_tensors(run.job_.config)) slices_.push_back(slices.at(tensor.name));
+    }
+
+    void copy(StateKind kind, std::size_t index, float* full) const {
+      std::vector<float> part;
+      for (const auto& slice : slices_[index]) {
+        part.resize(static_cast<std::size_t>(slice.parameter->local.elements()));
+        slice.rank->read(kind, *slice.parameter, part.data());
+        for_each_run(*slice.parameter, [&](std::int64_t at, std::int64_t count, std::int64_t local) {
+          std::copy_n(part.data() + local, count, full + at);
+        });
+      }
+    }
+
+   private:
+    struct Slice {
+      RankCompute* rank;
+      const Parameter* parameter;
+    };
+    std::vector<std::vector<Slice>> slices_;  // as logical_tensors()
   };
 
+  // The CPU's devices share the host's memory; each GPU has its own.
+  void check_memory() {
+    std::map<std::string, std::pair<const Device*, std::size_t>> needed;
+    for (const auto& rank : estimate(layout_, job_, validate(layout_.plan(), job_.order, TransformerCompute::slot_life()))) {
+      const Device& device = layout_.device(rank.rank);
+      auto& [one, bytes] = needed[job_.device == DeviceKind::cpu ? "the host" : to_string(device.id())];
+      one = &device;
+      bytes += rank.use.total();
+    }
+    for (const auto& [name, need] : needed) {
+      const std::size_t free = need.first->memory().free;
+      if (need.second <= free) continue;
+      throw Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.second >> 20) + " MiB and " +
+                                                std::to_string(free >> 20) +
+                                                " MiB are free; use a smaller --microbatch or --seq-len, or more devices");
+    }
+  }
+
   std::shared_ptr<StageCompute> make_compute(StageId id, const schedules::StageNeeds& needs) {
-    auto compute = std::make_shared<TransformerCompute>(layout_.rank_setups(job_, id, needs), *job_.weights);
+    auto compute = std::make_shared<TransformerCompute>(layout_.rank_setups(job_, id, needs), job_.initial);
     computes_.push_back(compute);
     return compute;
   }
@@ -135,40 +218,13 @@ class Trainer::Run {
     return {true, clip_factor(report.grad_norm, job_.clip_norm)};
   }
 
-  // Which ranks of the first replica hold what of each logical tensor; replicated ones once.
-  std::map<std::string, std::vector<Slice>> find_slices() const {
-    std::map<std::string, std::vector<Slice>> slices;
-    for (int stage = 0; stage < job_.pp; ++stage) {
-      for (const auto& rank : computes_[static_cast<std::size_t>(stage)]->ranks()) {
-        for (const auto& parameter : rank->layout().parameters) {
-          const bool elsewhere = parameter.tied_copy || (parameter.split_axis < 0 && rank->id().tp_rank > 0);
-          if (!elsewhere) slices[parameter.name].push_back({rank.get(), &parameter});
-        }
-      }
-    }
-    return slices;
-  }
-
-  static void copy_slice(const Slice& slice, float* full) {
-    const Parameter& parameter = *slice.parameter;
-    if (parameter.split_axis != 1) {
-      const auto row = parameter.full.elements() / parameter.full[0];
-      return slice.rank->read_weight(parameter, full + parameter.begin * row);
-    }
-    std::vector<float> part(static_cast<std::size_t>(parameter.local.elements()));
-    slice.rank->read_weight(parameter, part.data());
-    const auto width = parameter.local[1];
-    for (std::int64_t row = 0; row < parameter.local[0]; ++row) {
-      std::copy_n(part.data() + row * width, width, full + row * parameter.full[1] + parameter.begin);
-    }
-  }
-
   TrainJob job_;
   ParallelLayout layout_;  // devices and groups: outlives the computes
   std::shared_ptr<const Sampler> sampler_;
   std::vector<std::shared_ptr<TransformerCompute>> computes_;  // replica-major
   std::unique_ptr<Pipeline> pipeline_;                         // its actors end first
-  std::int64_t steps_done_ = 0;
+  std::int64_t steps_done_;
+  double first_loss_;
 };
 
 Trainer::Trainer(TrainJob job) : run_(std::make_unique<Run>(std::move(job))) {}
@@ -178,6 +234,8 @@ StepReport Trainer::step() { return run_->step(); }
 std::int64_t Trainer::steps_done() const { return run_->steps_done(); }
 std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); }
 std::vector<DeviceMemory> Trainer::memory() const { return run_->memory(); }
+double Trainer::first_loss() const { return run_->first_loss(); }
+void Trainer::save_checkpoint(const std::filesystem::path& folder) const { run_->save_checkpoint(folder); }
 void Trainer::save_model(const std::filesystem::path& folder) const { run_->save_model(folder); }
 std::vector<std::string> Trainer::waiting() { return run_->pipeline().waiting(); }
 void Trainer::abort(std::exception_ptr cause) { run_->pipeline().abort(std::move(cause)); }

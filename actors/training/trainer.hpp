@@ -6,10 +6,12 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/engine/pipeline.hpp"
+#include "actors/training/fault.hpp"
 #include "actors/training/rank_compute.hpp"
 #include "data/dataset.hpp"
 #include "data/sampler.hpp"
@@ -21,7 +23,7 @@ namespace pipetrain {
 
 struct TrainJob {
   ModelConfig config;
-  std::shared_ptr<const WeightSource> weights;
+  InitialState initial;
   std::shared_ptr<const Dataset> dataset;  // its sequence length is the job's
   bool shuffle = true;
   std::uint64_t seed = 0;
@@ -41,7 +43,11 @@ struct TrainJob {
   LearningRate learning_rate;
   double clip_norm = 1;  // 0: off
 
+  std::int64_t steps_done = 0;  // by the run that this one goes on from
+  double first_loss = 0;        // of its first step
+
   std::chrono::milliseconds stall{600000};  // see PipelineOptions
+  std::optional<Fault> fault;
 };
 
 struct StepReport {
@@ -61,21 +67,34 @@ struct DeviceMemory {
   MemoryUse use;
 };
 
+// What a job would take, found without allocating it. Throws Error(input) when the model cannot be laid out so.
+struct JobEstimate {
+  schedules::Plan plan;
+  std::vector<schedules::StageNeeds> needs;  // by stage
+  std::vector<std::vector<Block>> blocks;    // by virtual stage
+  std::vector<DeviceMemory> devices;
+};
+JobEstimate estimate_job(const TrainJob& job);
+
 // Steps and saving from one thread; waiting() and abort() from any.
 class Trainer {
  public:
-  // Throws Error: input when the model cannot be laid out so, out_of_memory, unavailable.
+  // Throws Error: input when the model cannot be laid out so; out_of_memory before anything is allocated when the estimate is
+  // above what the devices have; unavailable.
   explicit Trainer(TrainJob job);
   ~Trainer();
 
   // Runs the next step. Throws RunFailed; nothing more can be run then.
   StepReport step();
   std::int64_t steps_done() const;
+  double first_loss() const;  // of step 1, also when an earlier run made it
   std::int64_t steps_per_epoch() const;
 
   std::vector<DeviceMemory> memory() const;
   // The current weights as a Hugging Face folder, whole or not at all.
   void save_model(const std::filesystem::path& folder) const;
+  // FOLDER/step-NNNNNNNN, to go on from: see checkpoint.hpp.
+  void save_checkpoint(const std::filesystem::path& folder) const;
 
   std::vector<std::string> waiting();
   void abort(std::exception_ptr cause);

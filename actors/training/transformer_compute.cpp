@@ -15,15 +15,15 @@ struct TransformerCompute::Running {
   ActionTimes times;  // of rank 0; written by its stream's callbacks
 };
 
-TransformerCompute::TransformerCompute(std::vector<RankSetup> setups, const WeightSource& weights) {
+TransformerCompute::TransformerCompute(std::vector<RankSetup> setups, const InitialState& state) {
   ranks_.resize(setups.size());
   std::vector<std::future<void>> ready;
   for (std::size_t rank = 0; rank < setups.size(); ++rank) {
     const auto& id = setups[rank].id;
     workers_.push_back(std::make_unique<Worker>("w" + std::to_string(id.stage) + "r" + std::to_string(id.tp_rank)));
-    auto build = std::make_shared<std::packaged_task<void()>>([this, rank, &setups, &weights] {
+    auto build = std::make_shared<std::packaged_task<void()>>([this, rank, &setups, &state] {
       ranks_[rank] = std::make_unique<RankCompute>(std::move(setups[rank]));
-      ranks_[rank]->load_weights(weights);
+      ranks_[rank]->load(state);
     });
     ready.push_back(build->get_future());
     workers_.back()->post([build] { (*build)(); });

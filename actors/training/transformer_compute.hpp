@@ -18,8 +18,8 @@ struct TransformerResult : StageResult {
 
 class TransformerCompute : public StageCompute {
  public:
-  // One setup per rank. Allocates and loads the weights on the workers, all ranks at once; throws the first failure.
-  TransformerCompute(std::vector<RankSetup> ranks, const WeightSource& weights);
+  // One setup per rank. Allocates and loads the state on the workers, all ranks at once; throws the first failure.
+  TransformerCompute(std::vector<RankSetup> ranks, const InitialState& state);
   ~TransformerCompute() override;
 
   // The transformer reads activations and targets until the input gradient, received gradients until the weight gradients.

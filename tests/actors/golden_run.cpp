@@ -55,7 +55,7 @@ TrainJob golden_job(const std::string& name, const Layout& layout) {
   const auto& optimizer = reference.at("optimizer");
   TrainJob job;
   job.config = read_hf_config(golden_folder(name));
-  job.weights = hf_weights(job.config, golden_folder(name));
+  job.initial.weights = hf_weights(job.config, golden_folder(name));
   DatasetOptions data;
   data.inputs = {{golden_folder(name) / "train.jsonl", {}}};
   data.vocabulary = job.config.vocabulary;
@@ -76,7 +76,7 @@ TrainJob golden_job(const std::string& name, const Layout& layout) {
 TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64_t global_batch, const Layout& layout) {
   TrainJob job;
   job.config = config;
-  job.weights = random_weights(config, 7);
+  job.initial.weights = random_weights(config, 7);
   DatasetOptions data;
   data.sequence_length = sequence;
   data.vocabulary = config.vocabulary;

@@ -6,6 +6,7 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "golden_run.hpp"
+#include "schedules/builders.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -83,6 +84,20 @@ TEST_CASE("every layout follows the golden trajectory, to the bit the same over 
   }
 }
 
+TEST_CASE("every schedule gives the bits of 1f1b, in every order it allows", "[golden]") {
+  const RunRecord plain = run(golden_job("llama2_tiny", {}), 3);
+  for (const auto& schedule : schedules::all_schedules()) {
+    for (const int pp : {2, 4}) {
+      for (const auto order : {Order::planned, Order::ready}) {
+        if (order == Order::ready && !schedule.has_ready_rule) continue;
+        Layout layout{pp, 1, 1, 1, std::string(schedule.name), schedule.default_chunks, order};
+        INFO(to_string(layout));
+        CHECK((run(golden_job("llama2_tiny", layout), 3) == plain));
+      }
+    }
+  }
+}
+
 TEST_CASE("data-parallel replicas follow the golden trajectory", "[golden]") {
   const Reference reference = golden_reference("llama3_tiny");
   const Layout plain{1, 1, 2, 2};
@@ -145,6 +160,34 @@ TEST_CASE("a loss that is not finite ends the run with a line that says so") {
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::numeric);
     CHECK(std::string(error.what()).find("of step ") != std::string::npos);
+  }
+}
+
+TEST_CASE("a failure on purpose ends the run with its cause named and nothing left running") {
+  struct Case {
+    FaultKind kind;
+    ErrorKind error;
+    std::string part;
+  };
+  for (const auto& [kind, error, part] :
+       {Case{FaultKind::raise, ErrorKind::internal, "stage 1, rank 0, replica 1"},
+        Case{FaultKind::nan, ErrorKind::numeric, "of step 2 is NaN"},
+        Case{FaultKind::out_of_memory, ErrorKind::out_of_memory, "stage 1, rank 0, replica 1"},
+        Case{FaultKind::hang, ErrorKind::peer_lost, "no action completed"}}) {
+    TrainJob job = random_job(small_config(), 8, 4, {2, 2, 2, 1});
+    job.fault = Fault{6, 2, kind};
+    job.stall = std::chrono::milliseconds(200);
+    Trainer trainer(std::move(job));
+    trainer.step();
+    try {
+      trainer.step();
+      FAIL("the step ended");
+    } catch (const RunFailed& failure) {
+      CHECK(failure.kind() == error);
+      CHECK(failure.everything_stopped());
+      INFO(failure.what());
+      CHECK(std::string(failure.what()).find(part) != std::string::npos);
+    }
   }
 }
 

@@ -1,0 +1,26 @@
+// Failures on purpose, so that tests see how a run ends: PIPETRAIN_FAULT=rank:step:kind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace pipetrain {
+
+enum class FaultKind {
+  raise,          // throw: the rank's worker throws
+  exit,           // exit: the process ends at once
+  hang,           // hang: the rank's device never finishes what it runs
+  nan,            // nan: a weight becomes NaN
+  out_of_memory,  // oom: an allocation fails
+};
+
+struct Fault {
+  int rank = 0;  // global: dp, pp, tp with tp fastest
+  std::int64_t step = 1;
+  FaultKind kind = FaultKind::raise;
+};
+
+// Throws Error(input) that says what the text should look like.
+Fault parse_fault(const std::string& text);
+
+}  // namespace pipetrain

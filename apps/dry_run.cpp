@@ -1,0 +1,68 @@
+#include "apps/dry_run.hpp"
+
+#include <fmt/format.h>
+
+#include "model/costs.hpp"
+#include "schedules/grid.hpp"
+
+namespace pipetrain {
+namespace {
+
+std::string block_name(const Block& block) {
+  switch (block.kind) {
+    case BlockKind::embedding:
+      return "embedding";
+    case BlockKind::attention:
+      return fmt::format("{}.attention", block.layer);
+    case BlockKind::mlp:
+      return fmt::format("{}.mlp", block.layer);
+    default:
+      return "head";
+  }
+}
+
+// "embedding .. 3.attention (8 blocks)"
+std::string run_name(const std::vector<Block>& blocks) {
+  if (blocks.size() == 1) return block_name(blocks.front());
+  return fmt::format("{} .. {} ({} blocks)", block_name(blocks.front()), block_name(blocks.back()), blocks.size());
+}
+
+void print_stages(const JobEstimate& estimate) {
+  const auto& placement = estimate.plan.placement;
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
+      const auto& blocks = estimate.blocks[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
+      const auto& needs = estimate.needs[static_cast<std::size_t>(stage)].chunks[static_cast<std::size_t>(chunk)];
+      fmt::print("stage {}{}: {}; at most {} microbatches in flight\n", stage,
+                 placement.chunks() > 1 ? fmt::format(" chunk {}", chunk) : "", run_name(blocks), needs.peak_activations);
+    }
+  }
+}
+
+double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+void print_memory(const std::vector<DeviceMemory>& devices) {
+  fmt::print("{:>6} {:>7} {:>5} {:>4} {:>11} {:>11} {:>11} {:>12} {:>9} {:>10} {:>11}\n", "device", "replica", "stage", "rank",
+             "parameters", "gradients", "optimizer", "activations", "queues", "workspace", "total MiB");
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const auto& [rank, use] = devices[i];
+    fmt::print("{:>6} {:>7} {:>5} {:>4} {:>11.1f} {:>11.1f} {:>11.1f} {:>12.1f} {:>9.1f} {:>10.1f} {:>11.1f}\n", i,
+               rank.replica, rank.stage, rank.tp_rank, mebibytes(use.parameters), mebibytes(use.gradients),
+               mebibytes(use.optimizer), mebibytes(use.activations), mebibytes(use.queues), mebibytes(use.workspace),
+               mebibytes(use.total()));
+  }
+}
+
+}  // namespace
+
+void print_dry_run(const TrainJob& job) {
+  const JobEstimate estimate = estimate_job(job);
+  fmt::print("{} parameters, {} layers, sequence {}; {} samples a step: dp {} x {} microbatches of {}\n",
+             parameter_count(job.config), job.config.layers, job.dataset->sequence_length(), job.batch.global_batch(),
+             job.batch.dp, job.batch.microbatches, job.batch.microbatch);
+  fmt::print("schedule {}, {} stages\n{}\n", estimate.plan.schedule, job.pp, schedules::print_grid(estimate.plan, {}));
+  print_stages(estimate);
+  print_memory(estimate.devices);
+}
+
+}  // namespace pipetrain
