@@ -14,7 +14,7 @@ namespace {
 
 using namespace peer;
 
-constexpr std::int64_t max_blocks = 64;  // enough to fill the links; the rest of the chip is left to the matrix products
+constexpr int max_blocks = 64;  // enough to fill the links; the rest of the chip is left to the matrix products
 
 // What the ranks share.
 class Meeting {
@@ -27,6 +27,7 @@ class Meeting {
       cuda_check(cudaMemset(boxes_.back().data(), 0, sizeof(Mailbox)), "clearing a mailbox", device->id().index);
       cuda_check(cudaDeviceSynchronize(), "clearing a mailbox", device->id().index);
     }
+    max_blocks_ = std::min(max_blocks, blocks_at_once(devices));
     void* flag = nullptr;
     cuda_check(cudaHostAlloc(&flag, sizeof(int), cudaHostAllocPortable | cudaHostAllocMapped), "making a group of GPUs", first);
     aborted_ = static_cast<int*>(flag);
@@ -40,6 +41,7 @@ class Meeting {
   Meeting& operator=(const Meeting&) = delete;
 
   int size() const { return size_; }
+  int most_blocks() const { return max_blocks_; }
 
   Team team(int rank, unsigned call) const {
     Team team{};
@@ -77,6 +79,21 @@ class Meeting {
   }
 
  private:
+  // The kernels of ranks that share a GPU wait for each other, so all their blocks must find room on it together.
+  static int blocks_at_once(const std::vector<Device*>& devices) {
+    int least = max_blocks;
+    for (const Device* device : devices) {
+      int multiprocessors = 0;
+      const int index = device->id().index;
+      cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, index), "counting multiprocessors",
+                 index);
+      const auto sharing =
+          std::count_if(devices.begin(), devices.end(), [&](const Device* other) { return other->id() == device->id(); });
+      least = std::min(least, multiprocessors / static_cast<int>(sharing));
+    }
+    return least;
+  }
+
   static void check_reach(const std::vector<Device*>& devices, const Device& device) {
     for (const Device* other : devices) {
       if (other->id() == device.id()) continue;
@@ -91,6 +108,7 @@ class Meeting {
   }
 
   int size_;
+  int max_blocks_ = max_blocks;
   std::vector<Buffer> boxes_;
   int* aborted_ = nullptr;
   std::mutex mutex_;
@@ -183,7 +201,7 @@ class CudaGroup : public Group {
     streams_.insert(&stream);
     ++call_;  // also when it is not enqueued: ranks must count alike
     if (!meeting_->enter(on)) return;
-    const std::int64_t blocks = std::clamp<std::int64_t>((work + threads - 1) / threads, 1, max_blocks);
+    const std::int64_t blocks = std::clamp<std::int64_t>((work + threads - 1) / threads, 1, meeting_->most_blocks());
     kernel(meeting_->team(rank_, call_), static_cast<unsigned>(blocks), on.native());
     on.end("a collective of GPUs");
   }
@@ -197,7 +215,7 @@ class CudaGroup : public Group {
     }
     launch(stream, cuts.at[size()], [&](const Team& team, unsigned blocks, cudaStream_t native) {
       const auto ranks = static_cast<unsigned>(team.size);
-      blocks = (blocks + ranks - 1) / ranks * ranks;  // every peer needs as many
+      blocks = std::max(blocks / ranks, 1U) * ranks;  // every peer needs as many
       all_gather_kernel<Unit>
           <<<blocks, threads, 0, native>>>(team, static_cast<Unit*>(shard.data), static_cast<Unit*>(full.data), cuts);
     });
@@ -219,25 +237,34 @@ class CudaGroup : public Group {
   }
 };
 
-// Modules load when a kernel is first used, and loading may wait for kernels that run: one that waits for its peer must not be
-// among them.
+// Modules load when a kernel first runs, and loading may wait for kernels that run: one that waits for its peer must not be
+// among them. So each kernel runs once here, on nothing, in a team of one; call 0 leaves the mailbox as it was.
 template <class T>
-void load_kernels() {
-  cudaFuncAttributes attributes;
-  const auto load = [&](auto* kernel) { cuda_check(cudaFuncGetAttributes(&attributes, kernel), "loading kernels", 0); };
-  load(&reduce_scatter_kernel<T, T, 1>);
-  load(&reduce_scatter_kernel<T, T, Width<T>::value>);
-  load(&all_reduce_kernel<T, 1, false>);
-  load(&all_reduce_kernel<T, 1, true>);
-  load(&all_reduce_kernel<T, Width<T>::value, false>);
-  load(&all_reduce_kernel<T, Width<T>::value, true>);
-  if constexpr (sizeof(T) == 2) {
-    load(&reduce_scatter_kernel<T, float, 1>);
-    load(&reduce_scatter_kernel<T, float, Width<T>::value>);
-    load(&all_gather_kernel<uint4>);
-    load(&all_gather_kernel<unsigned>);
-    load(&all_gather_kernel<unsigned short>);
-  }
+void warm_up(const Team& alone) {
+  const auto reductions = [&](auto width) {
+    constexpr int W = decltype(width)::value;
+    reduce_scatter_kernel<T, T, W><<<1, threads>>>(alone, nullptr, nullptr, 0, 0);
+    if constexpr (sizeof(T) == 2) reduce_scatter_kernel<T, float, W><<<1, threads>>>(alone, nullptr, nullptr, 0, 0);
+    all_reduce_kernel<T, W, false><<<1, threads>>>(alone, nullptr, 0);
+    all_reduce_kernel<T, W, true><<<1, threads>>>(alone, nullptr, 0);
+  };
+  reductions(One{});
+  reductions(Width<T>{});
+}
+
+void warm_up(const Meeting& meeting, int rank, int device) {
+  Team alone = meeting.team(rank, 0);
+  alone.boxes[0] = alone.boxes[rank];
+  alone.rank = 0;
+  alone.size = 1;
+  warm_up<float>(alone);
+  warm_up<double>(alone);
+  warm_up<__nv_bfloat16>(alone);
+  all_gather_kernel<uint4><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});
+  all_gather_kernel<unsigned><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});
+  all_gather_kernel<unsigned short><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});
+  cuda_check(cudaGetLastError(), "loading the kernels of a group of GPUs", device);
+  cuda_check(cudaDeviceSynchronize(), "loading the kernels of a group of GPUs", device);
 }
 
 }  // namespace
@@ -250,10 +277,9 @@ std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>&
   const auto meeting = std::make_shared<Meeting>(devices);
   std::vector<std::unique_ptr<Group>> groups;
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    cuda_check(cudaSetDevice(devices[rank]->id().index), "choosing the device", devices[rank]->id().index);
-    load_kernels<float>();
-    load_kernels<double>();
-    load_kernels<__nv_bfloat16>();
+    const int device = devices[rank]->id().index;
+    cuda_check(cudaSetDevice(device), "choosing the device", device);
+    warm_up(*meeting, static_cast<int>(rank), device);
     groups.push_back(std::make_unique<CudaGroup>(meeting, static_cast<int>(rank)));
   }
   return groups;

@@ -39,16 +39,31 @@ CudaStream::~CudaStream() {
   cudaStreamDestroy(stream_);
 }
 
+// The driver and, after a fault, whoever notices that may both want to call: the first one does.
+struct CudaStream::Callback {
+  CudaStream* stream;
+  std::function<void()> function;
+  std::atomic<bool> called{false};
+
+  void call() {
+    if (!called.exchange(true)) function();
+  }
+};
+
 void CudaStream::notice(cudaError_t status, const char* what) const {
   if (status == cudaSuccess) return;
-  const std::lock_guard lock(mutex_);
-  if (failure_) return;
-  try {
-    cuda_check(status, "stream " + name_ + ": " + what, index_);
-  } catch (...) {
-    failure_ = std::current_exception();
+  std::deque<std::shared_ptr<Callback>> orphans;
+  {
+    const std::lock_guard lock(mutex_);
+    try {
+      cuda_check(status, "stream " + name_ + ": " + what, index_);
+    } catch (...) {
+      if (!failure_) failure_ = std::current_exception();
+    }
+    failed_ = true;
+    orphans.swap(callbacks_);
   }
-  failed_ = true;
+  for (const auto& orphan : orphans) orphan->call();
 }
 
 bool CudaStream::begin() {
@@ -75,26 +90,35 @@ void CudaStream::wait(const Event& event) {
   end(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).native(), 0), "waiting for an event");
 }
 
-void CudaStream::host_callback(std::function<void()> callback) {
-  struct Call {
-    CudaStream* stream;
-    std::function<void()> function;
-  };
-  auto call = std::make_unique<Call>(Call{this, std::move(callback)});
-  // Not cudaLaunchHostFunc: after a fault of the device that one never calls, and somebody would wait for ever.
+void CudaStream::host_callback(std::function<void()> function) {
+  auto callback = std::make_shared<Callback>();
+  callback->stream = this;
+  callback->function = std::move(function);
+  {
+    const std::lock_guard lock(mutex_);
+    callbacks_.push_back(callback);
+  }
+  // Not cudaLaunchHostFunc, which never calls after a fault.
   const auto trampoline = [](cudaStream_t, cudaError_t status, void* data) {
-    const std::unique_ptr<Call> owned(static_cast<Call*>(data));
-    owned->stream->notice(status, "enqueued work");
-    owned->function();
+    const std::unique_ptr<std::shared_ptr<Callback>> owned(static_cast<std::shared_ptr<Callback>*>(data));
+    Callback& own = **owned;
+    if (own.called) return;  // and the stream may be gone
+    own.stream->notice(status, "enqueued work");
+    {
+      const std::lock_guard lock(own.stream->mutex_);
+      auto& waiting = own.stream->callbacks_;
+      if (!waiting.empty() && waiting.front() == *owned) waiting.pop_front();
+    }
+    own.call();
   };
   begin();
-  const cudaError_t status = cudaStreamAddCallback(stream_, trampoline, call.get(), 0);
+  auto owned = std::make_unique<std::shared_ptr<Callback>>(callback);
+  const cudaError_t status = cudaStreamAddCallback(stream_, trampoline, owned.get(), 0);
   if (status == cudaSuccess) {
-    call.release();  // the trampoline owns it now
-    return;
+    owned.release();  // the trampoline's now
+  } else {
+    notice(status, "enqueueing a host callback");
   }
-  end(status, "enqueueing a host callback");
-  call->function();  // nothing runs on a lost device any more
 }
 
 void CudaStream::copy(void* target, const void* source, std::size_t bytes) {

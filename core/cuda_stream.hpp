@@ -5,6 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -42,6 +44,8 @@ class CudaStream : public Stream {
   void fail(std::exception_ptr cause) override;
 
  private:
+  struct Callback;
+
   Device& device_;
   const std::string name_;
   const int index_;
@@ -49,7 +53,9 @@ class CudaStream : public Stream {
   mutable std::mutex mutex_;
   mutable std::exception_ptr failure_;
   mutable std::atomic<bool> failed_{false};
+  mutable std::deque<std::shared_ptr<Callback>> callbacks_;  // not called yet, in order
 
+  // Keeps the first failure. A device that failed calls nobody any more: what was enqueued is called here.
   void notice(cudaError_t status, const char* what) const;
 };
 

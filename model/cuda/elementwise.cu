@@ -40,23 +40,29 @@ constexpr int sum_threads = 512;
 template <bool wide>
 __global__ void __launch_bounds__(sum_threads)
     square_sum_kernel(const float* __restrict__ data, std::int64_t count, double* partial, unsigned* counter, double* sum) {
+  constexpr int step = sum_threads * 4, batch = 8;  // elements a round of the block; rounds in flight together
+  static_assert(block_elements % (step * batch) == 0);
   __shared__ double shared[sum_threads];
   __shared__ bool last;
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * block_elements;
   const std::int64_t end = begin + block_elements < count ? begin + block_elements : count;
   double mine = 0;
-#pragma unroll 4
-  for (std::int64_t at = begin + threadIdx.x * 4; at < end; at += sum_threads * 4) {
-    float in[4] = {};
-    if (wide && at + 4 <= end) {
-      const auto pack = load<4>(data, at / 4);
+  const auto add_square = [&](float value) { mine += static_cast<double>(value) * static_cast<double>(value); };
+  if (wide && end - begin == block_elements) {
+    for (std::int64_t first = begin + threadIdx.x * 4; first < end; first += step * batch) {
+      Pack<float, 4> in[batch];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) in[i] = pack[i];
-    } else {
-      for (int i = 0; i < 4 && at + i < end; ++i) in[i] = data[at + i];
+      for (int n = 0; n < batch; ++n) in[n] = load<4>(data, first / 4 + n * (step / 4));
+#pragma unroll
+      for (int n = 0; n < batch; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) add_square(in[n][i]);
+      }
     }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) mine += static_cast<double>(in[i]) * static_cast<double>(in[i]);
+  } else {
+    for (std::int64_t first = begin + threadIdx.x * 4; first < end; first += step) {
+      for (int i = 0; i < 4 && first + i < end; ++i) add_square(data[first + i]);
+    }
   }
   shared[threadIdx.x] = mine;
   for (int half = sum_threads / 2; half > 0; half /= 2) {
@@ -69,12 +75,18 @@ __global__ void __launch_bounds__(sum_threads)
     last = atomicAdd(counter, 1U) == gridDim.x - 1;
   }
   __syncthreads();
-  if (!last || threadIdx.x != 0) return;
+  if (!last) return;
   __threadfence();
   double total = 0;
-  for (unsigned block = 0; block < gridDim.x; ++block) total += __ldcg(partial + block);
-  *sum = total;
-  *counter = 0;
+  for (unsigned first = 0; first < gridDim.x; first += sum_threads) {
+    __syncthreads();
+    if (first + threadIdx.x < gridDim.x) shared[threadIdx.x] = __ldcg(partial + first + threadIdx.x);
+    __syncthreads();
+    if (threadIdx.x != 0) continue;
+    const unsigned blocks = gridDim.x - first < sum_threads ? gridDim.x - first : sum_threads;
+    for (unsigned block = 0; block < blocks; ++block) total += shared[block];
+  }
+  if (threadIdx.x == 0) *sum = total, *counter = 0;
 }
 
 }  // namespace

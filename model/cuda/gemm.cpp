@@ -5,6 +5,7 @@
 
 #include "core/buffer.hpp"
 #include "core/error.hpp"
+#include "model/cuda/small_gemm.hpp"
 
 namespace pipetrain::cuda {
 namespace {
@@ -91,6 +92,9 @@ const Gemm::Plan& Gemm::plan(const Key& key) {
 
   Preference preference(device_);
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, gemm_workspace, device_);
+  // Sums of split products in fp32 and apart from the output: in place they round to the output's type on the way.
+  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE),
+                 device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, row_alignment(b_cols, key.in), device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, row_alignment(a_cols, key.in), device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, row_alignment(key.n, key.out), device_);
@@ -115,6 +119,10 @@ cublasStatus_t Gemm::run(cudaStream_t stream, Product product, const Tensor& a, 
   assert(m == (product == Product::dw ? a.cols() : a.rows()) && n == (product == Product::y ? b.rows() : b.cols()));
   assert(k == (product == Product::y ? b.cols() : b.rows()));
   if (m == 0 || n == 0 || k == 0) return CUBLAS_STATUS_SUCCESS;
+  if (a.dtype == DType::f32 && m * n * k <= small_product) {
+    small_gemm(stream, product, m, n, k, a, b, addend, out);
+    return CUBLAS_STATUS_SUCCESS;
+  }
   const Plan& plan = this->plan({m, n, k, product, a.dtype, out.dtype});
   const float one = 1, beta = addend == nullptr ? 0.0F : 1.0F;
   return cublasLtMatmul(handle_, plan.operation, &one, b.data, plan.b, a.data, plan.a, &beta,

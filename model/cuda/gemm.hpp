@@ -32,7 +32,8 @@ class Gemm {
   Gemm& operator=(const Gemm&) = delete;
 
   // out = product of a and b, plus `addend` (null: nothing; out's shape and type, and possibly its memory). Inputs f32 or bf16,
-  // out of their type or f32. Accumulates in fp32, rounds once. Throws Error(unavailable) when cuBLASLt has no algorithm.
+  // out of their type or f32. Accumulates in fp32 (small fp32 products in fp64), rounds once. Throws Error(unavailable) when
+  // cuBLASLt has no algorithm.
   cublasStatus_t run(cudaStream_t stream, Product product, const Tensor& a, const Tensor& b, const void* addend,
                      const Tensor& out, void* workspace);
 

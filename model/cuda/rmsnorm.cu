@@ -9,7 +9,7 @@ namespace {
 template <class T, class TW, int W, int N>
 __global__ void rms_norm_kernel(const T* __restrict__ x, const TW* __restrict__ weight, float eps, T* __restrict__ y,
                                 float* __restrict__ inv_rms, int cols) {
-  __shared__ float shared[32];
+  __shared__ float shared[1][32];
   const std::int64_t row = blockIdx.x;
   const int packs = cols / W;
   x += row * cols;
@@ -21,14 +21,14 @@ __global__ void rms_norm_kernel(const T* __restrict__ x, const TW* __restrict__ 
     const int pack = threadIdx.x + n * blockDim.x;
     if (pack < packs) in[n] = load<W>(x, pack);
   }
-  float squares = 0;
+  float squares[1] = {};
 #pragma unroll
   for (int n = 0; n < N; ++n) {
 #pragma unroll
-    for (int i = 0; i < W; ++i) squares += in[n][i] * in[n][i];
+    for (int i = 0; i < W; ++i) squares[0] += in[n][i] * in[n][i];
   }
-  squares = block_sum(squares, shared);
-  const float inv = rsqrtf(squares / static_cast<float>(cols) + eps);
+  block_sums(squares, shared);
+  const float inv = rsqrtf(squares[0] / static_cast<float>(cols) + eps);
   if (threadIdx.x == 0) inv_rms[row] = inv;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
@@ -42,66 +42,71 @@ __global__ void rms_norm_kernel(const T* __restrict__ x, const TW* __restrict__ 
   }
 }
 
-// Each block takes the rows blockIdx, blockIdx + gridDim, ..., and keeps its columns' share of the weight's gradient in
-// registers; the next row is on its way while this one is reduced.
+// Each block takes the rows blockIdx, blockIdx + gridDim, ..., two at a time so that enough loads are in flight, and keeps its
+// columns' share of the weight's gradient in registers.
 template <class T, class TW, int W, int N>
-__global__ void __launch_bounds__(512, N* W <= 8 ? 2 : 1)
+__global__ void __launch_bounds__(512, sizeof(T) == 2 && N == 1 ? 2 : 1)
     rms_norm_backward_kernel(const T* __restrict__ dy, const T* __restrict__ x, const TW* __restrict__ weight,
                              const float* __restrict__ inv_rms, const T* residual, T* dx, float* __restrict__ partial,
                              std::int64_t rows, int cols) {
-  __shared__ float shared[2][32];
+  constexpr int batch = N <= 2 ? 2 : 1;
+  __shared__ float shared[2][batch][32];
   const int packs = cols / W;
-  Pack<TW, W> w[N] = {};
-  Pack<T, W> next_dy[N] = {}, next_x[N] = {};
   float dweight[N][W] = {};
-  const auto fetch = [&](std::int64_t row) {
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const int pack = threadIdx.x + n * blockDim.x;
-      if (pack >= packs || row >= rows) continue;
-      next_dy[n] = load<W>(dy + row * cols, pack);
-      next_x[n] = load<W>(x + row * cols, pack);
-    }
-  };
+  Pack<TW, W> w[N] = {};
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const int pack = threadIdx.x + n * blockDim.x;
     if (pack < packs) w[n] = load<W>(weight, pack);
   }
-  fetch(blockIdx.x);
 
   int parity = 0;
-  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x, parity ^= 1) {
-    Pack<T, W> in_dy[N], in_x[N], in_residual[N] = {};
-    const float inv = inv_rms[row];
+  for (std::int64_t first = blockIdx.x; first < rows; first += gridDim.x * batch, parity ^= 1) {
+    Pack<T, W> in_dy[batch][N] = {}, in_x[batch][N] = {}, in_residual[batch][N] = {};
+    float inv[batch] = {}, dot[batch] = {};  // dot: of x with dy * weight
 #pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const int pack = threadIdx.x + n * blockDim.x;
-      in_dy[n] = next_dy[n];
-      in_x[n] = next_x[n];
-      if (residual != nullptr && pack < packs) in_residual[n] = load<W>(residual + row * cols, pack);
-    }
-    fetch(row + gridDim.x);
-
-    float dot = 0;  // of x with dy * weight
+    for (int b = 0; b < batch; ++b) {
+      const std::int64_t row = first + b * gridDim.x;
+      if (row >= rows) break;
+      inv[b] = inv_rms[row];
 #pragma unroll
-    for (int n = 0; n < N; ++n) {
-#pragma unroll
-      for (int i = 0; i < W; ++i) {
-        dot += in_dy[n][i] * w[n][i] * in_x[n][i];
-        dweight[n][i] += in_dy[n][i] * in_x[n][i] * inv;
+      for (int n = 0; n < N; ++n) {
+        const int pack = threadIdx.x + n * blockDim.x;
+        if (pack >= packs) break;
+        in_dy[b][n] = load<W>(dy + row * cols, pack);
+        in_x[b][n] = load<W>(x + row * cols, pack);
+        if (residual != nullptr) in_residual[b][n] = load<W>(residual + row * cols, pack);
       }
     }
-    dot = block_sum(dot, shared[parity]);
-    const float pull = dot * inv * inv * inv / static_cast<float>(cols);
 #pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const int pack = threadIdx.x + n * blockDim.x;
-      if (pack >= packs) break;
-      float out[W];
+    for (int b = 0; b < batch; ++b) {
 #pragma unroll
-      for (int i = 0; i < W; ++i) out[i] = in_dy[n][i] * w[n][i] * inv - in_x[n][i] * pull + in_residual[n][i];
-      store(dx + row * cols, pack, out);
+      for (int n = 0; n < N; ++n) {
+#pragma unroll
+        for (int i = 0; i < W; ++i) {
+          dot[b] += in_dy[b][n][i] * w[n][i] * in_x[b][n][i];
+          dweight[n][i] += in_dy[b][n][i] * in_x[b][n][i] * inv[b];
+        }
+      }
+    }
+    block_sums(dot, shared[parity]);
+#pragma unroll
+    for (int b = 0; b < batch; ++b) {
+      const std::int64_t row = first + b * gridDim.x;
+      if (row >= rows) break;
+      const float pull = dot[b] * inv[b] * inv[b] * inv[b] / static_cast<float>(cols);
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+        const int pack = threadIdx.x + n * blockDim.x;
+        if (pack >= packs) break;
+        forget(in_dy[b][n]);
+        forget(in_x[b][n]);
+        forget(w[n]);
+        float out[W];
+#pragma unroll
+        for (int i = 0; i < W; ++i) out[i] = in_dy[b][n][i] * w[n][i] * inv[b] - in_x[b][n][i] * pull + in_residual[b][n][i];
+        store(dx + row * cols, pack, out);
+      }
     }
   }
 #pragma unroll

@@ -39,6 +39,18 @@ __device__ Pack<T, W> load(const T* data, std::int64_t pack) {
   return reinterpret_cast<const Pack<T, W>*>(data)[pack];
 }
 
+// Makes the compiler forget what it knows of these registers, so that it converts them again instead of keeping the fp32 values
+// alive: where registers are scarce.
+template <class T, int W>
+__device__ void forget(Pack<T, W>& pack) {
+  static_assert(sizeof(pack) % 4 == 0 || W == 1);
+  if constexpr (W > 1) {
+    auto* words = reinterpret_cast<unsigned*>(&pack);
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(pack) / 4); ++i) asm volatile("" : "+r"(words[i]));
+  }
+}
+
 template <int W, class T>
 __device__ void store(T* data, std::int64_t pack, const float (&values)[W]) {
   Pack<T, W> packed;
@@ -53,13 +65,18 @@ __device__ inline float warp_sum(float value) {
   return value;
 }
 
-// The sum over all threads of the block, in every thread. `shared` holds 32 floats; two calls in a row need two of them.
-__device__ inline float block_sum(float value, float* shared) {
-  value = warp_sum(value);
+// Each of B values summed over all threads of the block, in every thread. Two calls in a row need different shared memory.
+template <int B>
+__device__ void block_sums(float (&values)[B], float (*shared)[32]) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = (blockDim.x + 31) / 32;
-  if (lane == 0) shared[warp] = value;
+#pragma unroll
+  for (int b = 0; b < B; ++b) {
+    values[b] = warp_sum(values[b]);
+    if (lane == 0) shared[b][warp] = values[b];
+  }
   __syncthreads();
-  return warp_sum(lane < warps ? shared[lane] : 0.0F);
+#pragma unroll
+  for (int b = 0; b < B; ++b) values[b] = warp_sum(lane < warps ? shared[b][lane] : 0.0F);
 }
 
 }  // namespace pipetrain::cuda

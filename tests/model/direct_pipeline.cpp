@@ -17,9 +17,9 @@ void require(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
 }
 
-// Memory full of NaNs, so that what is read before it is written shows.
+// Memory full of NaNs, so that what is read before it is written shows. Host memory, which a GPU reaches as well.
 Buffer poisoned(Device& device, std::size_t bytes) {
-  Buffer buffer = device.allocate(bytes, "a test");
+  Buffer buffer = device.allocate_host(bytes, "a test");
   std::memset(buffer.data(), 0xff, buffer.bytes());
   return buffer;
 }
@@ -60,7 +60,8 @@ struct DirectPipeline::Stage {
   OptimizerArenas arenas;
 
   Stage(const PipelineSetup& setup, const Chunks& chunks, Device& device, Stream& stream, const TensorParallel& tp)
-      : ops(make_cpu_ops(stream)), model(make_stage_model(setup.config, chunks, setup.shape, tp, *ops)) {
+      : ops(setup.device == DeviceKind::cuda ? make_cuda_ops(stream) : make_cpu_ops(stream)),
+        model(make_stage_model(setup.config, chunks, setup.shape, tp, *ops)) {
     const ParameterLayout& layout = model->parameters();
     const auto arena = [&](Buffer& memory, std::size_t elements) {
       memory = poisoned(device, elements * sizeof(float));
@@ -88,11 +89,13 @@ struct DirectPipeline::Rank {
     Buffer ids, targets, loss_sum;
   };
 
-  std::unique_ptr<Device> device = make_cpu_device(0, 1);
+  std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream = device->make_stream("test");
   std::vector<Stage> stages;
   std::vector<SlotMemory> slots;
   Shape hidden;
+
+  explicit Rank(DeviceKind kind) : device(kind == DeviceKind::cuda ? make_cuda_device(0) : make_cpu_device(0, 1)) {}
 
   Tensor hidden_over(const Buffer& buffer) const { return over(buffer, hidden, DType::f32); }
 };
@@ -108,7 +111,7 @@ DirectPipeline::DirectPipeline(PipelineSetup setup, const WeightSource& weights)
   }
   if (setup_.tp > 1) groups_ = make_inprocess_groups(setup_.tp);
   for (int r = 0; r < setup_.tp; ++r) {
-    auto& rank = *ranks_.emplace_back(std::make_unique<Rank>());
+    auto& rank = *ranks_.emplace_back(std::make_unique<Rank>(setup_.device));
     const TensorParallel tp{setup_.tp > 1 ? groups_[static_cast<std::size_t>(r)].get() : nullptr, setup_.sequence_parallel};
     for (const Chunks& chunks : setup_.stages) {
       Stage& stage = rank.stages.emplace_back(setup_, chunks, *rank.device, *rank.stream, tp);

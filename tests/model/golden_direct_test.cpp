@@ -146,4 +146,23 @@ TEST_CASE("StageModel follows the golden trajectories", "[golden]") {
   }
 }
 
+TEST_CASE("StageModel follows the golden trajectories on a GPU", "[golden][gpu]") {
+  if (cuda_device_count() == 0) {
+    WARN("no GPU here: nothing was tested");
+    return;
+  }
+  for (const std::string name : {"llama2_tiny", "llama3_tiny"}) {
+    const Golden golden(name);
+    const Tensors final_weights = FinalWeights(golden).load(golden.config);
+    for (const std::int64_t microbatch : {1, 4}) {
+      PipelineSetup setup;
+      setup.config = golden.config;
+      setup.shape = {microbatch, golden.sequence};
+      setup.device = DeviceKind::cuda;
+      INFO(name << " microbatch " << microbatch);
+      follow(golden, final_weights, setup);
+    }
+  }
+}
+
 }  // namespace pipetrain::test

@@ -65,7 +65,7 @@ TEST_CASE("matrix products match the reference", "[ops]") {
       CHECK(relative_error(b.rank.get(y), forward) < b.tolerance);
       CHECK(relative_error(b.rank.get(plain), forward) < b.tolerance);
       CHECK(relative_error(b.rank.get(sum), plus(forward, residual)) < b.tolerance);
-      CHECK(b.rank.bytes(in_place) == b.rank.bytes(sum));
+      CHECK((b.rank.bytes(in_place) == b.rank.bytes(sum)));
       CHECK(relative_error(b.rank.get(dx), backward) < b.tolerance);
       CHECK(relative_error(b.rank.get(dx2), backward) < b.tolerance);
       CHECK(relative_error(b.rank.get(dw), plus(old, reference::weight_grad(dy, x))) < statistics_tolerance);
@@ -115,7 +115,7 @@ TEST_CASE("RMSNorm and its gradient match the reference", "[ops]") {
       // One column: the gradient is what is left of terms that cancel.
       if (shape[1] > 1) CHECK(relative_error(b.rank.get(dx), grads.dx) < b.tolerance);
       CHECK(relative_error(b.rank.get(dx_sum), plus(grads.dx, residual)) < b.tolerance);
-      CHECK(b.rank.bytes(in_place) == b.rank.bytes(dx_sum));
+      CHECK((b.rank.bytes(in_place) == b.rank.bytes(dx_sum)));
       CHECK(relative_error(b.rank.get(dweight), plus(old, grads.dweight)) < statistics_tolerance);
       CHECK(relative_error(b.rank.get(dweight3), plus(old, scaled(grads.dweight, 2))) < statistics_tolerance);
     }
@@ -174,6 +174,7 @@ TEST_CASE("attention and its gradient match the reference", "[ops]") {
   on_every_backend([](Bench& b) {
     for (const AttentionShape& shape : attention_shapes) {
       INFO(text(shape));
+      if (b.dtype == DType::bf16 && shape.head_dim % 8 != 0) continue;  // cuDNN has no other head sizes
       const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
       const Values dout = b.draw({shape.tokens(), shape.heads * shape.head_dim});
       const Tensor tqkv = b.put(qkv), tdout = b.put(dout), out = b.poisoned(dout.shape), dqkv = b.poisoned(qkv.shape);

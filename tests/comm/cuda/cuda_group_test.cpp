@@ -155,12 +155,13 @@ TEST_CASE("GPU collectives agree with sums over the ranks", "[gpu]") {
       for (int rank = 0; rank < size; ++rank) {
         const auto r = static_cast<std::size_t>(rank);
         const std::vector<float> own(sum.begin() + split.begin(rank) * c.cols, sum.begin() + split.end(rank) * c.cols);
-        CHECK(ranks.get(rank, wide[r]) == own);
-        CHECK(ranks.get(rank, full[r]) == gathered);
-        CHECK(ranks.get(rank, maxima[r]) == largest);
+        // In double parentheses, or Catch would print every element of what differs.
+        CHECK((ranks.get(rank, wide[r]) == own));
+        CHECK((ranks.get(rank, full[r]) == gathered));
+        CHECK((ranks.get(rank, maxima[r]) == largest));
         if (c.dtype != DType::bf16) {
-          CHECK(ranks.get(rank, reduced[r]) == own);
-          CHECK(ranks.get(rank, sums[r]) == sum);
+          CHECK((ranks.get(rank, reduced[r]) == own));
+          CHECK((ranks.get(rank, sums[r]) == sum));
         } else {  // one rounding of the exact sum
           const auto close = [](const std::vector<float>& a, const std::vector<float>& b) {
             for (std::size_t i = 0; i < a.size(); ++i) {

@@ -1,5 +1,7 @@
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "catch.hpp"
@@ -125,6 +127,7 @@ TEST_CASE("a fault of a GPU kernel reaches streams, events and callbacks", "[.][
   stream->host_callback([&] { ++called; });
   stream->record(*after);
   CHECK(after->query());
+  for (int patience = 0; called < 2 && patience < 500; ++patience) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   CHECK(called == 2);
 }
 

@@ -1,0 +1,300 @@
+// What each GPU operation reaches at Llama shapes, beside what the chip's memory and matrix units reach in the same run.
+//
+//   bench_gpu_ops [tokens]
+//
+// Bytes are the fewest the operation must move: each input read once, each output written once. Rates come from the time of
+// many calls in a row on data that does not stay in the cache, so they include the gaps between launches.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/result.hpp"
+#include "core/device.hpp"
+#include "core/error.hpp"
+#include "model/ops.hpp"
+
+using namespace pipetrain;
+
+namespace {
+
+using bench::Limit;
+
+class GpuBench {
+ public:
+  explicit GpuBench(std::int64_t tokens)
+      : tokens_(tokens), device_(make_cuda_device(0)), stream_(device_->make_stream("bench")), ops_(make_cuda_ops(*stream_)) {
+    fill_source();
+  }
+
+  void run() {
+    copies();
+    for (const std::int64_t hidden : {4096}) norms(hidden);
+    for (const std::int64_t inner : {11008, 14336}) swiglu(inner);
+    rotary({1, tokens_, 32, 32, 128});
+    rotary({1, tokens_, 32, 8, 128});
+    for (const std::int64_t vocabulary : {32000, 128256}) head(vocabulary);
+    arenas();
+    matrices();
+    attention({1, tokens_, 32, 32, 128});
+    attention({1, tokens_, 32, 8, 128});
+    attention({1, tokens_, 8, 8, 128});
+    fmt::print(stderr, "{}", table_);
+  }
+
+ private:
+  static constexpr std::size_t cache_bytes = std::size_t{60} << 20;
+
+  std::int64_t tokens_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Ops> ops_;
+  Buffer source_;  // random numbers, as f32 and as bf16
+  std::vector<Buffer> memory_;
+  double copy_rate_ = 0;
+  std::string table_;
+
+  void fill_source() {
+    constexpr std::size_t count = std::size_t{1} << 24;
+    std::mt19937 random(1);
+    std::vector<std::uint32_t> bits(count);
+    // Both halves look like a bf16 between 1/4 and 2, either sign: so does the whole as f32.
+    for (auto& word : bits) word = (random() & 0x81FF81FFU) | 0x3E003E00U;
+    source_ = device_->allocate(count * 4, "random numbers");
+    stream_->copy(source_.data(), bits.data(), count * 4);
+    stream_->synchronize();
+  }
+
+  Tensor make(const Shape& shape, DType dtype) {
+    Tensor tensor{nullptr, shape, dtype};
+    memory_.push_back(device_->allocate(tensor.bytes(), "bench tensor"));
+    tensor.data = memory_.back().data();
+    if (dtype == DType::f32 || dtype == DType::bf16) {
+      for (std::size_t at = 0; at < tensor.bytes(); at += source_.bytes()) {
+        stream_->copy(static_cast<char*>(tensor.data) + at, source_.data(), std::min(source_.bytes(), tensor.bytes() - at));
+      }
+    } else {
+      stream_->zero(tensor);
+    }
+    return tensor;
+  }
+
+  Tensor make_ids(std::int64_t vocabulary) {
+    const Tensor ids = make({tokens_}, DType::i32);
+    std::mt19937 random(2);
+    std::vector<std::int32_t> values(static_cast<std::size_t>(tokens_));
+    for (auto& value : values) value = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocabulary));
+    stream_->copy(ids.data, values.data(), ids.bytes());
+    stream_->synchronize();
+    return ids;
+  }
+
+  // Copies of one operation's data, as many as make the cache useless.
+  static int sets_for(double bytes) {
+    return static_cast<int>(std::clamp(6.0 * static_cast<double>(cache_bytes) / bytes, 1.0, 32.0));
+  }
+
+  // Seconds a call: the median of several runs of `calls` calls in a row.
+  double seconds(int calls, const std::function<void(int)>& call) {
+    for (int i = 0; i < calls; ++i) call(i);
+    stream_->synchronize();
+    std::vector<double> times;
+    for (int round = 0; round < 5; ++round) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < calls; ++i) call(i);
+      stream_->synchronize();
+      times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls);
+    }
+    std::nth_element(times.begin(), times.begin() + 2, times.end());
+    return times[2];
+  }
+
+  void report_bytes(const std::string& name, double bytes, int sets, const std::function<void(int)>& call) {
+    const double time = seconds(calls_for(bytes / 4e12), [&](int i) { call(i % sets); });
+    const double rate = bytes / time * 1e-9;
+    memory_.clear();
+    const double equal = copy_rate_of(static_cast<std::size_t>(bytes / 2));
+    bench::report("gpu " + name, rate, "GB/s", Limit::at_least, 0.85 * copy_rate_);
+    bench::report("gpu " + name + " over a copy of as many bytes", rate / equal, "ratio");
+    table_ += fmt::format("{:<48} {:7.1f} us {:6.0f} GB/s {:6.1f} % of best copy, {:5.1f} % of an equal one\n", name,
+                          time * 1e6, rate, 100 * rate / copy_rate_, 100 * rate / equal);
+  }
+
+  void report_flops(const std::string& name, double flops, const std::function<void()>& call) {
+    const double time = seconds(calls_for(flops / 6e14), [&](int) { call(); });
+    const double host = host_seconds(call);
+    bench::report("gpu " + name, flops / time * 1e-12, "TFLOP/s");
+    table_ +=
+        fmt::format("{:<58} {:8.1f} us {:6.0f} TFLOP/s, host {:4.1f} us\n", name, time * 1e6, flops / time * 1e-12, host * 1e6);
+  }
+
+  // What a call costs the host that enqueues it: few calls at once, so that no queue is full.
+  double host_seconds(const std::function<void()>& call) {
+    stream_->synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < 20; ++i) call();
+    const double time = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 20;
+    stream_->synchronize();
+    return time;
+  }
+
+  static int calls_for(double guess) { return static_cast<int>(std::clamp(10e-3 / guess, 5.0, 400.0)); }
+
+  // GB/s of copying so many bytes, read and written both counted.
+  double copy_rate_of(std::size_t bytes) {
+    const double moved = 2 * static_cast<double>(bytes);
+    const int sets = sets_for(moved);
+    std::vector<std::pair<Tensor, Tensor>> pairs;
+    for (int i = 0; i < sets; ++i) {
+      const Shape shape{static_cast<std::int64_t>(bytes / 4)};
+      pairs.emplace_back(make(shape, DType::f32), make(shape, DType::f32));
+    }
+    const double time = seconds(calls_for(moved / 4e12), [&](int i) {
+      const auto& [from, to] = pairs[static_cast<std::size_t>(i % sets)];
+      stream_->copy(to.data, from.data, bytes);
+    });
+    memory_.clear();
+    return moved / time * 1e-9;
+  }
+
+  void copies() {
+    for (const std::size_t mebibytes : {1024, 64, 32}) {  // 32 MiB: an activation of [4096, 4096]
+      const double rate = copy_rate_of(mebibytes << 20);
+      copy_rate_ = std::max(copy_rate_, rate);
+      bench::report(fmt::format("gpu copy of {} MiB", mebibytes), rate, "GB/s");
+      table_ += fmt::format("{:<48} {:17.0f} GB/s\n", fmt::format("copy of {} MiB", mebibytes), rate);
+    }
+  }
+
+  // Tensors for each set; call(set index) gets them.
+  template <class Make, class Call>
+  void with_sets(const std::string& name, double bytes, Make make_set, Call call) {
+    const int sets = sets_for(bytes);
+    std::vector<decltype(make_set())> all;
+    for (int i = 0; i < sets; ++i) all.push_back(make_set());
+    report_bytes(name, bytes, sets, [&](int i) { call(all[static_cast<std::size_t>(i)]); });
+  }
+
+  void norms(std::int64_t hidden) {
+    const Shape shape{tokens_, hidden};
+    const double row = static_cast<double>(tokens_ * hidden) * 2;  // one activation
+    const std::string size = fmt::format(" {} x {} bf16", tokens_, hidden);
+    const auto make_set = [&] {
+      return std::vector<Tensor>{make(shape, DType::bf16),  make(shape, DType::bf16),    make(shape, DType::bf16),
+                                 make(shape, DType::bf16),  make({hidden}, DType::bf16), make({tokens_}, DType::f32),
+                                 make({hidden}, DType::f32)};
+    };
+    with_sets("rms_norm" + size, 2 * row, make_set, [&](auto& t) { ops_->rms_norm(t[0], t[4], 1e-5F, t[1], t[5]); });
+    with_sets("rms_norm_backward + residual" + size, 4 * row, make_set,
+              [&](auto& t) { ops_->rms_norm_backward(t[0], t[1], t[4], t[5], &t[2], t[3], t[6]); });
+    const std::int64_t vocabulary = 32000;
+    const auto make_embedding = [&] {
+      return std::vector<Tensor>{make_ids(vocabulary), make({vocabulary, hidden}, DType::bf16), make(shape, DType::bf16),
+                                 make({vocabulary, hidden}, DType::f32)};
+    };
+    with_sets("embedding" + size, 2 * row, make_embedding, [&](auto& t) { ops_->embedding({}, t[0], t[1], 0, t[2]); });
+    with_sets("embedding_grad" + size, 5 * row, make_embedding, [&](auto& t) { ops_->embedding_grad(t[0], t[2], 0, t[3]); });
+  }
+
+  void swiglu(std::int64_t inner) {
+    const double part = static_cast<double>(tokens_ * inner) * 2;
+    const std::string size = fmt::format(" {} x {} bf16", tokens_, inner);
+    const auto make_set = [&] {
+      return std::vector<Tensor>{make({tokens_, 2 * inner}, DType::bf16), make({tokens_, inner}, DType::bf16),
+                                 make({tokens_, 2 * inner}, DType::bf16)};
+    };
+    with_sets("swiglu" + size, 3 * part, make_set, [&](auto& t) { ops_->swiglu(t[0], t[1]); });
+    with_sets("swiglu_backward" + size, 5 * part, make_set, [&](auto& t) { ops_->swiglu_backward(t[1], t[0], t[2]); });
+  }
+
+  void rotary(const AttentionShape& shape) {
+    const double bytes = static_cast<double>(shape.tokens() * (shape.heads + shape.kv_heads) * shape.head_dim) * 4;
+    const auto make_set = [&] {
+      return std::vector<Tensor>{make({shape.tokens(), shape.packed_cols()}, DType::bf16),
+                                 make({shape.sequence, 2, shape.head_dim / 2}, DType::f32)};
+    };
+    with_sets(fmt::format("rotary {} heads on {} bf16", shape.heads, shape.kv_heads), bytes, make_set,
+              [&](auto& t) { ops_->rotary(shape, t[0], t[1], false); });
+  }
+
+  void head(std::int64_t vocabulary) {
+    const double logits = static_cast<double>(tokens_ * vocabulary) * 2;
+    const std::string size = fmt::format(" {} x {} bf16", tokens_, vocabulary);
+    const auto make_set = [&] {
+      return std::vector<Tensor>{make({tokens_, vocabulary}, DType::bf16), make_ids(vocabulary), make({tokens_}, DType::f32),
+                                 make({1}, DType::f64)};
+    };
+    with_sets("cross_entropy" + size, logits, make_set, [&](auto& t) { ops_->cross_entropy({}, t[0], t[1], 0, t[2], t[3]); });
+    with_sets("cross_entropy_backward" + size, 2 * logits, make_set,
+              [&](auto& t) { ops_->cross_entropy_backward(t[0], t[1], 0, t[2], 1e-3F); });
+  }
+
+  void arenas() {
+    const std::int64_t count = std::int64_t{1} << 26;
+    const double bytes = static_cast<double>(count) * 4;
+    const auto make_set = [&] {
+      return std::vector<Tensor>{make({count}, DType::f32), make({count}, DType::f32), make({count}, DType::f32),
+                                 make({count}, DType::f32), make({1}, DType::f64)};
+    };
+    AdamW settings;
+    settings.lr = 1e-4F;
+    with_sets("adamw 64 Mi elements", 7 * bytes, make_set, [&](auto& t) { ops_->adamw(t[0], t[1], t[2], t[3], settings); });
+    with_sets("square_sum 64 Mi elements", bytes, make_set, [&](auto& t) { ops_->square_sum(t[0], t[4]); });
+    with_sets("add 64 Mi elements", 3 * bytes, make_set, [&](auto& t) { ops_->add(t[0], t[1]); });
+  }
+
+  void matrices() {
+    struct Matrix {
+      const char* name;
+      std::int64_t n, k;
+    };
+    for (const auto& [name, n, k] :
+         {Matrix{"o 7b", 4096, 4096}, Matrix{"qkv 7b", 12288, 4096}, Matrix{"qkv 8b", 6144, 4096},
+          Matrix{"gate_up 7b", 22016, 4096}, Matrix{"down 7b", 4096, 11008}, Matrix{"gate_up 8b", 28672, 4096},
+          Matrix{"down 8b", 4096, 14336}, Matrix{"head 8b", 128256, 4096}, Matrix{"qkv tp4", 3072, 4096},
+          Matrix{"gate_up tp4", 5504, 4096}, Matrix{"down tp4", 4096, 2752}}) {
+      const Tensor x = make({tokens_, k}, DType::bf16), w = make({n, k}, DType::bf16), y = make({tokens_, n}, DType::bf16);
+      const Tensor dw = make({n, k}, DType::f32);
+      const double flops = 2.0 * static_cast<double>(tokens_ * n * k);
+      const std::string size = fmt::format(" {} ({} x {} x {})", name, tokens_, n, k);
+      report_flops("forward" + size, flops, [&] { ops_->matmul_scatter({}, MatmulKind::forward, x, w, nullptr, y); });
+      report_flops("forward + residual" + size, flops, [&] { ops_->matmul_scatter({}, MatmulKind::forward, x, w, &y, y); });
+      stream_->copy(y.data, source_.data(), std::min(y.bytes(), source_.bytes()));  // sums of sums grow
+      report_flops("input_grad" + size, flops, [&] { ops_->matmul_scatter({}, MatmulKind::input_grad, y, w, nullptr, x); });
+      report_flops("weight_grad" + size, flops, [&] { ops_->weight_grad(y, x, dw); });
+      memory_.clear();
+    }
+  }
+
+  void attention(const AttentionShape& shape) {
+    const Tensor qkv = make({shape.tokens(), shape.packed_cols()}, DType::bf16), dqkv = make(qkv.shape, DType::bf16);
+    const Tensor out = make({shape.tokens(), shape.heads * shape.head_dim}, DType::bf16), dout = make(out.shape, DType::bf16);
+    const Tensor lse = make({shape.batch, shape.heads, shape.sequence}, DType::f32);
+    // Causal counts half.
+    const double flops =
+        2.0 * static_cast<double>(shape.batch * shape.heads * shape.sequence * shape.sequence * shape.head_dim);
+    const std::string size = fmt::format(" {} tokens, {} heads on {}", shape.sequence, shape.heads, shape.kv_heads);
+    report_flops("attention" + size, flops, [&] { ops_->attention(shape, qkv, out, lse); });
+    report_flops("attention_backward" + size, 2.5 * flops, [&] { ops_->attention_backward(shape, dout, qkv, out, lse, dqkv); });
+    const auto deterministic = make_cuda_ops(*stream_, true);
+    report_flops("attention_backward, deterministic" + size, 2.5 * flops,
+                 [&] { deterministic->attention_backward(shape, dout, qkv, out, lse, dqkv); });
+    memory_.clear();
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    GpuBench(argc > 1 ? std::atoll(argv[1]) : 4096).run();
+  } catch (const Error& error) {
+    fmt::print(stderr, "bench_gpu_ops: error: {}\n", error.what());
+    return exit_status(error.kind());
+  }
+  return 0;
+}
