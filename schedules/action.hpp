@@ -23,6 +23,8 @@ enum class ActionKind : std::uint8_t {
 };
 
 constexpr bool is_compute(ActionKind kind) { return kind <= ActionKind::weight_grad; }
+constexpr bool gives_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
+constexpr bool gives_weight_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::weight_grad; }
 // Per chunk: compute, R, S and T. N and O are of the whole stage and carry chunk 0.
 constexpr bool is_per_chunk(ActionKind kind) { return kind <= ActionKind::sum_tied; }
 

@@ -6,17 +6,19 @@ namespace pipetrain::schedules {
 
 namespace {
 
-// The order of all forwards of a stage: groups of p microbatches, each going through all chunks. A remainder that does not fill
-// a group joins the last one, so that no chunk has to wait for an activation that comes round too late.
-std::vector<Action> forward_order(const ScheduleShape& shape, ActionKind kind, bool chunks_reversed) {
+// Microbatches go in groups of at least p through all chunks: with fewer, a chunk would wait for an activation that comes round
+// too late. What p does not divide makes groups longer, as evenly as possible, because the longest decides the memory.
+int groups_of(const ScheduleShape& shape) { return std::max(1, shape.microbatches / shape.stages); }
+
+std::vector<Action> order_of(const ScheduleShape& shape, ActionKind kind, bool are_chunks_reversed) {
   std::vector<Action> order;
-  const int whole_groups = std::max(1, shape.microbatches / shape.stages);
-  for (int group = 0; group < whole_groups; ++group) {
-    const int begin = group * shape.stages;
-    const int end = group + 1 == whole_groups ? shape.microbatches : begin + shape.stages;
+  const int groups = groups_of(shape), longer = shape.microbatches % groups;
+  for (int group = 0, begin = 0; group < groups; ++group) {
+    const int end = begin + shape.microbatches / groups + (group < longer ? 1 : 0);
     for (int i = 0; i < shape.chunks; ++i)
       for (int m = begin; m < end; ++m)
-        order.push_back({kind, static_cast<std::int16_t>(chunks_reversed ? shape.chunks - 1 - i : i), m});
+        order.push_back({kind, static_cast<std::int16_t>(are_chunks_reversed ? shape.chunks - 1 - i : i), m});
+    begin = end;
   }
   return order;
 }
@@ -26,16 +28,14 @@ std::vector<Action> forward_order(const ScheduleShape& shape, ActionKind kind, b
 // Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM": 1F1B over v chunks.
 Plan build_interleaved(const ScheduleShape& shape) {
   Plan plan{"interleaved", Placement::looping(shape.stages, shape.chunks), shape.microbatches, {}, ReadyRule::plan_order};
-  const auto forwards = forward_order(shape, ActionKind::forward, false);
-  const auto backwards = forward_order(shape, ActionKind::backward, true);
-  // The size of the group that is under way when forward `i` runs decides how far the last chunk is away.
-  const int last_group = shape.microbatches - (std::max(1, shape.microbatches / shape.stages) - 1) * shape.stages;
-  const int widest = std::max(std::min(shape.stages, shape.microbatches), last_group);
+  const auto forwards = order_of(shape, ActionKind::forward, false);
+  const auto backwards = order_of(shape, ActionKind::backward, true);
+  const int longest_group = (shape.microbatches + groups_of(shape) - 1) / groups_of(shape);
   const int pace = shape.chunks == 1 ? 1 : 2;  // a single chunk needs no head start for the way round
   for (int stage = 0; stage < shape.stages; ++stage) {
     const auto warm_up =
         std::min(forwards.size(), static_cast<std::size_t>(pace * (shape.stages - stage - 1)) +
-                                      static_cast<std::size_t>(shape.chunks - 1) * static_cast<std::size_t>(widest));
+                                      static_cast<std::size_t>(shape.chunks - 1) * static_cast<std::size_t>(longest_group));
     std::vector<Action> actions(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(warm_up));
     actions.reserve(2 * forwards.size() + 8);
     for (std::size_t i = warm_up; i < forwards.size(); ++i) {

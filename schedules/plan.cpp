@@ -71,7 +71,7 @@ int peak_in_flight(const std::vector<Action>& actions) {
   int now = 0, peak = 0;
   for (const Action& action : actions) {
     if (action.kind == ActionKind::forward) peak = std::max(peak, ++now);
-    if (action.kind == ActionKind::backward || action.kind == ActionKind::weight_grad) --now;
+    if (gives_weight_grad(action.kind)) --now;
   }
   return peak;
 }

@@ -8,9 +8,6 @@ namespace pipetrain::schedules {
 
 namespace {
 
-bool is_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
-bool is_weight_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::weight_grad; }
-
 std::int32_t unit_cost(ActionKind kind) {
   if (!is_compute(kind)) return 0;
   return kind == ActionKind::backward ? 2 : 1;
@@ -107,8 +104,8 @@ void PlanRun::advance(int stage) {
     for (int other = 0; other < norms_; ++other) wake(other);
   if (!is_compute(action.kind)) return;
   if (action.kind == ActionKind::forward) ++done(v).forwards;
-  if (is_input_grad(action.kind)) ++done(v).backwards;
-  if (is_weight_grad(action.kind)) ++done(v).weights;
+  if (gives_input_grad(action.kind)) ++done(v).backwards;
+  if (gives_weight_grad(action.kind)) ++done(v).weights;
   wake_neighbours(v);
 }
 
@@ -126,15 +123,15 @@ void PlanRun::note_times(int stage_index, const Action& action, int v) {
   };
   const bool is_last = v + 1 == plan_.placement.virtual_stages();
   if (action.kind == ActionKind::forward && v > 0) after(of(v - 1).forward_launch, of(v - 1).forward_end);
-  if (is_input_grad(action.kind) && !is_last) after(of(v + 1).backward_launch, of(v + 1).backward_end);
+  if (gives_input_grad(action.kind) && !is_last) after(of(v + 1).backward_launch, of(v + 1).backward_end);
   stage.previous_end = stage.free_at;
   stage.launch = launch;
   stage.free_at = start + unit_cost(action.kind);
   if (!is_compute(action.kind)) return;
   UnitTimes::Microbatch& mine = of(v);
   if (action.kind == ActionKind::forward) mine.forward_launch = launch, mine.forward_end = stage.free_at;
-  if (is_input_grad(action.kind)) mine.backward_launch = launch, mine.backward_end = stage.free_at;
-  if (is_weight_grad(action.kind)) mine.weight_end = stage.free_at;
+  if (gives_input_grad(action.kind)) mine.backward_launch = launch, mine.backward_end = stage.free_at;
+  if (gives_weight_grad(action.kind)) mine.weight_end = stage.free_at;
 }
 
 void PlanRun::wake(int stage) { runnable_.insert(stage); }
@@ -155,7 +152,7 @@ PlanRun::Wait PlanRun::why_waiting(int stage) const {
   if (action.kind == ActionKind::forward)
     return v > 0 && done(v - 1).forwards <= action.microbatch ? from("its activation from", v - 1)
                                                               : from("a free activation slot at", v + 1);
-  if (is_input_grad(action.kind))
+  if (gives_input_grad(action.kind))
     return v < last && done(v + 1).backwards <= action.microbatch ? from("its gradient from", v + 1)
                                                                   : from("a free gradient slot at", v - 1);
   for (int other = 0; other < static_cast<int>(stages_.size()); ++other)

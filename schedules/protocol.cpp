@@ -22,8 +22,6 @@ const char* name_of(InputKind kind) {
   return "?";
 }
 
-bool is_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
-
 }  // namespace
 
 class StageProtocol::Machine {
@@ -173,7 +171,7 @@ inline bool StageProtocol::Machine::has_inputs(const Action& action) const {
 
 inline bool StageProtocol::Machine::has_credit(const Action& action) const {
   if (action.kind == ActionKind::forward) return chunk(action.chunk).is_last || chunk(action.chunk).activation_credits > 0;
-  if (is_input_grad(action.kind)) return chunk(action.chunk).is_first || chunk(action.chunk).gradient_credits > 0;
+  if (gives_input_grad(action.kind)) return chunk(action.chunk).is_first || chunk(action.chunk).gradient_credits > 0;
   return true;
 }
 
@@ -198,7 +196,7 @@ void StageProtocol::Machine::launch(const Action& action) {
   __builtin_prefetch(list().data() + launched_ + 12);  // a simulation of many stages would wait for memory here
   if (is_compute(action.kind)) ++launched_computes_;
   if (action.kind == ActionKind::forward && !chunk(action.chunk).is_last) --chunk(action.chunk).activation_credits;
-  if (is_input_grad(action.kind) && !chunk(action.chunk).is_first) --chunk(action.chunk).gradient_credits;
+  if (gives_input_grad(action.kind) && !chunk(action.chunk).is_first) --chunk(action.chunk).gradient_credits;
   if (ready_) ready_->launched(action);
   in_flight_.push_back(action);
 }
@@ -215,7 +213,7 @@ std::string StageProtocol::Machine::describe(const Action& action) const {
     need(InputKind::activation);
     if (chunk(action.chunk).is_last) need(InputKind::target);
   }
-  if (is_input_grad(action.kind) && !chunk(action.chunk).is_last) need(InputKind::gradient);
+  if (gives_input_grad(action.kind) && !chunk(action.chunk).is_last) need(InputKind::gradient);
   if (action.kind == ActionKind::optimizer && !verdict_given_) missing.push_back("the verdict");
   if (!has_credit(action))
     missing.push_back(action.kind == ActionKind::forward ? "a free slot for its activation" : "a free slot for its gradient");

@@ -1,42 +1,20 @@
 #include "schedules/simulate.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
-#include <numbers>
 #include <queue>
 #include <stdexcept>
 
+#include "schedules/jitter.hpp"
 #include "schedules/stage_set.hpp"
 
 namespace pipetrain::schedules {
 
 namespace {
 
-bool is_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
-bool is_weight_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::weight_grad; }
-
 bool frees(ActionKind last_reader, ActionKind kind) {
   if (last_reader == ActionKind::forward) return kind == ActionKind::forward;
-  return last_reader == ActionKind::weight_grad ? is_weight_grad(kind) : is_input_grad(kind);
-}
-
-// splitmix64 (Steele, Lea, Flood 2014): a good hash of a counter.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-// A normal number that depends only on the arguments (Box-Muller).
-double normal(std::uint64_t seed, int stage, const Action& action) {
-  const std::uint64_t what = (static_cast<std::uint64_t>(static_cast<std::uint32_t>(action.microbatch)) << 32) |
-                             (static_cast<std::uint64_t>(static_cast<std::uint16_t>(action.chunk)) << 8) |
-                             static_cast<std::uint64_t>(action.kind);
-  const std::uint64_t a = mix(mix(mix(seed) ^ static_cast<std::uint64_t>(stage)) ^ what), b = mix(a);
-  const double u = (static_cast<double>(a >> 11) + 1) * 0x1p-53, v = static_cast<double>(b >> 11) * 0x1p-53;
-  return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+  return last_reader == ActionKind::weight_grad ? gives_weight_grad(kind) : gives_input_grad(kind);
 }
 
 // The times at which the free slots of a queue became free, oldest first; at most as many as the queue has slots.
@@ -200,7 +178,7 @@ void Simulation::pump_all() {
 
 double Simulation::cost(int s, const Action& action) const {
   const double time = costs_.of(s, action);
-  return options_.jitter == 0 ? time : time * std::exp(options_.jitter * normal(options_.seed, s, action));
+  return options_.jitter == 0 ? time : time * jitter_factor(options_.jitter, options_.seed, s, action);
 }
 
 void Simulation::launch(int s, const Action& action) {
@@ -213,7 +191,7 @@ void Simulation::launch(int s, const Action& action) {
   if (action.kind == ActionKind::forward) {
     wait(receiver(v).activation[static_cast<std::size_t>(action.microbatch)], WaitedFor::activation);
     if (!is_last) wait(receiver(v + 1).activation_slots.take(), WaitedFor::slot);
-  } else if (is_input_grad(action.kind)) {
+  } else if (gives_input_grad(action.kind)) {
     if (!is_last) wait(receiver(v).gradient[static_cast<std::size_t>(action.microbatch)], WaitedFor::gradient);
     if (v > 0) wait(receiver(v - 1).gradient_slots.take(), WaitedFor::slot);
   } else if (action.kind == ActionKind::optimizer) {
@@ -236,7 +214,7 @@ void Simulation::announce(int s, const Action& action, double end) {
   const int v = virtual_stage(s, action), m = action.microbatch;
   if (action.kind == ActionKind::forward && v + 1 < plan_.placement.virtual_stages())
     send(InputKind::activation, v + 1, m, end + costs_.transfer(v));
-  if (is_input_grad(action.kind) && v > 0) send(InputKind::gradient, v - 1, m, end + costs_.transfer(v - 1));
+  if (gives_input_grad(action.kind) && v > 0) send(InputKind::gradient, v - 1, m, end + costs_.transfer(v - 1));
   if (is_planned()) {
     complete(s, action, end);
   } else if (spans(s).size() == at.completed + 1) {
@@ -335,23 +313,6 @@ double ideal_time(const Costs& costs, int microbatches) {
   double ideal = 0;
   for (int s = 0; s < static_cast<int>(costs.chunks.size()); ++s) ideal = std::max(ideal, costs.compute(s, microbatches));
   return ideal;
-}
-
-JitterResult simulate_jitter(const Plan& plan, const Costs& costs, int runs, const SimulationOptions& options) {
-  if (runs < 1) throw std::invalid_argument("runs must be at least 1, not " + std::to_string(runs));
-  if (!std::isfinite(options.jitter) || options.jitter < 0)
-    throw std::invalid_argument("jitter must be zero or more and finite, not " + std::to_string(options.jitter));
-  const auto needs = validate(plan, options.order, options.life);
-  JitterResult result;
-  SimulationOptions one = options;
-  for (int run = 0; run < runs; ++run, ++one.seed)
-    result.makespans.push_back(summarize(simulate(plan, costs, needs, one)).makespan);
-  std::vector<double> sorted = result.makespans;
-  std::sort(sorted.begin(), sorted.end());
-  const auto n = sorted.size();
-  result.median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
-  result.p95 = sorted[static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(n))) - 1];
-  return result;
 }
 
 }  // namespace pipetrain::schedules

@@ -7,9 +7,6 @@ namespace pipetrain::schedules {
 
 namespace {
 
-bool is_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
-bool ends_hold(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::weight_grad; }
-
 double first_start(const Timeline& timeline) {
   double first = std::numeric_limits<double>::infinity();
   for (const auto& spans : timeline.stages)
@@ -42,8 +39,8 @@ StageSummary summarize_stage(const Timeline& timeline, int stage, double begin, 
   for (const Span& span : spans) {
     summary.busy += span.end - span.start;
     if (span.action.kind == ActionKind::forward) last_forward = span.end, peak = std::max(peak, ++held);
-    if (is_input_grad(span.action.kind)) first_backward = std::min(first_backward, span.start);
-    if (ends_hold(span.action.kind)) --held;
+    if (gives_input_grad(span.action.kind)) first_backward = std::min(first_backward, span.start);
+    if (gives_weight_grad(span.action.kind)) --held;
   }
   summary.peak_activations = static_cast<double>(peak) / timeline.placement.chunks();
   summary.idle = end - begin - summary.busy;
@@ -82,7 +79,7 @@ class Producers {
         if (!is_compute(action.kind)) continue;
         const auto at = index(timeline.placement.virtual_stage(stage, action.chunk), action.microbatch);
         if (action.kind == ActionKind::forward) forward_[at] = i;
-        if (is_input_grad(action.kind)) backward_[at] = i;
+        if (gives_input_grad(action.kind)) backward_[at] = i;
       }
     }
   }
@@ -164,15 +161,15 @@ std::vector<SpanRef> critical_path(const Timeline& timeline) {
   return path;
 }
 
-double peak_bytes(const std::vector<Span>& spans, const std::vector<std::pair<double, double>>& bytes) {
+double peak_bytes(const std::vector<Span>& spans, const std::vector<ChunkCost>& chunks) {
   double now = 0, peak = 0;
   for (const Span& span : spans) {
-    const auto& [held, pending] = bytes[static_cast<std::size_t>(span.action.chunk)];
-    if (span.action.kind == ActionKind::forward) now += held;
-    if (span.action.kind == ActionKind::input_grad) now += pending;
+    const ChunkCost& chunk = chunks[static_cast<std::size_t>(span.action.chunk)];
+    if (span.action.kind == ActionKind::forward) now += chunk.held_bytes;
+    if (span.action.kind == ActionKind::input_grad) now += chunk.pending_bytes;
     peak = std::max(peak, now);
-    if (span.action.kind == ActionKind::backward) now -= held;
-    if (span.action.kind == ActionKind::weight_grad) now -= held + pending;
+    if (span.action.kind == ActionKind::weight_grad) now -= chunk.pending_bytes;
+    if (gives_weight_grad(span.action.kind)) now -= chunk.held_bytes;
   }
   return peak;
 }

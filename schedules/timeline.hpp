@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/cost.hpp"
 #include "schedules/plan.hpp"
 
 namespace pipetrain::schedules {
@@ -60,8 +61,7 @@ struct SpanRef {
 // The chain of actions that decided the makespan, first to last.
 std::vector<SpanRef> critical_path(const Timeline& timeline);
 
-// Most bytes held at once on a stage, from F to B or W and from I to W on top.
-// bytes[chunk] = {held from F, pending from I}.
-double peak_bytes(const std::vector<Span>& spans, const std::vector<std::pair<double, double>>& bytes);
+// Most bytes held at once on a stage by the costs of its chunks: held_bytes from F to B or W, pending_bytes from I to W on top.
+double peak_bytes(const std::vector<Span>& spans, const std::vector<ChunkCost>& chunks);
 
 }  // namespace pipetrain::schedules

@@ -10,8 +10,7 @@ namespace pipetrain::schedules {
 namespace {
 
 void check_life(const SlotLife& life) {
-  const auto is_compute_end = [](ActionKind kind) { return is_compute(kind); };
-  if (!is_compute_end(life.activation) || !is_compute_end(life.gradient) || life.gradient == ActionKind::forward)
+  if (!is_compute(life.activation) || !is_compute(life.gradient) || life.gradient == ActionKind::forward)
     throw std::invalid_argument("a slot is kept until F, B, I or W of its microbatch, a gradient's not until F");
 }
 
@@ -27,7 +26,7 @@ StageNeeds list_needs(const std::vector<Action>& actions, int chunks) {
     if (action.kind == ActionKind::input_grad)
       chunk.peak_pending_weight_grads = std::max(chunk.peak_pending_weight_grads, ++pending[c]);
     if (action.kind == ActionKind::weight_grad) --pending[c];
-    if (action.kind == ActionKind::backward || action.kind == ActionKind::weight_grad) --held[c];
+    if (gives_weight_grad(action.kind)) --held[c];
   }
   needs.peak_activations = static_cast<double>(peak_in_flight(actions)) / chunks;
   return needs;

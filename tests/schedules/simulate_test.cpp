@@ -64,6 +64,17 @@ TEST_CASE("interleaved waits 1f1b's time over v, and holds p + (p - 1) / v") {
         }
 }
 
+TEST_CASE("interleaved waits no longer where p does not divide m, and holds as little more as can be") {
+  for (const int p : {2, 3, 4, 8})
+    for (const int v : {2, 3, 4})
+      for (int m = 2 * p; m <= 3 * p; ++m) {
+        const Run result = run("interleaved", {p, v, m}, {});
+        CHECK(result.over_ideal == Approx((p - 1) * 3.0 / v));
+        const int longest_group = (m + m / p - 1) / (m / p);
+        CHECK(result.summary.stages[0].peak_activations == Approx((2.0 * (p - 1) + (v - 1) * longest_group + 1) / v));
+      }
+}
+
 // The paper's (p - 1)(F + I - W) takes W <= F <= I. Where W is longer than F, stage 0 still waits p - 1 times I for its first
 // gradient after the p forwards that its memory allows.
 TEST_CASE("zb-h1 waits (p - 1)(F + I - W) and holds p") {
@@ -236,4 +247,14 @@ TEST_CASE("impossible costs are refused") {
   CHECK_THROWS_WITH(with(1, 1, std::nan(""), 0), Contains("W on stage 0"));
   CHECK_THROWS_WITH(with(1, 1, 1, -0.1), Contains("message"));
   CHECK_THROWS_WITH(Costs::per_stage(plan.placement, {1}, {1, 1}, {1, 1}), Contains("1 times of F") && Contains("2"));
+}
+
+TEST_CASE("bytes follow what a stage holds") {
+  const Plan plan = build_schedule("zb-h1", {2, 1, 4});  // stage 1: F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3
+  const Timeline timeline = simulate(plan, Costs::uniform(plan.placement, 1, 1, 1));
+  ChunkCost chunk;
+  chunk.held_bytes = 100;
+  chunk.pending_bytes = 10;
+  CHECK(peak_bytes(timeline.stages[1], {chunk}) == 220);
+  CHECK(peak_bytes(timeline.stages[0], {chunk}) == 210);
 }
