@@ -30,7 +30,7 @@ int run_command(std::vector<std::string> arguments, const Environment& environme
     arguments.erase(arguments.begin());
   }
   if (std::find(later_commands.begin(), later_commands.end(), command) != later_commands.end())
-    throw Error(ErrorKind::input, fmt::format("{}: this command is not built yet; train and doctor are", command));
+    throw Error(ErrorKind::input, fmt::format("{}: this command is not built yet; pipetrain --help tells what there is", command));
   if (command == "doctor") return run_doctor(arguments);
   if (command == "help") arguments.insert(arguments.begin(), "--help");
   if (command != "train" && command != "help") {

@@ -175,6 +175,7 @@ void print_waiting(const RunFailed& failure) {
 }  // namespace
 
 int run_train(const TrainOptions& options) {
+  catch_stop_signals();
   TrainJob job = make_train_job(options);
   if (options.dry_run) {
     print_dry_run(job);
@@ -183,7 +184,6 @@ int run_train(const TrainOptions& options) {
   const double flops_per_token = model_flops_per_token(job.config, job.dataset->sequence_length());
   if (options.save) check_hf_target(*options.save / "model");
   auto trainer = std::make_unique<Trainer>(std::move(job));
-  catch_stop_signals();
   const ReportOnSignal reporter([&] {
     for (const auto& line : trainer->waiting()) fmt::print(stderr, "{}\n", line);
   });

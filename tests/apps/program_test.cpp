@@ -63,5 +63,56 @@ TEST_CASE("a wrong command line is one line on stderr, and exit status 2") {
   CHECK(wrong("--pp 0", "PIPETRAIN_NONSENSE=1") == "pipetrain: error: --pp 0: must be at least 1\n");
   CHECK(wrong("trian --pp 2") == "pipetrain: error: trian: unknown command; did you mean train?\n");
   for (const char* command : {"simulate", "tune", "launch", "tokenize", "generate", "export", "doctor"})
-    CHECK(wrong(command) == "pipetrain: error: " + std::string(command) + ": this command is not built yet; train is\n");
+    CHECK(wrong(command) == "pipetrain: error: " + std::string(command) + ": this command is not built yet; pipetrain --help tells what there is\n");
+}
+
+TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {
+  TemporaryFolder folder;
+  const std::string save = (folder.path() / "run").string();
+  for (const auto& [signal, status] : {std::pair{"INT", 130}, std::pair{"TERM", 143}}) {
+    const std::string command = "timeout -s " + std::string(signal) +
+                                " --preserve-status 2 '" PIPETRAIN_PROGRAM "' --steps 100000 --save '" + save +
+                                "' --resume > /dev/null 2> '" + save + ".err'";
+    const int ended = std::system(command.c_str());
+    REQUIRE(WIFEXITED(ended));
+    CHECK(WEXITSTATUS(ended) == status);
+    std::ostringstream err;
+    err << std::ifstream(save + ".err").rdbuf();
+    INFO(err.str());
+    CHECK(err.str().find("stopped by SIG" + std::string(signal)) != std::string::npos);
+    CHECK(err.str().find("--resume") != std::string::npos);
+    CHECK(err.str().find(std::string(signal) == "INT" ? "starting afresh" : "going on after step") != std::string::npos);
+  }
+}
+
+TEST_CASE("a provoked failure is one named line and exit status 1; a process that exits leaves no half-written files") {
+  TemporaryFolder folder;
+  const std::string save = (folder.path() / "run").string();
+  const std::string options = "--pp 2 --steps 4 --save-interval 1 --stall-timeout 1 --save " + save;
+  for (const std::string kind : {"throw", "oom", "nan", "hang"}) {
+    const Result result = run(options, "PIPETRAIN_FAULT=1:3:" + kind);
+    INFO(kind << ": " << result.err);
+    CHECK(result.status == 1);
+    CHECK(result.err.find("\npipetrain: error: ") != std::string::npos);
+  }
+  CHECK(run(options, "PIPETRAIN_FAULT=1:3:exit").status == 1);
+  CHECK(std::filesystem::exists(save + "/step-00000002/state.json"));
+  CHECK_FALSE(std::filesystem::exists(save + "/step-00000003"));
+  CHECK_FALSE(std::filesystem::exists(save + "/model"));
+  CHECK(run("--steps 1", "PIPETRAIN_FAULT=1:3:boom").status == 2);
+}
+
+TEST_CASE("a dry run prints the plan and the memory and trains nothing") {
+  const Result result = run("--pp 2 --tp 2 --dp 2 --dry-run");
+  CHECK(result.status == 0);
+  CHECK(result.out.find("stage 1   | F0") != std::string::npos);
+  CHECK(result.out.find("workspace   total MiB") != std::string::npos);
+  CHECK(run("--pp 9 --dry-run").status == 2);
+}
+
+TEST_CASE("doctor tells what is there") {
+  const Result result = run("doctor");
+  CHECK(result.status == 0);
+  CHECK(result.out.find("cpu        ok") != std::string::npos);
+  CHECK(run("doctor --pp 2").status == 2);
 }
