@@ -5,6 +5,7 @@
 
 #include "catch.hpp"
 #include "schedules/builders.hpp"
+#include "tests/schedules/pipeline_driver.hpp"
 
 using namespace pipetrain::schedules;
 using Catch::Matchers::Contains;
@@ -20,6 +21,18 @@ std::string fault_of(const Plan& plan) {
     return error.fault();
   }
   return "";
+}
+
+// A slot for every microbatch in every queue there is.
+std::vector<StageNeeds> all_slots(const Plan& plan) {
+  std::vector<StageNeeds> needs(plan.stages.size());
+  for (int stage = 0; stage < plan.placement.stages(); ++stage)
+    for (int c = 0; c < plan.placement.chunks(); ++c) {
+      const bool is_last = plan.placement.is_last({stage, c});
+      needs[static_cast<std::size_t>(stage)].chunks.push_back(
+          {plan.microbatches, is_last ? 0 : plan.microbatches, is_last ? plan.microbatches : 0, 0, 0});
+    }
+  return needs;
 }
 
 Plan two_stages() { return with_end_of_step(build_schedule("1f1b", {2, 1, 3}), {true, false, true}); }
@@ -147,6 +160,43 @@ TEST_CASE("random faults never pass unnoticed") {
     if (drops && !is_compute(touched.kind) && stages == 1) continue;  // the only one of its row: the row is just not there
     REQUIRE(fault.find(letter(touched.kind)) != std::string::npos);
   }
+}
+
+TEST_CASE("swapped actions are caught exactly when they matter") {
+  std::mt19937 random(11);
+  int accepted = 0, deadlocks = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const auto& info = all_schedules()[random() % all_schedules().size()];
+    if (info.uses_costs) continue;
+    const int stages = 2 + static_cast<int>(random() % 3), microbatches = 2 + static_cast<int>(random() % 5);
+    auto plan = std::make_shared<Plan>(info.build({stages, info.default_chunks, microbatches}));
+    auto& list = plan->stages[random() % plan->stages.size()];
+    const std::size_t a = random() % list.size(), b = std::min(list.size() - 1, a + 1 + random() % 4);
+    const Action first = list[a], second = list[b];
+    if (first == second) continue;
+    std::swap(list[a], list[b]);
+    CAPTURE(info.name, stages, microbatches, to_string(first, 2), to_string(second, 2));
+    try {
+      // What is accepted comes to its end with the proven slots, and what is refused as a deadlock does not even with all
+      // slots.
+      const auto needs = validate(*plan);
+      PipelineDriver driver(plan, Order::planned, needs);
+      driver.begin_step();
+      driver.run([&](std::size_t n) { return random() % n; });
+      REQUIRE(driver.all_done());
+      REQUIRE_FALSE((first.kind == second.kind && first.chunk == second.chunk));
+      ++accepted;
+    } catch (const InvalidPlan& error) {
+      if (error.fault().find("deadlocks") == std::string::npos) continue;
+      PipelineDriver driver(plan, Order::planned, all_slots(*plan));
+      driver.begin_step();
+      driver.run([&](std::size_t n) { return random() % n; });
+      REQUIRE_FALSE(driver.all_done());
+      ++deadlocks;
+    }
+  }
+  CHECK(accepted > 100);
+  CHECK(deadlocks > 10);
 }
 
 TEST_CASE("every shape of every schedule is valid") {
