@@ -1,5 +1,6 @@
-// Causal attention in fp32 without tensor cores: exact, and the same bits every time. For checks and golden runs; bf16 goes
-// through cuDNN (attention_cudnn.cpp). Tiles of 32 queries by 32 keys with a running softmax (Dao 2023).
+// Causal attention of fp32 tensors, summed in fp64 without tensor cores: exact, and the same bits every time. For checks and
+// golden runs, whose first steps of Adam magnify rounding; bf16 goes through cuDNN (attention_cudnn.cpp). Tiles of 32 queries
+// by 32 keys with a running softmax (Dao 2023).
 #include "model/cuda/kernels.hpp"
 #include "model/cuda/launch.hpp"
 #include "model/cuda/vector.cuh"
@@ -14,7 +15,7 @@ constexpr int per_lane = tile / lanes;
 
 struct Heads {
   int sequence, heads, kv_heads, dim;
-  float scale;
+  double scale;
 
   __device__ int packed() const { return (heads + 2 * kv_heads) * dim; }
   __device__ int group() const { return heads / kv_heads; }
@@ -35,19 +36,19 @@ struct Rows {
   }
 };
 
-__device__ float dot(const float* a, const float* b, int dim) {
-  float sum = 0;
-  for (int d = 0; d < dim; ++d) sum += a[d] * b[d];
+__device__ double dot(const float* a, const float* b, int dim) {
+  double sum = 0;
+  for (int d = 0; d < dim; ++d) sum += static_cast<double>(a[d]) * static_cast<double>(b[d]);
   return sum;
 }
 
-__device__ float row_max(float value) {  // over the threads of a row
+__device__ double row_max(double value) {  // over the threads of a row
 #pragma unroll
-  for (int step = lanes / 2; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, step));
+  for (int step = lanes / 2; step > 0; step /= 2) value = fmax(value, __shfl_xor_sync(0xffffffffU, value, step));
   return value;
 }
 
-__device__ float row_sum(float value) {
+__device__ double row_sum(double value) {
 #pragma unroll
   for (int step = lanes / 2; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffU, value, step);
   return value;
@@ -61,22 +62,22 @@ __device__ T* packed_head(T* packed, const Heads& h, int batch, int index) {
 
 // acc += weights [tile] x rows, for the elements of this thread: d = lane + lanes * j.
 template <int J>
-__device__ void accumulate(float (&acc)[J], const float* weights, const Rows& rows, int lane, int dim) {
+__device__ void accumulate(double (&acc)[J], const double* weights, const Rows& rows, int lane, int dim) {
   for (int c = 0; c < tile; ++c) {
-    const float weight = weights[c];
+    const double weight = weights[c];
     const float* row = rows.row(c);
 #pragma unroll
     for (int j = 0; j < J; ++j) {
-      if (lane + lanes * j < dim) acc[j] += weight * row[lane + lanes * j];
+      if (lane + lanes * j < dim) acc[j] += weight * static_cast<double>(row[lane + lanes * j]);
     }
   }
 }
 
 template <int J>
-__device__ void write(float* out, const float (&acc)[J], float factor, int lane, int dim) {
+__device__ void write(float* out, const double (&acc)[J], double factor, int lane, int dim) {
 #pragma unroll
   for (int j = 0; j < J; ++j) {
-    if (lane + lanes * j < dim) out[lane + lanes * j] = acc[j] * factor;
+    if (lane + lanes * j < dim) out[lane + lanes * j] = static_cast<float>(acc[j] * factor);
   }
 }
 
@@ -84,31 +85,31 @@ template <int J>
 __global__ void __launch_bounds__(threads)
     forward_kernel(Heads h, const float* __restrict__ qkv, float* __restrict__ out, float* __restrict__ log_sum_exp) {
   extern __shared__ float memory[];
-  __shared__ float weights[tile][tile + 1];
+  __shared__ double weights[tile][tile + 1];
   const int first = blockIdx.x * tile, head = blockIdx.y, batch = blockIdx.z, kv = head / h.group();
   const int r = threadIdx.x / lanes, lane = threadIdx.x % lanes, query = first + r;
   Rows q(memory, 0, h.dim), k(memory, 1, h.dim), v(memory, 2, h.dim);
   q.load(packed_head(qkv, h, batch, head), h.packed(), first, h.sequence, h.dim);
 
-  float acc[J] = {}, largest = -INFINITY, total = 0;
+  double acc[J] = {}, largest = -INFINITY, total = 0;
   for (int key0 = 0; key0 <= first; key0 += tile) {
     __syncthreads();
     k.load(packed_head(qkv, h, batch, h.heads + kv), h.packed(), key0, h.sequence, h.dim);
     v.load(packed_head(qkv, h, batch, h.heads + h.kv_heads + kv), h.packed(), key0, h.sequence, h.dim);
     __syncthreads();
-    float score[per_lane], top = largest;
+    double score[per_lane], top = largest;
 #pragma unroll
     for (int j = 0; j < per_lane; ++j) {
       const int c = lane + lanes * j;
       score[j] = key0 + c <= query ? h.scale * dot(q.row(r), k.row(c), h.dim) : -INFINITY;
-      top = fmaxf(top, score[j]);
+      top = fmax(top, score[j]);
     }
     top = row_max(top);  // finite: key 0 of the first tile counts for every query
-    const float shrink = expf(largest - top);
-    float sum = 0;
+    const double shrink = exp(largest - top);
+    double sum = 0;
 #pragma unroll
     for (int j = 0; j < per_lane; ++j) {
-      const float weight = expf(score[j] - top);
+      const double weight = exp(score[j] - top);
       weights[r][lane + lanes * j] = weight;
       sum += weight;
     }
@@ -121,18 +122,23 @@ __global__ void __launch_bounds__(threads)
   }
   if (query >= h.sequence) return;
   const std::int64_t token = static_cast<std::int64_t>(batch) * h.sequence + query;
-  write(out + (token * h.heads + head) * h.dim, acc, 1.0F / total, lane, h.dim);
-  if (lane == 0) log_sum_exp[(static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence + query] = largest + logf(total);
+  write(out + (token * h.heads + head) * h.dim, acc, 1.0 / total, lane, h.dim);
+  if (lane == 0)
+    log_sum_exp[(static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence + query] =
+        static_cast<float>(largest + log(total));
 }
 
 // delta [batch, heads, sequence] = sum over the head of dout * out. One warp a token and head.
 __global__ void delta_kernel(Heads h, std::int64_t rows, const float* __restrict__ dout, const float* __restrict__ out,
-                             float* __restrict__ delta) {
+                             double* __restrict__ delta) {
   const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   if (row >= rows) return;
-  float sum = 0;
-  for (int d = threadIdx.x % 32; d < h.dim; d += 32) sum += dout[row * h.dim + d] * out[row * h.dim + d];
-  sum = warp_sum(sum);
+  double sum = 0;
+  for (int d = threadIdx.x % 32; d < h.dim; d += 32) {
+    sum += static_cast<double>(dout[row * h.dim + d]) * static_cast<double>(out[row * h.dim + d]);
+  }
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
   const std::int64_t token = row / h.heads, head = row % h.heads;
   const std::int64_t batch = token / h.sequence, position = token % h.sequence;
   if (threadIdx.x % 32 == 0) delta[(batch * h.heads + head) * h.sequence + position] = sum;
@@ -141,9 +147,9 @@ __global__ void delta_kernel(Heads h, std::int64_t rows, const float* __restrict
 template <int J>
 __global__ void __launch_bounds__(threads)
     dq_kernel(Heads h, const float* __restrict__ dout, const float* __restrict__ qkv, const float* __restrict__ log_sum_exp,
-              const float* __restrict__ delta, float* __restrict__ dqkv) {
+              const double* __restrict__ delta, float* __restrict__ dqkv) {
   extern __shared__ float memory[];
-  __shared__ float dscore[tile][tile + 1];
+  __shared__ double dscore[tile][tile + 1];
   const int first = blockIdx.x * tile, head = blockIdx.y, batch = blockIdx.z, kv = head / h.group();
   const int r = threadIdx.x / lanes, lane = threadIdx.x % lanes, query = first + r;
   Rows q(memory, 0, h.dim), g(memory, 1, h.dim), k(memory, 2, h.dim), v(memory, 3, h.dim);
@@ -151,10 +157,10 @@ __global__ void __launch_bounds__(threads)
   g.load(dout + (static_cast<std::int64_t>(batch) * h.sequence * h.heads + head) * h.dim, h.heads * h.dim, first, h.sequence,
          h.dim);
   const std::int64_t statistic = (static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence + query;
-  const float log_sum = query < h.sequence ? log_sum_exp[statistic] : 0.0F;
-  const float row_delta = query < h.sequence ? delta[statistic] : 0.0F;
+  const double log_sum = query < h.sequence ? log_sum_exp[statistic] : 0.0;
+  const double row_delta = query < h.sequence ? delta[statistic] : 0.0;
 
-  float acc[J] = {};
+  double acc[J] = {};
   for (int key0 = 0; key0 <= first; key0 += tile) {
     __syncthreads();
     k.load(packed_head(qkv, h, batch, h.heads + kv), h.packed(), key0, h.sequence, h.dim);
@@ -163,9 +169,9 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int j = 0; j < per_lane; ++j) {
       const int c = lane + lanes * j;
-      float value = 0;
+      double value = 0;
       if (key0 + c <= query && query < h.sequence) {
-        const float weight = expf(h.scale * dot(q.row(r), k.row(c), h.dim) - log_sum);
+        const double weight = exp(h.scale * dot(q.row(r), k.row(c), h.dim) - log_sum);
         value = weight * (dot(g.row(r), v.row(c), h.dim) - row_delta);
       }
       dscore[r][c] = value;
@@ -181,16 +187,16 @@ __global__ void __launch_bounds__(threads)
 template <int J>
 __global__ void __launch_bounds__(threads)
     dkv_kernel(Heads h, const float* __restrict__ dout, const float* __restrict__ qkv, const float* __restrict__ log_sum_exp,
-               const float* __restrict__ delta, float* __restrict__ dqkv) {
+               const double* __restrict__ delta, float* __restrict__ dqkv) {
   extern __shared__ float memory[];
-  __shared__ float weights[tile][tile + 1], dscore[tile][tile + 1];
+  __shared__ double weights[tile][tile + 1], dscore[tile][tile + 1];
   const int first = blockIdx.x * tile, kv = blockIdx.y, batch = blockIdx.z;
   const int r = threadIdx.x / lanes, lane = threadIdx.x % lanes, key = first + r;
   Rows k(memory, 0, h.dim), v(memory, 1, h.dim), q(memory, 2, h.dim), g(memory, 3, h.dim);
   k.load(packed_head(qkv, h, batch, h.heads + kv), h.packed(), first, h.sequence, h.dim);
   v.load(packed_head(qkv, h, batch, h.heads + h.kv_heads + kv), h.packed(), first, h.sequence, h.dim);
 
-  float dk[J] = {}, dv[J] = {};
+  double dk[J] = {}, dv[J] = {};
   for (int head = kv * h.group(); head < (kv + 1) * h.group(); ++head) {
     for (int query0 = first; query0 < h.sequence; query0 += tile) {
       __syncthreads();
@@ -202,9 +208,9 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
       for (int j = 0; j < per_lane; ++j) {
         const int c = lane + lanes * j, query = query0 + c;
-        float weight = 0, value = 0;
+        double weight = 0, value = 0;
         if (key <= query && query < h.sequence) {
-          weight = expf(h.scale * dot(q.row(c), k.row(r), h.dim) - log_sum_exp[statistics + query]);
+          weight = exp(h.scale * dot(q.row(c), k.row(r), h.dim) - static_cast<double>(log_sum_exp[statistics + query]));
           value = weight * (dot(g.row(c), v.row(r), h.dim) - delta[statistics + query]);
         }
         weights[r][c] = weight;
@@ -218,12 +224,12 @@ __global__ void __launch_bounds__(threads)
   if (key >= h.sequence) return;
   const std::int64_t row = static_cast<std::int64_t>(key) * h.packed();
   write(packed_head(dqkv, h, batch, h.heads + kv) + row, dk, h.scale, lane, h.dim);
-  write(packed_head(dqkv, h, batch, h.heads + h.kv_heads + kv) + row, dv, 1.0F, lane, h.dim);
+  write(packed_head(dqkv, h, batch, h.heads + h.kv_heads + kv) + row, dv, 1.0, lane, h.dim);
 }
 
 Heads heads_of(const AttentionShape& s) {
   return {static_cast<int>(s.sequence), static_cast<int>(s.heads), static_cast<int>(s.kv_heads), static_cast<int>(s.head_dim),
-          static_cast<float>(1.0 / sqrt(static_cast<double>(s.head_dim)))};
+          1.0 / sqrt(static_cast<double>(s.head_dim))};
 }
 
 // Calls body(Constant<J>) for the elements of a head that one of its threads holds.
@@ -257,13 +263,13 @@ void attention(cudaStream_t stream, const AttentionShape& shape, const Tensor& q
 }
 
 std::size_t attention_backward_scratch(const AttentionShape& shape) {
-  return static_cast<std::size_t>(shape.tokens() * shape.heads) * sizeof(float);
+  return static_cast<std::size_t>(shape.tokens() * shape.heads) * sizeof(double);
 }
 
 void attention_backward(cudaStream_t stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv,
                         const Tensor& out, const Tensor& log_sum_exp, const Tensor& dqkv, void* scratch) {
   if (shape.tokens() == 0) return;
-  auto* delta = static_cast<float*>(scratch);
+  auto* delta = static_cast<double*>(scratch);
   const std::int64_t rows = shape.tokens() * shape.heads;
   delta_kernel<<<blocks_for(rows, 8), 256, 0, stream>>>(heads_of(shape), rows, data_of<float>(dout), data_of<float>(out),
                                                         delta);

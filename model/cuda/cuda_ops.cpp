@@ -229,6 +229,12 @@ class CudaOps : public Ops {
 
   void multiply(cuda::Product product, const Tensor& a, const Tensor& b, const void* addend, const Tensor& out) {
     if (!stream_.begin()) return;
+    if (addend == out.data && out.dtype == DType::bf16) {
+      // In place cuBLASLt adds in memory: it rounds the product, then the sum. Apart, it rounds once.
+      void* apart = scratch(out.bytes());
+      stream_.copy(apart, addend, out.bytes());
+      addend = apart;
+    }
     const cublasStatus_t status = gemm_.run(stream_.native(), product, a, b, addend, out, gemm_workspace_.data());
     if (status == CUBLAS_STATUS_SUCCESS) return;
     stream_.fail(std::make_exception_ptr(

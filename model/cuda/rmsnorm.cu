@@ -28,7 +28,7 @@ __global__ void rms_norm_kernel(const T* __restrict__ x, const TW* __restrict__ 
     for (int i = 0; i < W; ++i) squares[0] += in[n][i] * in[n][i];
   }
   block_sums(squares, shared);
-  const float inv = rsqrtf(squares[0] / static_cast<float>(cols) + eps);
+  const float inv = 1.0F / sqrtf(squares[0] / static_cast<float>(cols) + eps);
   if (threadIdx.x == 0) inv_rms[row] = inv;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
@@ -118,17 +118,19 @@ __global__ void __launch_bounds__(512, sizeof(T) == 2 && N == 1 ? 2 : 1)
 
 // dweight += the blocks' shares, in an order that depends on their number only. 32 columns a block.
 __global__ void add_partials_kernel(const float* __restrict__ partial, int blocks, int cols, float* __restrict__ dweight) {
-  __shared__ float shared[32][33];
+  __shared__ double shared[32][33];
   const int col = blockIdx.x * 32 + threadIdx.x;
-  float sum = 0;
+  double sum = 0;
   if (col < cols) {
     for (int block = threadIdx.y; block < blocks; block += 32) sum += partial[static_cast<std::int64_t>(block) * cols + col];
   }
   shared[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
-  sum = warp_sum(shared[threadIdx.x][threadIdx.y]);  // the 32 sums of column threadIdx.y
+  sum = shared[threadIdx.x][threadIdx.y];  // one of the 32 sums of column threadIdx.y
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
   const int own = blockIdx.x * 32 + threadIdx.y;
-  if (threadIdx.x == 0 && own < cols) dweight[own] += sum;
+  if (threadIdx.x == 0 && own < cols) dweight[own] = static_cast<float>(dweight[own] + sum);
 }
 
 int round_to_warps(std::int64_t threads) { return static_cast<int>(ceil_div<std::int64_t>(threads, 32) * 32); }
