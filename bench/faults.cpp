@@ -34,7 +34,7 @@ int threads_now() {
 
 // A joined thread stays in the kernel's count for a moment.
 bool leaves_threads(int before) {
-  for (int i = 0; i < 100 && threads_now() > before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 500 && threads_now() > before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return threads_now() > before;
 }
 

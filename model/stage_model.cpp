@@ -15,11 +15,11 @@ class ChunkSlot final : public ActivationSlot {
  public:
   enum class State { empty, forwarded, pending };
 
-  ChunkSlot(int chunk_index, Arena saved_memory, Arena pending_memory)
-      : chunk(chunk_index), saved(std::move(saved_memory)), pending(std::move(pending_memory)) {}
+  ChunkSlot(int chunk_index, Arena saved_memory) : chunk(chunk_index), saved(std::move(saved_memory)) {}
 
   int chunk;
-  Arena saved, pending;
+  Arena saved;
+  Arena pending = Arena::measuring();  // until memory is set
   std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
   std::vector<KeptGradient> kept;  // from I until W
   State state = State::empty;
@@ -67,10 +67,11 @@ class TransformerStage final : public StageModel {
     ops_.set_workspace(workspace_);
   }
 
-  std::unique_ptr<ActivationSlot> make_slot(int chunk, void* saved, void* pending) const override {
-    const ActivationBytes& bytes = chunk_at(chunk).bytes;
-    return make_slot(chunk, Arena(saved, bytes.saved, "saved activations"),
-                     Arena(pending, pending == nullptr ? 0 : bytes.pending, "pending weight gradients"));
+  std::unique_ptr<ActivationSlot> make_slot(int chunk, void* saved) const override {
+    return make_slot(chunk, Arena(saved, chunk_at(chunk).bytes.saved, "saved activations"));
+  }
+  void set_pending(int chunk, ActivationSlot& slot, void* pending) const override {
+    slot_of(chunk, slot).pending = Arena(pending, chunk_at(chunk).bytes.pending, "pending weight gradients");
   }
 
   void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) override {
@@ -120,8 +121,8 @@ class TransformerStage final : public StageModel {
     ops_.stream().synchronize();
   }
 
-  std::unique_ptr<ChunkSlot> make_slot(int chunk, Arena saved, Arena pending) const {
-    auto slot = std::make_unique<ChunkSlot>(chunk, std::move(saved), std::move(pending));
+  std::unique_ptr<ChunkSlot> make_slot(int chunk, Arena saved) const {
+    auto slot = std::make_unique<ChunkSlot>(chunk, std::move(saved));
     for (const auto& block : chunk_at(chunk).blocks) slot->blocks.push_back(block->make_saved());
     return slot;
   }
@@ -185,7 +186,7 @@ class TransformerStage final : public StageModel {
     ops->set_workspace(workspace);
     const Tensor table{nullptr, {shape_.sequence, 2, config_.head_dim / 2}, DType::f32};
     const BlockContext context{*ops, workspace, tp_, shape_, dtype_, table};
-    const auto slot = make_slot(chunk, Arena::measuring(), Arena::measuring());
+    const auto slot = make_slot(chunk, Arena::measuring());
 
     const Tensor hidden{nullptr, hidden_shape(), dtype_}, ids{nullptr, {shape_.tokens()}, DType::i32};
     const Tensor loss_sum{nullptr, {1}, DType::f64};

@@ -62,9 +62,10 @@ class StageModel {
   // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
   // action.
   virtual void bind_workspace(void* data, std::size_t bytes) = 0;
-  // A slot of this chunk over memory of at least activation_bytes(chunk).saved and .pending; pending may be null as long as
-  // backward() never defers.
-  virtual std::unique_ptr<ActivationSlot> make_slot(int chunk, void* saved, void* pending) const = 0;
+  // A slot of this chunk over memory of at least activation_bytes(chunk).saved.
+  virtual std::unique_ptr<ActivationSlot> make_slot(int chunk, void* saved) const = 0;
+  // Memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), to be kept until its weight_grad().
+  virtual void set_pending(int chunk, ActivationSlot& slot, void* pending) const = 0;
 
   virtual void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) = 0;
   // B: everything. Adds to the gradients; the caller zeroes them at the start of a step.

@@ -28,13 +28,6 @@ std::unique_ptr<Device> make_device(const TrainJob& job, std::size_t rank) {
   return make_cuda_device(job.devices.empty() ? static_cast<int>(rank) : job.devices[rank]);
 }
 
-bool splits_backward(const std::vector<schedules::Action>& actions) {
-  for (const auto& action : actions) {
-    if (action.kind == schedules::ActionKind::weight_grad) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 ParallelLayout::ParallelLayout(const TrainJob& job)
@@ -98,7 +91,6 @@ std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId 
     setup.sequence_parallel = job.sequence_parallel;
     setup.adamw = job.adamw;
     setup.needs = needs;
-    setup.splits_backward = splits_backward(plan_.stages[static_cast<std::size_t>(id.stage)]);
     if (job.fault && job.fault->rank == static_cast<int>(index)) {
       setup.fault = job.fault->kind;
       setup.fault_step = job.fault->step;

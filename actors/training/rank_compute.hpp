@@ -43,7 +43,6 @@ struct RankSetup {
   bool sequence_parallel = true;
   AdamW adamw;  // rate, step and scale come with each step
   schedules::StageNeeds needs;
-  bool splits_backward = false;    // the plan has I and W
   std::optional<FaultKind> fault;  // to provoke at fault_step
   std::int64_t fault_step = 0;
 };
@@ -104,7 +103,8 @@ class RankCompute {
     Buffer saved, pending;
     std::vector<std::unique_ptr<ActivationSlot>> slots;
     std::vector<ActivationSlot*> free;
-    std::vector<ActivationSlot*> in_use;  // by microbatch
+    std::vector<ActivationSlot*> in_use;              // by microbatch
+    std::vector<void*> free_pending, pending_in_use;  // memory from I until W, by microbatch
   };
 
   bool has_head() const;
@@ -114,7 +114,8 @@ class RankCompute {
   void provoke(FaultKind kind);
   Tensor allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what);
   void allocate_chunk(int chunk);
-  ActivationSlot& slot_of(const schedules::Action& action);
+  ActivationSlot& take_slot(const schedules::Action& action);
+  void release_slot(const schedules::Action& action);
   void run_compute(const Launch& launch);
   void run_end_of_step(const schedules::Action& action);
   void sum_tied();

@@ -135,7 +135,8 @@ DirectPipeline::DirectPipeline(PipelineSetup setup, const WeightSource& weights)
         chunk.pending = poisoned(*rank.device, bytes.pending);
         chunk.input = poisoned(*rank.device, hidden_bytes);
         chunk.input_grad = poisoned(*rank.device, hidden_bytes);
-        chunk.slot = model.make_slot(at.chunk, chunk.saved.data(), chunk.pending.data());
+        chunk.slot = model.make_slot(at.chunk, chunk.saved.data());
+        model.set_pending(at.chunk, *chunk.slot, chunk.pending.data());
       }
     }
   }

@@ -1,0 +1,174 @@
+#include "actors/training/profile.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "schedules/builders.hpp"
+
+namespace pipetrain {
+
+using schedules::Action;
+using schedules::ActionKind;
+
+namespace {
+
+constexpr std::size_t newest_steps = 200;
+
+using Seconds = std::chrono::duration<double>;
+using TimePoint = std::chrono::steady_clock::time_point;
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+double seconds_of(const TracedAction& action) { return Seconds(action.times.end - action.times.start).count(); }
+
+bool is_collective(ActionKind kind) { return kind == ActionKind::reduce_grads || kind == ActionKind::sum_tied; }
+
+}  // namespace
+
+bool Profile::splits_backward() const {
+  return std::all_of(stages.begin(), stages.end(), [](const StageProfile& stage) {
+    return std::all_of(stage.chunks.begin(), stage.chunks.end(),
+                       [](const ChunkProfile& chunk) { return chunk.weight_grad > 0; });
+  });
+}
+
+std::string Profile::why_not(const schedules::Plan& plan) const {
+  const auto& placement = plan.placement;
+  const auto mine = v_shape ? schedules::Placement::v_shape(pp) : schedules::Placement::looping(pp, chunks);
+  if (placement != mine) {
+    const auto name = [](int count, int each, bool v) {
+      return "pp " + std::to_string(count) + " x chunks " + std::to_string(each) + (v ? " (V-shaped)" : "");
+    };
+    const bool v = placement != schedules::Placement::looping(placement.stages(), placement.chunks());
+    return "a profile of " + name(pp, chunks, v_shape) + ", not of " + name(placement.stages(), placement.chunks(), v);
+  }
+  const auto splits = [](const std::vector<Action>& actions) {
+    return std::any_of(actions.begin(), actions.end(), [](const Action& a) { return a.kind == ActionKind::weight_grad; });
+  };
+  if (!splits_backward() && std::any_of(plan.stages.begin(), plan.stages.end(), splits))
+    return "a profile of " + schedule + ", which measured B and not its halves I and W";
+  return {};
+}
+
+schedules::Costs Profile::costs() const {
+  schedules::Costs costs;
+  for (const StageProfile& stage : stages) {
+    auto& row = costs.chunks.emplace_back();
+    for (const ChunkProfile& chunk : stage.chunks) {
+      schedules::ChunkCost cost;
+      const bool split = chunk.weight_grad > 0;
+      cost.forward = chunk.forward;
+      cost.input_grad = split ? chunk.input_grad : chunk.backward / 2;  // then only their sum is used
+      cost.weight_grad = split ? chunk.weight_grad : chunk.backward / 2;
+      cost.reduce_grads = chunk.reduce_grads;
+      cost.sum_replicated = chunk.sum_replicated;
+      cost.sum_tied = chunk.sum_tied;
+      row.push_back(cost);
+    }
+    costs.norm.push_back(stage.norm);
+    costs.optimizer.push_back(stage.optimizer);
+  }
+  const auto placement = v_shape ? schedules::Placement::v_shape(pp) : schedules::Placement::looping(pp, chunks);
+  for (int v = 0; v + 1 < placement.virtual_stages(); ++v)
+    costs.links.push_back({placement.at(v).stage == placement.at(v + 1).stage ? 0 : p2p});
+  costs.verdict = verdict;
+  return costs;
+}
+
+std::string profile_config(const ModelConfig& config) { return nlohmann::json::parse(hf_config_text(config)).dump(); }
+
+ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) {
+  layout_.model = std::move(model);
+  layout_.config = profile_config(job.config);
+  layout_.pp = job.pp;
+  layout_.tp = job.tp;
+  layout_.dp = static_cast<int>(job.batch.dp);
+  layout_.chunks = job.chunks;
+  layout_.microbatches = static_cast<int>(job.batch.microbatches);
+  layout_.microbatch = static_cast<int>(job.batch.microbatch);
+  const auto placement = schedules::build_schedule(job.schedule, {job.pp, job.chunks, 1}).placement;
+  layout_.v_shape = placement != schedules::Placement::looping(job.pp, job.chunks);
+  layout_.sequence_parallel = job.sequence_parallel;
+  layout_.tied = job.config.tied_embeddings;
+  layout_.schedule = job.schedule;
+  layout_.device = job.device == DeviceKind::cpu ? "cpu" : "cuda";
+  layout_.sequence = job.dataset->sequence_length();
+}
+
+void ProfileRecorder::add(const StepReport& report) {
+  struct Sum {
+    double seconds = 0;
+    int count = 0;
+  };
+  std::map<Key, Sum> sums;
+  Step step;
+  TimePoint first = TimePoint::max(), last = TimePoint::min(), norms = TimePoint::min(), optimizers = TimePoint::max();
+  double shortest_tied = 0;
+  for (const StageTrace& stage : report.trace) {
+    for (const TracedAction& traced : stage.actions) {
+      const auto [kind, chunk, microbatch] = traced.action;
+      const double seconds = seconds_of(traced);
+      first = std::min(first, traced.times.start);
+      last = std::max(last, traced.times.end);
+      if (kind == ActionKind::norm) norms = std::max(norms, traced.times.end);
+      if (kind == ActionKind::optimizer) optimizers = std::min(optimizers, traced.times.start);
+      if (kind == ActionKind::sum_tied) shortest_tied = shortest_tied == 0 ? seconds : std::min(shortest_tied, seconds);
+      // Whoever comes first to a collective waits in it for the others.
+      Sum& sum = sums[{stage.stage.stage, chunk, kind}];
+      if (is_collective(kind) && sum.count == 1) {
+        sum.seconds = std::min(sum.seconds, seconds);
+      } else {
+        sum.seconds += seconds;
+        ++sum.count;
+      }
+    }
+  }
+  for (const auto& [key, sum] : sums)
+    step.seconds[key] = key.kind == ActionKind::sum_tied ? shortest_tied : sum.seconds / sum.count;
+  step.whole = report.seconds;
+  step.outside = std::max(0.0, report.seconds - Seconds(last - first).count());
+  if (optimizers != TimePoint::max()) step.verdict = std::max(0.0, Seconds(optimizers - norms).count());
+  steps_.push_back(std::move(step));
+  if ((!first_dropped_ && steps_.size() == 2) || steps_.size() > newest_steps) steps_.pop_front(), first_dropped_ = true;
+}
+
+Profile ProfileRecorder::profile() const {
+  Profile profile = layout_;
+  profile.steps = static_cast<std::int64_t>(steps_.size());
+  const auto over_steps = [&](const auto& value) {
+    std::vector<double> values;
+    for (const Step& step : steps_) values.push_back(value(step));
+    return median(std::move(values));
+  };
+  const auto time = [&](int stage, int chunk, ActionKind kind) {
+    return over_steps([&](const Step& step) {
+      const auto found = step.seconds.find({stage, chunk, kind});
+      return found == step.seconds.end() ? 0 : found->second;
+    });
+  };
+  profile.step_seconds = over_steps([](const Step& step) { return step.whole; });
+  profile.outside = over_steps([](const Step& step) { return step.outside; });
+  profile.verdict = over_steps([](const Step& step) { return step.verdict; });
+  for (int stage = 0; stage < profile.pp; ++stage) {
+    StageProfile& row = profile.stages.emplace_back();
+    for (int chunk = 0; chunk < profile.chunks; ++chunk) {
+      ChunkProfile& cell = row.chunks.emplace_back();
+      cell.forward = time(stage, chunk, ActionKind::forward);
+      cell.backward = time(stage, chunk, ActionKind::backward);
+      cell.input_grad = time(stage, chunk, ActionKind::input_grad);
+      cell.weight_grad = time(stage, chunk, ActionKind::weight_grad);
+      cell.reduce_grads = time(stage, chunk, ActionKind::reduce_grads);
+      cell.sum_replicated = time(stage, chunk, ActionKind::sum_replicated);
+      cell.sum_tied = time(stage, chunk, ActionKind::sum_tied);
+    }
+    row.norm = time(stage, 0, ActionKind::norm);
+    row.optimizer = time(stage, 0, ActionKind::optimizer);
+  }
+  return profile;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,85 @@
+// What a real run's actions cost, as JSON: written by `pipetrain --profile`, read by `pipetrain simulate --costs`.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/training/trainer.hpp"
+#include "schedules/cost.hpp"
+
+namespace pipetrain {
+
+// Seconds of one action of a chunk; 0 where the run had none.
+struct ChunkProfile {
+  double forward = 0, backward = 0, input_grad = 0, weight_grad = 0;
+  double reduce_grads = 0, sum_replicated = 0, sum_tied = 0;
+};
+
+struct StageProfile {
+  std::vector<ChunkProfile> chunks;
+  double norm = 0, optimizer = 0;
+};
+
+struct Profile {
+  std::string model;   // as the run named it
+  std::string config;  // of the model: compact JSON, see profile_config()
+  int pp = 1, tp = 1, dp = 1, chunks = 1, microbatches = 1, microbatch = 1;
+  bool v_shape = false;
+  bool sequence_parallel = false, tied = false;
+  std::string schedule;
+  std::string device;
+  std::int64_t sequence = 0;
+  std::int64_t steps = 0;   // measured
+  double step_seconds = 0;  // median of a whole step
+  double outside = 0;       // median of what a step takes before its first action and after its last
+  double p2p = 0;           // between two stages
+  double verdict = 0;       // from the last N to the first O
+  std::vector<StageProfile> stages;
+
+  // Whether the run's plan had I and W, whose times a plan of I and W needs.
+  bool splits_backward() const;
+  schedules::EndOfStep end_of_step() const { return {dp > 1, tp > 1 && sequence_parallel, tied}; }
+  // Empty when the costs are known for a plan of this placement and kind of backward; else why not, for the end of a line.
+  std::string why_not(const schedules::Plan& plan) const;
+  // For such a plan.
+  schedules::Costs costs() const;
+};
+
+// The text that stands for a model in its profiles: equal texts, equal models.
+std::string profile_config(const ModelConfig& config);
+
+// Gathers the newest steps of a run. A time is the median over steps of the mean over a step's microbatches and replicas; the
+// first step, which warms up, counts only when it is alone. A collective's time is that of the stage that came to it last.
+class ProfileRecorder {
+ public:
+  ProfileRecorder(const TrainJob& job, std::string model);
+  void add(const StepReport& report);
+  // Of what was added; at least one step.
+  Profile profile() const;
+
+ private:
+  struct Key {
+    int stage, chunk;
+    schedules::ActionKind kind;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Step {
+    std::map<Key, double> seconds;
+    double verdict = 0, whole = 0, outside = 0;
+  };
+
+  Profile layout_;
+  std::deque<Step> steps_;
+  bool first_dropped_ = false;
+};
+
+void write_profile(std::ostream& out, const Profile& profile);
+// Throws Error(input) naming the file and what is wrong with it.
+Profile read_profile(const std::filesystem::path& path);
+
+}  // namespace pipetrain

@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "actors/training/profile.hpp"
+#include "core/error.hpp"
+#include "model/files.hpp"
+#include "model/strict_json.hpp"
+
+namespace pipetrain {
+namespace {
+
+using nlohmann::json;
+
+constexpr int format_version = 1;
+constexpr const char* format_name = "pipetrain profile";
+constexpr std::size_t largest_file = std::size_t{64} << 20;
+
+constexpr std::pair<const char*, double ChunkProfile::*> chunk_times[] = {
+    {"forward", &ChunkProfile::forward},           {"backward", &ChunkProfile::backward},
+    {"input_grad", &ChunkProfile::input_grad},     {"weight_grad", &ChunkProfile::weight_grad},
+    {"reduce_grads", &ChunkProfile::reduce_grads}, {"sum_replicated", &ChunkProfile::sum_replicated},
+    {"sum_tied", &ChunkProfile::sum_tied}};
+constexpr std::pair<const char*, int Profile::*> layout_sizes[] = {{"pp", &Profile::pp},
+                                                                   {"tp", &Profile::tp},
+                                                                   {"dp", &Profile::dp},
+                                                                   {"chunks", &Profile::chunks},
+                                                                   {"microbatches", &Profile::microbatches},
+                                                                   {"microbatch", &Profile::microbatch}};
+constexpr std::pair<const char*, bool Profile::*> layout_switches[] = {
+    {"v_shape", &Profile::v_shape}, {"sequence_parallel", &Profile::sequence_parallel}, {"tied_embeddings", &Profile::tied}};
+
+class Reader {
+ public:
+  explicit Reader(std::string file) : file_(std::move(file)) {}
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ErrorKind::input, fmt::format("{}: {}; write the profile anew with --profile", file_, what));
+  }
+  const json& at(const json& object, const char* key) const {
+    if (!object.is_object() || !object.contains(key)) fail(fmt::format("is not a profile: {} is missing", key));
+    return object[key];
+  }
+  double time(const json& object, const char* key) const {
+    const json& value = at(object, key);
+    if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
+      fail(fmt::format("{} is {}, not a time of zero or more", key, value.dump(-1, ' ', true)));
+    return value.get<double>();
+  }
+  std::int64_t count(const json& object, const char* key) const {
+    const json& value = at(object, key);
+    if (!value.is_number_integer() || value.get<double>() < 1 || value.get<double>() > 2e9)
+      fail(fmt::format("{} is {}, not a count of at least 1", key, value.dump(-1, ' ', true)));
+    return value.get<std::int64_t>();
+  }
+  std::string text(const json& object, const char* key) const {
+    const json& value = at(object, key);
+    if (!value.is_string()) fail(fmt::format("{} is not a text", key));
+    return value.get<std::string>();
+  }
+  bool flag(const json& object, const char* key) const {
+    const json& value = at(object, key);
+    if (!value.is_boolean()) fail(fmt::format("{} is neither true nor false", key));
+    return value.get<bool>();
+  }
+  const json& list(const json& object, const char* key, int length) const {
+    const json& value = at(object, key);
+    if (!value.is_array() || std::ssize(value) != length) fail(fmt::format("{} is not a list of {}", key, length));
+    return value;
+  }
+
+ private:
+  std::string file_;
+};
+
+ChunkProfile read_chunk(const Reader& reader, const json& object) {
+  ChunkProfile chunk;
+  for (const auto& [key, member] : chunk_times) chunk.*member = reader.time(object, key);
+  if (chunk.forward <= 0) reader.fail("forward is 0: no forward was measured");
+  if (chunk.backward <= 0 && (chunk.input_grad <= 0 || chunk.weight_grad <= 0))
+    reader.fail("backward, or input_grad and weight_grad, is 0: no backward was measured");
+  return chunk;
+}
+
+}  // namespace
+
+void write_profile(std::ostream& out, const Profile& profile) {
+  nlohmann::ordered_json layout;
+  for (const auto& [key, member] : layout_sizes) layout[key] = profile.*member;
+  for (const auto& [key, member] : layout_switches) layout[key] = profile.*member;
+  layout["schedule"] = profile.schedule;
+  layout["sequence"] = profile.sequence;
+  layout["device"] = profile.device;
+  auto stages = nlohmann::ordered_json::array();
+  for (const StageProfile& stage : profile.stages) {
+    auto chunks = nlohmann::ordered_json::array();
+    for (const ChunkProfile& chunk : stage.chunks) {
+      nlohmann::ordered_json cell;
+      for (const auto& [key, member] : chunk_times) cell[key] = chunk.*member;
+      chunks.push_back(cell);
+    }
+    stages.push_back({{"chunks", chunks}, {"norm", stage.norm}, {"optimizer", stage.optimizer}});
+  }
+  const nlohmann::ordered_json file = {{"format", format_name},      {"version", format_version},
+                                       {"model", profile.model},     {"config", nlohmann::ordered_json::parse(profile.config)},
+                                       {"layout", layout},           {"unit", "seconds"},
+                                       {"steps", profile.steps},     {"step_seconds", profile.step_seconds},
+                                       {"outside", profile.outside}, {"verdict", profile.verdict},
+                                       {"p2p", profile.p2p},         {"stages", stages}};
+  out << file.dump(1) << "\n";
+}
+
+Profile read_profile(const std::filesystem::path& path) {
+  const json file = parse_strict_json(read_text(path, largest_file), path.string());
+  const Reader reader(path.string());
+  if (reader.text(file, "format") != format_name) reader.fail("is not a profile: its format is another");
+  if (reader.count(file, "version") != format_version) reader.fail("was written by another version of pipetrain");
+  Profile profile;
+  profile.model = reader.text(file, "model");
+  profile.config = reader.at(file, "config").dump();
+  const json& layout = reader.at(file, "layout");
+  for (const auto& [key, member] : layout_sizes) profile.*member = static_cast<int>(reader.count(layout, key));
+  for (const auto& [key, member] : layout_switches) profile.*member = reader.flag(layout, key);
+  if (profile.chunks > 32767 || (profile.v_shape && profile.chunks != 2)) reader.fail("chunks do not fit the placement");
+  profile.schedule = reader.text(layout, "schedule");
+  profile.sequence = reader.count(layout, "sequence");
+  profile.device = reader.text(layout, "device");
+  profile.steps = reader.count(file, "steps");
+  profile.step_seconds = reader.time(file, "step_seconds");
+  profile.outside = reader.time(file, "outside");
+  profile.verdict = reader.time(file, "verdict");
+  profile.p2p = reader.time(file, "p2p");
+  for (const json& stage : reader.list(file, "stages", profile.pp)) {
+    StageProfile& row = profile.stages.emplace_back();
+    for (const json& chunk : reader.list(stage, "chunks", profile.chunks)) row.chunks.push_back(read_chunk(reader, chunk));
+    row.norm = reader.time(stage, "norm");
+    row.optimizer = reader.time(stage, "optimizer");
+  }
+  return profile;
+}
+
+}  // namespace pipetrain
