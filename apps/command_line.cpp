@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "apps/doctor.hpp"
+#include "apps/simulate.hpp"
 #include "apps/suggest.hpp"
 #include "apps/train.hpp"
 #include "core/error.hpp"
@@ -17,7 +18,7 @@ namespace pipetrain {
 
 namespace {
 
-const std::vector<std::string> later_commands = {"simulate", "tune", "launch", "tokenize", "generate", "export"};
+const std::vector<std::string> later_commands = {"tune", "launch", "tokenize", "generate", "export"};
 
 bool asks_for(const std::vector<std::string>& arguments, std::string_view option) {
   return std::find(arguments.begin(), arguments.end(), option) != arguments.end();
@@ -30,18 +31,24 @@ int run_command(std::vector<std::string> arguments, const Environment& environme
     arguments.erase(arguments.begin());
   }
   if (std::find(later_commands.begin(), later_commands.end(), command) != later_commands.end())
-    throw Error(ErrorKind::input, fmt::format("{}: this command is not built yet; pipetrain --help tells what there is", command));
+    throw Error(ErrorKind::input,
+                fmt::format("{}: this command is not built yet; pipetrain --help tells what there is", command));
   if (command == "doctor") return run_doctor(arguments);
-  if (command == "help") arguments.insert(arguments.begin(), "--help");
+  const bool wants_help = asks_for(arguments, "--help") || asks_for(arguments, "-h");
+  if (command == "simulate") {
+    if (!wants_help) return run_simulate(parse_simulate_options(arguments, environment));
+    fmt::print("{}", simulate_help());
+    return 0;
+  }
   if (command != "train" && command != "help") {
     std::vector<std::string> commands = later_commands;
-    commands.insert(commands.end(), {"train", "doctor"});
+    commands.insert(commands.end(), {"train", "simulate", "doctor"});
     const auto nearest = nearest_name(command, commands);
     throw Error(ErrorKind::input,
                 fmt::format("{}: unknown command; {}", command,
                             nearest ? fmt::format("did you mean {}?", *nearest) : "pipetrain --help tells what there is"));
   }
-  if (asks_for(arguments, "--help") || asks_for(arguments, "-h")) {
+  if (wants_help || command == "help") {
     fmt::print("{}", train_help());
     return 0;
   }

@@ -79,11 +79,26 @@ std::optional<std::uint64_t> OptionValues::unsigned_integer(const std::string& n
 std::optional<double> OptionValues::number(const std::string& name, const Range& range) const {
   const std::string* found = word(name);
   if (!found) return std::nullopt;
+  return number(name, *found, range);
+}
+
+std::vector<double> OptionValues::numbers(const std::string& name, const Range& range) const {
+  std::vector<double> values;
+  const std::string* found = word(name);
+  for (std::size_t at = 0; found && at <= found->size();) {
+    const std::size_t end = std::min(found->find(',', at), found->size());
+    values.push_back(number(name, std::string_view(*found).substr(at, end - at), range));
+    at = end + 1;
+  }
+  return values;
+}
+
+double OptionValues::number(const std::string& name, std::string_view word, const Range& range) const {
   bool out_of_range = false;
-  const auto value = parse<double>(*found, out_of_range);
+  const auto value = parse<double>(word, out_of_range);
   const bool fits = value && std::isfinite(*value) && (range.above ? *value > range.minimum : *value >= range.minimum) &&
                     (!range.has_maximum || *value < range.below);
-  if (fits) return value;
+  if (fits) return *value;
   const std::string upper = range.has_maximum ? fmt::format(" and below {}", range.below) : "";
   fail(name, fmt::format("must be a number {} {}{}", range.above ? "above" : "of at least", range.minimum, upper));
 }

@@ -33,6 +33,8 @@ class OptionValues {
     bool has_maximum = false;
   };
   std::optional<double> number(const std::string& name, const Range& range) const;  // always finite
+  // Numbers with commas between, at least one of them; empty when the option is not given.
+  std::vector<double> numbers(const std::string& name, const Range& range) const;
 
   std::optional<bool> on_off(const std::string& name) const;
   // The place of the word in `choices`. Others get the list, and the nearest when there is one.
@@ -40,6 +42,7 @@ class OptionValues {
 
  private:
   const std::string* word(const std::string& name) const;
+  double number(const std::string& name, std::string_view word, const Range& range) const;
 
   RawOptions options_;
 };

@@ -1,0 +1,63 @@
+#include "apps/output_files.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+namespace fs = std::filesystem;
+
+std::optional<fs::path> output_file(const OptionValues& values, const std::string& name) {
+  const auto text = values.text(name);
+  if (!text) return std::nullopt;
+  const fs::path path = *text;
+  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) values.fail(name, "is a folder; give a file");
+  if (!fs::is_directory(parent, ignored))
+    values.fail(name, fmt::format("there is no folder {}; make it first", parent.string()));
+  const bool writable = fs::exists(path, ignored) ? ::access(path.c_str(), W_OK) == 0 : ::access(parent.c_str(), W_OK) == 0;
+  if (!writable) values.fail(name, "cannot be written; check the permissions");
+  return path;
+}
+
+OutputFiles::~OutputFiles() {
+  std::error_code ignored;
+  for (const File& file : files_) fs::remove(file.temporary, ignored);
+}
+
+void OutputFiles::add(const fs::path& path, const std::function<void(std::ostream&)>& write) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored) &&
+      !fs::is_regular_file(path, ignored)) {  // such as /dev/stdout: nothing can be put in its place
+    std::ofstream out(path, std::ios::binary);
+    write(out);
+    if (!out.flush()) throw Error(ErrorKind::input, fmt::format("{}: cannot be written", path.string()));
+    return;
+  }
+  files_.push_back({path.string() + fmt::format(".{}.partial", ::getpid()), path});
+  std::ofstream out(files_.back().temporary, std::ios::binary | std::ios::trunc);
+  if (out) write(out);
+  out.close();
+  if (!out)
+    throw Error(ErrorKind::input, fmt::format("{}: cannot be written ({}); check the disk and the permissions", path.string(),
+                                              std::strerror(errno)));
+}
+
+void OutputFiles::put_in_place() {
+  for (const File& file : files_) {
+    std::error_code error;
+    fs::rename(file.temporary, file.target, error);
+    if (error) throw Error(ErrorKind::input, fmt::format("{}: cannot be written ({})", file.target.string(), error.message()));
+  }
+  files_.clear();
+}
+
+}  // namespace pipetrain

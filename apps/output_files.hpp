@@ -1,0 +1,37 @@
+// Files that a command writes at its end: all of them whole, or none.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/option_values.hpp"
+
+namespace pipetrain {
+
+// The file that this option names, if it is given and can be made or written: checked without touching it. Throws Error(input).
+std::optional<std::filesystem::path> output_file(const OptionValues& values, const std::string& name);
+
+// Collects files beside their targets and puts them in place together. What was not put in place is removed again.
+class OutputFiles {
+ public:
+  OutputFiles() = default;
+  OutputFiles(const OutputFiles&) = delete;
+  OutputFiles& operator=(const OutputFiles&) = delete;
+  ~OutputFiles();
+
+  // Throws Error(input) when it cannot be written.
+  void add(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write);
+  void put_in_place();
+
+ private:
+  struct File {
+    std::filesystem::path temporary, target;
+  };
+  std::vector<File> files_;
+};
+
+}  // namespace pipetrain

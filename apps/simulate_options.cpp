@@ -1,0 +1,253 @@
+#include "apps/simulate_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "apps/option_values.hpp"
+#include "apps/output_files.hpp"
+#include "apps/suggest.hpp"
+#include "core/error.hpp"
+#include "model/files.hpp"
+#include "model/parameters.hpp"
+#include "schedules/builders.hpp"
+#include "schedules/plan_text.hpp"
+
+namespace pipetrain {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t most_stages = 65536;
+constexpr std::int64_t most_actions = 200'000'000;
+constexpr std::size_t largest_plan_file = std::size_t{1} << 30;
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const auto& info : schedules::all_schedules()) names.emplace_back(info.name);
+  names.emplace_back("all");
+  return names;
+}
+
+bool is_plan_file(const std::string& name) {
+  std::error_code ignored;
+  return name.ends_with(".txt") || name.ends_with(".csv") || fs::is_regular_file(name, ignored);
+}
+
+schedules::Plan read_plan(const std::string& path) {
+  const std::string text = read_text(path, largest_plan_file);
+  try {
+    if (!path.ends_with(".csv")) {
+      schedules::Plan plan = schedules::parse_plan(text, path);
+      if (plan.schedule.empty()) plan.schedule = fs::path(path).stem().string();
+      return plan;
+    }
+    schedules::Plan plan = schedules::parse_pytorch_csv(text, path);
+    plan.schedule = fs::path(path).stem().string();
+    return plan;
+  } catch (const schedules::PlanFileError& error) {
+    throw Error(ErrorKind::input, error.what());
+  }
+}
+
+void read_schedule(const OptionValues& values, SimulateOptions& options) {
+  options.schedule = values.text("schedule").value_or(options.schedule);
+  if (!schedules::find_schedule(options.schedule) && options.schedule != "all") {
+    if (!is_plan_file(options.schedule)) {
+      const auto nearest = nearest_name(options.schedule, schedule_names());
+      values.fail("schedule", nearest ? fmt::format("unknown schedule; did you mean {}?", *nearest)
+                                      : fmt::format("unknown schedule; use one of {}, or a plan file (.txt, .csv)",
+                                                    fmt::join(schedule_names(), ", ")));
+    }
+    options.plan = read_plan(options.schedule);
+    options.schedule = options.plan->schedule;
+  }
+  if (values.choice("order", {"planned", "ready"}) == std::size_t{1}) options.order = schedules::Order::ready;
+}
+
+// The value that option gives, that a file says, or the default; the first two must agree.
+int agreed(const OptionValues& values, const char* name, std::int64_t most, std::optional<int> file, const std::string& source,
+           int otherwise) {
+  const auto given = values.integer(name, 1, most);
+  if (given && file && *given != *file)
+    values.fail(name, fmt::format("{} has {} {}; give the same or leave it out", source, name, *file));
+  return given ? static_cast<int>(*given) : file.value_or(otherwise);
+}
+
+void read_shape(const OptionValues& values, SimulateOptions& options) {
+  std::optional<int> pp, microbatches, chunks;
+  std::string source;
+  if (options.plan) {
+    source = fmt::format("the plan {}", values.text("schedule").value_or(""));
+    pp = options.plan->placement.stages(), microbatches = options.plan->microbatches, chunks = options.plan->placement.chunks();
+  } else if (options.profile) {
+    source = fmt::format("the profile {}", values.text("costs").value_or(""));
+    pp = options.profile->pp;
+  }
+  options.pp = agreed(values, "pp", most_stages, pp, source, options.pp);
+  const int usual = options.profile ? options.profile->microbatches : 4 * options.pp;
+  options.microbatches =
+      agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max() / 2, microbatches, source, usual);
+  if (values.given("chunks") || options.plan) options.chunks = agreed(values, "chunks", 1024, chunks, source, 1);
+  const std::int64_t actions = std::int64_t{3} * options.pp * options.microbatches * options.chunks.value_or(2);
+  if (actions > most_actions)
+    values.fail(values.given("microbatches") ? "microbatches" : "pp",
+                fmt::format("pp {} and {} microbatches make about {} actions, more than {}; use fewer", options.pp,
+                            options.microbatches, actions, most_actions));
+  const schedules::ScheduleInfo* info = options.plan ? nullptr : schedules::find_schedule(options.schedule);
+  if (info && info->uses_costs && options.chunks.value_or(1) > 2)
+    values.fail("chunks", fmt::format("the schedule {} has 1 or 2 chunks on each stage; give one of them", options.schedule));
+  if (info && !info->uses_costs && options.chunks && *options.chunks != info->default_chunks && !info->chunks_can_vary)
+    values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", options.schedule,
+                                      info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
+  const auto rule = options.plan ? options.plan->ready_rule != schedules::ReadyRule::none : !info || info->has_ready_rule;
+  if (options.order == schedules::Order::ready && !rule)
+    values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
+}
+
+// One value per stage, or one for all.
+std::vector<double> per_stage(const OptionValues& values, const char* name, int pp, double minimum, bool above) {
+  auto numbers = values.numbers(name, {minimum, above});
+  if (numbers.empty()) return numbers;
+  if (numbers.size() != 1 && std::ssize(numbers) != pp)
+    values.fail(name, fmt::format("has {} values for {} stages; give one for all, or one per stage", numbers.size(), pp));
+  if (numbers.size() == 1) numbers.resize(static_cast<std::size_t>(pp), numbers.front());
+  return numbers;
+}
+
+void read_times(const OptionValues& values, SimulateOptions& options) {
+  for (const char* name : {"forward", "input-grad", "weight-grad", "p2p"})
+    if (options.profile && values.given(name)) values.fail(name, "--costs gives the times already; keep one of them");
+  const auto times = [&](const char* name) {
+    auto numbers = per_stage(values, name, options.pp, 0, true);
+    if (numbers.empty()) numbers.assign(static_cast<std::size_t>(options.pp), 1);
+    return numbers;
+  };
+  options.forward = times("forward");
+  options.input_grad = times("input-grad");
+  options.weight_grad = times("weight-grad");
+  options.p2p = values.number("p2p", {}).value_or(0);
+  options.slots = per_stage(values, "memory-slots", options.pp, 1, false);
+  options.jitter = values.number("jitter", {}).value_or(0);
+  options.runs = static_cast<int>(values.integer("runs", 1, 1'000'000).value_or(options.jitter > 0 ? 101 : 1));
+  options.seed = values.unsigned_integer("seed").value_or(0);
+}
+
+// What can be known about the model: that the profile is of it, and that it can be cut as the times assume.
+void check_model(const OptionValues& values, const SimulateOptions& options) {
+  const auto name = values.text("model");
+  const auto layers = values.integer("layers", 1, 1'000'000);
+  if (!name && !layers) return;
+  ModelConfig config;
+  config.layers = 0;
+  if (name) {
+    std::error_code ignored;
+    config = fs::is_directory(*name, ignored) ? read_hf_config(*name) : preset_config(*name);
+    if (layers && *layers > config.layers) values.fail("layers", fmt::format("the model {} has only {}", *name, config.layers));
+  }
+  if (layers) config.layers = *layers;
+  if (name && options.profile && profile_config(config) != options.profile->config)
+    values.fail("costs", fmt::format("a profile from another model: it is of {}, not of {}; profile a run of the same model",
+                                     options.profile->model, *name));
+  const auto* info = schedules::find_schedule(options.schedule);
+  const int chunks = options.chunks.value_or(info ? info->default_chunks : 1);
+  const std::int64_t parts = std::int64_t{options.pp} * chunks, blocks = 2 * config.layers;
+  if (parts > blocks)
+    values.fail(values.given("chunks") ? "chunks" : "pp",
+                fmt::format("pp {} x chunks {} is {} virtual stages, more than the {} blocks of {} layers; use fewer",
+                            options.pp, chunks, parts, blocks, config.layers));
+  if (values.given("chunks") && config.layers % parts != 0)
+    values.fail("chunks", fmt::format("{} layers do not divide over pp {} x chunks {}, and the times of a stage are shared "
+                                      "evenly by its chunks; use other chunks",
+                                      config.layers, options.pp, chunks));
+}
+
+void read_outputs(const OptionValues& values, SimulateOptions& options) {
+  options.json = values.on_off("json").value_or(false);
+  options.svg = output_file(values, "svg");
+  options.html = output_file(values, "html");
+  options.trace = output_file(values, "trace");
+  options.csv = output_file(values, "csv");
+  options.plan_out = output_file(values, "plan-out");
+  if (options.plan_out && options.plan_out->extension() != ".txt" && options.plan_out->extension() != ".csv")
+    values.fail("plan-out", "must end in .txt (our format) or .csv (PyTorch's)");
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& simulate_option_table() {
+  static const std::vector<OptionSpec> table = {
+      {"What", "pp", "P", "pipeline stages", "4; the plan's or the profile's"},
+      {"What", "microbatches", "M", "microbatches of one step", "4 x pp; the plan's or the profile's"},
+      {"What", "schedule", "NAME|all|FILE", "a schedule, all of them sorted by time, or a plan: .txt ours, .csv PyTorch's",
+       "1f1b"},
+      {"What", "chunks", "V", "model chunks on each stage, for schedules that can have several numbers of them",
+       "the schedule's own"},
+      {"What", "order", "planned|ready", "keep the plan's order, or run what is ready first", "planned"},
+
+      {"Costs", "forward", "T",
+       "time of F of a whole stage and one microbatch, shared by its chunks; or one per stage: 1,1,2,1", "1"},
+      {"Costs", "input-grad", "T", "the same of I; B takes I + W", "1"},
+      {"Costs", "weight-grad", "T", "the same of W", "1"},
+      {"Costs", "p2p", "T", "time of a message between two stages; it delays only the receiver", "0"},
+      {"Costs", "costs", "FILE", "measured times instead: the --profile of a real run", ""},
+      {"Costs", "memory-slots", "N",
+       "microbatches that a stage can hold from F to B or W, also one per stage: the limit of auto, "
+       "and what holds more is marked",
+       "no limit"},
+      {"Costs", "jitter", "S", "lognormal relative deviation of every action's time", "0"},
+      {"Costs", "runs", "N", "simulations with jitter; what is shown is the run of median time", "101 with jitter"},
+      {"Costs", "seed", "N", "of the jitter", "0"},
+      {"Costs", "model", "NAME|DIR", "check that the costs are of this model, and that it has blocks for every virtual stage",
+       ""},
+      {"Costs", "layers", "N", "keep only the first N layers of the model", "all"},
+
+      {"Output", "json", "", "print an array with one object per schedule instead of tables", "off"},
+      {"Output", "svg", "FILE", "the timeline as a picture; with all: of the fastest, as in all files", ""},
+      {"Output", "html", "FILE", "the timeline as a page with zoom, that needs no network", ""},
+      {"Output", "trace", "FILE", "the timeline for chrome://tracing and ui.perfetto.dev", ""},
+      {"Output", "csv", "FILE", "the timeline, one row per action", ""},
+      {"Output", "plan-out", "FILE", "the plan: .txt in our format, .csv in PyTorch's", ""},
+
+      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
+      {"General", "help", "", "print this page", ""},
+  };
+  return table;
+}
+
+SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments, const Environment& environment) {
+  SimulateOptions options;
+  const OptionValues values(gather_options(simulate_option_table(), arguments, environment, options.notes));
+  read_schedule(values, options);
+  if (const auto costs = values.text("costs")) options.profile = read_profile(*costs);
+  read_shape(values, options);
+  if (options.profile && options.profile->pp != options.pp)
+    values.fail("costs", fmt::format("a profile of pp {}, not of pp {}; profile a run of the same layout", options.profile->pp,
+                                     options.pp));
+  read_times(values, options);
+  check_model(values, options);
+  read_outputs(values, options);
+  return options;
+}
+
+std::string simulate_help() {
+  return "pipetrain simulate OPTIONS\n"
+         "Run a schedule under a virtual clock, with the same protocol as a real run: how long a step takes, where it waits "
+         "and\n"
+         "what each stage holds.\n"
+         "\n"
+         "  pipetrain simulate --pp 4 --microbatches 8 --schedule 1f1b\n"
+         "  pipetrain simulate --pp 8 --microbatches 32 --schedule all --forward 10 --input-grad 11 --weight-grad 8\n"
+         "  pipetrain simulate --schedule zb-h1 --costs profile.json --html timeline.html\n"
+         "\n" +
+         format_options(simulate_option_table()) +
+         "\n"
+         "Options can also come from the environment (PIPETRAIN_PP=2) or from the --config file. The bubble is the share of "
+         "all\n"
+         "stages' time from first start to last end in which they run nothing; the span bubble leaves out the way to the last\n"
+         "stage: the most that one stage waits between its own first start and last end.\n";
+}
+
+}  // namespace pipetrain

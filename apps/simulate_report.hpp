@@ -1,0 +1,38 @@
+// What `pipetrain simulate` prints about the schedules it ran.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules/timeline.hpp"
+
+namespace pipetrain {
+
+struct JitterReport {
+  int runs = 0;
+  std::uint64_t seed = 0;
+  double median = 0, p95 = 0;
+};
+
+// One schedule's run.
+struct SimulatedSchedule {
+  std::string name;
+  int pp = 1, chunks = 1, microbatches = 1;
+  double ideal = 0;
+  std::int64_t actions = 0;
+  schedules::Summary summary;
+  std::optional<JitterReport> jitter;
+  bool fits = true;  // the memory slots asked for
+};
+
+// The array of the contract: one object per schedule.
+std::string simulation_json(const std::vector<SimulatedSchedule>& runs);
+// One line per schedule.
+std::string schedule_table(const std::vector<SimulatedSchedule>& runs);
+// Where each stage of a run waits and what it holds; many stages are thinned out.
+std::string stage_table(const schedules::Summary& summary);
+// The chain of actions that decided the time, e.g. "stage 0 F0, 1 F0 .. B3, 0 B3".
+std::string critical_path_text(const schedules::Timeline& timeline);
+
+}  // namespace pipetrain

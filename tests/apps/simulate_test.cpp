@@ -1,0 +1,224 @@
+// pipetrain simulate: values against closed forms, files, and wrong input.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "catch.hpp"
+#include "data/test_files.hpp"
+
+using nlohmann::json;
+using pipetrain::test::TemporaryFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string read_file(const fs::path& path) {
+  std::ostringstream stream;
+  stream << std::ifstream(path).rdbuf();
+  return stream.str();
+}
+
+void write_file(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
+
+struct Result {
+  int status = -1;
+  std::string out, err;
+};
+
+Result run(const std::string& arguments) {
+  const TemporaryFolder folder;
+  const std::string out = (folder.path() / "out").string(), err = (folder.path() / "err").string();
+  const int status =
+      std::system(("'" PIPETRAIN_PROGRAM "' simulate " + arguments + " > '" + out + "' 2> '" + err + "'").c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
+}
+
+json simulated(const std::string& arguments) {
+  const Result result = run(arguments + " --json");
+  INFO(arguments << ": " << result.err);
+  REQUIRE(result.status == 0);
+  return json::parse(result.out);
+}
+
+// The one line of an error, without its beginning.
+std::string wrong(const std::string& arguments) {
+  const Result result = run(arguments);
+  INFO(arguments << ": " << result.out << result.err);
+  CHECK(result.status == 2);
+  CHECK(result.out.empty());
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+  const std::string begin = "pipetrain: error: ";
+  REQUIRE(result.err.substr(0, begin.size()) == begin);
+  return result.err.substr(begin.size(), result.err.size() - begin.size() - 1);
+}
+
+double largest(const json& values) {
+  double most = 0;
+  for (const auto& value : values) most = std::max(most, value.get<double>());
+  return most;
+}
+
+std::size_t files_in(const fs::path& folder) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+using Catch::Matchers::Contains;
+
+}  // namespace
+
+TEST_CASE("simulate --json has the keys of the contract and 1f1b's closed form") {
+  const json runs = simulated("--pp 4 --microbatches 8 --schedule 1f1b --forward 2 --input-grad 3 --weight-grad 4");
+  REQUIRE(runs.size() == 1);
+  const json& run = runs[0];
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : run.items()) keys.push_back(key);
+  CHECK(keys == std::vector<std::string>{"actions", "bubble_fraction", "chunks", "ideal", "idle", "makespan", "microbatches",
+                                         "peak_activations", "pp", "schedule", "span", "span_bubble", "valid"});
+  CHECK(run["schedule"] == "1f1b");
+  CHECK(run["ideal"] == 72);
+  CHECK(run["makespan"] == 72 + 3 * 9);
+  CHECK(run["bubble_fraction"].get<double>() == Approx(1 - 72.0 / 99));
+  CHECK(run["actions"] == 4 * 16);
+  CHECK(run["peak_activations"] == json({4, 3, 2, 1}));
+  CHECK(run["idle"] == json({27, 27, 27, 27}));
+  CHECK(run["span"] == json({99, 95, 91, 87}));
+  CHECK(run["span_bubble"] == 27);
+  CHECK(run["valid"] == true);
+}
+
+TEST_CASE("simulate: every schedule's time and memory, sorted by time") {
+  const json runs = simulated("--pp 4 --microbatches 12 --schedule all");
+  REQUIRE(runs.size() == 11);
+  double before = 0;
+  std::map<std::string, json> by_name;
+  for (const auto& run : runs) {
+    CHECK(run["makespan"].get<double>() >= before);
+    before = run["makespan"];
+    by_name[run["schedule"]] = run;
+  }
+  const auto over = [&](const char* name) { return by_name.at(name)["makespan"].get<double>() - 36; };
+  const auto held = [&](const char* name) { return largest(by_name.at(name)["peak_activations"]); };
+  CHECK(over("gpipe") == 9);
+  CHECK(held("gpipe") == 12);
+  CHECK(over("1f1b") == 9);
+  CHECK(over("interleaved") == Approx(4.5));
+  CHECK(held("interleaved") == Approx(5.5));
+  CHECK(over("zb-h1") == 3);
+  CHECK(held("zb-h1") == 4);
+  CHECK(over("zb-h2") == 3);
+  CHECK(by_name.at("zb-h2")["span_bubble"] == 0);
+  CHECK(held("zb-h2") == 7);
+  CHECK(over("zb-v") == Approx(1.5));
+  CHECK(by_name.at("zb-v")["span_bubble"].get<double>() == Approx(0).margin(1e-9));
+  CHECK(held("zb-v") == 4);
+  CHECK(held("v-half") == 3);
+  CHECK(held("v-min") == 2);
+  CHECK(held("dualpipe-v") == Approx(4.5));
+  CHECK(over("auto") <= Approx(over(runs[0]["schedule"].get<std::string>().c_str())));
+}
+
+TEST_CASE("simulate: costs per stage, messages, slots and chunks") {
+  const json slow = simulated("--pp 2 --microbatches 6 --schedule gpipe --forward 1,3 --input-grad 1 --weight-grad 1,2");
+  CHECK(slow[0]["ideal"] == 36);  // of the slower stage
+  CHECK(slow[0]["makespan"] == 1 + 36 + 2);
+  const json late = simulated("--pp 2 --microbatches 1 --schedule 1f1b --p2p 0.5");
+  CHECK(late[0]["makespan"] == 1 + 0.5 + 3 + 0.5 + 2);
+  const json three = simulated("--pp 2 --microbatches 4 --schedule interleaved --chunks 3");
+  CHECK(three[0]["chunks"] == 3);
+  CHECK(three[0]["makespan"] == 13);  // 12 + (p - 1) 3 / v
+  for (const auto& run : simulated("--pp 4 --microbatches 12 --schedule auto --memory-slots 2"))
+    CHECK(largest(run["peak_activations"]) <= 2);
+  CHECK_THAT(run("--pp 4 --microbatches 12 --schedule 1f1b --memory-slots 2").out, Contains("* holds more"));
+}
+
+TEST_CASE("simulate: jitter is the same for the same seed and grows the p95") {
+  const std::string arguments = "--pp 4 --microbatches 8 --schedule 1f1b --jitter 0.2 --runs 20 --seed ";
+  const json one = simulated(arguments + "1"), again = simulated(arguments + "1"), other = simulated(arguments + "2");
+  CHECK(one == again);
+  CHECK(one != other);
+  CHECK(one[0]["jitter"]["runs"] == 20);
+  CHECK(one[0]["jitter"]["p95"].get<double>() >= one[0]["jitter"]["median"].get<double>());
+  CHECK(one[0]["jitter"]["median"].get<double>() > 33);  // waiting for the slowest makes it longer
+}
+
+TEST_CASE("simulate draws tables and a timeline in 80 columns") {
+  const Result result = run("--pp 4 --microbatches 8 --schedule 1f1b");
+  CHECK(result.status == 0);
+  CHECK(result.err.empty());
+  CHECK_THAT(result.out, Contains("\n0 F0F1F2F3............B0  F4B1"));
+  for (const char* arguments :
+       {"--pp 4 --microbatches 8", "--pp 64 --microbatches 128 --schedule all", "--schedule zb-v --jitter 0.1"}) {
+    std::istringstream lines(run(arguments).out);
+    for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
+  }
+}
+
+TEST_CASE("simulate writes its files whole, and none when something is wrong") {
+  const TemporaryFolder folder;
+  const auto at = [&](const char* name) { return (folder.path() / name).string(); };
+  const std::string shape = "--pp 2 --microbatches 4 --schedule zb-v ";
+  const Result result = run(shape + "--svg " + at("a.svg") + " --html " + at("a.html") + " --trace " + at("a.json") +
+                            " --csv " + at("a.csv") + " --plan-out " + at("a.txt"));
+  REQUIRE(result.status == 0);
+  CHECK_THAT(read_file(at("a.svg")), Contains("</svg>"));
+  CHECK_THAT(read_file(at("a.html")), Contains("</html>"));
+  std::size_t events = 0;
+  for (const auto& event : json::parse(read_file(at("a.json")))["traceEvents"]) events += event["ph"] == "X";
+  CHECK(events == 2 * 2 * 4 * 3);
+  const std::string rows = read_file(at("a.csv"));
+  CHECK(std::count(rows.begin(), rows.end(), '\n') == 1 + 48);
+  CHECK(files_in(folder.path()) == 5);
+
+  // Plans come back as what they were, in both formats.
+  CHECK(simulated("--schedule " + at("a.txt")) == simulated(shape));
+  REQUIRE(run(shape + "--plan-out " + at("zb-v.csv")).status == 0);
+  CHECK(simulated("--schedule " + at("zb-v.csv")) == simulated(shape));
+
+  const TemporaryFolder empty;
+  CHECK_THAT(wrong(shape + "--svg " + (empty.path() / "a.svg").string() + " --csv " + (empty.path() / "no/a.csv").string()),
+             Contains("there is no folder"));
+  CHECK_THAT(wrong(shape + "--plan-out " + (empty.path() / "a.plan").string()), Contains("must end in .txt"));
+  CHECK(files_in(empty.path()) == 0);
+}
+
+TEST_CASE("simulate names what is wrong in one line") {
+  CHECK(wrong("--schedule 1f1c") == "--schedule 1f1c: unknown schedule; did you mean 1f1b?");
+  CHECK_THAT(wrong("--schedule xyzzy"), Contains("use one of gpipe, 1f1b"));
+  CHECK(wrong("--forward 0") == "--forward 0: must be a number above 0");
+  CHECK(wrong("--forward 1,-1,1,1") == "--forward 1,-1,1,1: must be a number above 0");
+  CHECK(wrong("--input-grad=-1") == "--input-grad -1: must be a number above 0");
+  CHECK(wrong("--weight-grad nan") == "--weight-grad nan: must be a number above 0");
+  CHECK(wrong("--p2p=-0.1") == "--p2p -0.1: must be a number of at least 0");
+  CHECK(wrong("--p2p inf") == "--p2p inf: must be a number of at least 0");
+  CHECK_THAT(wrong("--pp 4 --forward 1,2"), Contains("2 values for 4 stages"));
+  CHECK(wrong("--pp 0") == "--pp 0: must be at least 1");
+  CHECK(wrong("--memory-slots 0") == "--memory-slots 0: must be a number of at least 1");
+  CHECK_THAT(wrong("--schedule zb-v --chunks 3"), Contains("has 2 chunks"));
+  CHECK_THAT(wrong("--schedule v-min --order ready"), Contains("no rule for what is ready"));
+  CHECK_THAT(wrong("--pp 3 --schedule interleaved --chunks 2 --layers 4"), Contains("4 layers do not divide"));
+  CHECK_THAT(wrong("--pp 9 --layers 4"), Contains("more than the 8 blocks"));
+  CHECK_THAT(wrong("--pp 60000 --microbatches 1000000"), Contains("use fewer"));
+  CHECK_THAT(wrong("--schedul 1f1b"), Contains("did you mean --schedule?"));
+  CHECK_THAT(wrong("--schedule missing.txt"), Contains("missing.txt"));
+}
+
+TEST_CASE("simulate names file, line, action and rule of a wrong plan") {
+  const TemporaryFolder folder;
+  const std::string text = (folder.path() / "plan.txt").string(), csv = (folder.path() / "plan.csv").string();
+  const std::string head = "schedule: mine\nmicrobatches: 2\n";
+  write_file(text, head + "stage 0: F0 F1 B0 B1\nstage 1: F0 B0 B1 F1\n");
+  CHECK_THAT(wrong("--schedule " + text), Contains(text + ":4: ") && Contains("B1"));
+  write_file(text, head + "stage 0: F0 F1 B0\nstage 1: F0 B0 F1 B1\n");
+  CHECK_THAT(wrong("--schedule " + text), Contains(text + ":3: ") && Contains("B1"));
+  write_file(text, head + "stage 0: F0 F1 B0 X1\nstage 1: F0 B0 F1 B1\n");
+  CHECK_THAT(wrong("--schedule " + text), Contains(text + ":3: ") && Contains("\"X1\" is not an action"));
+  write_file(csv, "0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1\n");
+  CHECK_THAT(wrong("--schedule " + csv), Contains(csv + ":1: ") && Contains("B1"));
+  write_file(text, head + "stage 0: F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n");
+  CHECK(simulated("--schedule " + text)[0]["schedule"] == "mine");
+  CHECK_THAT(wrong("--pp 3 --schedule " + text), Contains("has pp 2"));
+}
