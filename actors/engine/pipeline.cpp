@@ -123,9 +123,17 @@ class Pipeline::Actors {
     for (int chunk = 0; chunk < chunks(); ++chunk) {
       const int v = placement().virtual_stage(id.stage, chunk);
       const auto& own = at(inputs, {id.stage, chunk});
-      StageSetup::ChunkQueues queues{own.activations, own.gradients, own.targets, nullptr, nullptr};
-      if (v + 1 < placement().virtual_stages()) queues.next_activations = at(inputs, placement().at(v + 1)).activations;
-      if (v > 0) queues.previous_gradients = at(inputs, placement().at(v - 1)).gradients;
+      StageSetup::ChunkQueues queues{own.activations, own.gradients, own.targets, nullptr, nullptr, -1, -1};
+      if (v + 1 < placement().virtual_stages()) {
+        const StageChunk next = placement().at(v + 1);
+        queues.next_activations = at(inputs, next).activations;
+        if (next.stage == id.stage) queues.own_next_chunk = next.chunk;
+      }
+      if (v > 0) {
+        const StageChunk previous = placement().at(v - 1);
+        queues.previous_gradients = at(inputs, previous).gradients;
+        if (previous.stage == id.stage) queues.own_previous_chunk = previous.chunk;
+      }
       setup.chunks.push_back(std::move(queues));
     }
     return system_.spawn<StageActor>(std::move(setup));

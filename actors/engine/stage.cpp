@@ -56,7 +56,12 @@ StageActor::StageActor(caf::actor_config& config, StageSetup setup)
 caf::behavior StageActor::make_behavior() {
   return {
       [this](BeginStep& message) { guarded([&] { begin(message.step); }); },
-      [this](Arrived& message) { guarded([&] { arrived(message); }); },
+      [this](Arrived& message) {
+        guarded([&] {
+          take_input(std::move(message));
+          pump();
+        });
+      },
       [this](Credit& message) { guarded([&] { credit(message); }); },
       [this](Enqueued& message) { guarded([&] { enqueued(message.action); }); },
       [this](Completed& message) { guarded([&] { completed(message); }); },
@@ -100,7 +105,7 @@ void StageActor::begin(const StepInfo& step) {
   pump();
 }
 
-void StageActor::arrived(Arrived& message) {
+void StageActor::take_input(Arrived message) {
   auto& slots = chunks_[static_cast<std::size_t>(message.chunk)];
   auto& held = message.kind == InputKind::activation ? slots.activations
                : message.kind == InputKind::gradient ? slots.gradients
@@ -108,7 +113,6 @@ void StageActor::arrived(Arrived& message) {
   at(held, message.microbatch) = std::move(message.slot);
   if (aborted_) return;
   protocol_.input_arrived(message.kind, message.chunk, message.microbatch);
-  pump();
 }
 
 void StageActor::credit(Credit& message) {
@@ -167,12 +171,22 @@ void StageActor::add_output(Launch& launch) {
   if (sends_gradient && setup_.chunks[chunk].previous_gradients) launch.output = take(chunks_[chunk].gradient_credits);
 }
 
-void StageActor::pass_on(Launch& launch) {
+void StageActor::send_output(Launch& launch) {
   const auto& queues = setup_.chunks[static_cast<std::size_t>(launch.action.chunk)];
-  if (launch.output) {
-    const auto& next = launch.action.kind == ActionKind::forward ? queues.next_activations : queues.previous_gradients;
-    send(next, Filled{launch.action.microbatch, std::move(launch.output)});
+  const bool forward = launch.action.kind == ActionKind::forward;
+  const int own_chunk = forward ? queues.own_next_chunk : queues.own_previous_chunk;
+  if (own_chunk >= 0) {
+    take_input(
+        {forward ? InputKind::activation : InputKind::gradient, own_chunk, launch.action.microbatch, std::move(launch.output)});
+  } else {
+    send(forward ? queues.next_activations : queues.previous_gradients,
+         Filled{launch.action.microbatch, std::move(launch.output)});
   }
+}
+
+void StageActor::pass_on(Launch& launch) {
+  if (launch.output) send_output(launch);
+  const auto& queues = setup_.chunks[static_cast<std::size_t>(launch.action.chunk)];
   for (auto& slot : launch.release) {
     const auto& owner = slot == launch.activation ? queues.activations
                         : slot == launch.gradient ? queues.gradients
@@ -187,6 +201,7 @@ void StageActor::enqueued(const Action& action) {
   if (launch == launched_.end()) throw Error(ErrorKind::internal, "enqueued " + to_string(action) + " was not launched");
   if (!aborted_) pass_on(*launch);
   launched_.erase(launch);
+  pump();
 }
 
 void StageActor::completed(Completed& message) {

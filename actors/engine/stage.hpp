@@ -24,6 +24,9 @@ struct StageSetup {
   struct ChunkQueues {
     caf::actor activations, gradients, targets;       // that this chunk consumes; null where it has none
     caf::actor next_activations, previous_gradients;  // that it fills
+    // The consumers of those, where they are chunks of this very stage: they hear of the input at once, so that the next choice
+    // knows of it. -1 elsewhere.
+    int own_next_chunk = -1, own_previous_chunk = -1;
   };
   std::vector<ChunkQueues> chunks;
 };
@@ -44,7 +47,7 @@ class StageActor : public caf::event_based_actor {
   };
 
   void begin(const StepInfo& step);
-  void arrived(Arrived& message);
+  void take_input(Arrived message);
   void credit(Credit& message);
   void enqueued(const schedules::Action& action);
   void completed(Completed& message);
@@ -55,6 +58,7 @@ class StageActor : public caf::event_based_actor {
   void launch_action(const schedules::Action& action);
   void add_inputs(Launch& launch);
   void add_output(Launch& launch);
+  void send_output(Launch& launch);
   void pass_on(Launch& launch);  // sends the output on and the released slots back
   void report_if_stopped();
   bool sends_when_enqueued() const { return setup_.order == schedules::Order::planned; }
