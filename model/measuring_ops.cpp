@@ -42,6 +42,7 @@ class MeasuringOps : public Ops {
   void cross_entropy_backward(const Tensor&, const Tensor&, std::int64_t, const Tensor&, float) override {}
   void adamw(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const AdamW&) override {}
   void add(const Tensor&, const Tensor&) override {}
+  void round(const Tensor&, const Tensor&) override {}
 
  private:
   template <class Scratch, class... Arguments>

@@ -117,6 +117,15 @@ class Ops {
   // --- Flat arenas ----------------------------------------------------------------------------------------------------------------
   // Decoupled weight decay, bias-corrected (Loshchilov and Hutter 2019); all f32, same length, in place.
   virtual void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) = 0;
+  // target [same length] bf16 = source f32, rounded to nearest even: the copy of fp32 master weights that bf16 matrices are
+  // computed from. Throws Error(unavailable) where activations are f32 only.
+  virtual void round(const Tensor& source, const Tensor& target);
+  // adamw, then round(weight, rounded), in one pass where that is faster.
+  virtual void adamw_rounded(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings,
+                             const Tensor& rounded) {
+    adamw(weight, grad, m, v, settings);
+    round(weight, rounded);
+  }
   // sum [1] f64 = sum of squares: fp64 sums over blocks of 65,536 elements, the blocks added in order.
   virtual void square_sum(const Tensor& tensor, const Tensor& sum) = 0;
   // target += source, f32 or f64.

@@ -186,6 +186,15 @@ class CudaOps : public Ops {
     enqueue("adamw", [&](cudaStream_t native) { cuda::adamw(native, weight, grad, m, v, nullptr, settings); });
   }
 
+  void round(const Tensor& source, const Tensor& target) override {
+    enqueue("rounding weights", [&](cudaStream_t native) { cuda::add_residual(native, source, nullptr, target); });
+  }
+
+  void adamw_rounded(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings,
+                     const Tensor& rounded) override {
+    enqueue("adamw", [&](cudaStream_t native) { cuda::adamw(native, weight, grad, m, v, &rounded, settings); });
+  }
+
   void square_sum(const Tensor& tensor, const Tensor& sum) override {
     void* memory = scratch(cuda::square_sum_scratch(tensor.elements()));
     enqueue("square_sum", [&](cudaStream_t native) {
