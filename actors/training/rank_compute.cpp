@@ -43,9 +43,7 @@ MemoryUse sizes(const RankSetup& setup, const StageModel& model) {
   const Shape hidden = model.hidden_shape();
   for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
     const auto& needs = setup.needs.chunks[static_cast<std::size_t>(chunk)];
-    const auto bytes = model.activation_bytes(chunk);
-    use.activations += static_cast<std::size_t>(needs.peak_activations) * align_up(bytes.saved) +
-                       static_cast<std::size_t>(needs.peak_pending_weight_grads) * align_up(bytes.pending);
+    use.activations += ActivationPool::bytes(model.activation_bytes(chunk), needs);
     use.queues += static_cast<std::size_t>(needs.activation_slots) * lane_bytes(setup, InputKind::activation, chunk, hidden) +
                   static_cast<std::size_t>(needs.gradient_slots) * lane_bytes(setup, InputKind::gradient, chunk, hidden) +
                   static_cast<std::size_t>(needs.target_slots) * lane_bytes(setup, InputKind::target, chunk, hidden);
@@ -90,8 +88,10 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
 
   stream_->zero(arenas_.m);
   stream_->zero(arenas_.v);
-  chunk_memory_.resize(setup_.chunks.size());
-  for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) allocate_chunk(chunk);
+  for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
+    pools_.emplace_back(*model_, chunk, setup_.needs.chunks[static_cast<std::size_t>(chunk)], setup_.microbatches, device,
+                        label(id));
+  }
 }
 
 RankCompute::~RankCompute() {
@@ -105,24 +105,6 @@ RankCompute::~RankCompute() {
 Tensor RankCompute::allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what) {
   buffer = setup_.device->allocate(elements * size_of(dtype), label(setup_.id) + ": " + what);
   return {buffer.data(), {static_cast<std::int64_t>(elements)}, dtype};
-}
-
-void RankCompute::allocate_chunk(int chunk) {
-  auto& memory = chunk_memory_[static_cast<std::size_t>(chunk)];
-  const auto bytes = model_->activation_bytes(chunk);
-  const auto& needs = setup_.needs.chunks[static_cast<std::size_t>(chunk)];
-  const auto count = static_cast<std::size_t>(needs.peak_activations), saved = align_up(bytes.saved);
-  memory.saved = setup_.device->allocate(count * saved, label(setup_.id) + ": activations");
-  for (std::size_t i = 0; i < count; ++i) {
-    memory.slots.push_back(model_->make_slot(chunk, static_cast<char*>(memory.saved.data()) + i * saved));
-    memory.free.push_back(memory.slots.back().get());
-  }
-  const auto pending_count = static_cast<std::size_t>(needs.peak_pending_weight_grads), pending = align_up(bytes.pending);
-  memory.pending = setup_.device->allocate(pending_count * pending, label(setup_.id) + ": pending weight gradients");
-  for (std::size_t i = 0; i < pending_count; ++i)
-    memory.free_pending.push_back(static_cast<char*>(memory.pending.data()) + i * pending);
-  memory.in_use.resize(static_cast<std::size_t>(setup_.microbatches));
-  memory.pending_in_use.resize(static_cast<std::size_t>(setup_.microbatches));
 }
 
 bool RankCompute::has_head() const {
@@ -223,39 +205,12 @@ void RankCompute::run(const Launch& launch, const std::function<void()>& started
   for (const auto& slot : launch.release) mark_free(*stream_, *slot, lane);
 }
 
-// Streams run in order, so memory that this thread has seen the end of can be given to the next microbatch at once.
-ActivationSlot& RankCompute::take_slot(const Action& action) {
-  auto& memory = chunk_memory_[static_cast<std::size_t>(action.chunk)];
-  const auto at = static_cast<std::size_t>(action.microbatch);
-  const auto take = [&](auto& free, auto& in_use) {
-    if (free.empty()) throw Error(ErrorKind::internal, label(setup_.id) + ": more microbatches in flight than the plan needs");
-    in_use[at] = free.back();
-    free.pop_back();
-  };
-  if (action.kind == ActionKind::forward) take(memory.free, memory.in_use);
-  if (memory.in_use[at] == nullptr)
-    throw Error(ErrorKind::internal, label(setup_.id) + ": " + to_string(action) + " before its forward");
-  if (action.kind == ActionKind::input_grad) {
-    take(memory.free_pending, memory.pending_in_use);
-    model_->set_pending(action.chunk, *memory.in_use[at], memory.pending_in_use[at]);
-  }
-  return *memory.in_use[at];
-}
-
-void RankCompute::release_slot(const Action& action) {
-  auto& memory = chunk_memory_[static_cast<std::size_t>(action.chunk)];
-  const auto at = static_cast<std::size_t>(action.microbatch);
-  if (action.kind == ActionKind::backward || action.kind == ActionKind::weight_grad) {
-    memory.free.push_back(std::exchange(memory.in_use[at], nullptr));
-  }
-  if (action.kind == ActionKind::weight_grad) memory.free_pending.push_back(std::exchange(memory.pending_in_use[at], nullptr));
-}
-
 void RankCompute::run_compute(const Launch& launch) {
   const Action& action = launch.action;
   const auto lane = static_cast<std::size_t>(setup_.id.tp_rank);
   const auto tensor = [lane](const SlotHandle& slot) { return slot ? slot->lanes[lane].tensor : Tensor{}; };
-  ActivationSlot& slot = take_slot(action);
+  ActivationPool& pool = pools_[static_cast<std::size_t>(action.chunk)];
+  ActivationSlot& slot = pool.take(action);
   const BackwardArgs backward{tensor(launch.gradient), tensor(launch.output), static_cast<float>(1.0 / step_.tokens)};
   switch (action.kind) {
     case ActionKind::forward: {
@@ -274,7 +229,7 @@ void RankCompute::run_compute(const Launch& launch) {
       model_->weight_grad(action.chunk, slot);
       break;
   }
-  release_slot(action);
+  pool.release(action);
 }
 
 void RankCompute::run_end_of_step(const Action& action) {

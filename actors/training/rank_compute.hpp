@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
+#include "actors/training/activation_pool.hpp"
 #include "actors/training/fault.hpp"
 #include "core/device.hpp"
 #include "core/process_group.hpp"
@@ -99,23 +100,12 @@ class RankCompute {
   void fail(std::exception_ptr cause);
 
  private:
-  struct ChunkMemory {
-    Buffer saved, pending;
-    std::vector<std::unique_ptr<ActivationSlot>> slots;
-    std::vector<ActivationSlot*> free;
-    std::vector<ActivationSlot*> in_use;              // by microbatch
-    std::vector<void*> free_pending, pending_in_use;  // memory from I until W, by microbatch
-  };
-
   bool has_head() const;
   TensorParallel tensor_parallel() const { return {setup_.groups.tensor.get(), setup_.sequence_parallel}; }
   const Tensor& arena(StateKind kind) const;
   void load_arena(StateKind kind, const WeightSource& source);
   void provoke(FaultKind kind);
   Tensor allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what);
-  void allocate_chunk(int chunk);
-  ActivationSlot& take_slot(const schedules::Action& action);
-  void release_slot(const schedules::Action& action);
   void run_compute(const Launch& launch);
   void run_end_of_step(const schedules::Action& action);
   void sum_tied();
@@ -132,7 +122,7 @@ class RankCompute {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<StageModel> model_;
-  std::vector<ChunkMemory> chunk_memory_;
+  std::vector<ActivationPool> pools_;  // by chunk
   StepInfo step_;
   Verdict verdict_;
   std::int64_t applied_steps_ = 0;
