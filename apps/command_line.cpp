@@ -12,13 +12,14 @@
 #include "apps/simulate.hpp"
 #include "apps/suggest.hpp"
 #include "apps/train.hpp"
+#include "apps/tune.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
 
 namespace {
 
-const std::vector<std::string> later_commands = {"tune", "launch", "tokenize", "generate", "export"};
+const std::vector<std::string> later_commands = {"launch", "tokenize", "generate", "export"};
 
 bool asks_for(const std::vector<std::string>& arguments, std::string_view option) {
   return std::find(arguments.begin(), arguments.end(), option) != arguments.end();
@@ -35,14 +36,17 @@ int run_command(std::vector<std::string> arguments, const Environment& environme
                 fmt::format("{}: this command is not built yet; pipetrain --help tells what there is", command));
   if (command == "doctor") return run_doctor(arguments);
   const bool wants_help = asks_for(arguments, "--help") || asks_for(arguments, "-h");
-  if (command == "simulate") {
-    if (!wants_help) return run_simulate(parse_simulate_options(arguments, environment));
-    fmt::print("{}", simulate_help());
+  if (command == "simulate" || command == "tune") {
+    const bool tune = command == "tune";
+    if (!wants_help)
+      return tune ? run_tune(parse_tune_options(arguments, environment))
+                  : run_simulate(parse_simulate_options(arguments, environment));
+    fmt::print("{}", tune ? tune_help() : simulate_help());
     return 0;
   }
   if (command != "train" && command != "help") {
     std::vector<std::string> commands = later_commands;
-    commands.insert(commands.end(), {"train", "simulate", "doctor"});
+    commands.insert(commands.end(), {"train", "simulate", "tune", "doctor"});
     const auto nearest = nearest_name(command, commands);
     throw Error(ErrorKind::input,
                 fmt::format("{}: unknown command; {}", command,

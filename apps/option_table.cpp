@@ -81,8 +81,8 @@ const std::vector<OptionSpec>& train_option_table() {
 
       {"Reports", "metrics", "FILE", "one JSON line a step", ""},
       {"Reports", "tensorboard", "DIR", "TensorBoard event files", "", false, false},
-      {"Reports", "trace", "FILE", "Chrome/Perfetto trace of the run", "", false, false},
-      {"Reports", "profile", "FILE", "measured costs for simulate --costs", "", false, false},
+      {"Reports", "trace", "FILE", "Chrome/Perfetto trace of the run's actions", ""},
+      {"Reports", "profile", "FILE", "measured costs for simulate --costs", ""},
       {"Reports", "report", "FILE", "self-contained HTML page", "", false, false},
       {"Reports", "log-interval", "N", "steps between two lines of progress (a terminal shows every step)", "1"},
 

@@ -14,6 +14,7 @@
 #include "apps/dry_run.hpp"
 #include "apps/metrics_file.hpp"
 #include "apps/progress.hpp"
+#include "apps/run_records.hpp"
 #include "apps/signals.hpp"
 #include "apps/train_job.hpp"
 #include "core/error.hpp"
@@ -96,9 +97,10 @@ bool ends(const RunLength& length, const StepReport& report, double first_loss) 
 // The step loop, and what to leave behind at its end.
 class Run {
  public:
-  Run(const TrainOptions& options, Trainer& trainer, double flops_per_token)
+  Run(const TrainOptions& options, Trainer& trainer, RunRecords& records, double flops_per_token)
       : options_(options),
         trainer_(trainer),
+        records_(records),
         length_(run_length(options, trainer.steps_per_epoch())),
         outputs_(options, trainer, flops_per_token, length_.loss_ratio ? 0 : length_.steps) {}
 
@@ -114,10 +116,12 @@ class Run {
       const StepReport report = trainer_.step();
       last_loss_ = report.loss;
       outputs_.step(report);
+      records_.add(report);
       if (ends(length_, report, trainer_.first_loss())) break;
       if (options_.save_interval && report.step % *options_.save_interval == 0) checkpoint();
     }
     outputs_.finish();
+    records_.write();
     if (options_.save && trainer_.steps_done() > saved_step_) checkpoint();
     return stop_signal() == 0 ? end() : stopped();
   }
@@ -154,6 +158,7 @@ class Run {
 
   const TrainOptions& options_;
   Trainer& trainer_;
+  RunRecords& records_;
   RunLength length_;
   Outputs outputs_;
   std::optional<double> last_loss_;
@@ -183,12 +188,13 @@ int run_train(const TrainOptions& options) {
   }
   const double flops_per_token = model_flops_per_token(job.config, job.dataset->sequence_length());
   if (options.save) check_hf_target(*options.save / "model");
+  RunRecords records(options, job);
   auto trainer = std::make_unique<Trainer>(std::move(job));
   const ReportOnSignal reporter([&] {
     for (const auto& line : trainer->waiting()) fmt::print(stderr, "{}\n", line);
   });
   try {
-    return Run(options, *trainer, flops_per_token).run();
+    return Run(options, *trainer, records, flops_per_token).run();
   } catch (const RunFailed& failure) {
     print_waiting(failure);
     if (!failure.everything_stopped()) leave_running_threads(failure);

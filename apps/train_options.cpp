@@ -10,6 +10,7 @@
 #include "apps/batch_sizes.hpp"
 #include "apps/device_choice.hpp"
 #include "apps/option_values.hpp"
+#include "apps/output_files.hpp"
 #include "apps/suggest.hpp"
 #include "schedules/builders.hpp"
 
@@ -123,21 +124,6 @@ void read_numbers(const OptionValues& values, const Machine& machine, TrainOptio
   options.deterministic = values.on_off("deterministic").value_or(options.precision == DType::f32 || !gpu);
 }
 
-// A file that can be made or written: checked without touching it.
-std::optional<fs::path> output_file(const OptionValues& values, const std::string& name) {
-  const auto text = values.text(name);
-  if (!text) return std::nullopt;
-  const fs::path path = *text;
-  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) values.fail(name, "is a folder; give a file");
-  if (!fs::is_directory(parent, ignored))
-    values.fail(name, fmt::format("there is no folder {}; make it first", parent.string()));
-  const bool writable = fs::exists(path, ignored) ? ::access(path.c_str(), W_OK) == 0 : ::access(parent.c_str(), W_OK) == 0;
-  if (!writable) values.fail(name, "cannot be written; check the permissions");
-  return path;
-}
-
 // A folder that can be written, or made below one that can.
 std::optional<fs::path> output_folder(const OptionValues& values, const std::string& name) {
   const auto text = values.text(name);
@@ -167,6 +153,8 @@ void read_files(const OptionValues& values, TrainOptions& options) {
     options.load = *load;
   }
   options.metrics = output_file(values, "metrics");
+  options.trace = output_file(values, "trace");
+  options.profile = output_file(values, "profile");
   options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
   options.dry_run = values.on_off("dry-run").value_or(false);
   options.stall_timeout = values.integer("stall-timeout", 0, 1'000'000).value_or(options.stall_timeout);

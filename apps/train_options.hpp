@@ -55,7 +55,7 @@ struct TrainOptions {
   int threads = 1;           // compute threads of one CPU device
 
   // Files
-  std::optional<std::filesystem::path> save, load, metrics;
+  std::optional<std::filesystem::path> save, load, metrics, trace, profile;
   std::optional<std::int64_t> save_interval, save_keep;  // not given: only at the end; all
   bool resume = false;
   std::int64_t log_interval = 1;

@@ -85,7 +85,7 @@ TEST_CASE("simulate --json has the keys of the contract and 1f1b's closed form")
   CHECK(run["actions"] == 4 * 16);
   CHECK(run["peak_activations"] == json({4, 3, 2, 1}));
   CHECK(run["idle"] == json({27, 27, 27, 27}));
-  CHECK(run["span"] == json({99, 95, 91, 87}));
+  CHECK(run["span"] == json({99, 90, 81, 72}));
   CHECK(run["span_bubble"] == 27);
   CHECK(run["valid"] == true);
 }
@@ -129,7 +129,7 @@ TEST_CASE("simulate: costs per stage, messages, slots and chunks") {
   CHECK(late[0]["makespan"] == 1 + 0.5 + 3 + 0.5 + 2);
   const json three = simulated("--pp 2 --microbatches 4 --schedule interleaved --chunks 3");
   CHECK(three[0]["chunks"] == 3);
-  CHECK(three[0]["makespan"] == 13);  // 12 + (p - 1) 3 / v
+  CHECK(three[0]["makespan"].get<double>() == Approx(13));  // 12 + (p - 1) 3 / v
   for (const auto& run : simulated("--pp 4 --microbatches 12 --schedule auto --memory-slots 2"))
     CHECK(largest(run["peak_activations"]) <= 2);
   CHECK_THAT(run("--pp 4 --microbatches 12 --schedule 1f1b --memory-slots 2").out, Contains("* holds more"));
@@ -167,7 +167,8 @@ TEST_CASE("simulate writes its files whole, and none when something is wrong") {
   CHECK_THAT(read_file(at("a.svg")), Contains("</svg>"));
   CHECK_THAT(read_file(at("a.html")), Contains("</html>"));
   std::size_t events = 0;
-  for (const auto& event : json::parse(read_file(at("a.json")))["traceEvents"]) events += event["ph"] == "X";
+  const json trace = json::parse(read_file(at("a.json")));
+  for (const auto& event : trace["traceEvents"]) events += event["ph"] == "X";
   CHECK(events == 2 * 2 * 4 * 3);
   const std::string rows = read_file(at("a.csv"));
   CHECK(std::count(rows.begin(), rows.end(), '\n') == 1 + 48);

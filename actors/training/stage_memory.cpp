@@ -1,0 +1,26 @@
+#include "actors/training/stage_memory.hpp"
+
+#include "comm/inprocess_group.hpp"
+
+namespace pipetrain {
+
+StageMemory::StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape) : config_(config), shape_(shape) {
+  layout_parameters(config, {blocks_of(config)}, 0, tp);  // throws for a tp that cannot split the model
+  if (tp > 1) tensor_ = std::move(make_inprocess_groups(tp).front());
+}
+
+StageMemory::~StageMemory() = default;
+
+MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, int microbatches,
+                                const schedules::StageNeeds& needs) const {
+  RankSetup setup;
+  setup.groups.tensor = tensor_;
+  setup.config = config_;
+  setup.chunks = chunks;
+  setup.shape = shape_;
+  setup.microbatches = microbatches;
+  setup.needs = needs;
+  return estimate_memory(setup);
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,28 @@
+#include "apps/run_records.hpp"
+
+#include "apps/output_files.hpp"
+#include "schedules/draw.hpp"
+
+namespace pipetrain {
+
+RunRecords::RunRecords(const TrainOptions& options, const TrainJob& job) : options_(options) {
+  if (options.trace) timeline_.emplace(job);
+  if (options.profile) profile_.emplace(job, options.model);
+}
+
+void RunRecords::add(const StepReport& report) {
+  has_steps_ = true;
+  if (timeline_) timeline_->add(report);
+  if (profile_) profile_->add(report);
+}
+
+void RunRecords::write() const {
+  if (!has_steps_) return;
+  OutputFiles files;
+  if (timeline_)
+    files.add(*options_.trace, [&](std::ostream& out) { schedules::write_chrome_trace(out, timeline_->timeline()); });
+  if (profile_) files.add(*options_.profile, [&](std::ostream& out) { write_profile(out, profile_->profile()); });
+  files.put_in_place();
+}
+
+}  // namespace pipetrain

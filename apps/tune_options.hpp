@@ -1,0 +1,28 @@
+// The options of `pipetrain tune`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "apps/option_table.hpp"
+#include "apps/train_options.hpp"
+#include "apps/tune_search.hpp"
+
+namespace pipetrain {
+
+struct TuneOptions {
+  std::string model = "tiny";  // as the command lines to run name it
+  bool layers_given = false;
+  LayoutRequest request;
+  int count = 10;  // layouts to print
+  bool json = false;
+  std::vector<std::string> notes;
+};
+
+const std::vector<OptionSpec>& tune_option_table();
+// Throws Error(input).
+TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const Environment& environment);
+std::string tune_help();
+
+}  // namespace pipetrain

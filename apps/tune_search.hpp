@@ -1,0 +1,55 @@
+// The fastest ways to lay a model over devices, by simulating each under a model of what the devices can do.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/config.hpp"
+
+namespace pipetrain {
+
+// What every device sustains.
+struct DeviceSpeed {
+  double flops = 0;           // per second, of matrix products and attention
+  double memory_bytes = 0;    // what a run may take
+  double memory_rate = 0;     // bytes per second, for norm and optimizer
+  double link_rate = 0;       // bytes per second from one device to another
+  double latency = 0;         // seconds of a message
+  double block_overhead = 0;  // seconds that each pass of a block takes whatever its size
+};
+
+struct LayoutRequest {
+  ModelConfig config;
+  int devices = 1;
+  int most_tp = 8;
+  std::int64_t sequence = 1;
+  std::int64_t global_batch = 1;  // sequences of one step
+  DeviceSpeed speed;
+};
+
+struct Layout {
+  int pp = 1, tp = 1, dp = 1, chunks = 1;
+  std::int64_t microbatch = 1, microbatches = 1;
+  std::string schedule;
+};
+
+struct RankedLayout {
+  Layout layout;
+  double seconds = 0;  // of one step
+  double bubble = 0;
+  std::vector<std::size_t> memory;  // per stage: bytes of each of its devices
+};
+
+struct SearchResult {
+  std::vector<RankedLayout> best;  // the fastest first
+  std::int64_t candidates = 0;     // looked at
+  std::int64_t too_large = 0;      // of them, those known not to fit the memory
+};
+
+// The `count` fastest of all pp x tp x dp x chunks x microbatch x schedule that use every device and fit its memory. A bound on
+// the time spares simulating what cannot be among them. Schedules with costs of their own (auto) are not searched. Throws
+// Error(input) when the batch or the model goes with no layout at all.
+SearchResult search_layouts(const LayoutRequest& request, int count);
+
+}  // namespace pipetrain
