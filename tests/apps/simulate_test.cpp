@@ -223,3 +223,47 @@ TEST_CASE("simulate names file, line, action and rule of a wrong plan") {
   CHECK(simulated("--schedule " + text)[0]["schedule"] == "mine");
   CHECK_THAT(wrong("--pp 3 --schedule " + text), Contains("has pp 2"));
 }
+
+TEST_CASE("a run's profile is what simulate reads, of the same model and layout only; its trace has every action") {
+  const TemporaryFolder folder;
+  const auto at = [&](const char* name) { return (folder.path() / name).string(); };
+  const auto train = [](const std::string& arguments) {
+    return std::system(("'" PIPETRAIN_PROGRAM "' --device cpu " + arguments + " > /dev/null 2>&1").c_str());
+  };
+  REQUIRE(train("--pp 2 --dp 2 --schedule zb-h1 --microbatches 4 --steps 3 --profile " + at("zb.json") + " --trace " +
+                at("trace.json")) == 0);
+  const json trace = json::parse(read_file(at("trace.json")));
+  std::size_t events = 0;
+  for (const auto& event : trace["traceEvents"]) events += event["ph"] == "X" ? 1 : 0;
+  CHECK(events == 3 * 4 * (4 * 3 + 3));  // steps x stages of all replicas x (F, I, W; R, N, O)
+
+  const json profile = json::parse(read_file(at("zb.json")));
+  CHECK(profile["layout"]["dp"] == 2);
+  const auto time = [&](int stage, const char* kind) {
+    return profile["stages"][static_cast<std::size_t>(stage)]["chunks"][0][kind].get<double>();
+  };
+  const json runs = simulated("--costs " + at("zb.json") + " --schedule zb-h1 --model tiny");
+  double slowest = 0;
+  for (const int stage : {0, 1})
+    slowest = std::max(slowest, 4 * (time(stage, "forward") + time(stage, "input_grad") + time(stage, "weight_grad")));
+  CHECK(runs[0]["pp"] == 2);
+  CHECK(runs[0]["microbatches"] == 4);
+  CHECK(runs[0]["ideal"].get<double>() == Approx(slowest));
+  CHECK(runs[0]["makespan"].get<double>() > slowest);
+  CHECK(runs[0]["actions"] == 2 * (4 * 3 + 3));
+  CHECK(simulated("--schedule all --costs " + at("zb.json")).size() == 5);  // those of one chunk
+
+  CHECK_THAT(wrong("--pp 4 --costs " + at("zb.json")), Contains("has pp 2"));
+  CHECK_THAT(wrong("--schedule zb-v --costs " + at("zb.json")), Contains("a profile of pp 2 x chunks 1"));
+  CHECK_THAT(wrong("--model llama-7b --costs " + at("zb.json")), Contains("a profile from another model"));
+  CHECK_THAT(wrong("--forward 1 --costs " + at("zb.json")), Contains("keep one of them"));
+  REQUIRE(train("--pp 2 --steps 1 --profile " + at("1f1b.json")) == 0);
+  CHECK_THAT(wrong("--schedule zb-h1 --costs " + at("1f1b.json")), Contains("measured B"));
+  CHECK(simulated("--schedule gpipe --costs " + at("1f1b.json")).size() == 1);
+  write_file(at("bad.json"), "{\"format\": \"pipetrain profile\", \"version\": 1}");
+  CHECK_THAT(wrong("--costs " + at("bad.json")), Contains("bad.json: is not a profile: model is missing"));
+  json broken = profile;
+  broken["stages"][1]["chunks"][0]["forward"] = -1;
+  write_file(at("bad.json"), broken.dump());
+  CHECK_THAT(wrong("--costs " + at("bad.json")), Contains("forward is -1"));
+}
