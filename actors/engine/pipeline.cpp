@@ -45,6 +45,7 @@ class Pipeline::Actors {
   }
 
   const caf::actor& supervisor() const { return supervisor_; }
+  const caf::actor& stage(StageId id) const { return all_[static_cast<std::size_t>(id.replica * stages() + id.stage)]; }
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }
 
  private:
@@ -156,7 +157,8 @@ class Pipeline::Actors {
   std::unique_ptr<OwnSystem> own_system_;
   caf::actor_system& system_;
   caf::actor supervisor_;
-  std::vector<caf::actor> queues_, all_;
+  std::vector<caf::actor> queues_;
+  std::vector<caf::actor> all_;  // the stages first, replica-major
   std::vector<Connection> connections_;
 };
 
@@ -183,6 +185,8 @@ std::vector<std::string> Pipeline::waiting() {
 }
 
 void Pipeline::abort(std::exception_ptr cause) { caf::anon_send(actors_->supervisor(), Failed{"", std::move(cause)}); }
+
+void Pipeline::stop_stage(StageId id) { caf::anon_send_exit(actors_->stage(id), caf::exit_reason::kill); }
 
 const std::vector<schedules::StageNeeds>& Pipeline::needs() const { return actors_->needs(); }
 

@@ -38,7 +38,7 @@ struct PipelineOptions {
 using ComputeFactory = std::function<std::shared_ptr<StageCompute>(StageId id, const schedules::StageNeeds& needs)>;
 using SourceFactory = std::function<std::shared_ptr<InputSource>(int replica)>;
 
-// step(), start_step(): one step at a time, from one thread. waiting() and abort(): from any thread.
+// step(), start_step(): one step at a time, from one thread. waiting(), abort() and stop_stage(): from any thread.
 class Pipeline {
  public:
   // Validates the plan (throws schedules::InvalidPlan), makes the computes in replica-major order and their queues' slots.
@@ -56,6 +56,9 @@ class Pipeline {
   std::vector<std::string> waiting();
   // Ends the running step, or the next one, with this cause.
   void abort(std::exception_ptr cause);
+
+  // Ends this stage's actor as if it had died, so that tests see what follows.
+  void stop_stage(StageId id);
 
   const std::vector<schedules::StageNeeds>& needs() const;
 

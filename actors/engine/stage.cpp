@@ -81,6 +81,10 @@ caf::behavior StageActor::make_behavior() {
 }
 
 void StageActor::on_exit() {
+  // Nobody hears of this stage's work any more: it must not keep others waiting.
+  if (in_step_ && !aborted_) {
+    setup_.compute->abort(std::make_exception_ptr(Error(ErrorKind::peer_lost, "the stage's actor stopped")));
+  }
   setup_.supervisor = nullptr;
   setup_.chunks.clear();
   setup_.compute.reset();

@@ -221,6 +221,26 @@ TEST_CASE("abort from outside ends the step; waiting() answers meanwhile") {
   CHECK_THROWS_WITH(outcome.get(), "enough");
 }
 
+TEST_CASE("a stage whose actor stops ends the run, and is named") {
+  Pipeline pipeline(
+      options_for("1f1b", 3, 1, 4, schedules::Order::planned),
+      [](StageId id, const schedules::StageNeeds&) {
+        return make_sleeping_compute(id, [](StageId, const Action&) { return 50ms; });
+      },
+      [](int) { return make_empty_source(); });
+  auto outcome = pipeline.start_step({1, 4, 1, 0}, apply);
+  pipeline.waiting();  // the step is on its way
+  pipeline.stop_stage({0, 1});
+  try {
+    outcome.get();
+    FAIL("the step ended");
+  } catch (const RunFailed& failure) {
+    CHECK(failure.kind() == ErrorKind::peer_lost);
+    CHECK(std::string(failure.what()) == "stage 1: its actor stopped in the middle of the run");
+    CHECK(failure.waiting()[1] == "stage 1: its actor is gone");
+  }
+}
+
 TEST_CASE("a source that throws ends the run with the data's error") {
   class BadSource : public InputSource {
    public:
