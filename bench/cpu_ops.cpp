@@ -1,7 +1,5 @@
 // The CPU's operations on one and two threads, beside the machine's own limits measured in the same run: the matrix rate of
 // one tile in GFLOP/s and the rate of a memory copy in GB/s; and what an operation costs when there is next to nothing to do.
-#include <cblas.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/matrix_rate.hpp"
 #include "bench/result.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
@@ -177,11 +176,11 @@ void OpsBench::run() {
 }
 
 void machine_limits() {
-  constexpr int n = 1024;
-  std::vector<float> a(n * n, 0.5F), b(n * n, 0.25F), c(n * n);
-  const double seconds = best_seconds(
-      [&] { cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n, n, 1, a.data(), n, b.data(), n, 0, c.data(), n); });
-  report("sgemm 1024, 1 thread", 2.0 * n * n * n / seconds * 1e-9, "GFLOP/s");
+  for (const MatrixLibrary& library : matrix_libraries()) {
+    double rate = 0;
+    for (int run = 0; run < 10; ++run) rate = std::max(rate, matrix_rate(library, 1).wall);
+    report(library.name + " sgemm 1024, 1 thread", rate, "GFLOP/s");
+  }
   std::vector<char> from(std::size_t{256} << 20, 1), to(from.size());
   const double copy = best_seconds([&] { std::memcpy(to.data(), from.data(), from.size()); });
   report("memory copy, 1 thread", 2 * static_cast<double>(from.size()) / copy * 1e-9, "GB/s");

@@ -9,7 +9,7 @@ untested_distributions=(debian:13 ubuntu:22.04 ubuntu:24.04)
 build_packages=(
   g++ cmake ninja-build    # the compiler and the build
   libcaf-dev               # actors
-  libopenblas-pthread-dev  # matrix products
+  libdnnl-dev              # matrix products
   libfmt-dev               # text
   libcli11-dev             # command line
   nlohmann-json3-dev       # JSON files

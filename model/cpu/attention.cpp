@@ -1,13 +1,12 @@
 // Shapes: S sequence, D head size. One tile of work is one head (forward) or one key-value head with its group of query heads
 // (backward); inside, blocks of query rows against all keys up to them, so that no more than block x S scores exist per thread.
 // Probabilities are recomputed in the backward from log_sum_exp (Dao et al. 2022).
-#include <cblas.h>
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "model/cpu/kernels.hpp"
+#include "model/cpu/sgemm.hpp"
 #include "model/cpu/vector_math.hpp"
 
 namespace pipetrain::cpu {
@@ -47,27 +46,35 @@ float* scratch(std::size_t which, std::int64_t elements) {
   return memory[which].data();
 }
 
-// c [m, n] = alpha a [m, k] b^T [n, k] + beta c
-void product_nt(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, Head a, Head b, float beta, Head c) {
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), alpha,
-              a.data, static_cast<int>(a.stride), b.data, static_cast<int>(b.stride), beta, c.data, static_cast<int>(c.stride));
-}
-// c [m, n] = a [m, k] b [k, n] + beta c
-void product_nn(std::int64_t m, std::int64_t n, std::int64_t k, Head a, Head b, float beta, Head c) {
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1,
-              a.data, static_cast<int>(a.stride), b.data, static_cast<int>(b.stride), beta, c.data, static_cast<int>(c.stride));
-}
-// c [m, n] += a^T [k, m] b [k, n]
-void add_product_tn(std::int64_t m, std::int64_t n, std::int64_t k, Head a, Head b, Head c) {
-  cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1, a.data,
-              static_cast<int>(a.stride), b.data, static_cast<int>(b.stride), 1, c.data, static_cast<int>(c.stride));
-}
+// The matrix products of one operation.
+class Products {
+ public:
+  explicit Products(const AttentionShape& shape)
+      : gemm_(shape.tokens() * shape.sequence * shape.heads * shape.head_dim <= small_products ? precise_gemm : sgemm) {}
+
+  // c [m, n] = alpha a [m, k] b^T [n, k]
+  void nt(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, Head a, Head b, Head c) const {
+    gemm_(m, n, k, alpha, {a.data, a.stride}, {b.data, b.stride, true}, 0, c.data, c.stride);
+  }
+  // c [m, n] = a [m, k] b [k, n]
+  void nn(std::int64_t m, std::int64_t n, std::int64_t k, Head a, Head b, Head c) const {
+    gemm_(m, n, k, 1, {a.data, a.stride}, {b.data, b.stride}, 0, c.data, c.stride);
+  }
+  // c [m, n] += a^T [k, m] b [k, n]
+  void add_tn(std::int64_t m, std::int64_t n, std::int64_t k, Head a, Head b, Head c) const {
+    gemm_(m, n, k, 1, {a.data, a.stride, true}, {b.data, b.stride}, 1, c.data, c.stride);
+  }
+
+ private:
+  decltype(&sgemm) gemm_;
+};
 
 // Turns the scores of one query row, which sees `visible` of `keys`, into probabilities; returns log sum exp.
 float softmax_row(float* scores, std::int64_t visible, std::int64_t keys) {
   const float most = lane_max(scores, visible);
   for (std::int64_t i = 0; i < visible; ++i) scores[i] = fast_exp(scores[i] - most);
-  const float sum = lane_sum(visible, [scores](std::int64_t i) { return scores[i]; });
+  const auto sum =
+      static_cast<float>(lane_sum<double>(visible, [scores](std::int64_t i) { return static_cast<double>(scores[i]); }));
   const float scale = 1.0F / sum;
   for (std::int64_t i = 0; i < visible; ++i) scores[i] *= scale;
   std::fill(scores + visible, scores + keys, 0.0F);
@@ -77,14 +84,15 @@ float softmax_row(float* scores, std::int64_t visible, std::int64_t keys) {
 void forward_head(const AttentionShape& shape, const Heads& in, Head out, float* log_sum_exp) {
   const std::int64_t sequence = shape.sequence, dim = shape.head_dim;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  const Products products(shape);
   const Head scores{scratch(0, block * sequence), sequence};
   for (std::int64_t first = 0; first < sequence; first += block) {
     const std::int64_t rows = std::min(block, sequence - first), keys = first + rows;
-    product_nt(rows, keys, dim, scale, {in.q.row(first), in.q.stride}, in.k, 0, scores);
+    products.nt(rows, keys, dim, scale, {in.q.row(first), in.q.stride}, in.k, scores);
     for (std::int64_t row = 0; row < rows; ++row) {
       log_sum_exp[first + row] = softmax_row(scores.row(row), first + row + 1, keys);
     }
-    product_nn(rows, dim, keys, scores, in.v, 0, {out.row(first), out.stride});
+    products.nn(rows, dim, keys, scores, in.v, {out.row(first), out.stride});
   }
 }
 
@@ -104,20 +112,22 @@ void backward_head(const AttentionShape& shape, const Heads& in, Head dout, Head
                    const Heads& grad) {
   const std::int64_t sequence = shape.sequence, dim = shape.head_dim;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  const Products products(shape);
   const Head probs{scratch(0, block * sequence), sequence}, dprobs{scratch(1, block * sequence), sequence};
   for (std::int64_t first = 0; first < sequence; first += block) {
     const std::int64_t rows = std::min(block, sequence - first), keys = first + rows;
     const Head q{in.q.row(first), in.q.stride}, dout_block{dout.row(first), dout.stride};
-    product_nt(rows, keys, dim, scale, q, in.k, 0, probs);
-    product_nt(rows, keys, dim, 1, dout_block, in.v, 0, dprobs);
+    products.nt(rows, keys, dim, scale, q, in.k, probs);
+    products.nt(rows, keys, dim, 1, dout_block, in.v, dprobs);
     for (std::int64_t row = 0; row < rows; ++row) {
       const float *a = dout.row(first + row), *b = out.row(first + row);
-      const float dot = lane_sum(dim, [a, b](std::int64_t i) { return a[i] * b[i]; });
+      const auto dot =
+          static_cast<float>(lane_sum<double>(dim, [a, b](std::int64_t i) { return static_cast<double>(a[i]) * b[i]; }));
       gradient_row(probs.row(row), dprobs.row(row), first + row + 1, keys, log_sum_exp[first + row], dot, scale);
     }
-    product_nn(rows, dim, keys, dprobs, in.k, 0, {grad.q.row(first), grad.q.stride});
-    add_product_tn(keys, dim, rows, dprobs, q, grad.k);
-    add_product_tn(keys, dim, rows, probs, dout_block, grad.v);
+    products.nn(rows, dim, keys, dprobs, in.k, {grad.q.row(first), grad.q.stride});
+    products.add_tn(keys, dim, rows, dprobs, q, grad.k);
+    products.add_tn(keys, dim, rows, probs, dout_block, grad.v);
   }
 }
 

@@ -158,7 +158,6 @@ class CpuOps : public Ops {
 
 std::unique_ptr<Ops> make_cpu_ops(Stream& stream) {
   cpu::check_machine();
-  cpu::use_single_threaded_blas();
   return std::make_unique<CpuOps>(cpu_stream(stream));
 }
 

@@ -8,9 +8,6 @@
 
 namespace pipetrain::cpu {
 
-// OpenBLAS runs one thread a call from now on: the tiles are the parallelism. Cheap to call again.
-void use_single_threaded_blas();
-
 // out = x op(w) + (accumulate ? out : 0).
 void matmul(CpuStream& stream, MatmulKind kind, const Tensor& x, const Tensor& w, bool accumulate, const Tensor& out);
 void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& dw);

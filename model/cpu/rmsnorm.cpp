@@ -14,8 +14,8 @@ void rms_norm(CpuStream& stream, const Tensor& x, const Tensor& weight, float ep
     for (std::int64_t row = begin; row < end; ++row) {
       const float* in = x.as<float>() + row * cols;
       float* out = y.as<float>() + row * cols;
-      const float squares = lane_sum(cols, [in](std::int64_t i) { return in[i] * in[i]; });
-      const float scale = 1.0F / std::sqrt(squares / static_cast<float>(cols) + eps);
+      const double squares = lane_sum<double>(cols, [in](std::int64_t i) { return static_cast<double>(in[i]) * in[i]; });
+      const auto scale = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(cols) + eps));
       inv_rms.as<float>()[row] = scale;
       for (std::int64_t i = 0; i < cols; ++i) out[i] = in[i] * scale * gain[i];
     }
@@ -27,8 +27,8 @@ namespace {
 // With g = dy * weight: dx = s g - x s^3 / H sum(g x), and dweight += dy x s, for s = inv_rms.
 void backward_row(const float* dy, const float* x, const float* gain, float scale, std::int64_t cols, const float* residual,
                   float* dx, float* dgain) {
-  const float product = lane_sum(cols, [&](std::int64_t i) { return dy[i] * gain[i] * x[i]; });
-  const float pull = product * scale * scale * scale / static_cast<float>(cols);
+  const double product = lane_sum<double>(cols, [&](std::int64_t i) { return static_cast<double>(dy[i] * gain[i]) * x[i]; });
+  const auto pull = static_cast<float>(product * scale * scale * scale / static_cast<double>(cols));
   for (std::int64_t i = 0; i < cols; ++i) dgain[i] += dy[i] * x[i] * scale;
   if (residual != nullptr) {
     for (std::int64_t i = 0; i < cols; ++i) dx[i] = residual[i] + (dy[i] * gain[i] * scale - x[i] * pull);

@@ -79,14 +79,14 @@ std::string without(const std::string& packages) {
 
 TEST_CASE("an installed pipetrain::schedules needs nothing else", "[install]") {
   const Result result =
-      installation().consume("schedules", without("CAF OpenBLAS fmt Threads simdjson nlohmann_json CUDAToolkit"));
+      installation().consume("schedules", without("CAF oneDNN fmt Threads simdjson nlohmann_json CUDAToolkit"));
   INFO(result.output);
   REQUIRE(result.status == 0);
   CHECK(result.output == "4 3 2 1 ");
 }
 
-TEST_CASE("an installed pipetrain::engine needs no BLAS", "[install]") {
-  const Result result = installation().consume("engine", without("OpenBLAS"));
+TEST_CASE("an installed pipetrain::engine needs no matrix library", "[install]") {
+  const Result result = installation().consume("engine", without("oneDNN"));
   INFO(result.output);
   REQUIRE(result.status == 0);
   CHECK(result.output == "2");
