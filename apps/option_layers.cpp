@@ -18,8 +18,14 @@ std::string variable_name(const std::string& option) {
   return name;
 }
 
-// Set by those who test or debug pipetrain, not options.
-bool known_variable(const std::string& name) { return name == "PIPETRAIN_FAULT" || name.starts_with("PIPETRAIN_TEST_"); }
+// An option of some command, or set by those who test or debug pipetrain.
+bool known_variable(const std::string& name) {
+  if (name == "PIPETRAIN_FAULT" || name.starts_with("PIPETRAIN_TEST_")) return true;
+  for (const auto* table : {&train_option_table(), &simulate_option_table(), &tune_option_table()})
+    for (const OptionSpec& spec : *table)
+      if (variable_name(spec.name) == name) return true;
+  return false;
+}
 
 }  // namespace
 
@@ -35,7 +41,7 @@ void fail_unknown_option(const std::vector<OptionSpec>& table, const std::string
   }
   if (const auto nearest = nearest_name(name, option_names(table)))
     throw Error(ErrorKind::input, fmt::format("{}: unknown option; did you mean --{}?", where, *nearest));
-  throw Error(ErrorKind::input, fmt::format("{}: unknown option; pipetrain --help lists them all", where));
+  throw Error(ErrorKind::input, fmt::format("{}: unknown option; --help lists them all", where));
 }
 
 RawOptions read_environment(const std::vector<OptionSpec>& table, const std::map<std::string, std::string>& environment,
@@ -53,11 +59,9 @@ RawOptions read_environment(const std::vector<OptionSpec>& table, const std::map
       option.words = {variable->second};
     }
   }
-  for (const auto& [name, value] : environment) {
-    const auto is_this = [&name = name](const OptionSpec& spec) { return variable_name(spec.name) == name; };
-    if (name.starts_with("PIPETRAIN_") && !known_variable(name) && std::none_of(table.begin(), table.end(), is_this))
+  for (const auto& [name, value] : environment)
+    if (name.starts_with("PIPETRAIN_") && !known_variable(name))
       notes.push_back(fmt::format("the environment variable {} is no option of pipetrain and is passed over", name));
-  }
   return options;
 }
 

@@ -80,7 +80,7 @@ class Simulation {
                    ? fmt::format(", deviation {:g} in {} runs from seed {}", options_.jitter, options_.runs, options_.seed)
                    : "",
                schedule_table(runs_));
-    fmt::print("{}: what each stage does, and when it waits\n{}\n{}\n", best.name, stage_table(best.summary),
+    fmt::print("{}: what each stage does, and when it waits\n{}\n{}\n", best.name, stage_table(best),
                critical_path_text(timeline_));
     if (options_.profile) print_prediction(best);
     fmt::print("{}", draw_terminal(timeline_, terminal_width()));
@@ -171,6 +171,8 @@ class Simulation {
     std::vector<double> transfers;
     for (int v = 0; v + 1 < plan.placement.virtual_stages(); ++v) transfers.push_back(costs.transfer(v));
     run.summary = summarize(timeline, transfers);
+    for (std::size_t stage = 0; options_.profile && stage < timeline.stages.size(); ++stage)
+      run.peak_bytes.push_back(peak_bytes(timeline.stages[stage], costs.chunks[stage]));
     run.ideal = ideal_time(costs, plan.microbatches);
     for (const auto& actions : plan.stages) run.actions += std::ssize(actions);
     for (std::size_t stage = 0; stage < options_.slots.size(); ++stage)

@@ -34,8 +34,6 @@ struct SimulateOptions {
   std::vector<std::string> notes;  // for stderr, once nothing can end in exit status 2 any more
 };
 
-const std::vector<OptionSpec>& simulate_option_table();
-
 // `arguments` are those after the command's name. Reads the plan and the profile; writes nothing. Throws Error(input).
 SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments, const Environment& environment);
 

@@ -90,9 +90,11 @@ std::string schedule_table(const std::vector<SimulatedSchedule>& runs) {
   return text;
 }
 
-std::string stage_table(const schedules::Summary& summary) {
-  std::string text = fmt::format("{:>5} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}\n", "stage", "busy", "span", "warm-up",
-                                 "steady", "cool-down", "messages", "held");
+std::string stage_table(const SimulatedSchedule& run) {
+  const schedules::Summary& summary = run.summary;
+  const bool bytes = !run.peak_bytes.empty();
+  std::string text = fmt::format("{:>5} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}{}\n", "stage", "busy", "span", "warm-up",
+                                 "steady", "cool-down", "messages", "held", bytes ? "     MiB" : "");
   const std::size_t stages = summary.stages.size();
   for (std::size_t i = 0; i < stages; ++i) {
     if (stages > most_stage_rows && i == most_stage_rows / 2) {
@@ -100,9 +102,9 @@ std::string stage_table(const schedules::Summary& summary) {
       i = stages - most_stage_rows / 2;
     }
     const auto& stage = summary.stages[i];
-    text += fmt::format("{:>5} {:>9.5g} {:>9.5g} {:>9.5g} {:>9.5g} {:>9.5g} {:>9.5g} {:>6.4g}\n", i, stage.busy, stage.span,
+    text += fmt::format("{:>5} {:>9.5g} {:>9.5g} {:>9.5g} {:>9.5g} {:>9.5g} {:>9.5g} {:>6.4g}{}\n", i, stage.busy, stage.span,
                         stage.idle_warm_up, stage.idle_steady, stage.idle_cool_down, stage.idle_communication,
-                        stage.peak_activations);
+                        stage.peak_activations, bytes ? fmt::format(" {:>7.5g}", run.peak_bytes[i] / (1 << 20)) : "");
   }
   return text;
 }

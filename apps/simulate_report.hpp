@@ -23,7 +23,8 @@ struct SimulatedSchedule {
   std::int64_t actions = 0;
   schedules::Summary summary;
   std::optional<JitterReport> jitter;
-  bool fits = true;  // the memory slots asked for
+  std::vector<double> peak_bytes;  // per stage; empty where the costs do not tell
+  bool fits = true;                // the memory slots asked for
 };
 
 // The array of the contract: one object per schedule.
@@ -31,7 +32,7 @@ std::string simulation_json(const std::vector<SimulatedSchedule>& runs);
 // One line per schedule.
 std::string schedule_table(const std::vector<SimulatedSchedule>& runs);
 // Where each stage of a run waits and what it holds; many stages are thinned out.
-std::string stage_table(const schedules::Summary& summary);
+std::string stage_table(const SimulatedSchedule& run);
 // The chain of actions that decided the time, e.g. "stage 0 F0, 1 F0 .. B3, 0 B3".
 std::string critical_path_text(const schedules::Timeline& timeline);
 

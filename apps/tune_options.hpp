@@ -20,7 +20,6 @@ struct TuneOptions {
   std::vector<std::string> notes;
 };
 
-const std::vector<OptionSpec>& tune_option_table();
 // Throws Error(input).
 TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const Environment& environment);
 std::string tune_help();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "actors/training/stage_memory.hpp"
 #include "schedules/builders.hpp"
 
 namespace pipetrain {
@@ -67,6 +68,8 @@ schedules::Costs Profile::costs() const {
       cost.reduce_grads = chunk.reduce_grads;
       cost.sum_replicated = chunk.sum_replicated;
       cost.sum_tied = chunk.sum_tied;
+      cost.held_bytes = chunk.held_bytes;
+      cost.pending_bytes = chunk.pending_bytes;
       row.push_back(cost);
     }
     costs.norm.push_back(stage.norm);
@@ -97,6 +100,18 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) {
   layout_.schedule = job.schedule;
   layout_.device = job.device == DeviceKind::cpu ? "cpu" : "cuda";
   layout_.sequence = job.dataset->sequence_length();
+  const auto parts = partition_blocks(job.config, placement.virtual_stages(), layout_.sequence);
+  const StageMemory memory(job.config, job.tp, {job.batch.microbatch, layout_.sequence});
+  for (int stage = 0; stage < job.pp; ++stage) {
+    std::vector<std::vector<Block>> chunks;
+    for (int chunk = 0; chunk < job.chunks; ++chunk)
+      chunks.push_back(parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
+    StageProfile& row = layout_.stages.emplace_back();
+    for (const ActivationBytes& bytes : memory.activations(chunks)) {
+      row.chunks.emplace_back().held_bytes = static_cast<double>(bytes.saved);
+      row.chunks.back().pending_bytes = static_cast<double>(bytes.pending);
+    }
+  }
 }
 
 void ProfileRecorder::add(const StepReport& report) {
@@ -154,9 +169,9 @@ Profile ProfileRecorder::profile() const {
   profile.outside = over_steps([](const Step& step) { return step.outside; });
   profile.verdict = over_steps([](const Step& step) { return step.verdict; });
   for (int stage = 0; stage < profile.pp; ++stage) {
-    StageProfile& row = profile.stages.emplace_back();
+    StageProfile& row = profile.stages[static_cast<std::size_t>(stage)];
     for (int chunk = 0; chunk < profile.chunks; ++chunk) {
-      ChunkProfile& cell = row.chunks.emplace_back();
+      ChunkProfile& cell = row.chunks[static_cast<std::size_t>(chunk)];
       cell.forward = time(stage, chunk, ActionKind::forward);
       cell.backward = time(stage, chunk, ActionKind::backward);
       cell.input_grad = time(stage, chunk, ActionKind::input_grad);

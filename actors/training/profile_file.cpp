@@ -18,11 +18,15 @@ constexpr int format_version = 1;
 constexpr const char* format_name = "pipetrain profile";
 constexpr std::size_t largest_file = std::size_t{64} << 20;
 
-constexpr std::pair<const char*, double ChunkProfile::*> chunk_times[] = {
-    {"forward", &ChunkProfile::forward},           {"backward", &ChunkProfile::backward},
-    {"input_grad", &ChunkProfile::input_grad},     {"weight_grad", &ChunkProfile::weight_grad},
-    {"reduce_grads", &ChunkProfile::reduce_grads}, {"sum_replicated", &ChunkProfile::sum_replicated},
-    {"sum_tied", &ChunkProfile::sum_tied}};
+constexpr std::pair<const char*, double ChunkProfile::*> chunk_numbers[] = {{"forward", &ChunkProfile::forward},
+                                                                            {"backward", &ChunkProfile::backward},
+                                                                            {"input_grad", &ChunkProfile::input_grad},
+                                                                            {"weight_grad", &ChunkProfile::weight_grad},
+                                                                            {"reduce_grads", &ChunkProfile::reduce_grads},
+                                                                            {"sum_replicated", &ChunkProfile::sum_replicated},
+                                                                            {"sum_tied", &ChunkProfile::sum_tied},
+                                                                            {"held_bytes", &ChunkProfile::held_bytes},
+                                                                            {"pending_bytes", &ChunkProfile::pending_bytes}};
 constexpr std::pair<const char*, int Profile::*> layout_sizes[] = {{"pp", &Profile::pp},
                                                                    {"tp", &Profile::tp},
                                                                    {"dp", &Profile::dp},
@@ -43,10 +47,10 @@ class Reader {
     if (!object.is_object() || !object.contains(key)) fail(fmt::format("is not a profile: {} is missing", key));
     return object[key];
   }
-  double time(const json& object, const char* key) const {
+  double number(const json& object, const char* key) const {
     const json& value = at(object, key);
     if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
-      fail(fmt::format("{} is {}, not a time of zero or more", key, value.dump(-1, ' ', true)));
+      fail(fmt::format("{} is {}, not a number of zero or more", key, value.dump(-1, ' ', true)));
     return value.get<double>();
   }
   std::int64_t count(const json& object, const char* key) const {
@@ -77,7 +81,7 @@ class Reader {
 
 ChunkProfile read_chunk(const Reader& reader, const json& object) {
   ChunkProfile chunk;
-  for (const auto& [key, member] : chunk_times) chunk.*member = reader.time(object, key);
+  for (const auto& [key, member] : chunk_numbers) chunk.*member = reader.number(object, key);
   if (chunk.forward <= 0) reader.fail("forward is 0: no forward was measured");
   if (chunk.backward <= 0 && (chunk.input_grad <= 0 || chunk.weight_grad <= 0))
     reader.fail("backward, or input_grad and weight_grad, is 0: no backward was measured");
@@ -98,7 +102,7 @@ void write_profile(std::ostream& out, const Profile& profile) {
     auto chunks = nlohmann::ordered_json::array();
     for (const ChunkProfile& chunk : stage.chunks) {
       nlohmann::ordered_json cell;
-      for (const auto& [key, member] : chunk_times) cell[key] = chunk.*member;
+      for (const auto& [key, member] : chunk_numbers) cell[key] = chunk.*member;
       chunks.push_back(cell);
     }
     stages.push_back({{"chunks", chunks}, {"norm", stage.norm}, {"optimizer", stage.optimizer}});
@@ -128,15 +132,15 @@ Profile read_profile(const std::filesystem::path& path) {
   profile.sequence = reader.count(layout, "sequence");
   profile.device = reader.text(layout, "device");
   profile.steps = reader.count(file, "steps");
-  profile.step_seconds = reader.time(file, "step_seconds");
-  profile.outside = reader.time(file, "outside");
-  profile.verdict = reader.time(file, "verdict");
-  profile.p2p = reader.time(file, "p2p");
+  profile.step_seconds = reader.number(file, "step_seconds");
+  profile.outside = reader.number(file, "outside");
+  profile.verdict = reader.number(file, "verdict");
+  profile.p2p = reader.number(file, "p2p");
   for (const json& stage : reader.list(file, "stages", profile.pp)) {
     StageProfile& row = profile.stages.emplace_back();
     for (const json& chunk : reader.list(stage, "chunks", profile.chunks)) row.chunks.push_back(read_chunk(reader, chunk));
-    row.norm = reader.time(stage, "norm");
-    row.optimizer = reader.time(stage, "optimizer");
+    row.norm = reader.number(stage, "norm");
+    row.optimizer = reader.number(stage, "optimizer");
   }
   return profile;
 }

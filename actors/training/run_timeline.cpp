@@ -98,6 +98,7 @@ void RunTimeline::add(const StepReport& report) {
         free = span.end;
       }
     }
+  last_step_ = report.step;
   kept_ += count(rows);
   steps_.push_back(std::move(rows));
   while (kept_ > most_actions && steps_.size() > 1) {
@@ -108,7 +109,11 @@ void RunTimeline::add(const StepReport& report) {
 
 schedules::Timeline RunTimeline::timeline() const {
   schedules::Timeline timeline;
-  timeline.title = title_;
+  const auto steps = static_cast<std::int64_t>(steps_.size());
+  timeline.title = title_ + ", steps " + std::to_string(last_step_ - steps + 1) + " to " + std::to_string(last_step_);
+  if (replicas_ > 1)
+    timeline.title +=
+        ", " + std::to_string(placement_.stages()) + " stages of each of " + std::to_string(replicas_) + " replicas";
   timeline.placement = placement_;
   timeline.microbatches = microbatches_;
   timeline.stages.resize(static_cast<std::size_t>(replicas_ * placement_.stages()));

@@ -28,6 +28,7 @@ class RunTimeline {
   std::optional<std::chrono::steady_clock::time_point> origin_;
   std::deque<Rows> steps_;
   std::size_t kept_ = 0;
+  std::int64_t last_step_ = 0;
 };
 
 }  // namespace pipetrain

@@ -23,4 +23,12 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   return estimate_memory(setup);
 }
 
+std::vector<ActivationBytes> StageMemory::activations(const std::vector<std::vector<Block>>& chunks) const {
+  const auto ops = make_measuring_ops();
+  const auto model = make_stage_model(config_, chunks, shape_, {tensor_.get(), tensor_ != nullptr}, *ops);
+  std::vector<ActivationBytes> bytes;
+  for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) bytes.push_back(model->activation_bytes(chunk));
+  return bytes;
+}
+
 }  // namespace pipetrain

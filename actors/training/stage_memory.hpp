@@ -17,6 +17,9 @@ class StageMemory {
   // Of the first rank of a stage with these chunks, each a run of blocks; the others have the same or a little less.
   MemoryUse estimate(const std::vector<std::vector<Block>>& chunks, int microbatches, const schedules::StageNeeds& needs) const;
 
+  // Of one microbatch of each chunk.
+  std::vector<ActivationBytes> activations(const std::vector<std::vector<Block>>& chunks) const;
+
  private:
   ModelConfig config_;
   MicrobatchShape shape_;

@@ -151,7 +151,7 @@ TEST_CASE("simulate draws tables and a timeline in 80 columns") {
   CHECK(result.err.empty());
   CHECK_THAT(result.out, Contains("\n0 F0F1F2F3............B0  F4B1"));
   for (const char* arguments :
-       {"--pp 4 --microbatches 8", "--pp 64 --microbatches 128 --schedule all", "--schedule zb-v --jitter 0.1"}) {
+       {"--pp 4 --microbatches 8", "--pp 48 --microbatches 48 --schedule all", "--schedule zb-v --jitter 0.1"}) {
     std::istringstream lines(run(arguments).out);
     for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
   }
@@ -246,6 +246,7 @@ TEST_CASE("a run's profile is what simulate reads, of the same model and layout 
   double slowest = 0;
   for (const int stage : {0, 1})
     slowest = std::max(slowest, 4 * (time(stage, "forward") + time(stage, "input_grad") + time(stage, "weight_grad")));
+  CHECK_THAT(run("--costs " + at("zb.json")).out, Contains("MiB") && Contains("predicted step"));
   CHECK(runs[0]["pp"] == 2);
   CHECK(runs[0]["microbatches"] == 4);
   CHECK(runs[0]["ideal"].get<double>() == Approx(slowest));

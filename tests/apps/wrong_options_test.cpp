@@ -44,7 +44,7 @@ TEST_CASE("an unknown option is answered with the nearest, or with what it is ca
         "--gradient_accumulation_steps: unknown option; here it is --microbatches");
   CHECK(error_of({"-p", "zero2"}) == "-p: unknown option; here it is --pp, --tp and --dp");
   CHECK(error_of({"--flash_attention"}) == "--flash_attention: unknown option; this is always on here, leave it out");
-  CHECK(error_of({"--zyx"}) == "--zyx: unknown option; pipetrain --help lists them all");
+  CHECK(error_of({"--zyx"}) == "--zyx: unknown option; --help lists them all");
   CHECK_THAT(error_of({"train", "--pp", "2"}), StartsWith("train: unexpected argument"));
   CHECK_THAT(error_of({"--pp", "2", "4"}), StartsWith("4: unexpected argument"));
 }
