@@ -119,12 +119,26 @@ class Simulation {
 
   Plan build(const ScheduleInfo& info) const {
     try {
-      if (info.uses_costs) return build_auto(auto_request());
+      if (info.uses_costs) return build_auto_plan();
       const int chunks = info.chunks_can_vary ? options_.chunks.value_or(info.default_chunks) : info.default_chunks;
       return schedules::build_schedule(info.name, {options_.pp, chunks, options_.microbatches});
     } catch (const std::invalid_argument& error) {
       throw Error(ErrorKind::input, error.what());
     }
+  }
+
+  Plan build_auto_plan() const {
+    schedules::AutoRequest request = auto_request();
+    Plan plan = build_auto(request);
+    if (!plan.stages.empty()) return plan;
+    // Its search starts every stage with as many forwards as the slots allow, which deadlocks where a stage has more than the
+    // one before. Without the slots that only put-off weight gradients could use there is always a plan.
+    std::partial_sum(request.slots.begin(), request.slots.end(), request.slots.begin(),
+                     [](double least, double slots) { return std::min(least, slots); });
+    plan = build_auto(request);
+    if (plan.stages.empty())
+      throw Error(ErrorKind::input, "--memory-slots: auto found no plan that keeps them; give more slots");
+    return plan;
   }
 
   schedules::AutoRequest auto_request() const {

@@ -132,6 +132,11 @@ TEST_CASE("simulate: costs per stage, messages, slots and chunks") {
   CHECK(three[0]["makespan"].get<double>() == Approx(13));  // 12 + (p - 1) 3 / v
   for (const auto& run : simulated("--pp 4 --microbatches 12 --schedule auto --memory-slots 2"))
     CHECK(largest(run["peak_activations"]) <= 2);
+  for (const char* slots : {"1,2,3,4", "2,1,2,1", "1,1,1,1", "4,1,1,3"}) {
+    const json plan = simulated("--pp 4 --microbatches 6 --schedule auto --memory-slots " + std::string(slots));
+    for (std::size_t stage = 0; stage < 4; ++stage)
+      CHECK(plan[0]["peak_activations"][stage].get<double>() <= slots[2 * stage] - '0');
+  }
   CHECK_THAT(run("--pp 4 --microbatches 12 --schedule 1f1b --memory-slots 2").out, Contains("* holds more"));
 }
 
