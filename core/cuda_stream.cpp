@@ -8,9 +8,28 @@
 
 namespace pipetrain {
 
-CudaEvent::CudaEvent(int device, bool timing) : device_(device) {
+namespace {
+
+// In a host callback the driver must not be called.
+thread_local bool in_callback = false;
+
+cudaEvent_t make_native_event(int device, bool timing) {
+  cudaEvent_t event = nullptr;
   cuda_check(cudaSetDevice(device), "choosing the device", device);
-  cuda_check(cudaEventCreateWithFlags(&event_, timing ? cudaEventDefault : cudaEventDisableTiming), "making an event", device);
+  cuda_check(cudaEventCreateWithFlags(&event, timing ? cudaEventDefault : cudaEventDisableTiming), "making an event", device);
+  return event;
+}
+
+}  // namespace
+
+CudaEvent::CudaEvent(int device, bool timing) : device_(device), timing_(timing), event_(make_native_event(device, timing)) {}
+
+void CudaEvent::move_to(int device) {
+  if (device == device_) return;
+  const cudaEvent_t moved = make_native_event(device, timing_);
+  cudaEventDestroy(event_);  // the driver keeps what others still wait for
+  event_ = moved;
+  device_ = device;
 }
 
 CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
@@ -80,6 +99,7 @@ void CudaStream::end(cudaError_t status, const char* what) {
 void CudaStream::record(Event& event) {
   auto& cuda_event = static_cast<CudaEvent&>(event);
   begin();
+  cuda_event.move_to(index_);
   const cudaError_t status = cudaEventRecord(cuda_event.native(), stream_);
   cuda_event.set_refused(status != cudaSuccess);
   end(status, "recording an event");
@@ -109,7 +129,9 @@ void CudaStream::host_callback(std::function<void()> function) {
       auto& waiting = own.stream->callbacks_;
       if (!waiting.empty() && waiting.front() == *owned) waiting.pop_front();
     }
+    in_callback = true;
     own.call();
+    in_callback = false;
   };
   begin();
   auto owned = std::make_unique<std::shared_ptr<Callback>>(callback);
@@ -139,7 +161,7 @@ void CudaStream::synchronize() {
 }
 
 std::exception_ptr CudaStream::failure() const {
-  if (!failed_) {
+  if (!failed_ && !in_callback) {
     const cudaError_t status = cudaStreamQuery(stream_);
     if (status == cudaErrorNotReady) {
       cudaGetLastError();

@@ -38,7 +38,7 @@ class CudaStream : public Stream {
   void copy(void* target, const void* source, std::size_t bytes) override;
   void zero(const Tensor& tensor) override;
   void synchronize() override;
-  // Asks the driver too, so that a fault of a kernel is seen although nobody enqueued since.
+  // Asks the driver too, so that a fault of a kernel is seen although nobody enqueued since; not in a host callback.
   std::exception_ptr failure() const override;
   // Work that is already enqueued on the device still runs: only later calls are skipped.
   void fail(std::exception_ptr cause) override;

@@ -92,8 +92,13 @@ void adamw_step(const ParameterLayout& layout, Ops& ops, const OptimizerArenas& 
       if (parameter.tied_copy && has_embedding) continue;
       AdamW own = settings;
       if (!parameter.decays) own.weight_decay = 0;
-      ops.adamw(span(arenas.weights, tensor.offset, elements), span(arenas.grads, tensor.grad_offset, elements),
-                span(arenas.m, tensor.offset, elements), span(arenas.v, tensor.offset, elements), own);
+      const auto weights = span(arenas.weights, tensor.offset, elements), m = span(arenas.m, tensor.offset, elements),
+                 v = span(arenas.v, tensor.offset, elements), grads = span(arenas.grads, tensor.grad_offset, elements);
+      if (arenas.rounded.data == nullptr) {
+        ops.adamw(weights, grads, m, v, own);
+      } else {
+        ops.adamw_rounded(weights, grads, m, v, own, span(arenas.rounded, tensor.offset, elements));
+      }
     }
   }
 }

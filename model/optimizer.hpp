@@ -56,6 +56,7 @@ float clip_factor(double norm, double max_norm);
 struct OptimizerArenas {
   Tensor weights, m, v;  // [layout.weight_elements] f32
   Tensor grads;          // [layout.grad_elements] f32
+  Tensor rounded;        // [layout.weight_elements] bf16, the weights rounded after each step; without memory: none
 };
 // One step over all parameters, each stored tensor once; settings.weight_decay applies to those that decay. A tied weight that
 // this stage stores once takes its gradient from the embedding's accumulator.

@@ -57,7 +57,7 @@ void for_each_run(const Parameter& parameter, Run run) {
 }
 
 // A matrix or vector as the operations use it: possibly several logical tensors stacked by rows (q, k, v; gate, up). Starts at
-// a multiple of tensor_alignment.
+// a multiple of tensor_alignment, also in a bf16 arena of the same offsets.
 struct StoredTensor {
   Shape shape;
   std::size_t offset = 0;       // elements, in the weight arena

@@ -28,12 +28,13 @@ class ChunkSlot final : public ActivationSlot {
 class TransformerStage final : public StageModel {
  public:
   TransformerStage(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks, const MicrobatchShape& shape,
-                   const TensorParallel& tp, Ops& ops)
+                   const TensorParallel& tp, Ops& ops, DType dtype)
       : config_(config),
         layout_(layout_parameters(config, chunks, tp.rank(), tp.size())),
         shape_(shape),
         tp_(tp),
         ops_(ops),
+        dtype_(dtype),
         workspace_(Arena::measuring()),
         chunks_(chunks.size()) {
     for (const BlockParameters& block : layout_.blocks) {
@@ -41,7 +42,7 @@ class TransformerStage final : public StageModel {
       chunk.blocks.push_back(make_block(config_, block, tp_));
       chunk.begins_model |= block.block.kind == BlockKind::embedding;
     }
-    bind_blocks(Tensor{}, Tensor{});
+    bind_blocks({nullptr, {}, dtype_}, Tensor{});
     for (int chunk = 0; chunk < static_cast<int>(chunks_.size()); ++chunk) chunk_at(chunk).bytes = measure(chunk);
     norm_workspace_ = measure_norm();
   }
@@ -56,6 +57,7 @@ class TransformerStage final : public StageModel {
   Shape hidden_shape() const override { return {tp_.shard_rows(shape_.tokens()), config_.hidden}; }
 
   void bind(const Tensor& weights, const Tensor& grads) override {
+    assert(weights.dtype == dtype_ && grads.dtype == DType::f32);
     assert(static_cast<std::size_t>(weights.elements()) >= layout_.weight_elements);
     assert(static_cast<std::size_t>(grads.elements()) >= layout_.grad_elements);
     bind_blocks(weights, grads);
@@ -215,7 +217,7 @@ class TransformerStage final : public StageModel {
   MicrobatchShape shape_;
   TensorParallel tp_;
   Ops& ops_;
-  DType dtype_ = DType::f32;
+  DType dtype_;
   Arena workspace_;
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;
@@ -226,8 +228,8 @@ class TransformerStage final : public StageModel {
 }  // namespace
 
 std::unique_ptr<StageModel> make_stage_model(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks,
-                                             const MicrobatchShape& shape, const TensorParallel& tp, Ops& ops) {
-  return std::make_unique<TransformerStage>(config, chunks, shape, tp, ops);
+                                             const MicrobatchShape& shape, const TensorParallel& tp, Ops& ops, DType dtype) {
+  return std::make_unique<TransformerStage>(config, chunks, shape, tp, ops, dtype);
 }
 
 }  // namespace pipetrain

@@ -56,8 +56,9 @@ class StageModel {
   virtual std::size_t workspace_bytes() const = 0;  // the most that any action needs, those of the step's end included
   virtual Shape hidden_shape() const = 0;           // [Tr, H]
 
-  // The arenas of parameters(), f32, flat. Must be called before the first action; also takes the little constant memory that
-  // the model owns (the rotary table) from the stream's device, and waits for it to be filled.
+  // The arenas of parameters(), flat: weights in the activations' type, gradients f32. Must be called before the first action;
+  // also takes the little constant memory that the model owns (the rotary table) from the stream's device, and waits for it to
+  // be filled.
   virtual void bind(const Tensor& weights, const Tensor& grads) = 0;
   // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
   // action.
@@ -76,8 +77,9 @@ class StageModel {
 };
 
 // chunks: the runs of blocks this stage holds. The Ops (and the group) must outlive the model. To learn sizes only, without a
-// device, pass measuring Ops and do not bind.
+// device, pass measuring Ops and do not bind. dtype: of activations and weights, f32 or bf16.
 std::unique_ptr<StageModel> make_stage_model(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks,
-                                             const MicrobatchShape& shape, const TensorParallel& tp, Ops& ops);
+                                             const MicrobatchShape& shape, const TensorParallel& tp, Ops& ops,
+                                             DType dtype = DType::f32);
 
 }  // namespace pipetrain
