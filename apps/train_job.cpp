@@ -91,6 +91,8 @@ TrainJob make_train_job(const TrainOptions& options) {
   job.device = options.device;
   job.devices = options.devices;
   job.threads = options.threads;
+  job.precision = options.precision;
+  job.deterministic = options.deterministic;
   job.adamw.beta1 = static_cast<float>(options.beta1);
   job.adamw.beta2 = static_cast<float>(options.beta2);
   job.adamw.eps = static_cast<float>(options.adam_eps);

@@ -2,8 +2,9 @@
 
 #include <stdexcept>
 
+#include "actors/training/edge_copy.hpp"
 #include "actors/training/trainer.hpp"
-#include "comm/inprocess_group.hpp"
+#include "comm/groups.hpp"
 #include "core/error.hpp"
 #include "schedules/builders.hpp"
 
@@ -51,7 +52,9 @@ void ParallelLayout::make_groups(bool tied) {
   // Gives the members, in rank order, a group of their own, unless one is alone.
   const auto connect = [this](const std::vector<std::size_t>& members, std::shared_ptr<Group> RankGroups::*which) {
     if (members.size() < 2) return;
-    auto groups = make_inprocess_groups(static_cast<int>(members.size()));
+    std::vector<Device*> devices;
+    for (const auto member : members) devices.push_back(devices_[member].get());
+    auto groups = pipetrain::make_groups(devices);
     for (std::size_t i = 0; i < members.size(); ++i) groups_[members[i]].*which = std::move(groups[i]);
   };
   const int first = plan_.placement.at(0).stage, last = plan_.placement.at(plan_.placement.virtual_stages() - 1).stage;
@@ -74,6 +77,20 @@ void ParallelLayout::make_groups(bool tied) {
   }
 }
 
+bool ParallelLayout::sends_far(StageId id, int tp_rank) const {
+  const auto& placement = plan_.placement;
+  const DeviceId own = devices_[rank_index(id, tp_rank)]->id();
+  for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
+    const int at = placement.virtual_stage(id.stage, chunk);
+    for (const int next : {at - 1, at + 1}) {
+      if (next < 0 || next >= placement.virtual_stages()) continue;
+      const auto& device = *devices_[rank_index({id.replica, placement.at(next).stage}, tp_rank)];
+      if (EdgeCopy::needed(own, device.id())) return true;
+    }
+  }
+  return false;
+}
+
 std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId id, const schedules::StageNeeds& needs) const {
   std::vector<RankSetup> setups;
   for (int rank = 0; rank < tp_; ++rank) {
@@ -89,6 +106,9 @@ std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId 
     setup.shape = {job.batch.microbatch, job.dataset->sequence_length()};
     setup.microbatches = static_cast<int>(job.batch.microbatches);
     setup.sequence_parallel = job.sequence_parallel;
+    setup.precision = job.precision;
+    setup.deterministic = job.deterministic;
+    setup.sends_far = sends_far(id, rank);
     setup.adamw = job.adamw;
     setup.needs = needs;
     if (job.fault && job.fault->rank == static_cast<int>(index)) {

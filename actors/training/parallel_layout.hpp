@@ -28,6 +28,8 @@ class ParallelLayout {
  private:
   std::size_t rank_index(StageId id, int tp_rank) const;  // dp, pp, tp; tp fastest
   void make_groups(bool tied);
+  // Whether some neighbour's slots are in another GPU's memory.
+  bool sends_far(StageId id, int tp_rank) const;
 
   int dp_, pp_, tp_;
   schedules::Plan plan_;

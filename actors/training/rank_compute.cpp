@@ -16,7 +16,6 @@ using schedules::InputKind;
 
 namespace {
 
-// Bytes of one lane of a queue's slot.
 Shape lane_shape(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
   const bool tokens =
       kind == InputKind::activation && setup.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
@@ -24,8 +23,29 @@ Shape lane_shape(const RankSetup& setup, InputKind kind, int chunk, const Shape&
   return hidden;
 }
 
+Tensor lane_tensor(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
+  const Shape shape = lane_shape(setup, kind, chunk, hidden);
+  return {nullptr, shape, shape.rank() == 1 ? DType::i32 : setup.precision};
+}
+
+// Bytes of one lane of a queue's slot.
 std::size_t lane_bytes(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
-  return align_up(Tensor{nullptr, lane_shape(setup, kind, chunk, hidden), DType::f32}.bytes());
+  return align_up(lane_tensor(setup, kind, chunk, hidden).bytes());
+}
+
+std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
+  return Tensor{nullptr, hidden, setup.precision}.bytes();
+}
+
+// What the GPU's operations take for themselves: the workspace of matrix products, and the largest scratch, which is that of
+// attention's backward (fp32 gradients of the queries, partial ones of keys and values per query head) or of a split product.
+std::size_t gpu_scratch_estimate(const RankSetup& setup) {
+  const auto& config = setup.config;
+  const auto ranks = setup.groups.tensor ? setup.groups.tensor->size() : 1;
+  const auto tokens = static_cast<std::size_t>(setup.shape.tokens());
+  const auto attention = static_cast<std::size_t>(config.heads * config.head_dim / ranks) * 12;
+  const auto product = static_cast<std::size_t>(config.hidden) * (ranks > 1 ? 8 : 4);
+  return (std::size_t{64} << 20) + tokens * std::max(attention, product);
 }
 
 std::string label(const RankId& id) {
@@ -37,10 +57,13 @@ MemoryUse sizes(const RankSetup& setup, const StageModel& model) {
   MemoryUse use;
   const auto& layout = model.parameters();
   use.parameters = layout.weight_elements * sizeof(float);
-  use.gradients = layout.grad_elements * sizeof(float);
   use.optimizer = 2 * use.parameters;
+  if (setup.precision != DType::f32) use.parameters += layout.weight_elements * size_of(setup.precision);
+  use.gradients = layout.grad_elements * sizeof(float);
   use.workspace = model.workspace_bytes();
+  if (setup.device && setup.device->id().kind == DeviceKind::cuda) use.workspace += gpu_scratch_estimate(setup);
   const Shape hidden = model.hidden_shape();
+  if (setup.sends_far) use.queues += EdgeCopy::memory_bytes(hidden_bytes(setup, hidden));
   for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
     const auto& needs = setup.needs.chunks[static_cast<std::size_t>(chunk)];
     use.activations += ActivationPool::bytes(model.activation_bytes(chunk), needs);
@@ -55,8 +78,8 @@ MemoryUse sizes(const RankSetup& setup, const StageModel& model) {
 
 MemoryUse estimate_memory(const RankSetup& setup) {
   const auto ops = make_measuring_ops();
-  const auto model =
-      make_stage_model(setup.config, setup.chunks, setup.shape, {setup.groups.tensor.get(), setup.sequence_parallel}, *ops);
+  const TensorParallel tp{setup.groups.tensor.get(), setup.sequence_parallel};
+  const auto model = make_stage_model(setup.config, setup.chunks, setup.shape, tp, *ops, setup.precision);
   return sizes(setup, *model);
 }
 
@@ -65,8 +88,13 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   const auto& id = setup_.id;
   stream_ =
       device.make_stream("s" + std::to_string(id.stage) + "r" + std::to_string(id.tp_rank) + "d" + std::to_string(id.replica));
-  ops_ = device.id().kind == DeviceKind::cpu ? make_cpu_ops(*stream_) : make_cuda_ops(*stream_);
-  model_ = make_stage_model(setup_.config, setup_.chunks, setup_.shape, tensor_parallel(), *ops_);
+  if (on_gpu()) {
+    callbacks_ = device.make_stream("callbacks");
+    reached_ = device.make_event();
+  }
+  if (setup_.groups.tensor) tensor_group_ = std::make_unique<QuietGroup>(setup_.groups.tensor);
+  ops_ = on_gpu() ? make_cuda_ops(*stream_, setup_.deterministic) : make_cpu_ops(*stream_);
+  model_ = make_stage_model(setup_.config, setup_.chunks, setup_.shape, tensor_parallel(), *ops_, setup_.precision);
   memory_ = sizes(setup_, *model_);
 
   arenas_.weights = allocate(weights_memory_, layout().weight_elements, DType::f32, "parameters");
@@ -74,7 +102,10 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   arenas_.m = allocate(m_memory_, layout().weight_elements, DType::f32, "optimizer state");
   arenas_.v = allocate(v_memory_, layout().weight_elements, DType::f32, "optimizer state");
   workspace_memory_ = device.allocate(model_->workspace_bytes(), label(id) + ": workspace");
-  model_->bind(arenas_.weights, arenas_.grads);
+  if (setup_.precision != DType::f32) {
+    arenas_.rounded = allocate(rounded_memory_, layout().weight_elements, setup_.precision, "rounded parameters");
+  }
+  model_->bind(arenas_.rounded.data ? arenas_.rounded : arenas_.weights, arenas_.grads);
   model_->bind_workspace(workspace_memory_.data(), workspace_memory_.bytes());
 
   counted_ = counted_parameters(layout(), id.tp_rank);
@@ -92,14 +123,70 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
     pools_.emplace_back(*model_, chunk, setup_.needs.chunks[static_cast<std::size_t>(chunk)], setup_.microbatches, device,
                         label(id));
   }
+  if (setup_.sends_far) {
+    edges_ = std::make_unique<EdgeCopy>(device, hidden_bytes(setup_, model_->hidden_shape()), "edges", label(id));
+  }
+  if (on_gpu()) warm_up();
 }
 
-RankCompute::~RankCompute() {
-  // Work may still be on its way after a failure; memory must outlive it.
-  try {
-    stream_->synchronize();
-  } catch (...) {
+// Work may still be on its way after a failure; memory must outlive it.
+RankCompute::~RankCompute() { wait_until_idle(); }
+
+void RankCompute::wait_until_idle() noexcept {
+  for (Stream* stream : {stream_.get(), edges_ ? &edges_->stream() : nullptr, callbacks_.get()}) {
+    try {
+      if (stream) stream->synchronize();
+    } catch (...) {
+    }
   }
+}
+
+void RankCompute::call_back(std::function<void()> callback) {
+  if (!callbacks_) return stream_->host_callback(std::move(callback));
+  stream_->record(*reached_);
+  callbacks_->wait(*reached_);
+  callbacks_->host_callback(std::move(callback));
+}
+
+std::exception_ptr RankCompute::failure() const {
+  for (Stream* stream : {stream_.get(), edges_ ? &edges_->stream() : nullptr, callbacks_.get()}) {
+    if (!stream) continue;
+    if (auto cause = stream->failure()) return cause;
+  }
+  return nullptr;
+}
+
+// Runs every kind of action once on zeros, alone: libraries make their plans, kernels are loaded and scratch grows now and not
+// in a step. Leaves weights and moments at zero.
+void RankCompute::warm_up() {
+  const Shape hidden = model_->hidden_shape();
+  const Buffer memory = setup_.device->allocate(
+      4 * align_up(hidden_bytes(setup_, hidden)) + align_up(static_cast<std::size_t>(setup_.shape.tokens()) * 4) + 256,
+      label(setup_.id) + ": warming up");
+  stream_->zero({memory.data(), {static_cast<std::int64_t>(memory.bytes() / 4)}, DType::f32});
+  stream_->zero(arenas_.weights);
+  if (arenas_.rounded.data) stream_->zero(arenas_.rounded);
+  stream_->zero(arenas_.grads);
+  Arena arena(memory.data(), memory.bytes(), "warming up");
+  const Tensor ids = arena.allocate({setup_.shape.tokens()}, DType::i32), loss = arena.allocate({1}, DType::f64);
+  const Tensor input = arena.allocate(hidden, setup_.precision), output = arena.allocate(hidden, setup_.precision);
+  const BackwardArgs backward{arena.allocate(hidden, setup_.precision), arena.allocate(hidden, setup_.precision), 1};
+
+  if (tensor_group_) tensor_group_->set_quiet(true);
+  for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
+    const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
+    const auto index = static_cast<decltype(Action::chunk)>(chunk);
+    ActivationPool& pool = pools_[static_cast<std::size_t>(chunk)];
+    ActivationSlot& slot = pool.take({ActionKind::forward, index, 0});
+    model_->forward(chunk, {first ? ids : input, ids, output, loss}, slot);
+    model_->backward(chunk, backward, slot);
+    pool.release({ActionKind::backward, index, 0});
+  }
+  if (tensor_group_) tensor_group_->set_quiet(false);
+  stream_->zero(arenas_.grads);
+  square_sums(layout(), setup_.id.tp_rank, *ops_, arenas_.grads, square_sums_);
+  adamw_step(layout(), *ops_, arenas_, {});
+  stream_->synchronize();
 }
 
 Tensor RankCompute::allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what) {
@@ -125,6 +212,7 @@ const Tensor& RankCompute::arena(StateKind kind) const {
 
 void RankCompute::load(const InitialState& state) {
   load_arena(StateKind::weights, *state.weights);
+  if (arenas_.rounded.data) ops_->round(arenas_.weights, arenas_.rounded);
   if (state.first_moment) load_arena(StateKind::first_moment, *state.first_moment);
   if (state.second_moment) load_arena(StateKind::second_moment, *state.second_moment);
   applied_steps_ = state.applied_steps;
@@ -148,15 +236,15 @@ void RankCompute::read(StateKind kind, const Parameter& parameter, float* out) {
 }
 
 Lane RankCompute::make_lane(InputKind kind, int chunk) {
-  const Shape shape = lane_shape(setup_, kind, chunk, model_->hidden_shape());
-  const bool ids = shape.rank() == 1;
   lane_memory_.push_back(
       setup_.device->allocate(lane_bytes(setup_, kind, chunk, model_->hidden_shape()), label(setup_.id) + ": queue"));
   Lane lane;
-  lane.tensor = {lane_memory_.back().data(), shape, ids ? DType::i32 : DType::f32};
+  lane.tensor = lane_tensor(setup_, kind, chunk, model_->hidden_shape());
+  lane.tensor.data = lane_memory_.back().data();
   lane.capacity = lane_memory_.back().bytes();
   lane.ready = setup_.device->make_event();
   lane.free = setup_.device->make_event();
+  lane.device = setup_.device;
   return lane;
 }
 
@@ -178,6 +266,7 @@ void RankCompute::provoke(FaultKind kind) {
     case FaultKind::nan: {
       static const float nan = std::numeric_limits<float>::quiet_NaN();
       stream_->copy(arenas_.weights.data, &nan, sizeof nan);
+      if (arenas_.rounded.data) ops_->round(arenas_.weights, arenas_.rounded);
       break;
     }
     case FaultKind::hang:
@@ -194,27 +283,37 @@ void RankCompute::run(const Launch& launch, const std::function<void()>& started
   for (const auto& input : {launch.activation, launch.gradient, launch.target}) {
     if (input) wait_until_ready(*stream_, *input, lane);
   }
-  if (launch.output) wait_until_free(*stream_, *launch.output, lane);
-  if (started) stream_->host_callback(started);
+  Lane* output = launch.output ? &launch.output->lanes[lane] : nullptr;
+  const bool far = output && output->device && EdgeCopy::needed(setup_.device->id(), output->device->id());
+  Tensor target;
+  if (output) {
+    if (!far) wait_until_free(*stream_, *launch.output, lane);
+    target = far ? edges_->begin(*stream_, *output) : output->tensor;
+  }
+  if (started) call_back(started);
   if (schedules::is_compute(launch.action.kind)) {
-    run_compute(launch);
+    run_compute(launch, target);
   } else {
     run_end_of_step(launch.action);
   }
-  if (launch.output) mark_ready(*stream_, *launch.output, lane);
+  if (far) {
+    edges_->send(*stream_, *output);
+  } else if (output) {
+    mark_ready(*stream_, *launch.output, lane);
+  }
   for (const auto& slot : launch.release) mark_free(*stream_, *slot, lane);
 }
 
-void RankCompute::run_compute(const Launch& launch) {
+void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   const Action& action = launch.action;
   const auto lane = static_cast<std::size_t>(setup_.id.tp_rank);
   const auto tensor = [lane](const SlotHandle& slot) { return slot ? slot->lanes[lane].tensor : Tensor{}; };
   ActivationPool& pool = pools_[static_cast<std::size_t>(action.chunk)];
   ActivationSlot& slot = pool.take(action);
-  const BackwardArgs backward{tensor(launch.gradient), tensor(launch.output), static_cast<float>(1.0 / step_.tokens)};
+  const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(1.0 / step_.tokens)};
   switch (action.kind) {
     case ActionKind::forward: {
-      ForwardArgs forward{tensor(launch.activation), tensor(launch.target), tensor(launch.output), {}};
+      ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}};
       if (launch.target) forward.loss_sum = losses_.row_range(action.microbatch, action.microbatch + 1);
       model_->forward(action.chunk, forward, slot);
       break;
@@ -253,7 +352,13 @@ void RankCompute::run_end_of_step(const Action& action) {
       stream_->copy(reports_host_.data, reports_.data, reports_.bytes());
       break;
     default:
-      optimize();
+      if (verdict_.apply) {
+        AdamW settings = setup_.adamw;
+        settings.lr = static_cast<float>(step_.learning_rate);
+        settings.step = ++applied_steps_;
+        settings.grad_scale = static_cast<float>(verdict_.grad_scale);
+        adamw_step(layout(), *ops_, arenas_, settings);
+      }
       break;
   }
 }
@@ -265,15 +370,6 @@ void RankCompute::sum_tied() {
   } else {
     setup_.groups.tied->all_reduce(*stream_, tied.has_embedding() ? tied.embedding : tied.head, Reduction::sum);
   }
-}
-
-void RankCompute::optimize() {
-  if (!verdict_.apply) return;
-  AdamW settings = setup_.adamw;
-  settings.lr = static_cast<float>(step_.learning_rate);
-  settings.step = ++applied_steps_;
-  settings.grad_scale = static_cast<float>(verdict_.grad_scale);
-  adamw_step(layout(), *ops_, arenas_, settings);
 }
 
 RankResult RankCompute::result() const {
@@ -289,6 +385,8 @@ RankResult RankCompute::result() const {
 
 void RankCompute::fail(std::exception_ptr cause) {
   stream_->fail(cause);
+  if (edges_) edges_->stream().fail(cause);
+  if (callbacks_) static_cast<void>(callbacks_->failure());  // after a device's fault: lets it call those that wait
   for (const auto& group : {setup_.groups.tensor, setup_.groups.data, setup_.groups.tied}) {
     if (group) group->abort(cause);
   }

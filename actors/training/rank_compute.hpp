@@ -12,7 +12,9 @@
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/training/activation_pool.hpp"
+#include "actors/training/edge_copy.hpp"
 #include "actors/training/fault.hpp"
+#include "actors/training/quiet_group.hpp"
 #include "core/device.hpp"
 #include "core/process_group.hpp"
 #include "model/optimizer.hpp"
@@ -42,7 +44,10 @@ struct RankSetup {
   MicrobatchShape shape;
   int microbatches = 1;
   bool sequence_parallel = true;
-  AdamW adamw;  // rate, step and scale come with each step
+  DType precision = DType::f32;  // of activations, and of the weights that the operations read
+  bool deterministic = true;     // see make_cuda_ops()
+  bool sends_far = false;        // to slots in another GPU's memory
+  AdamW adamw;                   // rate, step and scale come with each step
   schedules::StageNeeds needs;
   std::optional<FaultKind> fault;  // to provoke at fault_step
   std::int64_t fault_step = 0;
@@ -54,7 +59,8 @@ struct MemoryUse {
   std::size_t total() const { return parameters + gradients + optimizer + activations + queues + workspace; }
 };
 
-// What a rank will allocate, found without allocating it.
+// What a rank will allocate, found without allocating it. What a GPU's libraries take is known only
+// when they have planned for the shapes; here it is estimated.
 MemoryUse estimate_memory(const RankSetup& setup);
 
 // What a run needs to go on: the arenas that a checkpoint holds.
@@ -78,6 +84,12 @@ class RankCompute {
   ~RankCompute();
 
   Stream& stream() { return *stream_; }
+  // Runs when everything enqueued so far has, on some host thread. The device does not wait for it on a GPU.
+  void call_back(std::function<void()> callback);
+  // The first failure of this rank's streams, or null. Thread-safe, never blocks.
+  std::exception_ptr failure() const;
+  // Waits until nothing of this rank touches any memory.
+  void wait_until_idle() noexcept;
   const RankId& id() const { return setup_.id; }
   const MemoryUse& memory() const { return memory_; }
   const ParameterLayout& layout() const { return model_->parameters(); }
@@ -101,25 +113,33 @@ class RankCompute {
 
  private:
   bool has_head() const;
-  TensorParallel tensor_parallel() const { return {setup_.groups.tensor.get(), setup_.sequence_parallel}; }
+  TensorParallel tensor_parallel() const { return {tensor_group_.get(), setup_.sequence_parallel}; }
+  bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
+  void warm_up();
   const Tensor& arena(StateKind kind) const;
   void load_arena(StateKind kind, const WeightSource& source);
   void provoke(FaultKind kind);
   Tensor allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what);
-  void run_compute(const Launch& launch);
+  // `output`: where to write what the launch's output slot is to hold.
+  void run_compute(const Launch& launch, const Tensor& output);
   void run_end_of_step(const schedules::Action& action);
   void sum_tied();
-  void optimize();
 
   RankSetup setup_;
   MemoryUse memory_;
-  Buffer weights_memory_, grads_memory_, m_memory_, v_memory_, workspace_memory_, reports_memory_, reports_host_memory_;
+  std::unique_ptr<QuietGroup> tensor_group_;  // null: one rank
+  Buffer weights_memory_, rounded_memory_, grads_memory_, m_memory_, v_memory_, workspace_memory_, reports_memory_,
+      reports_host_memory_;
   std::vector<Buffer> lane_memory_;
   OptimizerArenas arenas_;
   Tensor losses_, square_sums_;    // f64, on the device
   Tensor reports_, reports_host_;  // both in one piece, and its copy on the host
   std::vector<std::size_t> counted_;
   std::unique_ptr<Stream> stream_;
+  // On a GPU a host callback holds up its stream, so callbacks have one of their own.
+  std::unique_ptr<Stream> callbacks_;
+  std::unique_ptr<Event> reached_;
+  std::unique_ptr<EdgeCopy> edges_;  // null: nothing to send to another GPU
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<StageModel> model_;
   std::vector<ActivationPool> pools_;  // by chunk

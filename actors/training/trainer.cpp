@@ -96,6 +96,14 @@ class Trainer::Run {
         [this](int replica) { return make_source(replica); });
   }
 
+  // What runs on one device may still touch another's memory: everything stops before anything is freed.
+  ~Run() {
+    pipeline_.reset();
+    for (const auto& compute : computes_) {
+      for (const auto& rank : compute->ranks()) rank->wait_until_idle();
+    }
+  }
+
   StepReport step() {
     const std::int64_t number = steps_done_ + 1;
     const auto tokens = job_.batch.global_batch() * job_.dataset->sequence_length();
@@ -205,7 +213,7 @@ class Trainer::Run {
 
   std::shared_ptr<InputSource> make_source(int replica) {
     const auto& placement = layout_.plan().placement;
-    return std::make_shared<TokenSource>(replica, job_.dataset, sampler_,
+    return std::make_shared<TokenSource>(replica, job_.dataset, sampler_, job_.batch,
                                          layout_.stage_devices({replica, placement.at(0).stage}),
                                          layout_.stage_devices({replica, placement.at(placement.virtual_stages() - 1).stage}));
   }

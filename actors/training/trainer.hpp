@@ -36,8 +36,10 @@ struct TrainJob {
   schedules::Order order = schedules::Order::planned;
 
   DeviceKind device = DeviceKind::cpu;
-  std::vector<int> devices;  // GPU ordinals by rank
-  int threads = 1;           // of one CPU device
+  std::vector<int> devices;      // GPU ordinals by rank
+  int threads = 1;               // of one CPU device
+  DType precision = DType::f32;  // of activations; bf16 on GPUs: master weights, their moments and gradients stay f32
+  bool deterministic = true;     // see make_cuda_ops()
 
   AdamW adamw;
   LearningRate learning_rate;

@@ -84,11 +84,11 @@ void TransformerCompute::issue(RankCompute& rank, const std::shared_ptr<Running>
   }
   // First "enqueued", then the callback that leads to "completed": the stage must hear them in this order.
   if (--running->to_enqueue == 0) events_->enqueued(running->launch.action);
-  rank.stream().host_callback([this, &rank, running] { finished(rank, running); });
+  rank.call_back([this, &rank, running] { finished(rank, running); });
 }
 
 void TransformerCompute::finished(RankCompute& rank, const std::shared_ptr<Running>& running) {
-  if (auto cause = rank.stream().failure()) events_->failed(cause);
+  if (auto cause = rank.failure()) events_->failed(cause);
   if (rank.id().tp_rank == 0) running->times.end = std::chrono::steady_clock::now();
   if (--running->to_complete > 0) return;
   std::shared_ptr<TransformerResult> result;

@@ -1,0 +1,34 @@
+// A group that can be told to do nothing: a rank warms up alone, with the shapes of its group but without the others.
+#pragma once
+
+#include <memory>
+
+#include "core/process_group.hpp"
+
+namespace pipetrain {
+
+class QuietGroup : public Group {
+ public:
+  explicit QuietGroup(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+
+  void set_quiet(bool quiet) { quiet_ = quiet; }
+
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) override {
+    if (!quiet_) group_->all_gather(stream, shard, full);
+  }
+  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) override {
+    if (!quiet_) group_->reduce_scatter(stream, full, shard);
+  }
+  void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override {
+    if (!quiet_) group_->all_reduce(stream, tensor, reduction);
+  }
+  void abort(std::exception_ptr cause) override { group_->abort(std::move(cause)); }
+
+ private:
+  std::shared_ptr<Group> group_;
+  bool quiet_ = false;
+};
+
+}  // namespace pipetrain
