@@ -6,6 +6,7 @@
 #include <limits>
 #include <thread>
 
+#include "actors/training/rank_memory.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -16,72 +17,12 @@ using schedules::InputKind;
 
 namespace {
 
-Shape lane_shape(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
-  const bool tokens =
-      kind == InputKind::activation && setup.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
-  if (kind == InputKind::target || tokens) return {setup.shape.tokens()};
-  return hidden;
-}
-
-Tensor lane_tensor(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
-  const Shape shape = lane_shape(setup, kind, chunk, hidden);
-  return {nullptr, shape, shape.rank() == 1 ? DType::i32 : setup.precision};
-}
-
-// Bytes of one lane of a queue's slot.
-std::size_t lane_bytes(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
-  return align_up(lane_tensor(setup, kind, chunk, hidden).bytes());
-}
-
-std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
-  return Tensor{nullptr, hidden, setup.precision}.bytes();
-}
-
-// What the GPU's operations take for themselves: the workspace of matrix products, and the largest scratch, which is that of
-// attention's backward (fp32 gradients of the queries, partial ones of keys and values per query head) or of a split product.
-std::size_t gpu_scratch_estimate(const RankSetup& setup) {
-  const auto& config = setup.config;
-  const auto ranks = setup.groups.tensor ? setup.groups.tensor->size() : 1;
-  const auto tokens = static_cast<std::size_t>(setup.shape.tokens());
-  const auto attention = static_cast<std::size_t>(config.heads * config.head_dim / ranks) * 12;
-  const auto product = static_cast<std::size_t>(config.hidden) * (ranks > 1 ? 8 : 4);
-  return (std::size_t{64} << 20) + tokens * std::max(attention, product);
-}
-
 std::string label(const RankId& id) {
   return "stage " + std::to_string(id.stage) + ", rank " + std::to_string(id.tp_rank) + ", replica " +
          std::to_string(id.replica);
 }
 
-MemoryUse sizes(const RankSetup& setup, const StageModel& model) {
-  MemoryUse use;
-  const auto& layout = model.parameters();
-  use.parameters = layout.weight_elements * sizeof(float);
-  use.optimizer = 2 * use.parameters;
-  if (setup.precision != DType::f32) use.parameters += layout.weight_elements * size_of(setup.precision);
-  use.gradients = layout.grad_elements * sizeof(float);
-  use.workspace = model.workspace_bytes();
-  if (setup.device && setup.device->id().kind == DeviceKind::cuda) use.workspace += gpu_scratch_estimate(setup);
-  const Shape hidden = model.hidden_shape();
-  if (setup.sends_far) use.queues += EdgeCopy::memory_bytes(hidden_bytes(setup, hidden));
-  for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
-    const auto& needs = setup.needs.chunks[static_cast<std::size_t>(chunk)];
-    use.activations += ActivationPool::bytes(model.activation_bytes(chunk), needs);
-    use.queues += static_cast<std::size_t>(needs.activation_slots) * lane_bytes(setup, InputKind::activation, chunk, hidden) +
-                  static_cast<std::size_t>(needs.gradient_slots) * lane_bytes(setup, InputKind::gradient, chunk, hidden) +
-                  static_cast<std::size_t>(needs.target_slots) * lane_bytes(setup, InputKind::target, chunk, hidden);
-  }
-  return use;
-}
-
 }  // namespace
-
-MemoryUse estimate_memory(const RankSetup& setup) {
-  const auto ops = make_measuring_ops();
-  const TensorParallel tp{setup.groups.tensor.get(), setup.sequence_parallel};
-  const auto model = make_stage_model(setup.config, setup.chunks, setup.shape, tp, *ops, setup.precision);
-  return sizes(setup, *model);
-}
 
 RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   Device& device = *setup_.device;
@@ -95,7 +36,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   if (setup_.groups.tensor) tensor_group_ = std::make_unique<QuietGroup>(setup_.groups.tensor);
   ops_ = on_gpu() ? make_cuda_ops(*stream_, setup_.deterministic) : make_cpu_ops(*stream_);
   model_ = make_stage_model(setup_.config, setup_.chunks, setup_.shape, tensor_parallel(), *ops_, setup_.precision);
-  memory_ = sizes(setup_, *model_);
+  memory_ = memory_use(setup_, *model_);
 
   arenas_.weights = allocate(weights_memory_, layout().weight_elements, DType::f32, "parameters");
   arenas_.grads = allocate(grads_memory_, layout().grad_elements, DType::f32, "gradients");
@@ -154,39 +95,6 @@ std::exception_ptr RankCompute::failure() const {
     if (auto cause = stream->failure()) return cause;
   }
   return nullptr;
-}
-
-// Runs every kind of action once on zeros, alone: libraries make their plans, kernels are loaded and scratch grows now and not
-// in a step. Leaves weights and moments at zero.
-void RankCompute::warm_up() {
-  const Shape hidden = model_->hidden_shape();
-  const Buffer memory = setup_.device->allocate(
-      4 * align_up(hidden_bytes(setup_, hidden)) + align_up(static_cast<std::size_t>(setup_.shape.tokens()) * 4) + 256,
-      label(setup_.id) + ": warming up");
-  stream_->zero({memory.data(), {static_cast<std::int64_t>(memory.bytes() / 4)}, DType::f32});
-  stream_->zero(arenas_.weights);
-  if (arenas_.rounded.data) stream_->zero(arenas_.rounded);
-  stream_->zero(arenas_.grads);
-  Arena arena(memory.data(), memory.bytes(), "warming up");
-  const Tensor ids = arena.allocate({setup_.shape.tokens()}, DType::i32), loss = arena.allocate({1}, DType::f64);
-  const Tensor input = arena.allocate(hidden, setup_.precision), output = arena.allocate(hidden, setup_.precision);
-  const BackwardArgs backward{arena.allocate(hidden, setup_.precision), arena.allocate(hidden, setup_.precision), 1};
-
-  if (tensor_group_) tensor_group_->set_quiet(true);
-  for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
-    const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
-    const auto index = static_cast<decltype(Action::chunk)>(chunk);
-    ActivationPool& pool = pools_[static_cast<std::size_t>(chunk)];
-    ActivationSlot& slot = pool.take({ActionKind::forward, index, 0});
-    model_->forward(chunk, {first ? ids : input, ids, output, loss}, slot);
-    model_->backward(chunk, backward, slot);
-    pool.release({ActionKind::backward, index, 0});
-  }
-  if (tensor_group_) tensor_group_->set_quiet(false);
-  stream_->zero(arenas_.grads);
-  square_sums(layout(), setup_.id.tp_rank, *ops_, arenas_.grads, square_sums_);
-  adamw_step(layout(), *ops_, arenas_, {});
-  stream_->synchronize();
 }
 
 Tensor RankCompute::allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what) {

@@ -5,6 +5,7 @@
 
 #include "actors/golden_run.hpp"
 #include "catch.hpp"
+#include "core/error.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -118,5 +119,51 @@ TEST_CASE("bf16 follows fp32, and is the same to the bit over pp when it is dete
       }
     }
     CHECK(first.loss.back() < 0.8 * first.loss.front());
+  }
+}
+
+TEST_CASE("a failure on purpose ends a run on GPUs with its cause named and nothing left running", "[gpu]") {
+  struct Case {
+    FaultKind kind;
+    ErrorKind error;
+    std::string part;
+  };
+  for (const int gpus : {1, 2}) {
+    for (const Layout layout : {Layout{2, 1, 2, 1}, Layout{2, 2, 1, 1}}) {
+      for (const auto& [kind, error, part] : {Case{FaultKind::raise, ErrorKind::internal, "stage 1, rank "},
+                                              Case{FaultKind::nan, ErrorKind::numeric, "of step 2 is NaN"},
+                                              Case{FaultKind::out_of_memory, ErrorKind::out_of_memory, "stage 1, rank "},
+                                              Case{FaultKind::hang, ErrorKind::peer_lost, "no action completed"}}) {
+        TrainJob job = golden_job("llama2_tiny", layout);
+        if (!on_gpus(job, gpus)) return;
+        job.fault = Fault{3, 2, kind};
+        job.stall = std::chrono::milliseconds(1000);
+        Trainer trainer(std::move(job));
+        trainer.step();
+        INFO(to_string(layout) << " on " << gpus << " GPUs, " << part);
+        try {
+          trainer.step();
+          FAIL("the step ended");
+        } catch (const RunFailed& failure) {
+          INFO(failure.what());
+          CHECK(failure.kind() == error);
+          CHECK(failure.everything_stopped());
+          CHECK(std::string(failure.what()).find(part) != std::string::npos);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a run that needs more than a GPU has says so before it allocates", "[gpu]") {
+  TrainJob job = random_job(preset_config("llama2-7b"), 4096, 16, {1, 1, 1, 16});
+  if (!on_gpus(job, 1, DType::bf16)) return;
+  try {
+    Trainer trainer(std::move(job));
+    FAIL("it was built");
+  } catch (const Error& error) {
+    INFO(error.what());
+    CHECK(error.kind() == ErrorKind::out_of_memory);
+    CHECK(std::string(error.what()).find("cuda:0: the run needs about ") != std::string::npos);
   }
 }

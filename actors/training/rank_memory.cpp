@@ -1,0 +1,72 @@
+#include "actors/training/rank_memory.hpp"
+
+#include <algorithm>
+
+namespace pipetrain {
+
+using schedules::InputKind;
+
+namespace {
+
+Shape lane_shape(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
+  const bool tokens =
+      kind == InputKind::activation && setup.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
+  if (kind == InputKind::target || tokens) return {setup.shape.tokens()};
+  return hidden;
+}
+
+// What the GPU's operations take for themselves: the workspace of matrix products, and the largest scratch, which is that of
+// attention's backward (fp32 gradients of the queries, partial ones of keys and values per query head) or of a split product.
+std::size_t gpu_scratch_estimate(const RankSetup& setup) {
+  const auto& config = setup.config;
+  const auto ranks = setup.groups.tensor ? setup.groups.tensor->size() : 1;
+  const auto tokens = static_cast<std::size_t>(setup.shape.tokens());
+  const auto attention = static_cast<std::size_t>(config.heads * config.head_dim / ranks) * 12;
+  const auto product = static_cast<std::size_t>(config.hidden) * (ranks > 1 ? 8 : 4);
+  return (std::size_t{64} << 20) + tokens * std::max(attention, product);
+}
+
+}  // namespace
+
+Tensor lane_tensor(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
+  const Shape shape = lane_shape(setup, kind, chunk, hidden);
+  return {nullptr, shape, shape.rank() == 1 ? DType::i32 : setup.precision};
+}
+
+std::size_t lane_bytes(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
+  return align_up(lane_tensor(setup, kind, chunk, hidden).bytes());
+}
+
+std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
+  return Tensor{nullptr, hidden, setup.precision}.bytes();
+}
+
+MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
+  MemoryUse use;
+  const auto& layout = model.parameters();
+  use.parameters = layout.weight_elements * sizeof(float);
+  use.optimizer = 2 * use.parameters;
+  if (setup.precision != DType::f32) use.parameters += layout.weight_elements * size_of(setup.precision);
+  use.gradients = layout.grad_elements * sizeof(float);
+  use.workspace = model.workspace_bytes();
+  if (setup.device && setup.device->id().kind == DeviceKind::cuda) use.workspace += gpu_scratch_estimate(setup);
+  const Shape hidden = model.hidden_shape();
+  if (setup.sends_far) use.queues += EdgeCopy::memory_bytes(hidden_bytes(setup, hidden));
+  for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
+    const auto& needs = setup.needs.chunks[static_cast<std::size_t>(chunk)];
+    use.activations += ActivationPool::bytes(model.activation_bytes(chunk), needs);
+    use.queues += static_cast<std::size_t>(needs.activation_slots) * lane_bytes(setup, InputKind::activation, chunk, hidden) +
+                  static_cast<std::size_t>(needs.gradient_slots) * lane_bytes(setup, InputKind::gradient, chunk, hidden) +
+                  static_cast<std::size_t>(needs.target_slots) * lane_bytes(setup, InputKind::target, chunk, hidden);
+  }
+  return use;
+}
+
+MemoryUse estimate_memory(const RankSetup& setup) {
+  const auto ops = make_measuring_ops();
+  const TensorParallel tp{setup.groups.tensor.get(), setup.sequence_parallel};
+  const auto model = make_stage_model(setup.config, setup.chunks, setup.shape, tp, *ops, setup.precision);
+  return memory_use(setup, *model);
+}
+
+}  // namespace pipetrain

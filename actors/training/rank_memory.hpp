@@ -1,0 +1,15 @@
+// How large what a rank allocates is, from its setup and its model's own measurements.
+#pragma once
+
+#include "actors/training/rank_compute.hpp"
+
+namespace pipetrain {
+
+// One lane of a queue's slot: without memory. hidden: StageModel::hidden_shape().
+Tensor lane_tensor(const RankSetup& setup, schedules::InputKind kind, int chunk, const Shape& hidden);
+std::size_t lane_bytes(const RankSetup& setup, schedules::InputKind kind, int chunk, const Shape& hidden);
+std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden);
+
+MemoryUse memory_use(const RankSetup& setup, const StageModel& model);
+
+}  // namespace pipetrain
