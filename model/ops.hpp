@@ -2,10 +2,10 @@
 // enqueues everything on one stream, in call order; nothing waits. Not thread-safe.
 //
 // Shapes: T tokens of a microbatch (batch x sequence, sequence fastest), Tr the rows of T that this rank owns under sequence
-// parallelism (all of T without it), H hidden size, K input and N output columns of a matrix on this rank, I the MLP's inner size
-// on this rank, V the vocabulary rows on this rank, Hq and Hkv query and key-value heads on this rank, D the size of a head.
-// Weights are [N, K] as Hugging Face stores them: y = x w^T. Activations have one dtype (f32 or bf16), statistics are f32,
-// weight gradients are f32 and always accumulate. Every operation gives the same bits for the same shapes and inputs.
+// parallelism (all of T without it), H hidden size, K input and N output columns of a matrix on this rank, I the MLP's inner
+// size on this rank, V the vocabulary rows on this rank, Hq and Hkv query and key-value heads on this rank, D the size of a
+// head. Weights are [N, K] as Hugging Face stores them: y = x w^T. Activations have one dtype (f32 or bf16), statistics are
+// f32, weight gradients are f32 and always accumulate. Every operation gives the same bits for the same shapes and inputs.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Arena;
 
 // How a layer's matrices are spread over the tensor-parallel group. With one rank nothing is communicated.
 struct TensorParallel {
-  Group* group = nullptr;         // null means one rank
+  Group* group = nullptr;          // null means one rank
   bool sequence_parallel = false;  // norms and residuals on shards of the tokens (RowSplit), gathered in front of matrices
 
   int size() const { return group == nullptr ? 1 : group->size(); }
@@ -97,25 +97,27 @@ class Ops {
   virtual void swiglu(const Tensor& gate_up, const Tensor& y) = 0;
   virtual void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) = 0;
 
-  // --- Causal attention, grouped-query included -------------------------------------------------------------------------------
-  // out [T, Hq D] = softmax(q k^T / sqrt(D)) v; log_sum_exp [batch, Hq, sequence] f32 kept for the backward. Never holds
-  // sequence x sequence for all heads at once.
+  // --- Causal attention, grouped-query included
+  // ------------------------------------------------------------------------------- out [T, Hq D] = softmax(q k^T / sqrt(D)) v;
+  // log_sum_exp [batch, Hq, sequence] f32 kept for the backward. Never holds sequence x sequence for all heads at once.
   virtual void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) = 0;
   // dqkv, packed as qkv.
   virtual void attention_backward(const AttentionShape& shape, const Tensor& dout, const Tensor& qkv, const Tensor& out,
                                   const Tensor& log_sum_exp, const Tensor& dqkv) = 0;
 
-  // --- Vocabulary-parallel loss -------------------------------------------------------------------------------------------------
-  // logits [T, V] of vocabulary rows [first_id, ...) on this rank; targets [T] i32, negative: not counted. loss_sum [1] f64 =
-  // sum of the counted tokens' cross-entropy, added in token order; log_sum_exp [T] f32 over the whole vocabulary.
+  // --- Vocabulary-parallel loss
+  // ------------------------------------------------------------------------------------------------- logits [T, V] of
+  // vocabulary rows [first_id, ...) on this rank; targets [T] i32, negative: not counted. loss_sum [1] f64 = sum of the counted
+  // tokens' cross-entropy, added in token order; log_sum_exp [T] f32 over the whole vocabulary.
   virtual void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
                              const Tensor& log_sum_exp, const Tensor& loss_sum) = 0;
   // In place: logits become scale * (softmax - one_hot), zero rows where the target is not counted.
   virtual void cross_entropy_backward(const Tensor& logits, const Tensor& targets, std::int64_t first_id,
                                       const Tensor& log_sum_exp, float scale) = 0;
 
-  // --- Flat arenas ----------------------------------------------------------------------------------------------------------------
-  // Decoupled weight decay, bias-corrected (Loshchilov and Hutter 2019); all f32, same length, in place.
+  // --- Flat arenas
+  // ---------------------------------------------------------------------------------------------------------------- Decoupled
+  // weight decay, bias-corrected (Loshchilov and Hutter 2019); all f32, same length, in place.
   virtual void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) = 0;
   // target [same length] bf16 = source f32, rounded to nearest even: the copy of fp32 master weights that bf16 matrices are
   // computed from. Throws Error(unavailable) where activations are f32 only.
