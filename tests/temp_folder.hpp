@@ -24,7 +24,9 @@ class TempFolder {
   }
 
   const std::filesystem::path& path() const noexcept { return path_; }
+  // A file, in folders made for it.
   std::filesystem::path write(const std::string& name, const std::string& content) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name, std::ios::binary) << content;
     return path_ / name;
   }

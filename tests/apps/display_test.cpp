@@ -8,10 +8,10 @@
 #include "apps/progress.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/test_files.hpp"
+#include "temp_folder.hpp"
 
 using namespace pipetrain;
-using pipetrain::test::TemporaryFolder;
+using pipetrain::TempFolder;
 
 namespace {
 
@@ -69,7 +69,7 @@ TEST_CASE("losses and norms read back to the bit") {
 }
 
 TEST_CASE("a metrics file starts anew, or is appended to on resume") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const auto path = folder.write("m.jsonl", "old\n");
   StepMetrics metrics;
   metrics.step = 1;
@@ -86,7 +86,7 @@ TEST_CASE("a metrics file starts anew, or is appended to on resume") {
 }
 
 TEST_CASE("a metrics file that cannot be written is an input error") {
-  TemporaryFolder folder;
+  TempFolder folder;
   try {
     MetricsFile(folder.path() / "none" / "m.jsonl", false);
     FAIL("no error");

@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "data/test_files.hpp"
+#include "temp_folder.hpp"
 
-using pipetrain::test::TemporaryFolder;
+using pipetrain::TempFolder;
 
 namespace {
 
@@ -19,7 +19,7 @@ struct Result {
 };
 
 Result run(const std::string& arguments, const std::string& variables = "") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::string out = (folder.path() / "out").string(), err = (folder.path() / "err").string();
   const std::string command = variables + " '" PIPETRAIN_PROGRAM "' " + arguments + " > '" + out + "' 2> '" + err + "'";
   Result result;
@@ -68,7 +68,7 @@ TEST_CASE("a wrong command line is one line on stderr, and exit status 2") {
 }
 
 TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::string save = (folder.path() / "run").string();
   for (const auto& [signal, status] : {std::pair{"INT", 130}, std::pair{"TERM", 143}}) {
     const std::string command = "timeout -s " + std::string(signal) +
@@ -87,7 +87,7 @@ TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {
 }
 
 TEST_CASE("a provoked failure is one named line and exit status 1; a process that exits leaves no half-written files") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::string save = (folder.path() / "run").string();
   const std::string options = "--pp 2 --steps 4 --save-interval 1 --stall-timeout 1 --save " + save;
   for (const std::string kind : {"throw", "oom", "nan", "hang"}) {

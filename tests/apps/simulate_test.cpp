@@ -8,10 +8,10 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "data/test_files.hpp"
+#include "temp_folder.hpp"
 
 using nlohmann::json;
-using pipetrain::test::TemporaryFolder;
+using pipetrain::TempFolder;
 namespace fs = std::filesystem;
 
 namespace {
@@ -30,7 +30,7 @@ struct Result {
 };
 
 Result run(const std::string& arguments) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string out = (folder.path() / "out").string(), err = (folder.path() / "err").string();
   const int status =
       std::system(("'" PIPETRAIN_PROGRAM "' simulate " + arguments + " > '" + out + "' 2> '" + err + "'").c_str());
@@ -163,7 +163,7 @@ TEST_CASE("simulate draws tables and a timeline in 80 columns") {
 }
 
 TEST_CASE("simulate writes its files whole, and none when something is wrong") {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const auto at = [&](const char* name) { return (folder.path() / name).string(); };
   const std::string shape = "--pp 2 --microbatches 4 --schedule zb-v ";
   const Result result = run(shape + "--svg " + at("a.svg") + " --html " + at("a.html") + " --trace " + at("a.json") +
@@ -184,7 +184,7 @@ TEST_CASE("simulate writes its files whole, and none when something is wrong") {
   REQUIRE(run(shape + "--plan-out " + at("zb-v.csv")).status == 0);
   CHECK(simulated("--schedule " + at("zb-v.csv")) == simulated(shape));
 
-  const TemporaryFolder empty;
+  const TempFolder empty;
   CHECK_THAT(wrong(shape + "--svg " + (empty.path() / "a.svg").string() + " --csv " + (empty.path() / "no/a.csv").string()),
              Contains("there is no folder"));
   CHECK_THAT(wrong(shape + "--plan-out " + (empty.path() / "a.plan").string()), Contains("must end in .txt"));
@@ -213,7 +213,7 @@ TEST_CASE("simulate names what is wrong in one line") {
 }
 
 TEST_CASE("simulate names file, line, action and rule of a wrong plan") {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string text = (folder.path() / "plan.txt").string(), csv = (folder.path() / "plan.csv").string();
   const std::string head = "schedule: mine\nmicrobatches: 2\n";
   write_file(text, head + "stage 0: F0 F1 B0 B1\nstage 1: F0 B0 B1 F1\n");
@@ -230,7 +230,7 @@ TEST_CASE("simulate names file, line, action and rule of a wrong plan") {
 }
 
 TEST_CASE("a run's profile is what simulate reads, of the same model and layout only; its trace has every action") {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const auto at = [&](const char* name) { return (folder.path() / name).string(); };
   const auto train = [](const std::string& arguments) {
     return std::system(("'" PIPETRAIN_PROGRAM "' --device cpu " + arguments + " > /dev/null 2>&1").c_str());

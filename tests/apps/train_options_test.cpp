@@ -7,10 +7,10 @@
 
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/test_files.hpp"
+#include "temp_folder.hpp"
 
 using namespace pipetrain;
-using pipetrain::test::TemporaryFolder;
+using pipetrain::TempFolder;
 
 namespace {
 
@@ -69,7 +69,7 @@ TEST_CASE("defaults are the contract's") {
 }
 
 TEST_CASE("options reach their places") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::string data = folder.write("a.txt", "text").string();
   const std::string dir = folder.path().string();
   const TrainOptions options = parse(words(
@@ -111,7 +111,7 @@ TEST_CASE("options reach their places") {
 }
 
 TEST_CASE("checkpoint options and switches reach their places, once they are built") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::string dir = folder.path().string();
   const auto built = [](const char* name) { return find_option(train_option_table(), name)->built; };
   if (built("save-interval")) CHECK(parse({"--save", dir, "--save-interval", "5"}).save_interval == 5);
@@ -139,7 +139,7 @@ TEST_CASE("the batch sizes that are not given follow from the others") {
 }
 
 TEST_CASE("the command line wins over the environment, that over the file, that over the default") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::string toml = folder
                                .write("run.toml",
                                       "# comment\npp = 2\ntp = 2\ndp = 2\nlr = 1e-3\nshuffle = false\n"

@@ -9,11 +9,11 @@
 
 #include "apps/tune_search.hpp"
 #include "catch.hpp"
-#include "data/test_files.hpp"
+#include "temp_folder.hpp"
 
 using namespace pipetrain;
 using nlohmann::json;
-using pipetrain::test::TemporaryFolder;
+using pipetrain::TempFolder;
 
 namespace {
 
@@ -23,7 +23,7 @@ struct Result {
 };
 
 Result run(const std::string& arguments) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string out = (folder.path() / "out").string(), err = (folder.path() / "err").string();
   const int status = std::system(("'" PIPETRAIN_PROGRAM "' " + arguments + " > '" + out + "' 2> '" + err + "'").c_str());
   Result result{WIFEXITED(status) ? WEXITSTATUS(status) : -1, "", ""};

@@ -3,10 +3,10 @@
 #include "apps/train_options.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "data/test_files.hpp"
+#include "temp_folder.hpp"
 
 using namespace pipetrain;
-using pipetrain::test::TemporaryFolder;
+using pipetrain::TempFolder;
 
 namespace {
 
@@ -23,7 +23,7 @@ std::string error_of(const std::vector<std::string>& arguments, const Environmen
 }
 
 std::string config_error(const std::string& name, const std::string& content) {
-  TemporaryFolder folder;
+  TempFolder folder;
   std::string error = error_of({"--config", folder.write(name, content).string()});
   const std::string prefix = folder.path().string() + "/";
   if (const auto at = error.find(prefix); at != std::string::npos) error.erase(at, prefix.size());
@@ -127,7 +127,7 @@ TEST_CASE("settings that contradict each other are refused") {
 }
 
 TEST_CASE("checkpoint options need what they belong to, once they are built") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::string dir = folder.path().string();
   const auto built = [](const char* name) { return find_option(train_option_table(), name)->built; };
   if (built("save-interval")) CHECK_THAT(error_of({"--save-interval", "5"}), StartsWith("--save-interval 5: needs --save"));
@@ -151,7 +151,7 @@ TEST_CASE("devices that are not there are refused") {
 }
 
 TEST_CASE("files and folders that cannot be used are refused before the run") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::string dir = folder.path().string(), file = folder.write("file", "x").string();
   CHECK_THAT(error_of({"--metrics", dir}), StartsWith("--metrics " + dir + ": is a folder"));
   CHECK_THAT(error_of({"--metrics", dir + "/none/m.jsonl"}), Contains("there is no folder " + dir + "/none"));
@@ -185,6 +185,6 @@ TEST_CASE("a config file that cannot be understood is refused with its line") {
   CHECK_THAT(config_error("run.json", "[1]"), Contains("is not one JSON object"));
   CHECK_THAT(config_error("run.yaml", "pp: 2"), Contains("neither .toml nor .json"));
   CHECK_THAT(error_of({"--config", "/nonexistent/run.toml"}), StartsWith("--config /nonexistent/run.toml: cannot be read"));
-  TemporaryFolder folder;
+  TempFolder folder;
   CHECK_THAT(error_of({"--config", folder.path().string()}), Contains("is a folder"));
 }

@@ -2,10 +2,10 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/dataset.hpp"
-#include "data/test_files.hpp"
+#include "temp_folder.hpp"
 
 using namespace pipetrain;
-using pipetrain::test::TemporaryFolder;
+using pipetrain::TempFolder;
 
 namespace {
 
@@ -23,7 +23,7 @@ std::string error_of(const DatasetOptions& options) {
 // The error for a file of this name and content, with the folder's name cut off.
 std::string error_for(const std::string& name, const std::string& content, std::int64_t sequence_length = 2,
                       std::int64_t vocabulary = 256, std::int64_t max_positions = 0) {
-  TemporaryFolder folder;
+  TempFolder folder;
   DatasetOptions options;
   options.inputs = {{folder.write(name, content), std::nullopt}};
   options.sequence_length = sequence_length;
@@ -91,7 +91,7 @@ TEST_CASE("empty, short and unreadable data is named") {
              StartsWith("a.txt: its 2 tokens are too few for one sample of --seq-len 2, which takes 3"));
   CHECK_THAT(error_for("a.jsonl", "{\"input_ids\":[1]}\n", 0), StartsWith("a.jsonl:1: a sample needs at least 2 tokens"));
   CHECK_THAT(error_for("a.csv", "a"), StartsWith("--data a.csv: a file of this kind cannot be read; give .txt, .jsonl"));
-  TemporaryFolder folder;
+  TempFolder folder;
   DatasetOptions options;
   options.sequence_length = 2;
   options.inputs = {{folder.path() / "none.txt", std::nullopt}};
@@ -111,7 +111,7 @@ TEST_CASE("a sequence longer than the model's is refused") {
 }
 
 TEST_CASE("weights are numbers above 0, for every input or none") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const std::string file = folder.write("a.txt", "abcdefgh").string();
   const std::string odd = folder.write("b.txt:2", "abcdefgh").string();
   CHECK(parse_data_input(file + ":0.25").weight == 0.25);

@@ -5,10 +5,10 @@
 #include <thread>
 
 #include "catch.hpp"
-#include "data/test_files.hpp"
+#include "temp_folder.hpp"
 
 using namespace pipetrain;
-using pipetrain::test::TemporaryFolder;
+using pipetrain::TempFolder;
 
 namespace {
 
@@ -32,7 +32,7 @@ Tokens bytes(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a text file is cut into samples that share one token with their neighbour") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const auto data = open({folder.write("a.txt", "abcdefghij\xff")}, 3);
   REQUIRE(data->size() == 3);
   REQUIRE(data->sequence_length() == 3);
@@ -46,7 +46,7 @@ TEST_CASE("a text file is cut into samples that share one token with their neigh
 }
 
 TEST_CASE("a large text file reads the same as a small one") {
-  TemporaryFolder folder;
+  TempFolder folder;
   std::string text(1 << 20, ' ');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>((i * 2654435761u) >> 13);
   const auto data = open({folder.write("big.txt", text)}, 1000);
@@ -56,7 +56,7 @@ TEST_CASE("a large text file reads the same as a small one") {
 }
 
 TEST_CASE("text rows are packed with a marker between them") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const auto file = folder.write(
       "a.jsonl", "{\"text\": \"ab\"}\n\n{\"text\": \"\"}\r\n  {\"id\": 7, \"text\": \"c\\u00e9\\n\"}\n{\"text\":\"xyz\"}");
   SECTION("the first id no byte has, where the vocabulary has it") {
@@ -73,7 +73,7 @@ TEST_CASE("text rows are packed with a marker between them") {
 }
 
 TEST_CASE("id rows are one sample each and give the sequence length") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const auto file =
       folder.write("a.jsonl", "\xEF\xBB\xBF{\"input_ids\": [1, 2, 3]}\n{\"input_ids\":[4,5,999], \"source\": null}\n");
   const auto data = open({file}, 0, 1000);
@@ -85,7 +85,7 @@ TEST_CASE("id rows are one sample each and give the sequence length") {
 }
 
 TEST_CASE("a folder is read in the order of its names, short documents packed together") {
-  TemporaryFolder folder;
+  TempFolder folder;
   folder.write("in/b.txt", "BB");
   folder.write("in/a.txt", "A");
   folder.write("in/c.jsonl", "{\"text\":\"CC\"}\n{\"text\":\"D\"}\n");
@@ -99,7 +99,7 @@ TEST_CASE("a folder is read in the order of its names, short documents packed to
 }
 
 TEST_CASE("inputs without weights follow one another") {
-  TemporaryFolder folder;
+  TempFolder folder;
   const auto data = open({folder.write("b.txt", "bbbbb"), folder.write("a.txt", "aaaaaaa")}, 2);
   REQUIRE(data->size() == 5);
   CHECK(data->read(1) == bytes("bbb"));
@@ -108,7 +108,7 @@ TEST_CASE("inputs without weights follow one another") {
 }
 
 TEST_CASE("weights are the odds of a mixture, and every sample of an input comes before one comes again") {
-  TemporaryFolder folder;
+  TempFolder folder;
   std::string rows[2];
   for (int i = 0; i < 3000; ++i) rows[i % 3 == 0] += "{\"input_ids\":[" + std::to_string(i) + ",0]}\n";
   const std::string big = folder.write("big.jsonl", rows[0]).string(), small = folder.write("small.jsonl", rows[1]).string();
@@ -168,7 +168,7 @@ TEST_CASE("the inside text is plain ASCII of about 100 KB and trains on a byte v
 }
 
 TEST_CASE("many threads read one dataset") {
-  TemporaryFolder folder;
+  TempFolder folder;
   std::string rows;
   for (int i = 0; i < 200; ++i) rows += "{\"text\":\"" + std::string(37, static_cast<char>('a' + i % 26)) + "\"}\n";
   const auto data = open({folder.write("a.jsonl", rows)}, 50, 300);
