@@ -24,9 +24,10 @@ std::int64_t divide(const OptionValues& values, std::int64_t global, std::int64_
 
 }  // namespace
 
-BatchShape resolve_batch(const OptionValues& values, int pp, int dp) {
+BatchShape resolve_batch(const OptionValues& values, int pp, int dp, std::optional<std::int64_t> plan_microbatches) {
   const auto microbatch = values.integer("microbatch", 1, largest);
-  const auto microbatches = values.integer("microbatches", 1, largest);
+  auto microbatches = values.integer("microbatches", 1, largest);
+  if (!microbatches) microbatches = plan_microbatches;
   const auto global = values.integer("global-batch", 1, largest * largest);
   BatchShape shape{dp, microbatches.value_or(std::int64_t{4} * pp), microbatch.value_or(1)};
   if (!global) return shape;

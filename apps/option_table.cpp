@@ -4,19 +4,9 @@
 
 #include <algorithm>
 
-#include "schedules/builders.hpp"
+#include "apps/plan_file.hpp"
 
 namespace pipetrain {
-
-namespace {
-
-std::string schedule_names() {
-  std::string names;
-  for (const auto& schedule : schedules::all_schedules()) names += (names.empty() ? "" : ", ") + std::string(schedule.name);
-  return names;
-}
-
-}  // namespace
 
 const std::vector<OptionSpec>& train_option_table() {
   static const std::vector<OptionSpec> table = {
@@ -37,17 +27,20 @@ const std::vector<OptionSpec>& train_option_table() {
        "on"},
       {"Model and data", "seed", "N", "of initial weights and of the order of samples", "0"},
 
-      {"Layout", "pp", "N", "pipeline stages", "1"},
+      {"Layout", "pp", "N", "pipeline stages", "1; the plan's"},
       {"Layout", "tp", "N", "devices that share each layer (tensor parallel)", "1"},
       {"Layout", "dp", "N", "replicas of the model (data parallel)", "1"},
       {"Layout", "sequence-parallel", "on|off", "split the norms' sequences over the tensor-parallel devices",
        "on where tp > 1"},
-      {"Layout", "schedule", "NAME|FILE", "order of forwards and backwards: " + schedule_names(), "1f1b"},
-      {"Layout", "chunks", "V", "model chunks on each stage, for schedules that have several", "the schedule's own"},
+      {"Layout", "schedule", "NAME|FILE",
+       fmt::format("order of forwards and backwards: {}; or a plan: .txt ours, .csv PyTorch's",
+                   fmt::join(schedule_names(), ", ")),
+       "1f1b"},
+      {"Layout", "chunks", "V", "model chunks on each stage, for schedules that have several", "the schedule's or plan's own"},
       {"Layout", "order", "planned|ready", "keep the plan's order, or run what is ready first", "planned"},
 
       {"Batch and length", "microbatch", "N", "sequences in one microbatch", "1"},
-      {"Batch and length", "microbatches", "N", "microbatches of one replica in one step", "4 x pp"},
+      {"Batch and length", "microbatches", "N", "microbatches of one replica in one step", "4 x pp; the plan's"},
       {"Batch and length", "global-batch", "N", "sequences in one step; given some of the three, the others follow",
        "microbatch x microbatches x dp"},
       {"Batch and length", "steps", "N", "stop after N steps", ""},

@@ -40,16 +40,17 @@ class Simulation {
 
   void run() {
     if (options_.plan) {
+      refuse_unknown_costs(*options_.plan);
       simulate(*options_.plan);
     } else if (const ScheduleInfo* one = schedules::find_schedule(options_.schedule)) {
       Plan plan = build(*one);
-      if (const auto why = why_not(plan); !why.empty())
-        throw Error(ErrorKind::input, fmt::format("--costs: {}; {}", why, remedy));
+      refuse_unknown_costs(plan);
       simulate(std::move(plan));
     } else {
       for (const ScheduleInfo& info : schedules::all_schedules()) simulate_one_of_all(info);
     }
-    if (runs_.empty()) throw Error(ErrorKind::input, fmt::format("--costs: no schedule goes with this profile; {}", remedy));
+    if (runs_.empty() && options_.profile)
+      throw Error(ErrorKind::input, fmt::format("--costs: no schedule goes with this profile; {}", remedy));
     std::stable_sort(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
   }
 
@@ -111,11 +112,23 @@ class Simulation {
     if (why.empty()) {
       simulate(std::move(plan));
     } else {
-      notes_.push_back(fmt::format("{} is left out: this is {}", info.name, why));
+      notes_.push_back(fmt::format("{} is left out: {}", info.name, why));
     }
   }
 
-  std::string why_not(const Plan& plan) const { return options_.profile ? options_.profile->why_not(plan) : ""; }
+  // Empty when the costs are known for this plan, else what they are not for.
+  std::string why_not(const Plan& plan) const {
+    if (!options_.profile) {
+      const auto why = options_.times.why_not(plan.placement);
+      return why.empty() ? why : fmt::format("--{} {}", options_.times.edge_option, why);
+    }
+    const auto why = options_.profile->why_not(plan);
+    return why.empty() ? why : fmt::format("--costs is {}; {}", why, remedy);
+  }
+
+  void refuse_unknown_costs(const Plan& plan) const {
+    if (const auto why = why_not(plan); !why.empty()) throw Error(ErrorKind::input, why);
+  }
 
   Plan build(const ScheduleInfo& info) const {
     try {
@@ -142,34 +155,45 @@ class Simulation {
   }
 
   schedules::AutoRequest auto_request() const {
-    schedules::AutoRequest request{
-        options_.pp,          options_.microbatches, options_.forward, options_.input_grad,
-        options_.weight_grad, options_.p2p,          options_.slots,   std::min(2, options_.chunks.value_or(2))};
+    const StepTimes& times = options_.times;
+    schedules::AutoRequest request{.stages = options_.pp,
+                                   .microbatches = options_.microbatches,
+                                   .forward = times.forward,
+                                   .input_grad = times.input_grad,
+                                   .weight_grad = times.weight_grad,
+                                   .edges = times.edges,
+                                   .slots = options_.slots,
+                                   .max_chunks = std::min(2, options_.chunks.value_or(2))};
     if (!options_.profile) return request;
     if (options_.profile->chunks > 1 || !options_.profile->splits_backward())
       throw Error(ErrorKind::input,
                   "--costs: auto needs the times of F, I and W of whole stages; profile a run of zb-h1 or zb-h2");
     request.max_chunks = 1;
-    request.p2p = options_.profile->p2p;
+    request.edges = options_.profile->edges();
     for (std::size_t stage = 0; stage < request.forward.size(); ++stage) {
-      const ChunkProfile& times = options_.profile->stages[stage].chunks.front();
-      request.forward[stage] = times.forward;
-      request.input_grad[stage] = times.input_grad;
-      request.weight_grad[stage] = times.weight_grad;
+      const ChunkProfile& measured = options_.profile->stages[stage].chunks.front();
+      request.forward[stage] = measured.forward;
+      request.input_grad[stage] = measured.input_grad;
+      request.weight_grad[stage] = measured.weight_grad;
     }
     return request;
   }
 
   Costs costs_of(const Plan& plan) const {
-    if (options_.profile) return options_.profile->costs();
-    return Costs::per_stage(plan.placement, options_.forward, options_.input_grad, options_.weight_grad, options_.p2p);
+    return options_.profile ? options_.profile->costs() : options_.times.costs(plan.placement);
+  }
+
+  // With the end of step that the costs speak of, unless the plan has its own.
+  Plan ended(Plan compute) const {
+    const bool has_end = compute.stages.front().back().kind == schedules::ActionKind::optimizer;
+    if (has_end || !(options_.profile || options_.times.ends)) return compute;
+    return with_end_of_step(std::move(compute),
+                            options_.profile ? options_.profile->end_of_step() : options_.times.end_of_step());
   }
 
   // Keeps plan and timeline of the fastest only: large ones fill gigabytes.
   void simulate(Plan compute) {
-    const bool has_end = compute.stages.front().back().kind == schedules::ActionKind::optimizer;
-    Plan plan = options_.profile && !has_end ? with_end_of_step(std::move(compute), options_.profile->end_of_step())
-                                             : std::move(compute);
+    Plan plan = ended(std::move(compute));
     const Costs costs = costs_of(plan);
     schedules::SimulationOptions how;
     how.order = options_.order;

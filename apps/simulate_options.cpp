@@ -7,12 +7,10 @@
 
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"
-#include "apps/suggest.hpp"
+#include "apps/plan_file.hpp"
 #include "core/error.hpp"
-#include "model/files.hpp"
 #include "model/parameters.hpp"
 #include "schedules/builders.hpp"
-#include "schedules/plan_text.hpp"
 
 namespace pipetrain {
 
@@ -22,58 +20,21 @@ namespace {
 
 constexpr std::int64_t most_stages = 65536;
 constexpr std::int64_t most_actions = 200'000'000;
-constexpr std::size_t largest_plan_file = std::size_t{1} << 30;
 
-std::vector<std::string> schedule_names() {
-  std::vector<std::string> names;
-  for (const auto& info : schedules::all_schedules()) names.emplace_back(info.name);
+std::vector<std::string> names_and_all() {
+  auto names = schedule_names();
   names.emplace_back("all");
   return names;
-}
-
-bool is_plan_file(const std::string& name) {
-  std::error_code ignored;
-  return name.ends_with(".txt") || name.ends_with(".csv") || fs::is_regular_file(name, ignored);
-}
-
-schedules::Plan read_plan(const std::string& path) {
-  const std::string text = read_text(path, largest_plan_file);
-  try {
-    if (!path.ends_with(".csv")) {
-      schedules::Plan plan = schedules::parse_plan(text, path);
-      if (plan.schedule.empty()) plan.schedule = fs::path(path).stem().string();
-      return plan;
-    }
-    schedules::Plan plan = schedules::parse_pytorch_csv(text, path);
-    plan.schedule = fs::path(path).stem().string();
-    return plan;
-  } catch (const schedules::PlanFileError& error) {
-    throw Error(ErrorKind::input, error.what());
-  }
 }
 
 void read_schedule(const OptionValues& values, SimulateOptions& options) {
   options.schedule = values.text("schedule").value_or(options.schedule);
   if (!schedules::find_schedule(options.schedule) && options.schedule != "all") {
-    if (!is_plan_file(options.schedule)) {
-      const auto nearest = nearest_name(options.schedule, schedule_names());
-      values.fail("schedule", nearest ? fmt::format("unknown schedule; did you mean {}?", *nearest)
-                                      : fmt::format("unknown schedule; use one of {}, or a plan file (.txt, .csv)",
-                                                    fmt::join(schedule_names(), ", ")));
-    }
-    options.plan = read_plan(options.schedule);
+    if (!names_plan_file(options.schedule)) fail_unknown_schedule(values, options.schedule, names_and_all());
+    options.plan = read_plan_file(options.schedule);
     options.schedule = options.plan->schedule;
   }
   if (values.choice("order", {"planned", "ready"}) == std::size_t{1}) options.order = schedules::Order::ready;
-}
-
-// The value that option gives, that a file says, or the default; the first two must agree.
-int agreed(const OptionValues& values, const char* name, std::int64_t most, std::optional<int> file, const std::string& source,
-           int otherwise) {
-  const auto given = values.integer(name, 1, most);
-  if (given && file && *given != *file)
-    values.fail(name, fmt::format("{} has {} {}; give the same or leave it out", source, name, *file));
-  return given ? static_cast<int>(*given) : file.value_or(otherwise);
 }
 
 void read_shape(const OptionValues& values, SimulateOptions& options) {
@@ -107,29 +68,11 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
     values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
 }
 
-// One value per stage, or one for all.
-std::vector<double> per_stage(const OptionValues& values, const char* name, int pp, double minimum, bool above) {
-  auto numbers = values.numbers(name, {minimum, above});
-  if (numbers.empty()) return numbers;
-  if (numbers.size() != 1 && std::ssize(numbers) != pp)
-    values.fail(name, fmt::format("has {} values for {} stages; give one for all, or one per stage", numbers.size(), pp));
-  if (numbers.size() == 1) numbers.resize(static_cast<std::size_t>(pp), numbers.front());
-  return numbers;
-}
-
 void read_times(const OptionValues& values, SimulateOptions& options) {
-  for (const char* name : {"forward", "input-grad", "weight-grad", "p2p"})
+  for (const std::string& name : step_time_options())
     if (options.profile && values.given(name)) values.fail(name, "--costs gives the times already; keep one of them");
-  const auto times = [&](const char* name) {
-    auto numbers = per_stage(values, name, options.pp, 0, true);
-    if (numbers.empty()) numbers.assign(static_cast<std::size_t>(options.pp), 1);
-    return numbers;
-  };
-  options.forward = times("forward");
-  options.input_grad = times("input-grad");
-  options.weight_grad = times("weight-grad");
-  options.p2p = values.number("p2p", {}).value_or(0);
-  options.slots = per_stage(values, "memory-slots", options.pp, 1, false);
+  options.times = read_step_times(values, options.pp);
+  options.slots = per_stage(values, "memory-slots", options.pp, {1});
   options.jitter = values.number("jitter", {}).value_or(0);
   options.runs = static_cast<int>(values.integer("runs", 1, 1'000'000).value_or(options.jitter > 0 ? 101 : 1));
   options.seed = values.unsigned_integer("seed").value_or(0);
@@ -191,7 +134,22 @@ const std::vector<OptionSpec>& simulate_option_table() {
        "time of F of a whole stage and one microbatch, shared by its chunks; or one per stage: 1,1,2,1", "1"},
       {"Costs", "input-grad", "T", "the same of I; B takes I + W", "1"},
       {"Costs", "weight-grad", "T", "the same of W", "1"},
-      {"Costs", "p2p", "T", "time of a message between two stages; it delays only the receiver", "0"},
+      {"Costs", "tp-comm", "T", "what the exchanges between tensor-parallel ranks add to F and to I of a whole stage", "0"},
+      {"Costs", "p2p", "T",
+       "time of a message between two stages, which delays only the receiver; or one per edge: between neighbours, then from "
+       "the "
+       "last stage to the first",
+       "0"},
+      {"Costs", "latency", "T", "instead of p2p: a message takes latency + message-bytes / bandwidth; also one per edge", "0"},
+      {"Costs", "bandwidth", "BYTES/T", "bytes that an edge carries in one unit of time; also one per edge", "no limit"},
+      {"Costs", "message-bytes", "N", "size of a microbatch's activation or gradient; also one per edge", ""},
+      {"Costs", "reduce-grads", "T", "end of step: time of R, the sum of a whole stage's gradients over replicas", "no R"},
+      {"Costs", "sum-replicated", "T", "time of S, the sum over tensor-parallel ranks of what sequence parallelism replicates",
+       "no S"},
+      {"Costs", "sum-tied", "T", "time of T, the sum of tied weights' gradients over the first and the last stage", "no T"},
+      {"Costs", "norm", "T", "time of N, a stage's part of the gradient norm; these five also one per stage", "0"},
+      {"Costs", "optimizer", "T", "time of O, the optimizer", "0"},
+      {"Costs", "verdict", "T", "from the last N to the first O", "0"},
       {"Costs", "costs", "FILE", "measured times instead: the --profile of a real run", ""},
       {"Costs", "memory-slots", "N",
        "microbatches that a stage can hold from F to B or W, also one per stage: the limit of auto, "

@@ -9,6 +9,7 @@
 
 #include "actors/training/profile.hpp"
 #include "apps/option_table.hpp"
+#include "apps/simulate_costs.hpp"
 #include "apps/train_options.hpp"
 #include "schedules/plan.hpp"
 #include "schedules/protocol.hpp"
@@ -21,9 +22,7 @@ struct SimulateOptions {
   std::optional<schedules::Plan> plan;  // from a file
   std::optional<int> chunks;            // not given: each schedule's own
   schedules::Order order = schedules::Order::planned;
-  // Of a whole stage and one microbatch, one per stage.
-  std::vector<double> forward, input_grad, weight_grad;
-  double p2p = 0;
+  StepTimes times;
   std::optional<Profile> profile;  // instead of the times above
   std::vector<double> slots;       // microbatches that a stage can hold: none, one for all, or one per stage
   double jitter = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "actors/training/checkpoint.hpp"
+#include "actors/training/job_plan.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -59,6 +60,15 @@ void check_same_data(const CheckpointState& state, const TrainJob& job, const st
   check(state.shuffle, job.shuffle, "--shuffle");
 }
 
+// What a plan from a file must have for this model and layout.
+void check_plan(const TrainOptions& options, const TrainJob& job) {
+  try {
+    plan_of(job);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", options.plan_file, error.what()));
+  }
+}
+
 void set_initial_state(const TrainOptions& options, TrainJob& job) {
   if (const auto checkpoint = starting_checkpoint(options)) {
     Checkpoint opened = open_checkpoint(*checkpoint, job.config);
@@ -87,6 +97,7 @@ TrainJob make_train_job(const TrainOptions& options) {
   job.batch = options.batch;
   job.schedule = options.schedule;
   job.chunks = options.chunks;
+  job.plan = options.plan;
   job.order = options.order;
   job.device = options.device;
   job.devices = options.devices;
@@ -100,6 +111,7 @@ TrainJob make_train_job(const TrainOptions& options) {
   job.clip_norm = options.clip_grad;
   job.stall = std::chrono::seconds(options.stall_timeout);
   job.fault = options.fault;
+  if (job.plan) check_plan(options, job);
   set_initial_state(options, job);
   const Sampler sampler(job.dataset->size(), job.batch, job.shuffle, job.seed);
   job.learning_rate = options.learning_rate(run_length(options, sampler.steps_per_epoch()).steps);

@@ -11,7 +11,7 @@
 #include "apps/device_choice.hpp"
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"
-#include "apps/suggest.hpp"
+#include "apps/plan_file.hpp"
 #include "schedules/builders.hpp"
 
 namespace pipetrain {
@@ -46,9 +46,22 @@ void read_model_and_data(const OptionValues& values, TrainOptions& options) {
   options.seed = values.unsigned_integer("seed").value_or(options.seed);
 }
 
+// Before the sizes, which a plan from a file gives.
+void read_schedule_name(const OptionValues& values, TrainOptions& options) {
+  options.schedule = values.text("schedule").value_or(options.schedule);
+  if (schedules::find_schedule(options.schedule)) return;
+  if (!names_plan_file(options.schedule)) fail_unknown_schedule(values, options.schedule, schedule_names());
+  options.plan_file = options.schedule;
+  options.plan = std::make_shared<const schedules::Plan>(read_plan_file(options.plan_file));
+  options.schedule = options.plan->schedule;
+}
+
+std::string plan_source(const TrainOptions& options) { return fmt::format("the plan {}", options.plan_file); }
+
 void read_layout(const OptionValues& values, TrainOptions& options) {
   const auto size = [&](const char* name) { return static_cast<int>(values.integer(name, 1, most_devices).value_or(1)); };
-  options.pp = size("pp");
+  options.pp =
+      options.plan ? agreed(values, "pp", most_devices, options.plan->placement.stages(), plan_source(options), 1) : size("pp");
   options.tp = size("tp");
   options.dp = size("dp");
   if (std::int64_t{options.pp} * options.tp > most_devices || std::int64_t{options.pp} * options.tp * options.dp > most_devices)
@@ -56,36 +69,22 @@ void read_layout(const OptionValues& values, TrainOptions& options) {
                 fmt::format("pp {} x tp {} x dp {} is more than {} devices; use smaller sizes", options.pp, options.tp,
                             options.dp, most_devices));
   options.sequence_parallel = values.on_off("sequence-parallel").value_or(true) && options.tp > 1;
-  options.batch = resolve_batch(values, options.pp, options.dp);
+  if (options.plan)
+    agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max(), options.plan->microbatches, plan_source(options),
+           1);
+  options.batch = resolve_batch(values, options.pp, options.dp,
+                                options.plan ? std::optional<std::int64_t>(options.plan->microbatches) : std::nullopt);
 }
 
-std::vector<std::string> built_schedules() {
-  std::vector<std::string> names;
-  for (const auto& schedule : schedules::all_schedules()) names.emplace_back(schedule.name);
-  return names;
-}
-
-[[noreturn]] void fail_unknown_schedule(const OptionValues& values, const std::string& name) {
-  const std::vector<std::string> names = built_schedules();
-  const std::string built = fmt::format("{}", fmt::join(names, ", "));
-  std::error_code ignored;
-  if (name.ends_with(".txt") || name.ends_with(".csv") || fs::exists(name, ignored))
-    values.fail("schedule", fmt::format("plans from a file are not built yet; use one of {}", built));
-  const auto nearest = nearest_name(name, names);
-  values.fail("schedule", fmt::format("unknown schedule; {}", nearest ? fmt::format("did you mean {}?", *nearest)
-                                                                      : fmt::format("use one of {}", built)));
-}
-
-void read_schedule(const OptionValues& values, TrainOptions& options) {
-  options.schedule = values.text("schedule").value_or(options.schedule);
-  const schedules::ScheduleInfo* info = schedules::find_schedule(options.schedule);
-  if (!info) fail_unknown_schedule(values, options.schedule);
-  options.chunks = static_cast<int>(values.integer("chunks", 1, 1024).value_or(info->default_chunks));
-  if (options.chunks != info->default_chunks && !info->chunks_can_vary)
+void read_chunks_and_order(const OptionValues& values, TrainOptions& options) {
+  const schedules::ScheduleInfo* info = options.plan ? nullptr : schedules::find_schedule(options.schedule);
+  options.chunks = options.plan ? agreed(values, "chunks", 32767, options.plan->placement.chunks(), plan_source(options), 1)
+                                : static_cast<int>(values.integer("chunks", 1, 1024).value_or(info->default_chunks));
+  if (info && options.chunks != info->default_chunks && !info->chunks_can_vary)
     values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", options.schedule,
                                       info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
   const bool ready = values.choice("order", {"planned", "ready"}) == std::size_t{1};
-  if (ready && !info->has_ready_rule)
+  if (ready && !(info ? info->has_ready_rule : options.plan->ready_rule != schedules::ReadyRule::none))
     values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
   options.order = ready ? schedules::Order::ready : schedules::Order::planned;
 }
@@ -176,8 +175,9 @@ TrainOptions parse_train_options(const std::vector<std::string>& arguments, cons
   const OptionValues values(gather_options(train_option_table(), arguments, environment, options.notes));
   refuse_unbuilt(values);
   read_model_and_data(values, options);
+  read_schedule_name(values, options);
   read_layout(values, options);
-  read_schedule(values, options);
+  read_chunks_and_order(values, options);
   read_length_and_optimizer(values, options);
   read_numbers(values, machine, options);
   read_files(values, options);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,10 +33,12 @@ struct TrainOptions {
 
   // Layout
   int pp = 1, tp = 1, dp = 1;
-  bool sequence_parallel = false;  // never true at tp 1
-  BatchShape batch;                // dp, microbatches and microbatch, resolved; the global batch is their product
-  std::string schedule = "1f1b";   // one of all_schedules()
-  int chunks = 1;                  // resolved
+  bool sequence_parallel = false;               // never true at tp 1
+  BatchShape batch;                             // dp, microbatches and microbatch, resolved; the global batch is their product
+  std::string schedule = "1f1b";                // one of all_schedules(), or the plan's name
+  std::shared_ptr<const schedules::Plan> plan;  // from a file
+  std::string plan_file;
+  int chunks = 1;  // resolved
   schedules::Order order = schedules::Order::planned;
 
   // Length and optimizer

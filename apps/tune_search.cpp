@@ -193,12 +193,12 @@ class Search {
       costs.norm.push_back(norm_seconds(parameters));
       costs.optimizer.push_back(optimizer_seconds(parameters));
     }
-    costs.message_bytes =
+    const double bytes =
         static_cast<double>(layout.microbatch * request_.sequence * request_.config.hidden) * element_bytes / layout.tp;
     for (int v = 0; v + 1 < placement.virtual_stages(); ++v)
       costs.links.push_back(placement.at(v).stage == placement.at(v + 1).stage
                                 ? schedules::Link{}
-                                : schedules::Link{speed.latency, speed.link_rate});
+                                : schedules::Link{speed.latency, speed.link_rate, bytes});
     costs.verdict = 2 * speed.latency;
     return costs;
   }

@@ -1,5 +1,5 @@
 // The numbers promised of schedules: how long they wait and what they hold beside their formulas, how near auto comes to the
-// best known, and how fast simulating and tuning are. ./dev bench simulate
+// best known, how fast simulating and tuning are, and how well a profile predicts its run. ./dev bench simulate [PART...]
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "actors/training/profile.hpp"
@@ -87,10 +89,11 @@ void auto_schedules() {
           AutoRequest request;
           request.stages = p, request.microbatches = m;
           request.forward = {t.f}, request.input_grad = {t.i}, request.weight_grad = {t.w};
-          request.p2p = 0.05 * t.f;
+          const double p2p = 0.05 * t.f;
+          request.edges.assign(static_cast<std::size_t>(p), {p2p});
           request.slots = {std::string(peer) == "zb-h2" ? 2.0 * p - 1 : p};
-          const double ours = summary_of(build_auto(request), t, request.p2p).bubble_fraction;
-          const double theirs = summary_of(build_schedule(peer, {p, 1, m}), t, request.p2p).bubble_fraction;
+          const double ours = summary_of(build_auto(request), t, p2p).bubble_fraction;
+          const double theirs = summary_of(build_schedule(peer, {p, 1, m}), t, p2p).bubble_fraction;
           expect(fmt::format("auto bubble over {}, p={} m={} {}", peer, p, m, t.name()), ours / theirs, "ratio", Limit::at_most,
                  1.05);
         }
@@ -181,14 +184,27 @@ void predictions() {
   std::filesystem::remove(file, ignored);
 }
 
-}  // namespace
-
-int main() {
-  formulas();
-  auto_schedules();
-  speeds();
+void programs() {
   run_program("tune, 64 devices", "tune --model llama2-7b --devices 64", 2, 0);
   run_program("simulate p=1024 m=8192 1f1b", "simulate --pp 1024 --microbatches 8192 --schedule 1f1b --json", 4, 2);
-  predictions();
+}
+
+}  // namespace
+
+// All parts, or those named.
+int main(int argc, char** argv) {
+  constexpr std::pair<std::string_view, void (*)()> parts[] = {{"formulas", formulas},
+                                                               {"auto", auto_schedules},
+                                                               {"speeds", speeds},
+                                                               {"programs", programs},
+                                                               {"predictions", predictions}};
+  const std::vector<std::string_view> wanted(argv + 1, argv + argc);
+  for (const auto name : wanted)
+    if (std::none_of(std::begin(parts), std::end(parts), [&](const auto& part) { return part.first == name; })) {
+      fmt::print(stderr, "{}: no such part; there are formulas, auto, speeds, programs and predictions\n", name);
+      return 2;
+    }
+  for (const auto& [name, run] : parts)
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end()) run();
   return all_pass ? 0 : 1;
 }

@@ -63,7 +63,9 @@ class Search {
 
  private:
   Costs costs_on(const Placement& placement) const {
-    return Costs::per_stage(placement, forward_, input_grad_, weight_grad_, request_.p2p);
+    Costs costs = Costs::per_stage(placement, forward_, input_grad_, weight_grad_);
+    if (!request_.edges.empty()) costs.set_edges(placement, request_.edges);
+    return costs;
   }
   std::vector<int> caps(int chunks) const {
     std::vector<int> caps;
@@ -95,6 +97,7 @@ class Search {
       if (info.uses_costs || info.default_chunks > request_.max_chunks) continue;
       Plan plan = info.build({request_.stages, info.default_chunks, request_.microbatches});
       plan.ready_rule = ReadyRule::plan_order;
+      if (!request_.edges.empty() && edges_used(plan.placement) > std::ssize(request_.edges)) continue;
       if (fits(plan)) offer(std::move(plan), costs_on(plan.placement));
     }
   }

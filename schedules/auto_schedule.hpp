@@ -13,7 +13,7 @@ struct AutoRequest {
   int microbatches = 1;
   // Of a whole stage and one microbatch; one value per stage, or one for all.
   std::vector<double> forward = {1}, input_grad = {1}, weight_grad = {1};
-  double p2p = 0;
+  std::vector<Link> edges;  // as Costs::set_edges() takes them; empty: messages take no time
   // Most microbatches that each stage may hold from F to B or W, in whole stages; one value for all or one per stage; empty: no
   // limit. At least 1.
   std::vector<double> slots;

@@ -118,6 +118,7 @@ class ListCheck {
       case ActionKind::sum_tied:
         if (!plan_.placement.is_first({stage_, action.chunk}) && !plan_.placement.is_last({stage_, action.chunk}))
           fail(name() + " stands on a chunk that is neither the first nor the last of the model");
+        check_tied_ends();
         once(chunk.tied), ++ends.sum_tied;
         break;
       case ActionKind::norm:
@@ -128,6 +129,13 @@ class ListCheck {
         if (!has_norm_) fail("O comes before N, which the verdict needs");
         has_optimizer_ = true, ++ends.optimizer;
     }
+  }
+
+  // A stage with both ends of the model sums them at its first T.
+  void check_tied_ends() const {
+    for (std::int16_t c = 0; c < plan_.placement.chunks(); ++c)
+      if (plan_.placement.is_first({stage_, c}) || plan_.placement.is_last({stage_, c}))
+        check_complete(static_cast<std::size_t>(c));
   }
 
   // All compute of the chunk stands before at_.

@@ -1,6 +1,8 @@
 #include "schedules/cost.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
@@ -21,6 +23,17 @@ void check_time(const std::string& what, double time, bool may_be_zero) {
 }
 
 }  // namespace
+
+int edge_between(int a, int b, int stages) { return std::abs(a - b) == 1 ? std::min(a, b) : stages - 1; }
+
+int edges_used(const Placement& placement) {
+  int used = 0;
+  for (int v = 0; v + 1 < placement.virtual_stages(); ++v) {
+    const int from = placement.at(v).stage, to = placement.at(v + 1).stage;
+    if (from != to) used = std::max(used, edge_between(from, to, placement.stages()) + 1);
+  }
+  return used;
+}
 
 Costs Costs::uniform(const Placement& placement, double forward, double input_grad, double weight_grad, double p2p) {
   const auto all = [&](double value) { return std::vector<double>(static_cast<std::size_t>(placement.stages()), value); };
@@ -44,6 +57,19 @@ Costs Costs::per_stage(const Placement& placement, const std::vector<double>& fo
   for (int v = 0; v + 1 < placement.virtual_stages(); ++v)
     costs.links.push_back({placement.at(v).stage == placement.at(v + 1).stage ? 0 : p2p});
   return costs;
+}
+
+void Costs::set_edges(const Placement& placement, const std::vector<Link>& edges) {
+  const int used = edges_used(placement);
+  if (used > static_cast<int>(edges.size()))
+    throw std::invalid_argument(std::to_string(edges.size()) + " edges between stages are given, and the plan uses " +
+                                std::to_string(used) +
+                                (used == placement.stages() ? ", the last one from the last stage back to the first" : ""));
+  links.clear();
+  for (int v = 0; v + 1 < placement.virtual_stages(); ++v) {
+    const int from = placement.at(v).stage, to = placement.at(v + 1).stage;
+    links.push_back(from == to ? Link{} : edges[static_cast<std::size_t>(edge_between(from, to, placement.stages()))]);
+  }
 }
 
 double Costs::of(int stage, const Action& action) const {
@@ -73,8 +99,7 @@ double Costs::of(int stage, const Action& action) const {
 
 double Costs::transfer(int v) const {
   if (links.empty()) return 0;
-  const Link& link = links[static_cast<std::size_t>(v)];
-  return link.latency + message_bytes / link.bytes_per_time;
+  return links[static_cast<std::size_t>(v)].transfer();
 }
 
 double Costs::compute(int stage, int microbatches) const {

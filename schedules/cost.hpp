@@ -19,17 +19,26 @@ struct ChunkCost {
   double pending_bytes = 0;  // kept on top from I to W
 };
 
-// A message arrives latency + bytes / bytes_per_time after its producer ended. It delays only the receiver.
+// One activation or one gradient arrives latency + bytes / bytes_per_time after its producer ended. It delays only the
+// receiver.
 struct Link {
   double latency = 0;
   double bytes_per_time = std::numeric_limits<double>::infinity();
+  double bytes = 0;
+
+  double transfer() const { return latency + bytes / bytes_per_time; }
 };
+
+// Which of the edges between stages joins a and b: edge s is between stages s and s + 1, and one more between the last stage
+// and the first, where chunks go round.
+int edge_between(int a, int b, int stages);
+// How many of these edges a placement uses, counted from edge 0: stages - 1, or stages where chunks go round.
+int edges_used(const Placement& placement);
 
 struct Costs {
   std::vector<std::vector<ChunkCost>> chunks;  // [stage][chunk]
   std::vector<double> norm, optimizer;         // [stage]; empty: 0
   std::vector<Link> links;                     // [v]: between virtual stages v and v + 1, both ways; empty: no delay
-  double message_bytes = 0;                    // of one activation or one gradient
   double verdict = 0;                          // from the last norm to every optimizer
 
   // The time of a whole stage for one microbatch, shared evenly by its chunks; p2p is the latency of every link between
@@ -38,6 +47,8 @@ struct Costs {
   // The same with one value per stage.
   static Costs per_stage(const Placement& placement, const std::vector<double>& forward, const std::vector<double>& input_grad,
                          const std::vector<double>& weight_grad, double p2p = 0);
+  // Gives every link between different stages that of its edge; throws std::invalid_argument when an edge in use has none.
+  void set_edges(const Placement& placement, const std::vector<Link>& edges);
 
   double of(int stage, const Action& action) const;
   double transfer(int v) const;  // over the link between v and v + 1

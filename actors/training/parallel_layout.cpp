@@ -1,28 +1,12 @@
 #include "actors/training/parallel_layout.hpp"
 
-#include <stdexcept>
-
 #include "actors/training/edge_copy.hpp"
+#include "actors/training/job_plan.hpp"
 #include "actors/training/trainer.hpp"
 #include "comm/groups.hpp"
-#include "core/error.hpp"
-#include "schedules/builders.hpp"
 
 namespace pipetrain {
 namespace {
-
-schedules::Plan make_plan(const TrainJob& job) {
-  try {
-    const schedules::ScheduleShape shape{job.pp, job.chunks, static_cast<int>(job.batch.microbatches)};
-    schedules::EndOfStep end;
-    end.reduce_grads = job.batch.dp > 1;
-    end.sum_replicated = job.tp > 1 && job.sequence_parallel;
-    end.sum_tied = job.config.tied_embeddings;
-    return with_end_of_step(build_schedule(job.schedule, shape), end);
-  } catch (const std::invalid_argument& error) {
-    throw Error(ErrorKind::input, error.what());
-  }
-}
 
 std::unique_ptr<Device> make_device(const TrainJob& job, std::size_t rank) {
   if (job.device == DeviceKind::cpu) return make_cpu_device(static_cast<int>(rank), job.threads);
@@ -35,7 +19,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job)
     : dp_(static_cast<int>(job.batch.dp)),
       pp_(job.pp),
       tp_(job.tp),
-      plan_(make_plan(job)),
+      plan_(plan_of(job)),
       parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length())) {
   layout_parameters(job.config, parts_, 0, tp_);  // throws for a tp that cannot split the model, before anything is built
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(dp_ * pp_ * tp_); ++rank)

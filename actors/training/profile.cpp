@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "actors/training/job_plan.hpp"
 #include "actors/training/stage_memory.hpp"
-#include "schedules/builders.hpp"
+#include "actors/training/transfer_times.hpp"
 
 namespace pipetrain {
 
@@ -76,15 +77,20 @@ schedules::Costs Profile::costs() const {
     costs.optimizer.push_back(stage.optimizer);
   }
   const auto placement = v_shape ? schedules::Placement::v_shape(pp) : schedules::Placement::looping(pp, chunks);
-  for (int v = 0; v + 1 < placement.virtual_stages(); ++v)
-    costs.links.push_back({placement.at(v).stage == placement.at(v + 1).stage ? 0 : p2p});
+  for (int v = 0; v + 1 < placement.virtual_stages(); ++v) costs.links.push_back({p2p[static_cast<std::size_t>(v)]});
   costs.verdict = verdict;
   return costs;
 }
 
+std::vector<schedules::Link> Profile::edges() const {
+  std::vector<schedules::Link> edges;
+  for (int stage = 0; stage + 1 < pp; ++stage) edges.push_back({p2p[static_cast<std::size_t>(stage)]});
+  return edges;
+}
+
 std::string profile_config(const ModelConfig& config) { return nlohmann::json::parse(hf_config_text(config)).dump(); }
 
-ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) {
+ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : placement_(placement_of(job)) {
   layout_.model = std::move(model);
   layout_.config = profile_config(job.config);
   layout_.pp = job.pp;
@@ -93,19 +99,18 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) {
   layout_.chunks = job.chunks;
   layout_.microbatches = static_cast<int>(job.batch.microbatches);
   layout_.microbatch = static_cast<int>(job.batch.microbatch);
-  const auto placement = schedules::build_schedule(job.schedule, {job.pp, job.chunks, 1}).placement;
-  layout_.v_shape = placement != schedules::Placement::looping(job.pp, job.chunks);
+  layout_.v_shape = placement_ != schedules::Placement::looping(job.pp, job.chunks);
   layout_.sequence_parallel = job.sequence_parallel;
   layout_.tied = job.config.tied_embeddings;
   layout_.schedule = job.schedule;
   layout_.device = job.device == DeviceKind::cpu ? "cpu" : "cuda";
   layout_.sequence = job.dataset->sequence_length();
-  const auto parts = partition_blocks(job.config, placement.virtual_stages(), layout_.sequence);
+  const auto parts = partition_blocks(job.config, placement_.virtual_stages(), layout_.sequence);
   const StageMemory memory(job.config, job.tp, {job.batch.microbatch, layout_.sequence});
   for (int stage = 0; stage < job.pp; ++stage) {
     std::vector<std::vector<Block>> chunks;
     for (int chunk = 0; chunk < job.chunks; ++chunk)
-      chunks.push_back(parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
+      chunks.push_back(parts[static_cast<std::size_t>(placement_.virtual_stage(stage, chunk))]);
     StageProfile& row = layout_.stages.emplace_back();
     for (const ActivationBytes& bytes : memory.activations(chunks)) {
       row.chunks.emplace_back().held_bytes = static_cast<double>(bytes.saved);
@@ -144,11 +149,32 @@ void ProfileRecorder::add(const StepReport& report) {
   }
   for (const auto& [key, sum] : sums)
     step.seconds[key] = key.kind == ActionKind::sum_tied ? shortest_tied : sum.seconds / sum.count;
+  for (auto& messages : transfer_times(placement_, report.trace))
+    step.p2p.push_back(messages.empty() ? std::nullopt : std::optional(median(std::move(messages))));
   step.whole = report.seconds;
   step.outside = std::max(0.0, report.seconds - Seconds(last - first).count());
   if (optimizers != TimePoint::max()) step.verdict = std::max(0.0, Seconds(optimizers - norms).count());
   steps_.push_back(std::move(step));
   if ((!first_dropped_ && steps_.size() == 2) || steps_.size() > newest_steps) steps_.pop_front(), first_dropped_ = true;
+}
+
+std::vector<double> ProfileRecorder::messages() const {
+  std::vector<std::optional<double>> measured;
+  std::vector<double> known;
+  for (int v = 0; v + 1 < placement_.virtual_stages(); ++v) {
+    std::vector<double> values;
+    for (const Step& step : steps_)
+      if (const auto& seconds = step.p2p[static_cast<std::size_t>(v)]) values.push_back(*seconds);
+    measured.push_back(values.empty() ? std::nullopt : std::optional(median(std::move(values))));
+    if (measured.back()) known.push_back(*measured.back());
+  }
+  const double usual = median(std::move(known));
+  std::vector<double> all;
+  for (int v = 0; v + 1 < placement_.virtual_stages(); ++v) {
+    const bool stays = placement_.at(v).stage == placement_.at(v + 1).stage;
+    all.push_back(stays ? 0 : measured[static_cast<std::size_t>(v)].value_or(usual));
+  }
+  return all;
 }
 
 Profile ProfileRecorder::profile() const {
@@ -168,6 +194,7 @@ Profile ProfileRecorder::profile() const {
   profile.step_seconds = over_steps([](const Step& step) { return step.whole; });
   profile.outside = over_steps([](const Step& step) { return step.outside; });
   profile.verdict = over_steps([](const Step& step) { return step.verdict; });
+  profile.p2p = messages();
   for (int stage = 0; stage < profile.pp; ++stage) {
     StageProfile& row = profile.stages[static_cast<std::size_t>(stage)];
     for (int chunk = 0; chunk < profile.chunks; ++chunk) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iosfwd>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,7 @@ struct Profile {
   std::int64_t steps = 0;   // measured
   double step_seconds = 0;  // median of a whole step
   double outside = 0;       // median of what a step takes before its first action and after its last
-  double p2p = 0;           // between two stages
+  std::vector<double> p2p;  // [v]: of a message between virtual stages v and v + 1
   double verdict = 0;       // from the last N to the first O
   std::vector<StageProfile> stages;
 
@@ -50,6 +51,8 @@ struct Profile {
   std::string why_not(const schedules::Plan& plan) const;
   // For such a plan.
   schedules::Costs costs() const;
+  // The messages of one chunk a stage, as Costs::set_edges() takes them.
+  std::vector<schedules::Link> edges() const;
 };
 
 // The text that stands for a model in its profiles: equal texts, equal models.
@@ -57,6 +60,8 @@ std::string profile_config(const ModelConfig& config);
 
 // Gathers the newest steps of a run. A time is the median over steps of the mean over a step's microbatches and replicas; the
 // first step, which warms up, counts only when it is alone. A collective's time is that of the stage that came to it last.
+// A message's time is the median of those that were waited for (transfer_times.hpp); where none was, that of the other
+// messages.
 class ProfileRecorder {
  public:
   ProfileRecorder(const TrainJob& job, std::string model);
@@ -72,10 +77,14 @@ class ProfileRecorder {
   };
   struct Step {
     std::map<Key, double> seconds;
+    std::vector<std::optional<double>> p2p;  // by virtual stage: the median, where any message was waited for
     double verdict = 0, whole = 0, outside = 0;
   };
 
+  std::vector<double> messages() const;
+
   Profile layout_;
+  schedules::Placement placement_;
   std::deque<Step> steps_;
   bool first_dropped_ = false;
 };

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int format_version = 1;
+constexpr int format_version = 2;
 constexpr const char* format_name = "pipetrain profile";
 constexpr std::size_t largest_file = std::size_t{64} << 20;
 
@@ -47,8 +47,8 @@ class Reader {
     if (!object.is_object() || !object.contains(key)) fail(fmt::format("is not a profile: {} is missing", key));
     return object[key];
   }
-  double number(const json& object, const char* key) const {
-    const json& value = at(object, key);
+  double number(const json& object, const char* key) const { return as_number(at(object, key), key); }
+  double as_number(const json& value, const char* key) const {
     if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
       fail(fmt::format("{} is {}, not a number of zero or more", key, value.dump(-1, ' ', true)));
     return value.get<double>();
@@ -135,13 +135,14 @@ Profile read_profile(const std::filesystem::path& path) {
   profile.step_seconds = reader.number(file, "step_seconds");
   profile.outside = reader.number(file, "outside");
   profile.verdict = reader.number(file, "verdict");
-  profile.p2p = reader.number(file, "p2p");
   for (const json& stage : reader.list(file, "stages", profile.pp)) {
     StageProfile& row = profile.stages.emplace_back();
     for (const json& chunk : reader.list(stage, "chunks", profile.chunks)) row.chunks.push_back(read_chunk(reader, chunk));
     row.norm = reader.number(stage, "norm");
     row.optimizer = reader.number(stage, "optimizer");
   }
+  for (const json& seconds : reader.list(file, "p2p", profile.pp * profile.chunks - 1))
+    profile.p2p.push_back(reader.as_number(seconds, "p2p"));
   return profile;
 }
 

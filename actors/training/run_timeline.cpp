@@ -4,7 +4,7 @@
 #include <chrono>
 #include <limits>
 
-#include "schedules/builders.hpp"
+#include "actors/training/job_plan.hpp"
 
 namespace pipetrain {
 
@@ -68,7 +68,7 @@ class Outputs {
 RunTimeline::RunTimeline(const TrainJob& job)
     : title_(job.schedule + ", pp " + std::to_string(job.pp) + ", tp " + std::to_string(job.tp) + ", dp " +
              std::to_string(job.batch.dp) + ", " + std::to_string(job.batch.microbatches) + " microbatches"),
-      placement_(schedules::build_schedule(job.schedule, {job.pp, job.chunks, 1}).placement),
+      placement_(placement_of(job)),
       replicas_(static_cast<int>(job.batch.dp)),
       microbatches_(static_cast<int>(job.batch.microbatches)) {}
 

@@ -33,6 +33,7 @@ struct TrainJob {
   BatchShape batch;               // with dp
   std::string schedule = "1f1b";
   int chunks = 1;
+  std::shared_ptr<const schedules::Plan> plan;  // instead of the schedule of that name; has passed validate()
   schedules::Order order = schedules::Order::planned;
 
   DeviceKind device = DeviceKind::cpu;

@@ -140,6 +140,37 @@ TEST_CASE("simulate: costs per stage, messages, slots and chunks") {
   CHECK_THAT(run("--pp 4 --microbatches 12 --schedule 1f1b --memory-slots 2").out, Contains("* holds more"));
 }
 
+TEST_CASE("simulate: messages take latency and bytes over bandwidth, on each edge its own") {
+  const auto time = [](const std::string& arguments) {
+    return simulated("--microbatches 1 --schedule " + arguments)[0]["makespan"].get<double>();
+  };
+  // Every message goes down and, as a gradient, up again.
+  CHECK(time("1f1b --pp 4 --p2p 0.1,0.2,0.4") == Approx(12 + 2 * 0.7));
+  CHECK(time("1f1b --pp 4 --p2p 0.1,0.2,0.4,9") == Approx(12 + 2 * 0.7));  // nothing goes from the last stage to the first
+  CHECK(time("1f1b --pp 3 --latency 0.5 --bandwidth 100 --message-bytes 25") == Approx(9 + 4 * 0.75));
+  CHECK(time("1f1b --pp 3 --latency 0.5,0 --bandwidth 100,50 --message-bytes 25,100") == Approx(9 + 2 * (0.75 + 2)));
+  CHECK(time("interleaved --pp 3 --p2p 0.1,0.2,0.4") == Approx(9 + 2 * (2 * 0.3 + 0.4)));  // twice down the stages
+  CHECK(time("interleaved --pp 2 --p2p 0.1") == Approx(6 + 2 * 3 * 0.1));
+  CHECK(time("zb-v --pp 3 --p2p 0.1,0.2") == Approx(6.5 + 4 * 0.3));  // turns round: no edge back
+  const Result all = run("--pp 4 --microbatches 4 --schedule all --p2p 0,0,1 --json");
+  CHECK(all.status == 0);
+  CHECK(json::parse(all.out).size() == 9);
+  CHECK_THAT(all.err, Contains("interleaved is left out: --p2p says nothing of the edge from the last stage back"));
+}
+
+TEST_CASE("simulate: tensor-parallel exchanges are part of F and I, and the end of the step takes its time") {
+  const auto makespan = [](const std::string& arguments) {
+    return simulated("--pp 2 --microbatches 4 --schedule 1f1b " + arguments)[0]["makespan"].get<double>();
+  };
+  CHECK(makespan("--tp-comm 0.5") == Approx(makespan("--forward 1.5 --input-grad 1.5")));
+  CHECK(makespan("--optimizer 2") == Approx(makespan("") + 2));
+  CHECK(makespan("--norm 0.5,1 --optimizer 2 --verdict 0.25") >= makespan("") + 0.5 + 2.25);
+  CHECK(makespan("--reduce-grads 3 --sum-replicated 0.5 --sum-tied 0.25") == Approx(makespan("") + 3.75));
+  CHECK(simulated("--pp 2 --microbatches 4 --schedule zb-v --sum-tied 1 --norm 1")[0]["actions"] == 2 * 24 + 2 + 2 * 2);
+  const Result drawn = run("--pp 2 --microbatches 2 --schedule 1f1b --reduce-grads 1 --optimizer 1");
+  CHECK_THAT(drawn.out, Contains("+"));
+}
+
 TEST_CASE("simulate: jitter is the same for the same seed and grows the p95") {
   const std::string arguments = "--pp 4 --microbatches 8 --schedule 1f1b --jitter 0.2 --runs 20 --seed ";
   const json one = simulated(arguments + "1"), again = simulated(arguments + "1"), other = simulated(arguments + "2");
@@ -201,6 +232,22 @@ TEST_CASE("simulate names what is wrong in one line") {
   CHECK(wrong("--p2p=-0.1") == "--p2p -0.1: must be a number of at least 0");
   CHECK(wrong("--p2p inf") == "--p2p inf: must be a number of at least 0");
   CHECK_THAT(wrong("--pp 4 --forward 1,2"), Contains("2 values for 4 stages"));
+  CHECK_THAT(wrong("--pp 4 --p2p 1,2"),
+             Contains("2 values for 4 stages; give one for all, 3 for the edges between neighbours"));
+  CHECK_THAT(wrong("--pp 2 --p2p 1,2"), Contains("2 values for 2 stages; give one"));
+  CHECK(wrong("--p2p 0,nan,0") == "--p2p 0,nan,0: must be a number of at least 0");
+  CHECK_THAT(wrong("--pp 3 --schedule interleaved --p2p 1,1"), Contains("give 3 values"));
+  for (const char* name :
+       {"latency", "message-bytes", "tp-comm", "reduce-grads", "sum-replicated", "sum-tied", "norm", "optimizer", "verdict"})
+    for (const char* value : {"-1", "nan", "inf", "x"})
+      CHECK(wrong("--" + std::string(name) + "=" + value) ==
+            "--" + std::string(name) + " " + value + ": must be a number of at least 0");
+  for (const char* value : {"0", "-1", "nan", "inf"})
+    CHECK(wrong("--message-bytes 1 --bandwidth=" + std::string(value)) ==
+          "--bandwidth " + std::string(value) + ": must be a number above 0");
+  CHECK_THAT(wrong("--bandwidth 10"), Contains("needs --message-bytes"));
+  CHECK_THAT(wrong("--message-bytes 10"), Contains("needs --bandwidth"));
+  CHECK_THAT(wrong("--latency 1 --p2p 1"), Contains("keep one of them"));
   CHECK(wrong("--pp 0") == "--pp 0: must be at least 1");
   CHECK(wrong("--memory-slots 0") == "--memory-slots 0: must be a number of at least 1");
   CHECK_THAT(wrong("--schedule zb-v --chunks 3"), Contains("has 2 chunks"));
@@ -244,6 +291,10 @@ TEST_CASE("a run's profile is what simulate reads, of the same model and layout 
 
   const json profile = json::parse(read_file(at("zb.json")));
   CHECK(profile["layout"]["dp"] == 2);
+  REQUIRE(profile["p2p"].size() == 1);  // a message between the two stages
+  CHECK(profile["p2p"][0].get<double>() > 0);
+  for (const int stage : {0, 1})
+    for (const char* kind : {"norm", "optimizer"}) CHECK(profile["stages"][stage][kind].get<double>() > 0);
   const auto time = [&](int stage, const char* kind) {
     return profile["stages"][static_cast<std::size_t>(stage)]["chunks"][0][kind].get<double>();
   };
@@ -266,10 +317,22 @@ TEST_CASE("a run's profile is what simulate reads, of the same model and layout 
   REQUIRE(train("--pp 2 --steps 1 --profile " + at("1f1b.json")) == 0);
   CHECK_THAT(wrong("--schedule zb-h1 --costs " + at("1f1b.json")), Contains("measured B"));
   CHECK(simulated("--schedule gpipe --costs " + at("1f1b.json")).size() == 1);
-  write_file(at("bad.json"), "{\"format\": \"pipetrain profile\", \"version\": 1}");
+  write_file(at("bad.json"), "{\"format\": \"pipetrain profile\", \"version\": 2}");
   CHECK_THAT(wrong("--costs " + at("bad.json")), Contains("bad.json: is not a profile: model is missing"));
   json broken = profile;
   broken["stages"][1]["chunks"][0]["forward"] = -1;
   write_file(at("bad.json"), broken.dump());
   CHECK_THAT(wrong("--costs " + at("bad.json")), Contains("forward is -1"));
+  broken = profile;
+  broken["p2p"][0] = -1;
+  write_file(at("bad.json"), broken.dump());
+  CHECK_THAT(wrong("--costs " + at("bad.json")), Contains("p2p is -1"));
+  broken["p2p"] = {0, 0};
+  write_file(at("bad.json"), broken.dump());
+  CHECK_THAT(wrong("--costs " + at("bad.json")), Contains("p2p is not a list of 1"));
+  // What messages and the end of the step took is what simulate counts.
+  json slow = profile;
+  slow["p2p"][0] = 1000, slow["stages"][0]["optimizer"] = 500;
+  write_file(at("slow.json"), slow.dump());
+  CHECK(simulated("--schedule zb-h1 --costs " + at("slow.json"))[0]["makespan"].get<double>() > 2500);
 }

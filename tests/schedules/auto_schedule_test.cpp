@@ -15,8 +15,9 @@ Summary run(const Plan& plan, const AutoRequest& request) {
   const auto all = [&](const std::vector<double>& values) {
     return values.size() == 1 ? std::vector<double>(static_cast<std::size_t>(request.stages), values[0]) : values;
   };
-  return summarize(simulate(plan, Costs::per_stage(plan.placement, all(request.forward), all(request.input_grad),
-                                                   all(request.weight_grad), request.p2p)));
+  Costs costs = Costs::per_stage(plan.placement, all(request.forward), all(request.input_grad), all(request.weight_grad));
+  if (!request.edges.empty()) costs.set_edges(plan.placement, request.edges);
+  return summarize(simulate(plan, costs));
 }
 
 AutoRequest request_for(int stages, int microbatches, double slots) {
@@ -43,7 +44,8 @@ TEST_CASE("auto is never worse than any other schedule that fits, and keeps the 
     for (const int p : {1, 2, 4})
       for (const double slots : {1.0, p / 2.0 + 1, 1.0 * p, 2.0 * p - 1}) {
         AutoRequest request = request_for(p, 10, slots);
-        request.forward = {t.f}, request.input_grad = {t.i}, request.weight_grad = {t.w}, request.p2p = 0.05 * t.f;
+        request.forward = {t.f}, request.input_grad = {t.i}, request.weight_grad = {t.w};
+        request.edges.assign(static_cast<std::size_t>(p), {0.05 * t.f});
         const Plan plan = build_auto(request);
         const Summary found = run(plan, request);
         CAPTURE(p, slots);

@@ -178,7 +178,7 @@ TEST_CASE("a message delays its receiver only") {
   CHECK(summary.stages[0].idle_communication == Approx(0.5));
   Costs wide = Costs::uniform(plan.placement, 1, 1, 1);
   wide.links = {{0.25, 8}};
-  wide.message_bytes = 2;
+  wide.links[0].bytes = 2;
   CHECK(summarize(simulate(plan, wide)).makespan == Approx(7));
 }
 

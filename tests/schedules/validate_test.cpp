@@ -114,6 +114,11 @@ TEST_CASE("the end of the step is checked too") {
   Plan middle = with_end_of_step(build_schedule("1f1b", {3, 1, 1}), {});
   middle.stages[1].insert(middle.stages[1].begin() + 2, act("T"));
   CHECK_THAT(fault_of(middle), Contains("neither the first nor the last"));
+  // One stage with both ends of the model adds their gradients at its first T: both must be there.
+  Plan both = with_end_of_step(build_schedule("zb-v", {1, 2, 1}), {false, false, true});
+  CHECK(fault_of(both).empty());
+  std::swap(both.stages[0][5], both.stages[0][6]);
+  CHECK_THAT(fault_of(both), Contains("T comes, but") && Contains("has not come before it"));
 }
 
 TEST_CASE("lists that are fine alone but wait for each other are found, with the place on the grid") {

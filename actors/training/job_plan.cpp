@@ -1,0 +1,80 @@
+#include "actors/training/job_plan.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "actors/training/trainer.hpp"
+#include "core/error.hpp"
+#include "schedules/builders.hpp"
+
+namespace pipetrain {
+namespace {
+
+using schedules::Action;
+using schedules::ActionKind;
+using schedules::Plan;
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorKind::input, why); }
+
+void check_size(const char* what, int plan, std::int64_t job) {
+  if (plan != job)
+    refuse("the plan has " + std::to_string(plan) + " " + what + ", the run " + std::to_string(job) + "; make them the same");
+}
+
+bool has(const Plan& plan, ActionKind kind) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(), [kind](const auto& list) {
+    return std::any_of(list.rbegin(), list.rend(), [kind](const Action& action) { return action.kind == kind; });
+  });
+}
+
+bool ends_its_step(const Plan& plan) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(), [](const auto& list) {
+    return std::any_of(list.begin(), list.end(), [](const Action& action) { return !is_compute(action.kind); });
+  });
+}
+
+// validate() has seen that each kind is there for all who take part or for none.
+void check_end_of_step(const Plan& plan, const schedules::EndOfStep& end) {
+  const auto check = [&](ActionKind kind, bool needed, const char* what, const char* rule) {
+    if (has(plan, kind) == needed) return;
+    refuse(std::string("the plan has ") + (needed ? "no " : "") + letter(kind) + " (" + what + "), which this run " +
+           (needed ? "needs" : "has no use for") + ": " + rule + "; leave out all of R, S, T, N and O to have them added");
+  };
+  check(ActionKind::reduce_grads, end.reduce_grads, "sum gradients over replicas", "it belongs to dp > 1");
+  check(ActionKind::sum_replicated, end.sum_replicated, "sum what sequence parallelism replicates", "it belongs to tp > 1");
+  check(ActionKind::sum_tied, end.sum_tied, "sum tied weights' gradients", "it belongs to a model with tied embeddings");
+  check(ActionKind::norm, true, "norm", "every step ends with N and O");
+  check(ActionKind::optimizer, true, "optimizer", "every step ends with N and O");
+}
+
+}  // namespace
+
+schedules::EndOfStep end_of_step(const TrainJob& job) {
+  return {job.batch.dp > 1, job.tp > 1 && job.sequence_parallel, job.config.tied_embeddings};
+}
+
+Plan plan_of(const TrainJob& job) {
+  try {
+    const auto end = end_of_step(job);
+    if (!job.plan) {
+      const schedules::ScheduleShape shape{job.pp, job.chunks, static_cast<int>(job.batch.microbatches)};
+      return with_end_of_step(build_schedule(job.schedule, shape), end);
+    }
+    const Plan& plan = *job.plan;
+    check_size("stages", plan.placement.stages(), job.pp);
+    check_size("chunks on each stage", plan.placement.chunks(), job.chunks);
+    check_size("microbatches", plan.microbatches, job.batch.microbatches);
+    if (!ends_its_step(plan)) return with_end_of_step(plan, end);
+    check_end_of_step(plan, end);
+    return plan;
+  } catch (const std::invalid_argument& error) {
+    refuse(error.what());
+  }
+}
+
+schedules::Placement placement_of(const TrainJob& job) {
+  if (job.plan) return job.plan->placement;
+  return schedules::build_schedule(job.schedule, {job.pp, job.chunks, 1}).placement;
+}
+
+}  // namespace pipetrain
