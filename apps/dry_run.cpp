@@ -39,6 +39,17 @@ void print_stages(const JobEstimate& estimate) {
   }
 }
 
+const char* recomputation(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::none:
+      return "";
+    case Recompute::selective:
+      return ", recompute selective";
+    default:
+      return ", recompute full";
+  }
+}
+
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 void print_memory(const std::vector<DeviceMemory>& devices) {
@@ -60,7 +71,8 @@ void print_dry_run(const TrainJob& job) {
   fmt::print("{} parameters, {} layers, sequence {}; {} samples a step: dp {} x {} microbatches of {}\n",
              parameter_count(job.config), job.config.layers, job.dataset->sequence_length(), job.batch.global_batch(),
              job.batch.dp, job.batch.microbatches, job.batch.microbatch);
-  fmt::print("schedule {}, {} stages\n{}\n", estimate.plan.schedule, job.pp, schedules::print_grid(estimate.plan, {}));
+  fmt::print("schedule {}, {} stages{}\n{}\n", estimate.plan.schedule, job.pp, recomputation(job.recompute),
+             schedules::print_grid(estimate.plan, {}));
   print_stages(estimate);
   print_memory(estimate.devices);
 }

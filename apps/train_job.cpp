@@ -103,6 +103,7 @@ TrainJob make_train_job(const TrainOptions& options) {
   job.devices = options.devices;
   job.threads = options.threads;
   job.precision = options.precision;
+  job.recompute = options.recompute;
   job.deterministic = options.deterministic;
   job.adamw.beta1 = static_cast<float>(options.beta1);
   job.adamw.beta2 = static_cast<float>(options.beta2);

@@ -118,8 +118,8 @@ void read_numbers(const OptionValues& values, const Machine& machine, TrainOptio
   const std::size_t precision = values.choice("precision", {"fp32", "bf16"}).value_or(gpu ? 1 : 0);
   options.precision = precision == 1 ? DType::bf16 : DType::f32;
   if (options.precision == DType::bf16 && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
-  if (values.choice("recompute", {"none", "selective", "full"}).value_or(0) != 0)
-    values.fail("recompute", "recomputation is not built yet; use none");
+  constexpr Recompute modes[] = {Recompute::none, Recompute::selective, Recompute::full};
+  options.recompute = modes[values.choice("recompute", {"none", "selective", "full"}).value_or(0)];
   options.deterministic = values.on_off("deterministic").value_or(options.precision == DType::f32 || !gpu);
 }
 

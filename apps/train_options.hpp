@@ -15,6 +15,7 @@
 #include "data/dataset.hpp"
 #include "data/sampler.hpp"
 #include "model/learning_rate.hpp"
+#include "model/recompute.hpp"
 #include "schedules/protocol.hpp"
 
 namespace pipetrain {
@@ -52,6 +53,7 @@ struct TrainOptions {
 
   // Numbers and devices
   DType precision = DType::f32;
+  Recompute recompute = Recompute::none;
   bool deterministic = true;
   DeviceKind device = DeviceKind::cpu;
   std::vector<int> devices;  // GPU ordinals by rank; empty on the CPU

@@ -1,16 +1,13 @@
 #include "model/attention_block.hpp"
 
 namespace pipetrain {
-namespace {
 
-struct AttentionSaved final : BlockCompute::Saved {
+struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
   Tensor qkv;          // [T, (Hq + 2 Hkv) D], rotated
   Tensor heads;        // [T, Hq D], what the heads put out
   Tensor log_sum_exp;  // [batch, Hq, sequence] f32
 };
-
-}  // namespace
 
 AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
     : parameters_(parameters),
@@ -31,14 +28,20 @@ AttentionShape AttentionBlock::shape_of(const BlockContext& context) const {
   return {context.shape.batch, context.shape.sequence, heads_, kv_heads_, head_dim_};
 }
 
+void AttentionBlock::attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
+                            AttentionSaved& saved) const {
+  const AttentionShape shape = shape_of(context);
+  saved.qkv = qkv_.forward(context, input, memory, saved.projection);
+  context.ops.rotary(shape, saved.qkv, context.rotary_table, false);
+  saved.heads = memory.inputs->allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
+  saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.sequence}, DType::f32);
+  context.ops.attention(shape, saved.qkv, saved.heads, saved.log_sum_exp);
+}
+
 void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
   auto& saved = static_cast<AttentionSaved&>(saved_base);
-  const AttentionShape shape = shape_of(context);
-  saved.qkv = qkv_.forward(context, args.input, memory, saved.projection);
-  context.ops.rotary(shape, saved.qkv, context.rotary_table, false);
-  saved.heads = memory.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
-  saved.log_sum_exp = memory.allocate({shape.batch, heads_, shape.sequence}, DType::f32);
-  context.ops.attention(shape, saved.qkv, saved.heads, saved.log_sum_exp);
+  const ArenaScope scope(context.workspace);
+  attend(context, args.input, forward_memory(context, memory), saved);
   out_.forward(context, saved.heads, args.input, args.output);
 }
 
@@ -47,6 +50,9 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   auto& saved = static_cast<AttentionSaved&>(saved_base);
   const AttentionShape shape = shape_of(context);
   const ArenaScope scope(context.workspace);
+  if (context.recompute == Recompute::full) {
+    attend(context, saved.projection.input, backward_memory(context, gradients), saved);
+  }
   const Tensor qkv_grad = gradients.allocate(saved.qkv.shape, context.dtype);
   {
     const ArenaScope inner(context.workspace);

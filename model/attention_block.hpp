@@ -17,6 +17,10 @@ class AttentionBlock final : public BlockCompute {
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
 
  private:
+  struct AttentionSaved;
+
+  // The forward up to the heads' output.
+  void attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory, AttentionSaved& saved) const;
   AttentionShape shape_of(const BlockContext& context) const;
 
   BlockParameters parameters_;

@@ -7,6 +7,7 @@
 #include "core/buffer.hpp"
 #include "model/ops.hpp"
 #include "model/parameters.hpp"
+#include "model/recompute.hpp"
 #include "model/stage_model.hpp"
 #include "model/weight_gradients.hpp"
 
@@ -29,6 +30,7 @@ struct BlockContext {
   MicrobatchShape shape;
   DType dtype = DType::f32;  // of activations
   Tensor rotary_table;       // [sequence, 2, D/2]
+  Recompute recompute = Recompute::none;
 
   std::int64_t tokens() const { return shape.tokens(); }
   std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
@@ -50,7 +52,7 @@ class BlockCompute {
   virtual std::unique_ptr<Saved> make_saved() const = 0;
   virtual void bind(const Tensor& weights, const Tensor& grads) = 0;
 
-  // args are the block's own: its input, its output. What the backward needs is allocated in `memory`.
+  // args are the block's own: its input, its output. What is kept for the backward is allocated in `memory`.
   virtual void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const = 0;
   // args.input_grad may be the very memory of args.output_grad.
   virtual void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,

@@ -59,4 +59,20 @@ double block_flops_per_token(const ModelConfig& config, const Block& block, std:
   }
 }
 
+// All of the forward but the block's last matrix.
+double block_recompute_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence,
+                                       Recompute recompute) {
+  if (recompute != Recompute::full) return 0;
+  switch (block.kind) {
+    case BlockKind::attention: {
+      const auto scores = static_cast<double>(config.heads * config.head_dim * sequence);
+      return 2.0 * static_cast<double>(config.hidden * (config.heads + 2 * config.kv_heads) * config.head_dim) + 2.0 * scores;
+    }
+    case BlockKind::mlp:
+      return 2.0 * static_cast<double>(2 * config.hidden * config.intermediate);
+    default:
+      return 0;
+  }
+}
+
 }  // namespace pipetrain

@@ -5,6 +5,7 @@
 
 #include "model/config.hpp"
 #include "model/parameters.hpp"
+#include "model/recompute.hpp"
 
 namespace pipetrain {
 
@@ -22,5 +23,10 @@ double model_flops_per_token(const ModelConfig& config, std::int64_t sequence);
 // One block's share of forward and backward per token, for balancing stages. Attention counts its real width heads x head_dim,
 // which is hidden for all but a few models; the embedding counts the elements it moves: cheap, yet not nothing.
 double block_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence);
+
+// What a block's backward adds to these by computing parts of its forward again, per token; all of it in B or I, none in W. The
+// elementwise passes of `selective` count as nothing. Model FLOPs, and the rates made from them, never include it.
+double block_recompute_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence,
+                                       Recompute recompute);
 
 }  // namespace pipetrain

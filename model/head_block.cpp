@@ -25,7 +25,8 @@ void HeadBlock::bind(const Tensor& weights, const Tensor& grads) {
 void HeadBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
   auto& saved = static_cast<HeadSaved&>(saved_base);
   saved.targets = args.targets;
-  saved.logits = logits_.forward(context, args.input, memory, saved.projection);
+  Arena* const remade = context.recompute == Recompute::none ? &memory : nullptr;
+  saved.logits = logits_.forward(context, args.input, {&memory, &memory, remade}, saved.projection);
   saved.log_sum_exp = memory.allocate({context.tokens()}, DType::f32);
   context.ops.cross_entropy(context.tp, saved.logits, saved.targets, first_id_, saved.log_sum_exp, args.loss_sum);
 }

@@ -17,6 +17,9 @@ class MlpBlock final : public BlockCompute {
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
 
  private:
+  // [T, I] in `memory`.
+  Tensor gated(const BlockContext& context, const Tensor& gate_up, Arena& memory) const;
+
   BlockParameters parameters_;
   NormedProjection gate_up_;
   ResidualProjection down_;

@@ -1,9 +1,9 @@
 // RMSNorm, then a column-parallel matrix: how attention, MLP and head begin. Under sequence parallelism the norm works on this
-// rank's rows and its output is gathered in front of the matrix; the gathered rows are kept for the backward
-// (Korthikanti et al. 2022).
+// rank's rows and its output is gathered in front of the matrix (Korthikanti et al. 2022).
 #pragma once
 
 #include "model/block_compute.hpp"
+#include "model/kept_memory.hpp"
 
 namespace pipetrain {
 
@@ -12,20 +12,22 @@ class NormedProjection {
   struct Saved {
     Tensor input;    // [Tr, H]
     Tensor inv_rms;  // [Tr] f32
-    Tensor normed;   // [T, H]
+    Tensor normed;   // [T, H], without a shape when the backward is to make it again
   };
 
   explicit NormedProjection(double norm_eps) : eps_(static_cast<float>(norm_eps)) {}
   void bind(const BoundTensor& norm, const BoundTensor& matrix);
 
-  // output [T, N], as a view of new memory.
-  Tensor forward(const BlockContext& context, const Tensor& input, Arena& memory, Saved& saved) const;
+  // output [T, N], as a view of new memory. Without memory.remade, and if nothing is gathered, the norm's output is not kept.
+  Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
   // output_grad [T, N] must stay valid as `gradients` asks. residual [Tr, H], the gradient that went around the block, or null;
   // input_grad [Tr, H] may be its memory.
   void backward(const BlockContext& context, const Tensor& output_grad, const Tensor* residual, const Tensor& input_grad,
                 WeightGradients& gradients, const Saved& saved) const;
 
  private:
+  Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;
+
   float eps_;
   BoundTensor norm_, matrix_;
 };

@@ -10,6 +10,7 @@
 
 #include "core/tensor.hpp"
 #include "model/config.hpp"
+#include "model/recompute.hpp"
 
 namespace pipetrain {
 
@@ -94,7 +95,8 @@ ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<s
 
 // Cuts the model's blocks into `parts` runs in order, none empty of attention or MLP blocks, so that the costliest is as cheap
 // as possible; embedding and head are counted and stay at the ends. Throws Error(input) when there are fewer blocks than parts.
-// sequence: tokens a sample, for attention's cost.
-std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int parts, std::int64_t sequence);
+// sequence: tokens a sample, for attention's cost. What the backward computes again is counted too.
+std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int parts, std::int64_t sequence,
+                                                 Recompute recompute = Recompute::none);
 
 }  // namespace pipetrain

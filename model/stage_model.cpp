@@ -28,13 +28,14 @@ class ChunkSlot final : public ActivationSlot {
 class TransformerStage final : public StageModel {
  public:
   TransformerStage(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks, const MicrobatchShape& shape,
-                   const TensorParallel& tp, Ops& ops, DType dtype)
+                   const TensorParallel& tp, Ops& ops, DType dtype, Recompute recompute)
       : config_(config),
         layout_(layout_parameters(config, chunks, tp.rank(), tp.size())),
         shape_(shape),
         tp_(tp),
         ops_(ops),
         dtype_(dtype),
+        recompute_(recompute),
         workspace_(Arena::measuring()),
         chunks_(chunks.size()) {
     for (const BlockParameters& block : layout_.blocks) {
@@ -106,7 +107,7 @@ class TransformerStage final : public StageModel {
 
   BlockContext context() {
     assert(!workspace_.is_measuring() || workspace_bytes() == 0);
-    return {ops_, workspace_, tp_, shape_, dtype_, rotary_table_};
+    return {ops_, workspace_, tp_, shape_, dtype_, rotary_table_, recompute_};
   }
 
   void bind_blocks(const Tensor& weights, const Tensor& grads) {
@@ -187,7 +188,7 @@ class TransformerStage final : public StageModel {
     Arena workspace = Arena::measuring();
     ops->set_workspace(workspace);
     const Tensor table{nullptr, {shape_.sequence, 2, config_.head_dim / 2}, DType::f32};
-    const BlockContext context{*ops, workspace, tp_, shape_, dtype_, table};
+    const BlockContext context{*ops, workspace, tp_, shape_, dtype_, table, recompute_};
     const auto slot = make_slot(chunk, Arena::measuring());
 
     const Tensor hidden{nullptr, hidden_shape(), dtype_}, ids{nullptr, {shape_.tokens()}, DType::i32};
@@ -218,6 +219,7 @@ class TransformerStage final : public StageModel {
   TensorParallel tp_;
   Ops& ops_;
   DType dtype_;
+  Recompute recompute_;
   Arena workspace_;
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;
@@ -228,8 +230,9 @@ class TransformerStage final : public StageModel {
 }  // namespace
 
 std::unique_ptr<StageModel> make_stage_model(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks,
-                                             const MicrobatchShape& shape, const TensorParallel& tp, Ops& ops, DType dtype) {
-  return std::make_unique<TransformerStage>(config, chunks, shape, tp, ops, dtype);
+                                             const MicrobatchShape& shape, const TensorParallel& tp, Ops& ops, DType dtype,
+                                             Recompute recompute) {
+  return std::make_unique<TransformerStage>(config, chunks, shape, tp, ops, dtype, recompute);
 }
 
 }  // namespace pipetrain

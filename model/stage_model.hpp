@@ -12,6 +12,7 @@
 #include "model/config.hpp"
 #include "model/ops.hpp"
 #include "model/parameters.hpp"
+#include "model/recompute.hpp"
 
 namespace pipetrain {
 
@@ -80,6 +81,6 @@ class StageModel {
 // device, pass measuring Ops and do not bind. dtype: of activations and weights, f32 or bf16.
 std::unique_ptr<StageModel> make_stage_model(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks,
                                              const MicrobatchShape& shape, const TensorParallel& tp, Ops& ops,
-                                             DType dtype = DType::f32);
+                                             DType dtype = DType::f32, Recompute recompute = Recompute::none);
 
 }  // namespace pipetrain

@@ -19,17 +19,18 @@ void compute(Ops& ops, const KeptGradient& gradient);
 // Of one action on one microbatch. Not thread-safe.
 class WeightGradients {
  public:
-  // Computes each gradient where it is added; output gradients live in `workspace`.
+  // Computes each gradient where it is added; what it reads lives in `workspace`.
   static WeightGradients immediate(Ops& ops, Arena& workspace) { return WeightGradients(ops, workspace, nullptr); }
-  // Appends each gradient to `kept`; output gradients live in `pending` until W.
+  // Appends each gradient to `kept`; what it reads lives in `pending` until W.
   static WeightGradients deferred(Ops& ops, Arena& pending, std::vector<KeptGradient>& kept) {
     return WeightGradients(ops, pending, &kept);
   }
 
   bool defers() const { return kept_ != nullptr; }
-  // Memory for an output gradient that will be added below; as with any arena, it ends with the caller's ArenaScope, if that
-  // is of the same arena.
+  // Memory for a matrix's input or output gradient that will be added below; as with any arena, it ends with the caller's
+  // ArenaScope, if that is of the same arena.
   Tensor allocate(const Shape& shape, DType dtype) { return memory_.allocate(shape, dtype); }
+  Arena& memory() { return memory_; }
 
   // dw [N, K] += dy [T, N]^T x [T, K]
   void add(const Tensor& dy, const Tensor& x, const Tensor& dw);

@@ -20,7 +20,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job)
       pp_(job.pp),
       tp_(job.tp),
       plan_(plan_of(job)),
-      parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length())) {
+      parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(), job.recompute)) {
   layout_parameters(job.config, parts_, 0, tp_);  // throws for a tp that cannot split the model, before anything is built
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(dp_ * pp_ * tp_); ++rank)
     devices_.push_back(make_device(job, rank));
@@ -91,6 +91,7 @@ std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId 
     setup.microbatches = static_cast<int>(job.batch.microbatches);
     setup.sequence_parallel = job.sequence_parallel;
     setup.precision = job.precision;
+    setup.recompute = job.recompute;
     setup.deterministic = job.deterministic;
     setup.sends_far = sends_far(id, rank);
     setup.adamw = job.adamw;

@@ -105,8 +105,8 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.schedule = job.schedule;
   layout_.device = job.device == DeviceKind::cpu ? "cpu" : "cuda";
   layout_.sequence = job.dataset->sequence_length();
-  const auto parts = partition_blocks(job.config, placement_.virtual_stages(), layout_.sequence);
-  const StageMemory memory(job.config, job.tp, {job.batch.microbatch, layout_.sequence});
+  const auto parts = partition_blocks(job.config, placement_.virtual_stages(), layout_.sequence, job.recompute);
+  const StageMemory memory(job.config, job.tp, {job.batch.microbatch, layout_.sequence}, job.recompute);
   for (int stage = 0; stage < job.pp; ++stage) {
     std::vector<std::vector<Block>> chunks;
     for (int chunk = 0; chunk < job.chunks; ++chunk)

@@ -35,7 +35,8 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   }
   if (setup_.groups.tensor) tensor_group_ = std::make_unique<QuietGroup>(setup_.groups.tensor);
   ops_ = on_gpu() ? make_cuda_ops(*stream_, setup_.deterministic) : make_cpu_ops(*stream_);
-  model_ = make_stage_model(setup_.config, setup_.chunks, setup_.shape, tensor_parallel(), *ops_, setup_.precision);
+  model_ = make_stage_model(setup_.config, setup_.chunks, setup_.shape, tensor_parallel(), *ops_, setup_.precision,
+                            setup_.recompute);
   memory_ = memory_use(setup_, *model_);
 
   arenas_.weights = allocate(weights_memory_, layout().weight_elements, DType::f32, "parameters");

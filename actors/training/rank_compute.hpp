@@ -45,9 +45,10 @@ struct RankSetup {
   int microbatches = 1;
   bool sequence_parallel = true;
   DType precision = DType::f32;  // of activations, and of the weights that the operations read
-  bool deterministic = true;     // see make_cuda_ops()
-  bool sends_far = false;        // to slots in another GPU's memory
-  AdamW adamw;                   // rate, step and scale come with each step
+  Recompute recompute = Recompute::none;
+  bool deterministic = true;  // see make_cuda_ops()
+  bool sends_far = false;     // to slots in another GPU's memory
+  AdamW adamw;                // rate, step and scale come with each step
   schedules::StageNeeds needs;
   std::optional<FaultKind> fault;  // to provoke at fault_step
   std::int64_t fault_step = 0;

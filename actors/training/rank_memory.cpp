@@ -65,7 +65,7 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
 MemoryUse estimate_memory(const RankSetup& setup) {
   const auto ops = make_measuring_ops();
   const TensorParallel tp{setup.groups.tensor.get(), setup.sequence_parallel};
-  const auto model = make_stage_model(setup.config, setup.chunks, setup.shape, tp, *ops, setup.precision);
+  const auto model = make_stage_model(setup.config, setup.chunks, setup.shape, tp, *ops, setup.precision, setup.recompute);
   return memory_use(setup, *model);
 }
 

@@ -11,7 +11,7 @@ namespace pipetrain {
 class StageMemory {
  public:
   // Throws Error(input) when tp cannot split the model. Sequence parallel where tp > 1.
-  StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape);
+  StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, Recompute recompute = Recompute::none);
   ~StageMemory();
 
   // Of the first rank of a stage with these chunks, each a run of blocks; the others have the same or a little less.
@@ -23,6 +23,7 @@ class StageMemory {
  private:
   ModelConfig config_;
   MicrobatchShape shape_;
+  Recompute recompute_;
   std::shared_ptr<Group> tensor_;
 };
 

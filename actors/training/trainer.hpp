@@ -40,7 +40,8 @@ struct TrainJob {
   std::vector<int> devices;      // GPU ordinals by rank
   int threads = 1;               // of one CPU device
   DType precision = DType::f32;  // of activations; bf16 on GPUs: master weights, their moments and gradients stay f32
-  bool deterministic = true;     // see make_cuda_ops()
+  Recompute recompute = Recompute::none;
+  bool deterministic = true;  // see make_cuda_ops()
 
   AdamW adamw;
   LearningRate learning_rate;

@@ -48,7 +48,10 @@ TEST_CASE("a run goes on from a checkpoint to the bit") {
     first.save_checkpoint(folder.path());
   }
   REQUIRE(find_checkpoints(folder.path()) == std::vector<fs::path>{folder.path() / "step-00000004"});
-  for (const Layout& next : {layout, Layout{4, 2, 1, 2, "gpipe"}, Layout{1, 2, 1, 2}, Layout{2, 2, 1, 2, "zb-h1"}}) {
+  Layout recomputing = layout;
+  recomputing.recompute = Recompute::full;
+  for (const Layout& next :
+       {layout, recomputing, Layout{4, 2, 1, 2, "gpipe"}, Layout{1, 2, 1, 2}, Layout{2, 2, 1, 2, "zb-h1"}}) {
     INFO(to_string(next));
     const RunRecord rest = run(job_from(checkpoint_path(folder.path(), 4), next), 2);
     CHECK(rest.loss == std::vector<double>(whole.loss.begin() + 4, whole.loss.end()));

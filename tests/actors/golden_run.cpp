@@ -40,14 +40,16 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
   job.chunks = layout.chunks;
   job.order = layout.order;
   job.threads = layout.threads;
+  job.recompute = layout.recompute;
 }
 
 }  // namespace
 
 std::string to_string(const Layout& layout) {
-  return fmt::format("pp {} tp {} dp {} microbatch {} {} chunks {} {}{}", layout.pp, layout.tp, layout.dp, layout.microbatch,
+  constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
+  return fmt::format("pp {} tp {} dp {} microbatch {} {} chunks {} {}{}{}", layout.pp, layout.tp, layout.dp, layout.microbatch,
                      layout.schedule, layout.chunks, layout.order == schedules::Order::planned ? "planned" : "ready",
-                     layout.sequence_parallel ? "" : " no sequence parallel");
+                     layout.sequence_parallel ? "" : " no sequence parallel", recompute[static_cast<int>(layout.recompute)]);
 }
 
 TrainJob golden_job(const std::string& name, const Layout& layout) {

@@ -17,6 +17,7 @@ struct Layout {
   schedules::Order order = schedules::Order::planned;
   bool sequence_parallel = true;
   int threads = 1;
+  Recompute recompute = Recompute::none;
 };
 
 std::string to_string(const Layout& layout);

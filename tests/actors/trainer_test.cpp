@@ -98,6 +98,51 @@ TEST_CASE("every schedule gives the bits of 1f1b, in every order it allows", "[g
   }
 }
 
+TEST_CASE("recomputing gives the bits of keeping, in every schedule and with tensor-parallel ranks", "[golden]") {
+  constexpr Recompute modes[] = {Recompute::selective, Recompute::full};
+  const RunRecord plain = run(golden_job("llama2_tiny", {}), 3);
+  for (const auto& schedule : schedules::all_schedules()) {
+    for (const Recompute mode : modes) {
+      Layout layout{2, 1, 1, 1, std::string(schedule.name), schedule.default_chunks};
+      layout.recompute = mode;
+      INFO(to_string(layout));
+      CHECK((run(golden_job("llama2_tiny", layout), 3) == plain));
+    }
+  }
+  for (const bool sequence_parallel : {true, false}) {
+    Layout layout{1, 2, 1, 2};
+    layout.sequence_parallel = sequence_parallel;
+    const RunRecord expected = run(golden_job("llama3_tiny", layout), 3);
+    for (const std::string schedule : {"1f1b", "zb-h1"}) {
+      for (const Recompute mode : modes) {
+        layout.pp = 4;
+        layout.schedule = schedule;
+        layout.recompute = mode;
+        INFO(to_string(layout));
+        CHECK((run(golden_job("llama3_tiny", layout), 3) == expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("each mode of recomputation takes less memory for activations than the one before, as estimated") {
+  for (const std::string schedule : {"1f1b", "zb-h1"}) {
+    std::size_t before = 0;
+    for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::full}) {
+      Layout layout{4, 1, 1, 1, schedule};
+      layout.recompute = mode;
+      const TrainJob job = random_job(small_config(), 64, 8, layout);
+      std::size_t estimated = 0, taken = 0;
+      for (const auto& device : estimate_job(job).devices) estimated += device.use.activations;
+      for (const auto& device : Trainer(job).memory()) taken += device.use.activations;
+      INFO(to_string(layout) << ": " << taken << " bytes, before " << before);
+      CHECK(taken == estimated);
+      if (before > 0) CHECK(taken < before);
+      before = taken;
+    }
+  }
+}
+
 TEST_CASE("data-parallel replicas follow the golden trajectory", "[golden]") {
   const Reference reference = golden_reference("llama3_tiny");
   const Layout plain{1, 1, 2, 2};

@@ -111,6 +111,22 @@ TEST_CASE("a dry run prints the plan and the memory and trains nothing") {
   CHECK(run("--pp 9 --dry-run").status == 2);
 }
 
+TEST_CASE("a dry run shows what recomputation saves") {
+  const auto activations = [](const std::string& mode) {
+    const Result result = run("--pp 2 --dry-run --recompute " + mode);
+    REQUIRE(result.status == 0);
+    CHECK((result.out.find("2 stages, recompute " + mode + "\n") != std::string::npos) == (mode != "none"));
+    std::istringstream row(result.out.substr(result.out.find("total MiB\n") + 10));  // the first device's
+    double device, replica, stage, rank, parameters, gradients, optimizer, bytes = 0;
+    row >> device >> replica >> stage >> rank >> parameters >> gradients >> optimizer >> bytes;
+    return bytes;
+  };
+  const double none = activations("none"), selective = activations("selective"), full = activations("full");
+  CHECK(none > 1.2 * selective);
+  CHECK(selective > 2 * full);
+  CHECK(full > 0);
+}
+
 TEST_CASE("doctor tells what is there") {
   const Result result = run("doctor");
   CHECK(result.status == 0);

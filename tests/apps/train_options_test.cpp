@@ -58,6 +58,7 @@ TEST_CASE("defaults are the contract's") {
   CHECK(options.weight_decay == 0.1);
   CHECK(options.clip_grad == 1.0);
   CHECK(options.precision == DType::f32);
+  CHECK(options.recompute == Recompute::none);
   CHECK(options.deterministic);
   CHECK(options.device == DeviceKind::cpu);
   CHECK(options.threads == 8);
@@ -174,6 +175,12 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   CHECK(two.data.size() == 2);
   CHECK(two.notes.empty());
   CHECK_THAT(parse({"--device", "cpu"}, {{"PIPETRAIN_PPP", "2"}}).notes.at(0), Catch::Matchers::Contains("PIPETRAIN_PPP"));
+}
+
+TEST_CASE("recomputation has three modes") {
+  CHECK(parse({"--recompute", "none"}).recompute == Recompute::none);
+  CHECK(parse({"--recompute", "selective"}).recompute == Recompute::selective);
+  CHECK(parse({}, {{"PIPETRAIN_RECOMPUTE", "full"}}).recompute == Recompute::full);
 }
 
 TEST_CASE("GPUs are taken when there are enough") {

@@ -30,5 +30,21 @@ TEST_CASE("the blocks' costs add up to the model's, but for the embedding's copy
   CHECK(sum - 6.0 * 8192 == model_flops_per_token(config, 4096));
 }
 
+TEST_CASE("full recomputation runs all of a layer's forward again but its last matrices; model FLOPs leave it out") {
+  const ModelConfig config = preset_config("llama2-7b");  // 32 heads of 128, as many key-value heads
+  const std::int64_t sequence = 4096;
+  const auto extra = [&](BlockKind kind, Recompute mode) {
+    return block_recompute_flops_per_token(config, {kind, 0}, sequence, mode);
+  };
+  const double hidden = 4096, intermediate = 11008;
+  CHECK(extra(BlockKind::attention, Recompute::full) ==
+        block_flops_per_token(config, {BlockKind::attention, 0}, sequence) / 3 - 2 * hidden * hidden);
+  CHECK(extra(BlockKind::mlp, Recompute::full) ==
+        block_flops_per_token(config, {BlockKind::mlp, 0}, sequence) / 3 - 2 * hidden * intermediate);
+  CHECK(extra(BlockKind::head, Recompute::full) == 0);
+  CHECK(extra(BlockKind::embedding, Recompute::full) == 0);
+  for (const Recompute mode : {Recompute::none, Recompute::selective}) CHECK(extra(BlockKind::mlp, mode) == 0);
+}
+
 }  // namespace
 }  // namespace pipetrain

@@ -61,7 +61,7 @@ struct DirectPipeline::Stage {
 
   Stage(const PipelineSetup& setup, const Chunks& chunks, Device& device, Stream& stream, const TensorParallel& tp)
       : ops(setup.device == DeviceKind::cuda ? make_cuda_ops(stream) : make_cpu_ops(stream)),
-        model(make_stage_model(setup.config, chunks, setup.shape, tp, *ops)) {
+        model(make_stage_model(setup.config, chunks, setup.shape, tp, *ops, DType::f32, setup.recompute)) {
     const ParameterLayout& layout = model->parameters();
     const auto arena = [&](Buffer& memory, std::size_t elements) {
       memory = poisoned(device, elements * sizeof(float));

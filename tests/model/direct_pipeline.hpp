@@ -38,7 +38,8 @@ struct PipelineSetup {
   MicrobatchShape shape;
   int tp = 1;
   bool sequence_parallel = false;
-  int slots = 1;                        // microbatches in flight
+  int slots = 1;  // microbatches in flight
+  Recompute recompute = Recompute::none;
   DeviceKind device = DeviceKind::cpu;  // cuda: tp must be 1
 };
 

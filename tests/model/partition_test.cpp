@@ -73,6 +73,19 @@ TEST_CASE("a stage may hold a single block, and the head's stage holds fewer lay
   CHECK(cost(large, stages[1], 4096) > 0.85 * costliest(large, stages, 4096));
 }
 
+TEST_CASE("recomputation makes the head's share smaller, and its stage takes more layers") {
+  const ModelConfig large = preset_config("llama3-8b");
+  std::size_t blocks_more = 0;
+  for (const int parts : {2, 4, 8, 16}) {
+    const auto none = partition_blocks(large, parts, 4096), full = partition_blocks(large, parts, 4096, Recompute::full);
+    CHECK(partition_blocks(large, parts, 4096, Recompute::selective) == none);
+    CHECK(joined(full) == blocks_of(large));
+    CHECK(full.back().size() >= none.back().size());
+    blocks_more += full.back().size() - none.back().size();
+  }
+  CHECK(blocks_more > 0);
+}
+
 TEST_CASE("large models are cut over many stages") {
   ModelConfig config = preset_config("llama2-70b");
   for (const int parts : {64, 160}) {

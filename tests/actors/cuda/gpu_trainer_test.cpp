@@ -57,6 +57,21 @@ void check_golden_on(int gpus, const std::vector<Layout>& layouts) {
   }
 }
 
+// Of sizes that the bf16 operations take.
+ModelConfig bf16_config() {
+  ModelConfig config;
+  config.hidden = 256;
+  config.layers = 4;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 64;
+  config.intermediate = 512;
+  config.vocabulary = 260;
+  config.max_positions = 128;
+  config.init_std = 0.05;
+  return config;
+}
+
 }  // namespace
 
 TEST_CASE("one GPU follows the golden trajectories in fp32", "[gpu][golden]") {
@@ -86,17 +101,28 @@ TEST_CASE("fp32 on GPUs is the same to the bit over pp, schedule, order and reru
   }
 }
 
+TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in deterministic bf16", "[gpu]") {
+  for (const DType precision : {DType::f32, DType::bf16}) {
+    const auto job = [&](const Layout& layout) { return random_job(bf16_config(), 128, 8, layout); };
+    for (const int gpus : {1, 2}) {
+      for (Layout layout : {Layout{2, 1, 1, 2}, Layout{1, 2, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, Layout{2, 2, 1, 2, "zb-h1"}}) {
+        TrainJob plain = job(layout);
+        if (!on_gpus(plain, gpus, precision)) return;
+        const RunRecord kept = run(std::move(plain), 3);
+        for (const Recompute mode : {Recompute::selective, Recompute::full}) {
+          layout.recompute = mode;
+          TrainJob again = job(layout);
+          on_gpus(again, gpus, precision);
+          INFO(to_string(layout) << " on " << gpus << " GPUs, " << to_string(precision));
+          CHECK((run(std::move(again), 3) == kept));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("bf16 follows fp32, and is the same to the bit over pp when it is deterministic", "[gpu]") {
-  ModelConfig config;
-  config.hidden = 256;
-  config.layers = 4;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 64;
-  config.intermediate = 512;
-  config.vocabulary = 260;
-  config.max_positions = 128;
-  config.init_std = 0.05;
+  ModelConfig config = bf16_config();
   for (const bool tied : {false, true}) {
     config.tied_embeddings = tied;
     TrainJob exact = random_job(config, 128, 8, {1, 1, 1, 2});

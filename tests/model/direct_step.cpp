@@ -1,0 +1,70 @@
+#include "direct_step.hpp"
+
+#include <random>
+
+namespace pipetrain::test {
+namespace {
+
+const AdamW adamw_settings{1e-2F, 0.9F, 0.95F, 1e-8F, 0.1F, 1, 1.0F};
+
+}  // namespace
+
+ModelConfig small_config() {
+  ModelConfig config;
+  config.hidden = 32;
+  config.layers = 3;
+  config.heads = 8;
+  config.kv_heads = 4;
+  config.head_dim = 4;
+  config.intermediate = 24;
+  config.vocabulary = 37;  // no tp but 1 divides it
+  config.max_positions = 64;
+  return config;
+}
+
+std::vector<Microbatch> random_microbatches(const ModelConfig& config, const MicrobatchShape& shape, int count) {
+  std::mt19937 random(7);
+  std::uniform_int_distribution<std::int32_t> token(0, static_cast<std::int32_t>(config.vocabulary) - 1);
+  std::vector<Microbatch> microbatches(static_cast<std::size_t>(count));
+  for (Microbatch& microbatch : microbatches) {
+    for (std::int64_t i = 0; i < shape.tokens(); ++i) {
+      microbatch.ids.push_back(token(random));
+      microbatch.targets.push_back(i % 7 == 6 ? -1 : token(random));  // some are not counted
+    }
+  }
+  return microbatches;
+}
+
+Result run_step(const PipelineSetup& setup, int microbatches, bool splits) {
+  DirectPipeline pipeline(setup, NamedRandomWeights());
+  Result result;
+  int next = 0;
+  for (const Microbatch& microbatch : random_microbatches(setup.config, setup.shape, microbatches)) {
+    const int slot = next++ % setup.slots;
+    pipeline.forward(slot, microbatch);
+    result.losses.push_back(pipeline.loss_sum(slot));
+    if (splits) {
+      pipeline.input_grad(slot, scale);
+      pipeline.weight_grad(slot);
+    } else {
+      pipeline.backward(slot, scale);
+    }
+  }
+  pipeline.complete_grads();
+  result.norm = global_norm(pipeline.norm_parts());
+  result.grads = pipeline.grads();
+  pipeline.adamw(adamw_settings);
+  result.weights = pipeline.weights();
+  return result;
+}
+
+PipelineSetup small_setup(int tp, bool sequence_parallel) {
+  PipelineSetup setup;
+  setup.config = small_config();
+  setup.shape = {2, 5};
+  setup.tp = tp;
+  setup.sequence_parallel = sequence_parallel;
+  return setup;
+}
+
+}  // namespace pipetrain::test

@@ -1,0 +1,25 @@
+// One training step of a small model through a DirectPipeline, and what is compared between steps.
+#pragma once
+
+#include "direct_pipeline.hpp"
+
+namespace pipetrain::test {
+
+ModelConfig small_config();
+std::vector<Microbatch> random_microbatches(const ModelConfig& config, const MicrobatchShape& shape, int count);
+
+struct Result {
+  std::vector<double> losses;
+  Tensors grads, weights;
+  double norm = 0;
+  bool operator==(const Result&) const = default;
+};
+
+constexpr float scale = 0.01F;  // of the losses
+
+// One step with each microbatch's actions one after the other; splits: I and W instead of B.
+Result run_step(const PipelineSetup& setup, int microbatches, bool splits = false);
+
+PipelineSetup small_setup(int tp = 1, bool sequence_parallel = false);
+
+}  // namespace pipetrain::test

@@ -1,0 +1,94 @@
+// Computing again instead of keeping: the same bits in less memory.
+#include "model/recompute.hpp"
+
+#include "catch.hpp"
+#include "direct_step.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+std::size_t floats(std::int64_t elements) { return align_up(static_cast<std::size_t>(elements) * 4); }
+
+// Of one layer of the small model in the middle of a stage, 2 sequences of 5 tokens.
+ActivationBytes layer_bytes(Recompute recompute, const TensorParallel& tp = {}) {
+  const auto ops = make_measuring_ops();
+  const Chunks chunks{{{BlockKind::attention, 0}, {BlockKind::mlp, 0}}};
+  return make_stage_model(small_config(), chunks, {2, 5}, tp, *ops, DType::f32, recompute)->activation_bytes(0);
+}
+
+}  // namespace
+
+TEST_CASE("recomputing gives the bits of keeping, whole and split, however the blocks are cut", "[recompute]") {
+  for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}, {4, true}}) {
+    PipelineSetup setup = small_setup(tp, sequence_parallel);
+    const Result expected = run_step(setup, 3);
+    for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+      setup.recompute = recompute;
+      for (const std::vector<std::size_t>& cuts : {std::vector<std::size_t>{}, {4}, {1, 2, 3, 4, 5, 6, 7}}) {
+        INFO("tp " << tp << " sequence parallel " << sequence_parallel << " mode " << static_cast<int>(recompute) << ", "
+                   << cuts.size() << " cuts");
+        setup.stages = {cut_blocks(setup.config, cuts)};
+        CHECK(run_step(setup, 3) == expected);
+        CHECK(run_step(setup, 3, true) == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("recomputing works on several microbatches in flight, with weight gradients at the very end", "[recompute]") {
+  PipelineSetup setup = small_setup(2, true);
+  setup.stages = {cut_blocks(setup.config, {3, 6})};
+  const Result expected = run_step(setup, 3);
+  setup.slots = 3;
+  const auto microbatches = random_microbatches(setup.config, setup.shape, 3);
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    setup.recompute = recompute;
+    DirectPipeline pipeline(setup, NamedRandomWeights());
+    for (int i = 0; i < 3; ++i) pipeline.forward(i, microbatches[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < 3; ++i) pipeline.input_grad(i, scale);
+    for (int i = 0; i < 3; ++i) pipeline.weight_grad(i);
+    pipeline.complete_grads();
+    CHECK(pipeline.grads() == expected.grads);
+  }
+}
+
+TEST_CASE("a layer keeps exactly what its mode says", "[recompute]") {
+  // 10 tokens, hidden 32, qkv 64, inner 24: normed and inner are what selective drops, full keeps the MLP's input only.
+  const ActivationBytes none = layer_bytes(Recompute::none);
+  const ActivationBytes selective = layer_bytes(Recompute::selective), full = layer_bytes(Recompute::full);
+  const std::size_t remade = 2 * floats(10 * 32) + floats(10 * 24);
+  CHECK(selective.saved == none.saved - remade);
+  CHECK(full.saved == floats(10 * 32));
+  // From I until W: what the matrices' gradients read must be there again.
+  CHECK(selective.pending == none.pending + remade);
+  CHECK(full.pending == none.pending + remade + floats(10 * 32));
+}
+
+TEST_CASE("selective keeps what was gathered from other ranks, full does not", "[recompute]") {
+  struct TwoRanks final : Group {
+    int rank() const override { return 0; }
+    int size() const override { return 2; }
+    void all_gather(Stream&, const Tensor&, const Tensor&) override {}
+    void reduce_scatter(Stream&, const Tensor&, const Tensor&) override {}
+    void all_reduce(Stream&, const Tensor&, Reduction) override {}
+    void abort(std::exception_ptr) override {}
+  } group;
+  const TensorParallel tp{&group, true};
+  const ActivationBytes none = layer_bytes(Recompute::none, tp);
+  CHECK(layer_bytes(Recompute::selective, tp).saved == none.saved - floats(10 * 12));
+  CHECK(layer_bytes(Recompute::full, tp).saved == floats(5 * 32));
+}
+
+TEST_CASE("the head keeps its logits in every mode", "[recompute]") {
+  const auto ops = make_measuring_ops();
+  const auto bytes = [&](Recompute recompute) {
+    return make_stage_model(small_config(), {{{BlockKind::head, 0}}}, {2, 5}, {}, *ops, DType::f32, recompute)
+        ->activation_bytes(0)
+        .saved;
+  };
+  CHECK(bytes(Recompute::none) == 2 * floats(10) + floats(10 * 32) + floats(10 * 37));
+  CHECK(bytes(Recompute::selective) == bytes(Recompute::none) - floats(10 * 32));
+  CHECK(bytes(Recompute::full) == bytes(Recompute::selective));
+}
+
+}  // namespace pipetrain::test
