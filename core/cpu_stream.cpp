@@ -1,6 +1,7 @@
 #include "core/cpu_stream.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -27,6 +28,7 @@ class CpuEvent : public Event {
   std::uint64_t latest() const { return recorded_.load(std::memory_order_acquire); }
   std::uint64_t begin_record() { return recorded_.fetch_add(1, std::memory_order_acq_rel) + 1; }
   void complete(std::uint64_t record) {
+    completed_at_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
     completed_.store(record, std::memory_order_release);
     completed_.notify_all();
   }
@@ -36,10 +38,12 @@ class CpuEvent : public Event {
       completed_.wait(done, std::memory_order_acquire);
     }
   }
+  std::chrono::steady_clock::time_point completed_at() const { return completed_at_.load(std::memory_order_relaxed); }
 
  private:
   std::atomic<std::uint64_t> recorded_{0};
   std::atomic<std::uint64_t> completed_{0};
+  std::atomic<std::chrono::steady_clock::time_point> completed_at_{};
 };
 
 class ThreadStream : public CpuStream {
@@ -163,5 +167,13 @@ CpuStream& cpu_stream(Stream& stream) { return static_cast<CpuStream&>(stream); 
 std::unique_ptr<Stream> CpuDevice::make_stream(const std::string& name) { return std::make_unique<ThreadStream>(*this, name); }
 
 std::unique_ptr<Event> CpuDevice::make_event() { return std::make_unique<CpuEvent>(); }
+
+std::chrono::steady_clock::time_point CpuDevice::time_of(const Event& event) const {
+  return static_cast<const CpuEvent&>(event).completed_at();
+}
+
+double CpuDevice::seconds_between(const Event& begin, const Event& end) const {
+  return std::chrono::duration<double>(time_of(end) - time_of(begin)).count();
+}
 
 }  // namespace pipetrain

@@ -184,16 +184,4 @@ CudaStream& cuda_stream(Stream& stream) {
   return static_cast<CudaStream&>(stream);
 }
 
-std::unique_ptr<Event> make_cuda_timing_event(Device& device) { return std::make_unique<CudaEvent>(device.id().index, true); }
-
-double cuda_elapsed_seconds(const Event& begin, const Event& end) {
-  float milliseconds = 0;
-  const cudaError_t status = cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(begin).native(),
-                                                  static_cast<const CudaEvent&>(end).native());
-  if (status != cudaSuccess) {
-    throw Error(ErrorKind::internal, std::string("timing events: ") + cudaGetErrorString(status));
-  }
-  return 1e-3 * milliseconds;
-}
-
 }  // namespace pipetrain

@@ -62,9 +62,4 @@ class CudaStream : public Stream {
 // The stream must belong to a CUDA device.
 CudaStream& cuda_stream(Stream& stream);
 
-// An event that also keeps the time, for traces; somewhat dearer than Device::make_event's.
-std::unique_ptr<Event> make_cuda_timing_event(Device& device);
-// Seconds between the latest records of two completed timing events.
-double cuda_elapsed_seconds(const Event& begin, const Event& end);
-
 }  // namespace pipetrain

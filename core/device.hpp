@@ -2,6 +2,7 @@
 // events and buffers.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -41,6 +42,16 @@ class Device {
   virtual Buffer allocate_host(std::size_t bytes, const std::string& what) { return allocate(bytes, what); }
   virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
+  // An event that also keeps when it completed; somewhat dearer than make_event's.
+  virtual std::unique_ptr<Event> make_timing_event() = 0;
+  // Seconds between the latest records of two completed timing events of this device, within some microseconds. Throws Error
+  // when a record failed with its stream.
+  virtual double seconds_between(const Event& begin, const Event& end) const = 0;
+  // When the latest record of a completed timing event completed, on the host's steady clock: one clock for all devices. A
+  // GPU's own clock drifts from it by some microseconds a second, so align_clock() compares the two; the stream must be idle,
+  // and the host waits some microseconds for it. Not thread-safe, unlike the others. Throws like seconds_between().
+  virtual void align_clock(Stream& idle) = 0;
+  virtual std::chrono::steady_clock::time_point time_of(const Event& event) const = 0;
 
  protected:
   Device() = default;

@@ -96,6 +96,7 @@ std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId 
     setup.sends_far = sends_far(id, rank);
     setup.adamw = job.adamw;
     setup.needs = needs;
+    setup.wrap_ops = job.wrap_ops;
     if (job.fault && job.fault->rank == static_cast<int>(index)) {
       setup.fault = job.fault->kind;
       setup.fault_step = job.fault->step;

@@ -35,6 +35,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   }
   if (setup_.groups.tensor) tensor_group_ = std::make_unique<QuietGroup>(setup_.groups.tensor);
   ops_ = on_gpu() ? make_cuda_ops(*stream_, setup_.deterministic) : make_cpu_ops(*stream_);
+  if (setup_.wrap_ops) ops_ = setup_.wrap_ops(std::move(ops_), id);
   model_ = make_stage_model(setup_.config, setup_.chunks, setup_.shape, tensor_parallel(), *ops_, setup_.precision,
                             setup_.recompute);
   memory_ = memory_use(setup_, *model_);
@@ -68,6 +69,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   if (setup_.sends_far) {
     edges_ = std::make_unique<EdgeCopy>(device, hidden_bytes(setup_, model_->hidden_shape()), "edges", label(id));
   }
+  clock_ = std::make_unique<ActionClock>(device);
   if (on_gpu()) warm_up();
 }
 
@@ -159,6 +161,7 @@ Lane RankCompute::make_lane(InputKind kind, int chunk) {
 
 void RankCompute::begin_step(const StepInfo& step) {
   step_ = step;
+  clock_->begin_step(*stream_);
   stream_->zero(arenas_.grads);
   if (setup_.fault && setup_.fault_step == step.step) provoke(*setup_.fault);
 }
@@ -187,7 +190,7 @@ void RankCompute::provoke(FaultKind kind) {
   }
 }
 
-void RankCompute::run(const Launch& launch, const std::function<void()>& started) {
+void RankCompute::run(const Launch& launch) {
   const auto lane = static_cast<std::size_t>(setup_.id.tp_rank);
   for (const auto& input : {launch.activation, launch.gradient, launch.target}) {
     if (input) wait_until_ready(*stream_, *input, lane);
@@ -199,18 +202,25 @@ void RankCompute::run(const Launch& launch, const std::function<void()>& started
     if (!far) wait_until_free(*stream_, *launch.output, lane);
     target = far ? edges_->begin(*stream_, *output) : output->tensor;
   }
-  if (started) call_back(started);
+  clock_->start(*stream_, launch.action);
   if (schedules::is_compute(launch.action.kind)) {
     run_compute(launch, target);
   } else {
     run_end_of_step(launch.action);
   }
+  clock_->end(*stream_);
   if (far) {
     edges_->send(*stream_, *output);
   } else if (output) {
     mark_ready(*stream_, *launch.output, lane);
   }
   for (const auto& slot : launch.release) mark_free(*stream_, *slot, lane);
+  clock_->collect();
+}
+
+const std::vector<TracedAction>& RankCompute::trace() {
+  clock_->collect();
+  return clock_->actions();
 }
 
 void RankCompute::run_compute(const Launch& launch, const Tensor& output) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
+#include "actors/training/action_clock.hpp"
 #include "actors/training/activation_pool.hpp"
 #include "actors/training/edge_copy.hpp"
 #include "actors/training/fault.hpp"
@@ -35,6 +36,9 @@ struct RankGroups {
   std::shared_ptr<Group> tied;    // embedding's rank 0, head's rank 1: the two stages that share weights
 };
 
+// What a rank computes with, given what it otherwise would: for measurements. Called by all ranks' workers at once.
+using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const RankId&)>;
+
 struct RankSetup {
   RankId id;
   Device* device = nullptr;
@@ -50,6 +54,7 @@ struct RankSetup {
   bool sends_far = false;     // to slots in another GPU's memory
   AdamW adamw;                // rate, step and scale come with each step
   schedules::StageNeeds needs;
+  WrapOps wrap_ops;                // may be null
   std::optional<FaultKind> fault;  // to provoke at fault_step
   std::int64_t fault_step = 0;
 };
@@ -105,8 +110,10 @@ class RankCompute {
 
   void begin_step(const StepInfo& step);
   void set_verdict(const Verdict& verdict) { verdict_ = verdict; }
-  // Everything of the launch on this rank's lane. `started` runs when the inputs are there and the device begins.
-  void run(const Launch& launch, const std::function<void()>& started);
+  // Everything of the launch on this rank's lane.
+  void run(const Launch& launch);
+  // Of this step's actions, in the order they were run; only between steps.
+  const std::vector<TracedAction>& trace();
   // After N has run: what it found.
   RankResult result() const;
   // Stops the device's work with this cause. Thread-safe.
@@ -140,6 +147,7 @@ class RankCompute {
   // On a GPU a host callback holds up its stream, so callbacks have one of their own.
   std::unique_ptr<Stream> callbacks_;
   std::unique_ptr<Event> reached_;
+  std::unique_ptr<ActionClock> clock_;
   std::unique_ptr<EdgeCopy> edges_;  // null: nothing to send to another GPU
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<StageModel> model_;

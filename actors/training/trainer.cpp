@@ -112,6 +112,7 @@ class Trainer::Run {
     StepReport report{number, 0, 0, info.learning_rate, tokens, 0, 0, {}};
     const auto start = std::chrono::steady_clock::now();
     auto outcome = pipeline_->step(info, [&](const auto& results) { return decide(results, info, report); });
+    for (std::size_t stage = 0; stage < computes_.size(); ++stage) computes_[stage]->fill_times(outcome.stages[stage].actions);
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.bubble = bubble_fraction(outcome.stages);
     report.trace = std::move(outcome.stages);

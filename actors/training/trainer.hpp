@@ -52,6 +52,7 @@ struct TrainJob {
 
   std::chrono::milliseconds stall{600000};  // see PipelineOptions
   std::optional<Fault> fault;
+  WrapOps wrap_ops;  // may be null
 };
 
 struct StepReport {

@@ -12,7 +12,6 @@ using schedules::InputKind;
 struct TransformerCompute::Running {
   Launch launch;
   std::atomic<std::size_t> to_enqueue, to_complete;
-  ActionTimes times;  // of rank 0; written by its stream's callbacks
 };
 
 TransformerCompute::TransformerCompute(std::vector<RankSetup> setups, const InitialState& state) {
@@ -76,9 +75,7 @@ void TransformerCompute::launch(const Launch& launch) {
 
 void TransformerCompute::issue(RankCompute& rank, const std::shared_ptr<Running>& running) {
   try {
-    std::function<void()> started;
-    if (rank.id().tp_rank == 0) started = [running] { running->times.start = std::chrono::steady_clock::now(); };
-    rank.run(running->launch, started);
+    rank.run(running->launch);
   } catch (...) {
     rank.stream().fail(std::current_exception());
   }
@@ -89,14 +86,27 @@ void TransformerCompute::issue(RankCompute& rank, const std::shared_ptr<Running>
 
 void TransformerCompute::finished(RankCompute& rank, const std::shared_ptr<Running>& running) {
   if (auto cause = rank.failure()) events_->failed(cause);
-  if (rank.id().tp_rank == 0) running->times.end = std::chrono::steady_clock::now();
   if (--running->to_complete > 0) return;
   std::shared_ptr<TransformerResult> result;
   if (running->launch.action.kind == ActionKind::norm) {
     result = std::make_shared<TransformerResult>();
     for (const auto& one : ranks_) result->ranks.push_back(one->result());
   }
-  events_->completed(running->launch.action, running->times, std::move(result));
+  events_->completed(running->launch.action, {}, std::move(result));
+}
+
+void TransformerCompute::fill_times(std::vector<TracedAction>& actions) {
+  const std::vector<TracedAction>& measured = ranks_.front()->trace();
+  std::size_t next = 0;  // both are in nearly the same order
+  for (TracedAction& traced : actions) {
+    for (std::size_t looked = 0; looked < measured.size(); ++looked) {
+      const TracedAction& one = measured[(next + looked) % measured.size()];
+      if (one.action != traced.action) continue;
+      traced.times = one.times;
+      next += looked + 1;
+      break;
+    }
+  }
 }
 
 void TransformerCompute::abort(std::exception_ptr cause) noexcept {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
+#include "actors/engine/step.hpp"
 #include "actors/training/rank_compute.hpp"
 #include "actors/training/worker.hpp"
 
@@ -32,6 +33,9 @@ class TransformerCompute : public StageCompute {
   void verdict(const Verdict& verdict) override;
   void abort(std::exception_ptr cause) noexcept override;
 
+  // When the step's actions ran on the first rank's device, for the trace of a step that has ended. What completed() told the
+  // stage has no times: a device's events cannot be read in its callbacks.
+  void fill_times(std::vector<TracedAction>& actions);
   // For saving and for reports; only between steps.
   const std::vector<std::unique_ptr<RankCompute>>& ranks() const { return ranks_; }
 

@@ -1,7 +1,9 @@
 // Whole runs on GPUs: fp32 against the golden trajectories, bf16 against fp32. Ranks share a GPU where there are too few: the
 // arithmetic is the same, only the links are not used.
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 
 #include "actors/golden_run.hpp"
 #include "catch.hpp"
@@ -191,5 +193,37 @@ TEST_CASE("a run that needs more than a GPU has says so before it allocates", "[
     INFO(error.what());
     CHECK(error.kind() == ErrorKind::out_of_memory);
     CHECK(std::string(error.what()).find("cuda:0: the run needs about ") != std::string::npos);
+  }
+}
+
+TEST_CASE("the trace of a run on GPUs has device times within its steps, in an order that the data allows", "[gpu]") {
+  for (const int gpus : {1, 2}) {
+    TrainJob job = golden_job("llama2_tiny", Layout{2});
+    if (!on_gpus(job, gpus)) return;
+    INFO(gpus << " GPUs");
+    Trainer trainer(std::move(job));
+    for (int step = 0; step < 3; ++step) {
+      using Clock = std::chrono::steady_clock;
+      const auto slack = std::chrono::microseconds(200);  // how well the clocks are compared
+      const auto before = Clock::now();
+      const StepReport report = trainer.step();
+      const auto after = Clock::now();
+      CHECK(report.bubble > 0);
+      CHECK(report.bubble < 1);
+      std::vector<std::map<int, ActionTimes>> forwards(2);
+      for (const auto& [id, actions] : report.trace) {
+        auto free = before;
+        for (const auto& [action, ran] : actions) {
+          CHECK(ran.start >= free - slack);
+          CHECK(ran.end > ran.start);
+          CHECK(ran.end <= after + slack);
+          free = ran.end;
+          if (action.kind == schedules::ActionKind::forward)
+            forwards[static_cast<std::size_t>(id.stage)][action.microbatch] = ran;
+        }
+      }
+      REQUIRE(!forwards[1].empty());
+      for (const auto& [microbatch, ran] : forwards[1]) CHECK(ran.start >= forwards[0].at(microbatch).end - slack);
+    }
   }
 }

@@ -79,14 +79,15 @@ TEST_CASE("timing events of a GPU stream tell the seconds between them", "[gpu]"
   if (!device) return;
   const auto stream = device->make_stream("timed");
   const Buffer memory = device->allocate(std::size_t{256} << 20, "device");
-  const auto begin = make_cuda_timing_event(*device), end = make_cuda_timing_event(*device);
+  const auto begin = device->make_timing_event(), end = device->make_timing_event();
   stream->record(*begin);
   stream->zero({memory.data(), {64 << 20}, DType::f32});
   stream->record(*end);
   end->synchronize();
-  const double seconds = cuda_elapsed_seconds(*begin, *end);
+  const double seconds = device->seconds_between(*begin, *end);
   CHECK(seconds > 0);
   CHECK(seconds < 1);
+  CHECK(device->seconds_between(*begin, *begin) == 0);
 }
 
 TEST_CASE("a failed GPU stream skips work, and nobody waits for ever", "[gpu]") {

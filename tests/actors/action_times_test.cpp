@@ -1,0 +1,81 @@
+// When actions ran: on one clock for all devices, in an order that their data allows.
+#include <map>
+#include <thread>
+#include <tuple>
+
+#include "actors/training/action_clock.hpp"
+#include "catch.hpp"
+#include "core/cpu_stream.hpp"
+#include "golden_run.hpp"
+#include "schedules/builders.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::test;
+using schedules::Action;
+using schedules::ActionKind;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+TEST_CASE("an action's times are those at which it ran on its device") {
+  const auto device = make_cpu_device(0, 1);
+  const auto stream = device->make_stream("s");
+  ActionClock clock(*device);
+  for (int step = 0; step < 2; ++step) {
+    clock.begin_step(*stream);
+    const auto before = Clock::now();
+    std::vector<Clock::time_point> ran(6);
+    for (int i = 0; i < 3; ++i) {
+      clock.start(*stream, {ActionKind::forward, 0, i});
+      cpu_stream(*stream).enqueue([&ran, i] {
+        ran[static_cast<std::size_t>(2 * i)] = Clock::now();
+        std::this_thread::sleep_for(milliseconds(4));
+        ran[static_cast<std::size_t>(2 * i + 1)] = Clock::now();
+      });
+      clock.end(*stream);
+      clock.collect();
+    }
+    stream->synchronize();
+    clock.collect();
+    REQUIRE(clock.actions().size() == 3);
+    for (int i = 0; i < 3; ++i) {
+      const auto& [action, times] = clock.actions()[static_cast<std::size_t>(i)];
+      CHECK(action == Action{ActionKind::forward, 0, i});
+      CHECK(times.start >= before);
+      CHECK(times.start <= ran[static_cast<std::size_t>(2 * i)]);
+      CHECK(times.end >= ran[static_cast<std::size_t>(2 * i + 1)]);
+      CHECK(times.end - times.start >= milliseconds(4));
+    }
+  }
+}
+
+TEST_CASE("a run's trace shows actions after what they need, and one at a time on a stage") {
+  for (const Layout layout :
+       {Layout{2}, Layout{2, 2, 1, 1, "zb-h1"}, Layout{2, 1, 2, 1, "interleaved", 2}, Layout{2, 1, 1, 1, "zb-v", 2}}) {
+    INFO(to_string(layout));
+    Trainer trainer(golden_job("llama2_tiny", layout));
+    const auto placement = schedules::build_schedule(layout.schedule, {layout.pp, layout.chunks, 1}).placement;
+    for (int step = 0; step < 2; ++step) {
+      const auto before = Clock::now();
+      const StepReport report = trainer.step();
+      const auto after = Clock::now();
+      CHECK(report.bubble >= 0);
+      CHECK(report.bubble < 1);
+      std::map<std::tuple<int, int, ActionKind, int>, ActionTimes> times;
+      for (const auto& [id, actions] : report.trace) {
+        auto free = before;
+        for (const auto& [action, ran] : actions) {
+          CHECK(ran.start >= free);
+          CHECK(ran.end > ran.start);
+          CHECK(ran.end <= after);
+          free = ran.end;
+          times[{id.replica, placement.virtual_stage(id.stage, action.chunk), action.kind, action.microbatch}] = ran;
+        }
+      }
+      for (const auto& [place, ran] : times) {
+        const auto [replica, v, kind, microbatch] = place;
+        if (kind != ActionKind::forward || v == 0) continue;
+        CHECK(ran.start >= times.at({replica, v - 1, kind, microbatch}).end);
+      }
+    }
+  }
+}
