@@ -8,13 +8,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bench/gpu/op_bench.hpp"
 #include "bench/result.hpp"
-#include "core/device.hpp"
 #include "core/error.hpp"
 #include "model/ops.hpp"
 
@@ -26,10 +25,7 @@ using bench::Limit;
 
 class GpuBench {
  public:
-  explicit GpuBench(std::int64_t tokens)
-      : tokens_(tokens), device_(make_cuda_device(0)), stream_(device_->make_stream("bench")), ops_(make_cuda_ops(*stream_)) {
-    fill_source();
-  }
+  explicit GpuBench(std::int64_t tokens) : tokens_(tokens), bench_(bench::gpu_op_bench()) {}
 
   void run() {
     copies();
@@ -50,73 +46,23 @@ class GpuBench {
   static constexpr std::size_t cache_bytes = std::size_t{60} << 20;
 
   std::int64_t tokens_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Ops> ops_;
-  Buffer source_;  // random numbers, as f32 and as bf16
-  std::vector<Buffer> memory_;
+  bench::OpBench bench_;
+  Ops* ops_ = &bench_.ops();
   double copy_rate_ = 0;
   std::string table_;
 
-  void fill_source() {
-    constexpr std::size_t count = std::size_t{1} << 24;
-    std::mt19937 random(1);
-    std::vector<std::uint32_t> bits(count);
-    // Both halves look like a bf16 between 1/4 and 2, either sign: so does the whole as f32.
-    for (auto& word : bits) word = (random() & 0x81FF81FFU) | 0x3E003E00U;
-    source_ = device_->allocate(count * 4, "random numbers");
-    stream_->copy(source_.data(), bits.data(), count * 4);
-    stream_->synchronize();
-  }
-
-  Tensor make(const Shape& shape, DType dtype) {
-    Tensor tensor{nullptr, shape, dtype};
-    memory_.push_back(device_->allocate(tensor.bytes(), "bench tensor"));
-    tensor.data = memory_.back().data();
-    if (dtype == DType::f32 || dtype == DType::bf16) {
-      for (std::size_t at = 0; at < tensor.bytes(); at += source_.bytes()) {
-        stream_->copy(static_cast<char*>(tensor.data) + at, source_.data(), std::min(source_.bytes(), tensor.bytes() - at));
-      }
-    } else {
-      stream_->zero(tensor);
-    }
-    return tensor;
-  }
-
-  Tensor make_ids(std::int64_t vocabulary) {
-    const Tensor ids = make({tokens_}, DType::i32);
-    std::mt19937 random(2);
-    std::vector<std::int32_t> values(static_cast<std::size_t>(tokens_));
-    for (auto& value : values) value = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocabulary));
-    stream_->copy(ids.data, values.data(), ids.bytes());
-    stream_->synchronize();
-    return ids;
-  }
+  Tensor make(const Shape& shape, DType dtype) { return bench_.make(shape, dtype); }
+  Tensor make_ids(std::int64_t vocabulary) { return bench_.make_ids(tokens_, vocabulary); }
 
   // Copies of one operation's data, as many as make the cache useless.
   static int sets_for(double bytes) {
     return static_cast<int>(std::clamp(6.0 * static_cast<double>(cache_bytes) / bytes, 1.0, 32.0));
   }
 
-  // Seconds a call: the median of several runs of `calls` calls in a row.
-  double seconds(int calls, const std::function<void(int)>& call) {
-    for (int i = 0; i < calls; ++i) call(i);
-    stream_->synchronize();
-    std::vector<double> times;
-    for (int round = 0; round < 5; ++round) {
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < calls; ++i) call(i);
-      stream_->synchronize();
-      times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls);
-    }
-    std::nth_element(times.begin(), times.begin() + 2, times.end());
-    return times[2];
-  }
-
   void report_bytes(const std::string& name, double bytes, int sets, const std::function<void(int)>& call) {
-    const double time = seconds(calls_for(bytes / 4e12), [&](int i) { call(i % sets); });
+    const double time = bench_.seconds(calls_for(bytes / 4e12), [&](int i) { call(i % sets); });
     const double rate = bytes / time * 1e-9;
-    memory_.clear();
+    bench_.free_all();
     const double equal = copy_rate_of(static_cast<std::size_t>(bytes / 2));
     bench::report("gpu " + name, rate, "GB/s", Limit::at_least, 0.85 * copy_rate_);
     bench::report("gpu " + name + " over a copy of as many bytes", rate / equal, "ratio");
@@ -125,7 +71,7 @@ class GpuBench {
   }
 
   void report_flops(const std::string& name, double flops, const std::function<void()>& call) {
-    const double time = seconds(calls_for(flops / 6e14), [&](int) { call(); });
+    const double time = bench_.seconds(calls_for(flops / 6e14), [&](int) { call(); });
     const double host = host_seconds(call);
     bench::report("gpu " + name, flops / time * 1e-12, "TFLOP/s");
     table_ +=
@@ -134,11 +80,11 @@ class GpuBench {
 
   // What a call costs the host that enqueues it: few calls at once, so that no queue is full.
   double host_seconds(const std::function<void()>& call) {
-    stream_->synchronize();
+    bench_.stream().synchronize();
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < 20; ++i) call();
     const double time = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 20;
-    stream_->synchronize();
+    bench_.stream().synchronize();
     return time;
   }
 
@@ -153,11 +99,11 @@ class GpuBench {
       const Shape shape{static_cast<std::int64_t>(bytes / 4)};
       pairs.emplace_back(make(shape, DType::f32), make(shape, DType::f32));
     }
-    const double time = seconds(calls_for(moved / 4e12), [&](int i) {
+    const double time = bench_.seconds(calls_for(moved / 4e12), [&](int i) {
       const auto& [from, to] = pairs[static_cast<std::size_t>(i % sets)];
-      stream_->copy(to.data, from.data, bytes);
+      bench_.stream().copy(to.data, from.data, bytes);
     });
-    memory_.clear();
+    bench_.free_all();
     return moved / time * 1e-9;
   }
 
@@ -263,10 +209,10 @@ class GpuBench {
       const std::string size = fmt::format(" {} ({} x {} x {})", name, tokens_, n, k);
       report_flops("forward" + size, flops, [&] { ops_->matmul_scatter({}, MatmulKind::forward, x, w, nullptr, y); });
       report_flops("forward + residual" + size, flops, [&] { ops_->matmul_scatter({}, MatmulKind::forward, x, w, &y, y); });
-      stream_->copy(y.data, source_.data(), std::min(y.bytes(), source_.bytes()));  // sums of sums grow
+      bench_.fill(y);  // sums of sums grow
       report_flops("input_grad" + size, flops, [&] { ops_->matmul_scatter({}, MatmulKind::input_grad, y, w, nullptr, x); });
       report_flops("weight_grad" + size, flops, [&] { ops_->weight_grad(y, x, dw); });
-      memory_.clear();
+      bench_.free_all();
     }
   }
 
@@ -280,10 +226,10 @@ class GpuBench {
     const std::string size = fmt::format(" {} tokens, {} heads on {}", shape.sequence, shape.heads, shape.kv_heads);
     report_flops("attention" + size, flops, [&] { ops_->attention(shape, qkv, out, lse); });
     report_flops("attention_backward" + size, 2.5 * flops, [&] { ops_->attention_backward(shape, dout, qkv, out, lse, dqkv); });
-    const auto deterministic = make_cuda_ops(*stream_, true);
+    const auto deterministic = make_cuda_ops(bench_.stream(), true);
     report_flops("attention_backward, deterministic" + size, 2.5 * flops,
                  [&] { deterministic->attention_backward(shape, dout, qkv, out, lse, dqkv); });
-    memory_.clear();
+    bench_.free_all();
   }
 };
 

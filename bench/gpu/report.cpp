@@ -1,0 +1,187 @@
+#include "bench/gpu/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace pipetrain::bench {
+namespace {
+
+constexpr double gibibyte = 1024.0 * 1024 * 1024;
+constexpr double longest_start = 10;            // seconds
+constexpr double largest_prediction_error = 3;  // percent
+constexpr double same_time = 0.005;             // measured times that are not told apart
+
+double error_percent(double predicted, double measured) { return 100 * std::abs(predicted / measured - 1); }
+
+// Ours to the peer's: within a round where both ran, in any case between the best variants.
+double ratio_to_peer(const RowResult& result) {
+  if (result.ours.size() == 1 && result.peers.size() == 1 && !result.ratios.empty()) return spread_of(result.ratios).median;
+  return result.ours.front().figures.tokens_per_second / result.peers.front().tokens_per_second;
+}
+
+std::string name_of(const RowResult& result, const std::string& what) { return "gpu " + result.row.name + " " + what; }
+
+void add_peer(const RowResult& result, std::vector<Number>& numbers) {
+  const RunFigures &ours = result.ours.front().figures, &peer = result.peers.front();
+  numbers.push_back({name_of(result, "PyTorch"), peer.tokens_per_second, "tokens/s/GPU"});
+  numbers.push_back({name_of(result, "ratio to PyTorch"), ratio_to_peer(result), "ratio",
+                     result.row.least > 0 ? Limit::at_least : Limit::none, result.row.least});
+  if (ours.memory_without_state > 0)
+    numbers.push_back({name_of(result, "peak memory without state"), ours.memory_without_state / gibibyte, "GiB",
+                       Limit::at_most, peer.memory_without_state / gibibyte});
+}
+
+void add_shares(const RowResult& result, std::vector<Number>& numbers) {
+  const TimeShares& shares = *result.shares;
+  for (const auto& [what, share] : {std::pair("matrix products", shares.matrices),
+                                    {"attention", shares.attention},
+                                    {"elementwise", shares.elementwise},
+                                    {"communication exposed", shares.communication},
+                                    {"bubble", shares.bubble},
+                                    {"host", shares.host}}) {
+    numbers.push_back({name_of(result, std::string("time in ") + what), 100 * share, "%"});
+  }
+}
+
+void add_schedules(const RowResult& result, std::vector<Number>& numbers) {
+  for (const ScheduleResult& one : result.ours) {
+    numbers.push_back({name_of(result, "step predicted, " + one.schedule.name),
+                       error_percent(one.predicted, one.figures.seconds.median), "% off",
+                       result.row.predictable ? Limit::at_most : Limit::none, largest_prediction_error});
+  }
+  if (result.ours.size() > 1)
+    numbers.push_back({name_of(result, "schedules ranked right"), ranked_right(result.ours) ? 1.0 : 0.0, "yes is 1",
+                       result.row.predictable ? Limit::at_least : Limit::none, 1});
+}
+
+std::string or_dash(bool there, const std::string& text) { return there ? text : "-"; }
+
+}  // namespace
+
+std::vector<Number> numbers_of(const RowResult& result) {
+  std::vector<Number> numbers;
+  if (result.ours.empty()) return numbers;
+  const RunFigures& ours = result.ours.front().figures;
+  numbers.push_back({name_of(result, "throughput"), ours.tokens_per_second, "tokens/s/GPU"});
+  numbers.push_back({name_of(result, "model rate"), ours.tflops, "TFLOP/s/GPU"});
+  if (!result.peers.empty()) add_peer(result, numbers);
+  if (result.row.recorded > 0)
+    numbers.push_back(
+        {name_of(result, "ratio to PyTorch's recorded figure"), ours.tokens_per_second / result.row.recorded, "ratio"});
+  if (result.limit)
+    numbers.push_back(
+        {name_of(result, "share of the limit"), ours.tokens_per_second / result.limit->tokens_per_second, "ratio"});
+  numbers.push_back({name_of(result, "start to first step"), ours.start, "s", result.row.on_cpu ? Limit::none : Limit::at_most,
+                     longest_start});
+  if (result.deterministic)
+    numbers.push_back({name_of(result, "--deterministic on, of the throughput"),
+                       result.deterministic->tokens_per_second / ours.tokens_per_second, "ratio"});
+  if (result.shares) add_shares(result, numbers);
+  if (result.row.pp > 1) add_schedules(result, numbers);
+  return numbers;
+}
+
+bool ranked_right(const std::vector<ScheduleResult>& schedules) {
+  for (const auto& a : schedules) {
+    for (const auto& b : schedules) {
+      const double slower = a.figures.seconds.median / b.figures.seconds.median;
+      if (slower > 1 + same_time && a.predicted < b.predicted) return false;
+    }
+  }
+  return true;
+}
+
+std::string throughput_table(const std::vector<RowResult>& results) {
+  std::string table =
+      fmt::format("{:<24} {:>8} {:>17} {:>9} {:>8} {:>9} {:>7} {:>7} {:>6} {:>8} {:>8} {:>7}\n", "row", "tok/s/GPU",
+                  "(seconds a step)", "TFLOP/s", "bubble", "PyTorch", "ratio", "limit", "share", "memory", "PyTorch", "start");
+  for (const RowResult& result : results) {
+    if (result.ours.empty()) {
+      table += fmt::format("{:<24} failed: {}\n", result.row.name, result.notes.empty() ? "" : result.notes.front());
+      continue;
+    }
+    const RunFigures& ours = result.ours.front().figures;
+    const bool peer = !result.peers.empty();
+    table += fmt::format(
+        "{:<24} {:>8.0f} {:>17} {:>9.0f} {:>7.1f}% {:>9} {:>7} {:>7} {:>6} {:>8} {:>8} {:>6.1f}s {}\n", result.row.name,
+        ours.tokens_per_second, fmt::format("{:.4f}-{:.4f}", ours.seconds.least, ours.seconds.most), ours.tflops,
+        100 * ours.bubble, or_dash(peer, peer ? fmt::format("{:.0f}", result.peers.front().tokens_per_second) : ""),
+        or_dash(peer, peer ? fmt::format("{:.3f}", ratio_to_peer(result)) : ""),
+        or_dash(result.limit.has_value(), result.limit ? fmt::format("{:.0f}", result.limit->tokens_per_second) : ""),
+        or_dash(result.limit.has_value(),
+                result.limit ? fmt::format("{:.3f}", ours.tokens_per_second / result.limit->tokens_per_second) : ""),
+        fmt::format("{:.1f}", ours.memory_without_state / gibibyte),
+        or_dash(peer, peer ? fmt::format("{:.1f}", result.peers.front().memory_without_state / gibibyte) : ""), ours.start,
+        ours.variant.empty() ? "" : "(" + ours.variant + (peer ? "; " + result.peers.front().variant : "") + ")");
+  }
+  return table + "memory: GiB of the fullest GPU without parameters, gradients and optimizer state\n";
+}
+
+std::string shares_table(const std::vector<RowResult>& results) {
+  std::string table;
+  for (const RowResult& result : results) {
+    if (!result.shares) continue;
+    if (table.empty())
+      table = fmt::format("{:<24} {:>9} {:>9} {:>10} {:>12} {:>14} {:>7} {:>6}\n", "where a step's time goes, %", "seconds",
+                          "matrices", "attention", "elementwise", "communication", "bubble", "host");
+    const TimeShares& shares = *result.shares;
+    table += fmt::format("{:<27} {:>9.4f} {:>9.1f} {:>10.1f} {:>12.1f} {:>14.1f} {:>7.1f} {:>6.1f}\n", result.row.name,
+                         shares.seconds, 100 * shares.matrices, 100 * shares.attention, 100 * shares.elementwise,
+                         100 * shares.communication, 100 * shares.bubble, 100 * shares.host);
+  }
+  return table;
+}
+
+std::string schedules_table(const std::vector<RowResult>& results) {
+  std::string table;
+  for (const RowResult& result : results) {
+    if (result.row.pp == 1) continue;
+    if (table.empty())
+      table = fmt::format("{:<24} {:<12} {:>9} {:>8} {:>11} {:>7} {:>14} {:>8}\n", "schedules", "", "seconds", "bubble",
+                          "simulated", "off", "from zb-h1's", "memory");
+    for (const ScheduleResult& one : result.ours) {
+      const double seconds = one.figures.seconds.median;
+      table += fmt::format(
+          "{:<24} {:<12} {:>9.4f} {:>7.1f}% {:>11.4f} {:>6.1f}% {:>14} {:>8.1f}\n", result.row.name, one.schedule.name, seconds,
+          100 * one.figures.bubble, one.predicted, error_percent(one.predicted, seconds),
+          one.from_split_run ? fmt::format("{:.4f}", *one.from_split_run) : "-", one.figures.memory_without_state / gibibyte);
+    }
+    for (const RunFigures& peer : result.peers)
+      table += fmt::format("{:<24} {:<12} {:>9.4f}  PyTorch {}\n", result.row.name, "", peer.seconds.median, peer.variant);
+  }
+  return table;
+}
+
+std::string limit_table(const std::vector<RowResult>& results) {
+  std::string table;
+  for (const RowResult& result : results) {
+    if (!result.limit) continue;
+    table += fmt::format("{}: matrices {:.0f}, attention {:.0f} TFLOP/s;", result.row.name, result.limit->matrix_tflops,
+                         result.limit->attention_tflops);
+    for (const LimitOp& op : result.limit_ops)
+      table += fmt::format(" {} {:.1f} us {:.0f};", op.name, 1e6 * op.seconds, op.flops / op.seconds * 1e-12);
+    table.back() = '\n';
+  }
+  return table;
+}
+
+std::string scaling_table(const std::vector<RowResult>& results) {
+  std::string table;
+  for (const RowResult& one : results) {
+    if (one.row.devices() > 1 || one.ours.empty()) continue;
+    for (const RowResult& many : results) {
+      const bool same = many.row.model == one.row.model && many.row.layers == one.row.layers &&
+                        many.row.sequence == one.row.sequence && many.row.microbatch == one.row.microbatch;
+      if (!same || many.row.devices() == 1 || many.ours.empty()) continue;
+      if (table.empty()) table = fmt::format("{:<24} {:>6} {:>12} {:>14}\n", "scaling", "GPUs", "tok/s/GPU", "of one GPU's");
+      const double rate = many.ours.front().figures.tokens_per_second;
+      table += fmt::format("{:<24} {:>6} {:>12.0f} {:>13.1f}%\n", many.row.name, many.row.devices(), rate,
+                           100 * rate / one.ours.front().figures.tokens_per_second);
+    }
+  }
+  return table;
+}
+
+}  // namespace pipetrain::bench

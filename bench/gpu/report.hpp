@@ -1,0 +1,34 @@
+// The numbers of `bench gpu`: JSON lines and tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/gpu/row_run.hpp"
+#include "bench/result.hpp"
+
+namespace pipetrain::bench {
+
+struct Number {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  Limit kind = Limit::none;
+  double limit = 0;
+};
+
+// Everything that the row found, those promised with their limits.
+std::vector<Number> numbers_of(const RowResult& result);
+
+// Whether the schedules' simulated times are in the order of the measured ones; pairs whose measured times are within half a
+// percent of each other may be in either.
+bool ranked_right(const std::vector<ScheduleResult>& schedules);
+
+// For people; a table has a line for every row that has what it shows.
+std::string throughput_table(const std::vector<RowResult>& results);
+std::string shares_table(const std::vector<RowResult>& results);
+std::string schedules_table(const std::vector<RowResult>& results);
+std::string limit_table(const std::vector<RowResult>& results);
+std::string scaling_table(const std::vector<RowResult>& results);
+
+}  // namespace pipetrain::bench

@@ -1,0 +1,163 @@
+#include "bench/gpu/row_limit.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "bench/gpu/our_run.hpp"
+#include "core/process_group.hpp"
+#include "model/config.hpp"
+
+namespace pipetrain::bench {
+namespace {
+
+struct Matrix {
+  const char* name;
+  std::int64_t outputs, inputs;
+  double calls;
+};
+
+// A tied head is a product too.
+std::vector<Matrix> matrices_of(const Row& row) {
+  const ModelConfig config = preset_config(row.model);
+  const double layers = row.layers > 0 ? row.layers : static_cast<double>(config.layers);
+  const std::int64_t heads = config.heads * config.head_dim / row.tp;
+  const std::int64_t packed = (config.heads + 2 * config.kv_heads) * config.head_dim / row.tp;
+  const std::int64_t inner = config.intermediate / row.tp;
+  const std::int64_t vocabulary = RowSplit(config.vocabulary, row.tp).count(0);
+  return {{"qkv", packed, config.hidden, layers},
+          {"o", config.hidden, heads, layers},
+          {"gate_up", 2 * inner, config.hidden, layers},
+          {"down", config.hidden, inner, layers},
+          {"head", vocabulary, config.hidden, 1}};
+}
+
+AttentionShape attention_of(const Row& row) {
+  const ModelConfig config = preset_config(row.model);
+  return {row.microbatch, row.sequence, config.heads / row.tp, config.kv_heads / row.tp, config.head_dim};
+}
+
+std::int64_t tokens_of(const Row& row) { return row.microbatch * row.sequence; }
+
+bool is_attention(const LimitOp& op) { return op.name.starts_with("attention"); }
+
+// The calls of limit_ops(), in the same order. Tensors that grow by being called are never read.
+std::vector<std::function<void()>> calls_of(OpBench& bench, const Row& row) {
+  const DType dtype = row.on_cpu ? DType::f32 : DType::bf16;
+  const std::int64_t tokens = tokens_of(row);
+  Ops& ops = bench.ops();
+  std::vector<std::function<void()>> calls;
+  for (const Matrix& matrix : matrices_of(row)) {
+    const Tensor x = bench.make({tokens, matrix.inputs}, dtype), dx = bench.make(x.shape, dtype);
+    const Tensor y = bench.make({tokens, matrix.outputs}, dtype), dy = bench.make(y.shape, dtype);
+    const Tensor w = bench.make({matrix.outputs, matrix.inputs}, dtype), dw = bench.make(w.shape, DType::f32);
+    calls.emplace_back([=, &ops] { ops.gather_matmul({}, MatmulKind::forward, x, w, x, y); });
+    calls.emplace_back([=, &ops] { ops.gather_matmul({}, MatmulKind::input_grad, dy, w, dy, dx); });
+    calls.emplace_back([=, &ops] { ops.weight_grad(dy, x, dw); });
+  }
+  const AttentionShape shape = attention_of(row);
+  const Tensor qkv = bench.make({tokens, shape.packed_cols()}, dtype), dqkv = bench.make(qkv.shape, dtype);
+  const Tensor out = bench.make({tokens, shape.heads * shape.head_dim}, dtype), dout = bench.make(out.shape, dtype);
+  const Tensor lse = bench.make({shape.batch, shape.heads, shape.sequence}, DType::f32);
+  calls.emplace_back([=, &ops] { ops.attention(shape, qkv, out, lse); });
+  calls.emplace_back([=, &ops] { ops.attention_backward(shape, dout, qkv, out, lse, dqkv); });
+  return calls;
+}
+
+// The head comes once in a step for all its layers: too seldom to be called as often as they are.
+constexpr int rounds_to_a_head = 8;
+
+class TimedCalls {
+ public:
+  TimedCalls(OpBench& bench, const std::vector<LimitOp>& ops, std::vector<std::function<void()>> calls)
+      : bench_(bench), calls_(std::move(calls)), seconds_(calls_.size()) {
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      begin_.push_back(bench.device().make_timing_event());
+      end_.push_back(bench.device().make_timing_event());
+      seldom_.push_back(ops[i].name.starts_with("head"));
+    }
+  }
+
+  // All calls in turns for so many seconds, twice at least.
+  void run(double seconds, bool keep) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto passed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+    for (int round = 0; round < 2 || passed() < seconds; ++round) {
+      for (std::size_t i = 0; i < calls_.size(); ++i) {
+        if (is_left_out(i, round)) continue;
+        bench_.stream().record(*begin_[i]);
+        calls_[i]();
+        bench_.stream().record(*end_[i]);
+      }
+      bench_.stream().synchronize();
+      for (std::size_t i = 0; keep && i < calls_.size(); ++i) {
+        if (!is_left_out(i, round)) seconds_[i].push_back(bench_.device().seconds_between(*begin_[i], *end_[i]));
+      }
+    }
+  }
+  double median(std::size_t i) const { return spread_of(seconds_[i]).median; }
+
+ private:
+  bool is_left_out(std::size_t i, int round) const { return seldom_[i] && round % rounds_to_a_head != 0; }
+
+  OpBench& bench_;
+  std::vector<std::function<void()>> calls_;
+  std::vector<std::unique_ptr<Event>> begin_, end_;
+  std::vector<bool> seldom_;
+  std::vector<std::vector<double>> seconds_;
+};
+
+}  // namespace
+
+std::vector<LimitOp> limit_ops(const Row& row) {
+  std::vector<LimitOp> ops;
+  for (const Matrix& matrix : matrices_of(row)) {
+    const double flops = 2.0 * static_cast<double>(tokens_of(row)) * static_cast<double>(matrix.outputs * matrix.inputs);
+    for (const char* kind : {" forward", " input_grad", " weight_grad"})
+      ops.push_back({std::string(matrix.name) + kind, flops, matrix.calls});
+  }
+  const AttentionShape shape = attention_of(row);
+  const double layers = ops.front().calls;
+  const double flops = 2.0 * static_cast<double>(shape.batch * shape.heads * shape.sequence * shape.sequence * shape.head_dim);
+  ops.push_back({"attention forward", flops, layers});
+  ops.push_back({"attention backward", 2.5 * flops, layers});
+  return ops;
+}
+
+void measure_limit(OpBench& bench, const Row& row, std::vector<LimitOp>& ops, double warm_up, double measure) {
+  TimedCalls calls(bench, ops, calls_of(bench, row));
+  calls.run(warm_up, false);
+  calls.run(measure, true);
+  for (std::size_t i = 0; i < ops.size(); ++i) ops[i].seconds = calls.median(i);
+  bench.free_all();
+}
+
+std::string to_json(const std::vector<LimitOp>& ops) {
+  auto list = nlohmann::json::array();
+  for (const LimitOp& op : ops)
+    list.push_back({{"name", op.name}, {"flops", op.flops}, {"calls", op.calls}, {"seconds", op.seconds}});
+  return list.dump();
+}
+
+std::vector<LimitOp> limit_from_json(const std::string& text) {
+  std::vector<LimitOp> ops;
+  for (const auto& op : nlohmann::json::parse(text))
+    ops.push_back({op.at("name"), op.at("flops"), op.at("calls"), op.at("seconds")});
+  return ops;
+}
+
+RowLimit limit_of(const Row& row, const std::vector<LimitOp>& ops) {
+  double all = 0, matrix_flops = 0, matrix_seconds = 0, attention_flops = 0, attention_seconds = 0;
+  for (const LimitOp& op : ops) {
+    all += op.calls * op.seconds;
+    (is_attention(op) ? attention_flops : matrix_flops) += op.calls * op.flops;
+    (is_attention(op) ? attention_seconds : matrix_seconds) += op.calls * op.seconds;
+  }
+  // The tp ranks of a stage share a microbatch's tokens; stages and replicas only share microbatches out.
+  return {static_cast<double>(tokens_of(row)) / (all * row.tp), matrix_flops / matrix_seconds * 1e-12,
+          attention_flops / attention_seconds * 1e-12};
+}
+
+}  // namespace pipetrain::bench

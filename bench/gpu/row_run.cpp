@@ -1,0 +1,255 @@
+#include "bench/gpu/row_run.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "bench/gpu/prediction.hpp"
+#include "bench/gpu/torch_peer.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain::bench {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string variable(const char* name, const std::string& otherwise) {
+  const char* value = std::getenv(name);
+  return value && *value ? value : otherwise;
+}
+
+class RowRun {
+ public:
+  RowRun(const Row& row, const GpuOptions& options, const Programs& programs, const fs::path& folder)
+      : options_(options), programs_(programs), folder_(folder), start_(std::chrono::steady_clock::now()) {
+    result_.row = row;
+  }
+
+  RowResult run() {
+    fs::create_directories(folder_);
+    write_random_tokens(row(), tokens());
+    for (int round = 0; round < options_.rounds; ++round) one_round(round);
+    if (!result_.ours.empty()) extra_parts();
+    fs::remove(tokens());
+    sort_by_speed();
+    return std::move(result_);
+  }
+
+ private:
+  const Row& row() const { return result_.row; }
+  fs::path tokens() const { return folder_ / "tokens.jsonl"; }
+  double seconds_left() const {
+    return options_.budget - std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  void note(const std::string& what, bool failure) {
+    result_.notes.push_back(what);
+    result_.failed |= failure;
+    fmt::print(stderr, "bench gpu: {}: {}\n", row().name, what);
+  }
+
+  // Runs it within what is left of the budget; false, with a note, where it did not end well or was not begun.
+  bool run(Command& command, const std::string& what, const std::string& file) {
+    command.output = folder_ / (file + ".out");
+    command.seconds = seconds_left();
+    if (command.seconds < 5) {
+      note(what + " was left out: the row's --budget is spent", false);
+      return false;
+    }
+    fmt::print(stderr, "bench gpu: {}: {} ...\n", row().name, what);
+    const Ended ended = run_command(command);
+    if (ended.ok()) return true;
+    note(what + " " + why_failed(command, ended), true);
+    return false;
+  }
+
+  // What a run printed or wrote may not be what is expected: that is this run's failure.
+  template <class Read>
+  bool guarded(const std::string& what, Read read) {
+    try {
+      read();
+      return true;
+    } catch (const std::exception& error) {
+      note(what + ": " + error.what(), true);
+      return false;
+    }
+  }
+
+  Command our_command(const std::vector<std::string>& arguments) const {
+    Command command;
+    command.arguments = {programs_.ours};
+    command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
+    command.without = "PIPETRAIN_";  // they would be options
+    return command;
+  }
+
+  void one_round(int round) {
+    const bool all_schedules = options_.part("schedules") && round == 0;
+    std::optional<double> ours, peers;
+    for (const Schedule& schedule : row().schedules) {
+      if (&schedule != &row().schedules.front() && !all_schedules) break;
+      const auto result = our_run(schedule, round, {});
+      if (!result) continue;
+      if (!ours) ours = result->figures.tokens_per_second;
+      keep_best(*result);
+    }
+    if (options_.part("peer") && !programs_.peer_script.empty()) {
+      for (const PeerVariant& variant : row().peers) {
+        if (&variant != &row().peers.front() && round > 0) break;
+        const auto figures = peer_run(variant, round);
+        if (!figures) continue;
+        if (!peers) peers = figures->tokens_per_second;
+        result_.peers.push_back(*figures);
+      }
+    }
+    if (ours && peers) result_.ratios.push_back(*ours / *peers);
+  }
+
+  std::optional<ScheduleResult> our_run(const Schedule& schedule, int round, const std::vector<std::string>& more) {
+    const std::string label = row().pp > 1 ? schedule.name : "run";
+    const std::string file = fmt::format("{}{}-{}", label, more.empty() ? "" : more.back(), round);
+    auto arguments = train_arguments(row(), schedule, tokens(), options_.warmup + options_.steps);
+    const fs::path metrics = folder_ / (file + ".metrics"), profile = folder_ / (file + ".profile");
+    arguments.insert(arguments.end(), {"--metrics", metrics.string(), "--profile", profile.string(), "--trace",
+                                       (folder_ / (file + ".trace.json")).string()});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    Command command = our_command(arguments);
+    const std::string what =
+        fmt::format("pipetrain {}{}", label, more.empty() ? "" : " " + fmt::format("{}", fmt::join(more, " ")));
+    if (!run(command, what, file)) return std::nullopt;
+    ScheduleResult result;
+    result.schedule = schedule;
+    const bool read = guarded(what, [&] {
+      result.figures = read_metrics(metrics, options_.warmup);
+      result.figures.variant = row().pp > 1 ? schedule.name : "";
+      const auto& state = state_of(schedule);
+      if (!state.empty()) result.figures.memory_without_state = most_without_state(result.figures.memory, state);
+      result.predicted = predicted_seconds(read_profile(profile), schedule);
+      if (schedule.name == "zb-h1") split_profile_ = profile;
+    });
+    return read ? std::optional(result) : std::nullopt;
+  }
+
+  // Chunks and schedules place the blocks differently.
+  std::vector<double> state_of(const Schedule& schedule) {
+    auto arguments = train_arguments(row(), schedule, tokens(), 1);
+    arguments.emplace_back("--dry-run");
+    Command command = our_command(arguments);
+    if (!run(command, "pipetrain --dry-run", "dry-run-" + schedule.name)) return {};
+    return state_bytes(output_of(command));
+  }
+
+  std::optional<RunFigures> peer_run(const PeerVariant& variant, int round) {
+    Command command;
+    const int port = 20000 + static_cast<int>(::getpid()) % 10000 + static_cast<int>(peer_runs_);
+    command.arguments =
+        peer_arguments(row(), variant, programs_.torchrun, programs_.peer_script, options_.warmup, options_.steps, port);
+    command.environment["NCCL_NVLS_ENABLE"] = "0";
+    const std::string what = "PyTorch" + (row().pp > 1 || variant.async_tp ? " " + to_string(variant) : "");
+    if (!run(command, what, fmt::format("peer{}-{}", peer_runs_++, round))) return std::nullopt;
+    std::optional<RunFigures> figures;
+    guarded(what, [&] { figures = read_peer(output_of(command), row(), variant); });
+    return figures;
+  }
+
+  void extra_parts() {
+    if (options_.part("deterministic") && row().devices() == 1) {
+      if (const auto run = our_run(row().schedules.front(), 0, {"--deterministic", row().on_cpu ? "off" : "on"}))
+        result_.deterministic = run->figures;
+    }
+    if (options_.part("limit"))
+      child("limit", [&](const std::string& text) {
+        result_.limit_ops = limit_from_json(text);
+        result_.limit = limit_of(row(), result_.limit_ops);
+      });
+    if (options_.part("shares")) child("shares", [&](const std::string& text) { result_.shares = shares_from_json(text); });
+    if (!split_profile_) return;
+    for (ScheduleResult& result : result_.ours) {
+      guarded("simulating " + result.schedule.name, [&] {
+        const Profile profile = read_profile(*split_profile_);
+        if (can_predict(profile, result.schedule)) result.from_split_run = predicted_seconds(profile, result.schedule);
+      });
+    }
+  }
+
+  // A part of this program in a process of its own; it prints one line of JSON.
+  template <class Read>
+  void child(const std::string& part, Read read) {
+    Command command;
+    command.arguments = {programs_.self,
+                         "--child",
+                         part,
+                         "--rows",
+                         row().name,
+                         "--warmup",
+                         std::to_string(options_.warmup),
+                         "--data",
+                         tokens().string(),
+                         "--schedule",
+                         best().schedule.name};
+    command.without = "PIPETRAIN_";
+    if (!run(command, "measuring its " + part, part)) return;
+    guarded(part, [&] { read(output_of(command)); });
+  }
+
+  const ScheduleResult& best() const {
+    return *std::max_element(result_.ours.begin(), result_.ours.end(), [](const ScheduleResult& a, const ScheduleResult& b) {
+      return a.figures.tokens_per_second < b.figures.tokens_per_second;
+    });
+  }
+
+  // A schedule that ran in several rounds keeps its run of middle throughput.
+  void keep_best(const ScheduleResult& result) {
+    runs_.push_back(result);
+    const auto same = [&](const ScheduleResult& one) { return one.schedule.name == result.schedule.name; };
+    std::vector<ScheduleResult> mine;
+    std::copy_if(runs_.begin(), runs_.end(), std::back_inserter(mine), same);
+    std::sort(mine.begin(), mine.end(), [](const ScheduleResult& a, const ScheduleResult& b) {
+      return a.figures.tokens_per_second < b.figures.tokens_per_second;
+    });
+    std::erase_if(result_.ours, same);
+    result_.ours.push_back(mine[(mine.size() - 1) / 2]);
+  }
+
+  void sort_by_speed() {
+    std::sort(result_.ours.begin(), result_.ours.end(), [](const ScheduleResult& a, const ScheduleResult& b) {
+      return a.figures.tokens_per_second > b.figures.tokens_per_second;
+    });
+    std::sort(result_.peers.begin(), result_.peers.end(),
+              [](const RunFigures& a, const RunFigures& b) { return a.tokens_per_second > b.tokens_per_second; });
+  }
+
+  const GpuOptions& options_;
+  const Programs& programs_;
+  fs::path folder_;
+  std::chrono::steady_clock::time_point start_;
+  RowResult result_;
+  std::vector<ScheduleResult> runs_;
+  std::optional<fs::path> split_profile_;
+  int peer_runs_ = 0;
+};
+
+}  // namespace
+
+Programs find_programs() {
+  Programs programs;
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  programs.self = self.string();
+  programs.ours = variable("BENCH_PROGRAM", (self.parent_path() / "pipetrain").string());
+  if (::access(programs.ours.c_str(), X_OK) != 0)
+    throw Error(ErrorKind::input, "bench gpu: there is no program " + programs.ours + "; name it in BENCH_PROGRAM");
+  programs.torchrun = variable("PIPETRAIN_TORCHRUN", "torchrun");
+  programs.peer_script = variable("PIPETRAIN_TORCH_PEER", "");
+  if (!programs.peer_script.empty() && ::access(programs.peer_script.c_str(), R_OK) != 0)
+    throw Error(ErrorKind::input, "bench gpu: PIPETRAIN_TORCH_PEER names no file: " + programs.peer_script);
+  return programs;
+}
+
+RowResult run_row(const Row& row, const GpuOptions& options, const Programs& programs, const fs::path& folder) {
+  return RowRun(row, options, programs, folder).run();
+}
+
+}  // namespace pipetrain::bench

@@ -1,0 +1,53 @@
+// Measures a row: our program and the peer as processes of their own, and parts of this program likewise, so that each starts
+// on GPUs that nobody else holds and a failure of one leaves the others.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/gpu/command.hpp"
+#include "bench/gpu/gpu_options.hpp"
+#include "bench/gpu/our_run.hpp"
+#include "bench/gpu/row_limit.hpp"
+#include "bench/gpu/rows.hpp"
+#include "bench/gpu/time_shares.hpp"
+
+namespace pipetrain::bench {
+
+// Where to find what is run.
+struct Programs {
+  std::string ours, self;
+  std::string torchrun, peer_script;  // peer_script empty: there is no peer
+};
+// From BENCH_PROGRAM, PIPETRAIN_TORCHRUN, PIPETRAIN_TORCH_PEER, and the folder that this program lies in. Throws Error(input)
+// for a program or script that is not there.
+Programs find_programs();
+
+struct ScheduleResult {
+  Schedule schedule;
+  RunFigures figures;
+  double predicted = 0;                  // seconds of a step, simulated with the costs measured in this very run
+  std::optional<double> from_split_run;  // the same with those of the zb-h1 run: what ranks the schedules
+};
+
+struct RowResult {
+  Row row;
+  std::vector<ScheduleResult> ours;  // the fastest first
+  std::vector<RunFigures> peers;     // the fastest first
+  std::vector<double> ratios;        // ours to the peer's in the same round, the first variants of both
+  std::optional<RunFigures> deterministic;
+  std::optional<RowLimit> limit;
+  std::vector<LimitOp> limit_ops;
+  std::optional<TimeShares> shares;
+  std::vector<std::string> notes;  // what failed or was left out, and why
+
+  bool failed = false;  // something that should have run did not
+};
+
+// `folder`: for the files of the runs.
+RowResult run_row(const Row& row, const GpuOptions& options, const Programs& programs, const std::filesystem::path& folder);
+
+}  // namespace pipetrain::bench

@@ -1,0 +1,134 @@
+#include "bench/gpu/rows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace pipetrain::bench {
+namespace {
+
+// Without pipeline stages there is only one schedule.
+const std::vector<Schedule> pipeline_schedules = {{"1f1b", 1}, {"interleaved", 2}, {"zb-h1", 1}, {"zb-v", 2}};
+
+// Llama-2-7B cut to half: small enough for one GPU with all its state, so that every layout can be put beside one GPU.
+Row half(const std::string& layout, int pp, int tp, int dp, std::int64_t sequence = 4096) {
+  Row row;
+  row.name = "llama2-7b-16l-" + layout;
+  row.model = "llama2-7b";
+  row.layers = 16;
+  row.pp = pp, row.tp = tp, row.dp = dp;
+  row.microbatches = 16;
+  row.sequence = sequence;
+  if (pp > 1) {
+    row.schedules = pipeline_schedules;
+    row.predictable = pp == 2;
+  }
+  return row;
+}
+
+std::vector<Row> promised_rows() {
+  std::vector<Row> rows;
+  const auto add = [&](const char* name, const char* model, double recorded, double least) -> Row& {
+    Row& row = rows.emplace_back();
+    row.name = name;
+    row.model = model;
+    row.recorded = recorded;
+    row.least = least;
+    return row;
+  };
+  const auto pipeline = [](Row& row, int pp, int tp, int dp, std::int64_t microbatches) -> Row& {
+    row.pp = pp, row.tp = tp, row.dp = dp;
+    row.microbatches = microbatches;
+    row.schedules = pipeline_schedules;
+    row.predictable = true;
+    return row;
+  };
+  Row& eight_layers = add("llama3-8b-8l", "llama3-8b", 39151, 1.03);
+  eight_layers.layers = 8, eight_layers.microbatches = 8;
+  Row& small = add("llama3.2-1b", "llama3.2-1b", 64738, 1.03);
+  small.microbatch = 4, small.microbatches = 4;
+  pipeline(add("llama2-7b-pp2-tp4", "llama2-7b", 8292, 1.2), 2, 4, 1, 16).peers = {{}, {"Interleaved1F1B"}};
+  pipeline(add("llama2-7b-pp2-tp4-2048", "llama2-7b", 4501, 2.0), 2, 4, 1, 16).sequence = 2048;
+  Row& deep = pipeline(add("llama2-7b-pp8", "llama2-7b", 9811, 1.1), 8, 1, 1, 32);
+  deep.peers = {{}, {"ZBVZeroBubble"}, {"Interleaved1F1B"}};
+  pipeline(add("llama3-8b-pp2-dp4", "llama3-8b", 10059, 1.1), 2, 1, 4, 32);
+  pipeline(add("llama3-8b-pp2-tp2-dp2", "llama3-8b", 8687, 1.15), 2, 2, 2, 32).peers = {{"1F1B", 2, true}, {}};
+  return rows;
+}
+
+std::vector<Row> make_rows() {
+  std::vector<Row> rows = promised_rows();
+  rows.insert(rows.end(),
+              {half("1gpu", 1, 1, 1), half("pp2", 2, 1, 1), half("tp2", 1, 2, 1), half("dp2", 1, 1, 2), half("pp4", 4, 1, 1),
+               half("tp4", 1, 4, 1), half("tp4-2048", 1, 4, 1, 2048), half("dp4", 1, 1, 4), half("pp2-tp2", 2, 2, 1),
+               half("dp2-pp2", 2, 1, 2), half("pp8", 8, 1, 1), half("dp8", 1, 1, 8), half("pp2-tp4", 2, 4, 1)});
+  for (const int pp : {1, 2}) {
+    Row& row = rows.emplace_back();
+    row.name = fmt::format("cpu-tiny-pp{}", pp);
+    row.model = "tiny";
+    row.pp = pp;
+    row.tp = pp;
+    row.sequence = 32;
+    row.microbatches = 4;
+    if (pp > 1) row.schedules = {{"1f1b", 1}, {"zb-h1", 1}};
+    row.on_cpu = true;
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string to_string(const PeerVariant& variant) {
+  return variant.schedule + (variant.schedule.starts_with("Interleaved") ? fmt::format(" v={}", variant.chunks) : "") +
+         (variant.async_tp ? ", async TP" : "");
+}
+
+std::string Row::layout() const {
+  std::string text;
+  for (const auto& [option, size] : {std::pair("pp", pp), {"tp", tp}, {"dp", dp}}) {
+    if (size > 1) text += fmt::format("{} {}, ", option, size);
+  }
+  return text + fmt::format("{} microbatches of {} x {}", microbatches, microbatch, sequence);
+}
+
+const std::vector<Row>& all_rows() {
+  static const std::vector<Row> rows = make_rows();
+  return rows;
+}
+
+bool matches(const std::string& pattern, const std::string& name) {
+  // possible[i]: the pattern so far can end after i characters of the name.
+  std::vector<bool> possible(name.size() + 1, false);
+  possible[0] = true;
+  for (const char wanted : pattern) {
+    std::vector<bool> next(name.size() + 1, false);
+    for (std::size_t i = 0; i <= name.size(); ++i) {
+      if (wanted == '*') {
+        next[i] = possible[i] || (i > 0 && next[i - 1]);
+      } else if (i > 0) {
+        next[i] = possible[i - 1] && (wanted == '?' || wanted == name[i - 1]);
+      }
+    }
+    possible = std::move(next);
+  }
+  return possible.back();
+}
+
+std::vector<Row> select_rows(const std::vector<std::string>& patterns) {
+  for (const auto& pattern : patterns) {
+    const auto& rows = all_rows();
+    if (std::none_of(rows.begin(), rows.end(), [&](const Row& row) { return matches(pattern, row.name); }))
+      throw Error(ErrorKind::input, "bench gpu: no row is named " + pattern + "; --list shows them");
+  }
+  std::vector<Row> chosen;
+  for (const Row& row : all_rows()) {
+    const bool named =
+        std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) { return matches(pattern, row.name); });
+    if (patterns.empty() ? !row.on_cpu : named) chosen.push_back(row);
+  }
+  return chosen;
+}
+
+}  // namespace pipetrain::bench

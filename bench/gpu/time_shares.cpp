@@ -1,0 +1,134 @@
+#include "bench/gpu/time_shares.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "actors/training/trainer.hpp"
+#include "apps/train_job.hpp"
+#include "apps/train_options.hpp"
+#include "bench/gpu/our_run.hpp"
+
+namespace pipetrain::bench {
+
+using schedules::ActionKind;
+using TimePoint = std::chrono::steady_clock::time_point;
+
+namespace {
+
+double seconds_of(TimePoint begin, TimePoint end) { return std::chrono::duration<double>(end - begin).count(); }
+
+// What the trace of a step tells, in seconds.
+struct Traced {
+  double busy = 0, sums = 0;  // of all stages together: actions, and of these the sums over replicas, ranks and tied weights
+  double makespan = 0, verdict = 0;
+};
+
+Traced read_trace(const std::vector<StageTrace>& trace) {
+  Traced traced;
+  TimePoint first = TimePoint::max(), last = TimePoint::min(), norm = TimePoint::min(), optimizer = TimePoint::max();
+  for (const auto& stage : trace) {
+    for (const auto& [action, times] : stage.actions) {
+      const double seconds = seconds_of(times.start, times.end);
+      traced.busy += seconds;
+      if (action.kind == ActionKind::reduce_grads || action.kind == ActionKind::sum_replicated ||
+          action.kind == ActionKind::sum_tied)
+        traced.sums += seconds;
+      first = std::min(first, times.start);
+      last = std::max(last, times.end);
+      if (action.kind == ActionKind::norm) norm = std::max(norm, times.end);
+      if (action.kind == ActionKind::optimizer) optimizer = std::min(optimizer, times.start);
+    }
+  }
+  traced.makespan = seconds_of(first, last);
+  if (optimizer != TimePoint::max()) traced.verdict = std::max(0.0, seconds_of(norm, optimizer));
+  return traced;
+}
+
+// The timed operations of every rank.
+class AllOpTimes {
+ public:
+  WrapOps wrap() {
+    return [this](std::unique_ptr<Ops> ops, const RankId&) {
+      auto times = std::make_shared<OpTimes>();
+      const std::lock_guard lock(mutex_);
+      times_.push_back(times);
+      return make_timed_ops(std::move(ops), std::move(times));
+    };
+  }
+  void set_measuring(bool measuring) {
+    for (const auto& one : times_) one->set_measuring(measuring);
+  }
+  std::vector<OpTimes::Seconds> take() {
+    std::vector<OpTimes::Seconds> all;
+    for (const auto& one : times_) all.push_back(one->take());
+    return all;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<OpTimes>> times_;
+};
+
+}  // namespace
+
+TimeShares time_shares(const std::vector<StageTrace>& trace, double seconds, const std::vector<OpTimes::Seconds>& operations) {
+  OpTimes::Seconds sum;
+  for (const auto& one : operations) {
+    sum.matrix += one.matrix;
+    sum.attention += one.attention;
+    sum.elementwise += one.elementwise;
+    sum.communication += one.communication;
+  }
+  const Traced traced = read_trace(trace);
+  const auto stages = static_cast<double>(trace.size());
+  const double of_devices = 1 / (static_cast<double>(operations.size()) * seconds), of_stages = 1 / (stages * seconds);
+  TimeShares shares;
+  shares.seconds = seconds;
+  shares.matrices = sum.matrix * of_devices;
+  shares.attention = sum.attention * of_devices;
+  shares.elementwise = sum.elementwise * of_devices;
+  shares.communication = sum.communication * of_devices + traced.sums * of_stages;
+  shares.bubble = (stages * (traced.makespan - traced.verdict) - traced.busy) * of_stages;
+  shares.host = 1 - (shares.matrices + shares.attention + shares.elementwise + shares.communication + shares.bubble);
+  return shares;
+}
+
+TimeShares measure_shares(const Row& row, const Schedule& schedule, const std::filesystem::path& tokens, int warmup) {
+  const auto arguments = train_arguments(row, schedule, tokens, warmup + 5);
+  TrainJob job = make_train_job(parse_train_options({arguments.begin() + 1, arguments.end()}, {}, this_machine()));
+  AllOpTimes times;
+  job.wrap_ops = times.wrap();
+  Trainer trainer(std::move(job));
+  for (int i = 0; i < warmup; ++i) trainer.step();
+  std::vector<StepReport> plain;
+  for (int i = 0; i < 3; ++i) plain.push_back(trainer.step());
+  std::sort(plain.begin(), plain.end(), [](const StepReport& a, const StepReport& b) { return a.seconds < b.seconds; });
+  times.set_measuring(true);
+  trainer.step();
+  times.take();
+  trainer.step();
+  times.set_measuring(false);
+  return time_shares(plain[1].trace, plain[1].seconds, times.take());
+}
+
+std::string to_json(const TimeShares& shares) {
+  return nlohmann::json{{"seconds", shares.seconds},
+                        {"matrices", shares.matrices},
+                        {"attention", shares.attention},
+                        {"elementwise", shares.elementwise},
+                        {"communication", shares.communication},
+                        {"bubble", shares.bubble},
+                        {"host", shares.host}}
+      .dump();
+}
+
+TimeShares shares_from_json(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  return {json.at("seconds"),       json.at("matrices"), json.at("attention"), json.at("elementwise"),
+          json.at("communication"), json.at("bubble"),   json.at("host")};
+}
+
+}  // namespace pipetrain::bench

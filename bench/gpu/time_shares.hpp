@@ -1,0 +1,36 @@
+// Where the time of a step goes.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "actors/engine/step.hpp"
+#include "bench/gpu/rows.hpp"
+#include "model/timed_ops.hpp"
+
+namespace pipetrain::bench {
+
+// Shares of the devices' time in a step, means over devices. They add up to 1: `host` is what remains, and may be a little
+// below zero, because the operations are those of another step.
+struct TimeShares {
+  double seconds = 0;   // of the step
+  double matrices = 0;  // matrix products, each as long as it takes one rank alone
+  double attention = 0;
+  double elementwise = 0;    // all other operations, the optimizer and the norm
+  double communication = 0;  // what tensor-parallel communication adds to operations, and the sums at the end of a step
+  double bubble = 0;         // no action runs, between the step's first and its last, but for the verdict
+  double host = 0;           // before and after these, the verdict, and gaps between the operations of an action
+};
+
+// `operations`: of each device, in one step with its operations timed; `trace` and `seconds` of another step without.
+TimeShares time_shares(const std::vector<StageTrace>& trace, double seconds, const std::vector<OpTimes::Seconds>& operations);
+
+// Runs some steps of the row in this process: `warmup`, then three of which the middle one counts, then two with timed
+// operations, of which the second counts.
+TimeShares measure_shares(const Row& row, const Schedule& schedule, const std::filesystem::path& tokens, int warmup);
+
+std::string to_json(const TimeShares& shares);
+TimeShares shares_from_json(const std::string& text);
+
+}  // namespace pipetrain::bench

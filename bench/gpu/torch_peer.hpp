@@ -1,0 +1,24 @@
+// The peer: a PyTorch script that runs the same model, layout and batch, started by torchrun.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/gpu/our_run.hpp"
+#include "bench/gpu/rows.hpp"
+
+namespace pipetrain::bench {
+
+std::vector<std::string> peer_arguments(const Row& row, const PeerVariant& variant, const std::string& torchrun,
+                                        const std::string& script, int warmup, int steps, int port);
+
+// The figures of its line "RESULT {...}"; memory_without_state by peer_state_bytes(). Throws Error(input) without that line.
+RunFigures read_peer(const std::string& output, const Row& row, const PeerVariant& variant);
+
+// Bytes of parameters, gradients and optimizer state on each of its ranks, in its order: pp, dp, tp with tp fastest. Layers
+// are split evenly, embedding and head are not tied. Without data parallelism everything is bf16: 8 bytes a parameter. With
+// it (fully_shard, not resharded after the forward) every rank has 1/dp of the fp32 parameters, gradients and moments, and
+// all of a bf16 copy of the parameters and of the fp32 gradients that are summed up before they are reduced: 16 / dp + 6.
+std::vector<double> peer_state_bytes(const Row& row, const PeerVariant& variant);
+
+}  // namespace pipetrain::bench

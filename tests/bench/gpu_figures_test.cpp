@@ -1,0 +1,187 @@
+// What bench gpu makes of what it read: medians, memory, limits, shares, rankings.
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "bench/gpu/our_run.hpp"
+#include "bench/gpu/report.hpp"
+#include "bench/gpu/row_limit.hpp"
+#include "bench/gpu/time_shares.hpp"
+#include "catch.hpp"
+#include "temp_folder.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::bench;
+using Catch::Matchers::Contains;
+using schedules::ActionKind;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+Row row_named(const std::string& name) { return select_rows({name}).at(0); }
+
+TracedAction traced(ActionKind kind, int microbatch, int start, int end) {
+  return {{kind, 0, microbatch}, {Clock::time_point(milliseconds(start)), Clock::time_point(milliseconds(end))}};
+}
+
+ScheduleResult result_of(const std::string& name, double seconds, double predicted) {
+  ScheduleResult result;
+  result.schedule.name = name;
+  result.figures.variant = name;
+  result.figures.seconds = {seconds, seconds, seconds};
+  result.figures.tokens_per_second = 1000 / seconds;
+  result.predicted = predicted;
+  return result;
+}
+
+const Number* find(const std::vector<Number>& numbers, const std::string& end) {
+  for (const auto& number : numbers)
+    if (number.name.ends_with(end)) return &number;
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("a run's figures are medians of the steps after those to warm up") {
+  TempFolder folder;
+  std::string lines;
+  for (const double seconds : {9.0, 5.0, 0.5, 0.25, 1.0})
+    lines += fmt::format(R"({{"step":1,"seconds":{},"elapsed":12.5,"tokens_per_second_per_device":{},"tflops_per_device":{},)"
+                         R"("bubble":0.125,"memory_bytes":[100,200]}})"
+                         "\n",
+                         seconds, 100 / seconds, 10 / seconds);
+  const auto figures = read_metrics(folder.write("metrics", lines), 2);
+  CHECK(figures.seconds.median == 0.5);
+  CHECK(figures.seconds.least == 0.25);
+  CHECK(figures.seconds.most == 1.0);
+  CHECK(figures.tokens_per_second == 200);
+  CHECK(figures.tflops == 20);
+  CHECK(figures.bubble == 0.125);
+  CHECK(figures.start == 3.5);  // the first step ended at 12.5
+  CHECK(figures.memory == std::vector<double>{100, 200});
+  CHECK_THROWS_WITH(read_metrics(folder.write("metrics", lines), 5), Contains("5 steps"));
+}
+
+TEST_CASE("the state's bytes come from the table that --dry-run prints") {
+  const auto state = state_bytes(
+      "1 parameters, 2 layers\nschedule 1f1b\n"
+      "device replica stage rank  parameters   gradients   optimizer  activations    queues  workspace   total MiB\n"
+      "     0       0     0    0         1.0         2.0         4.0          8.0      16.0       32.0        63.0\n"
+      "     1       0     1    0         1.5         2.0         4.0          8.0      16.0       32.0        63.5\n");
+  REQUIRE(state.size() == 2);
+  CHECK(state[0] == 7 * (1 << 20));
+  CHECK(state[1] == 7.5 * (1 << 20));
+  CHECK(most_without_state({10.0 * (1 << 20), 10.25 * (1 << 20)}, state) == 3.0 * (1 << 20));
+  CHECK_THROWS(state_bytes("nothing"));
+}
+
+TEST_CASE("random tokens are as many samples as a step has, of ids that the model has") {
+  TempFolder folder;
+  Row row = row_named("cpu-tiny-pp1");
+  row.microbatches = 70;
+  write_random_tokens(row, folder.path() / "tokens.jsonl");
+  std::ifstream in(folder.path() / "tokens.jsonl");
+  int samples = 0;
+  std::string first;
+  for (std::string line; std::getline(in, line); ++samples) {
+    if (samples == 0) first = line;
+    CHECK(std::count(line.begin(), line.end(), ',') == row.sequence);
+  }
+  CHECK(samples == 70);
+  CHECK_THAT(first, Catch::Matchers::StartsWith("{\"input_ids\":["));
+}
+
+TEST_CASE("the limit of a row is its products and attention at the measured rates") {
+  // At one rate for all, the tokens of a device are that rate over a token's operations, attention's backward counted 2.5
+  // times its forward.
+  const double hidden = 4096, sequence = 4096, rate = 5e14;
+  const double layer = 4 * hidden * hidden + 3 * hidden * 11008;
+  const double a_token = 6 * (16 * layer + 32000 * hidden) + 7 * 16 * hidden * sequence;
+  for (const char* name : {"llama2-7b-16l-1gpu", "llama2-7b-16l-tp4", "llama2-7b-16l-pp4", "llama2-7b-16l-dp2-pp2"}) {
+    const Row row = row_named(name);
+    auto ops = limit_ops(row);
+    for (auto& op : ops) op.seconds = op.flops / rate;
+    const RowLimit limit = limit_of(row, ops);
+    INFO(name);
+    CHECK(limit.tokens_per_second == Approx(rate / a_token));
+    CHECK(limit.matrix_tflops == Approx(500));
+    CHECK(limit.attention_tflops == Approx(500));
+    const auto read = limit_from_json(to_json(ops));
+    CHECK(limit_of(row, read).tokens_per_second == Approx(limit.tokens_per_second));
+  }
+  // Half the rate of attention alone costs what attention takes once more.
+  const Row row = row_named("llama2-7b-16l-1gpu");
+  auto ops = limit_ops(row);
+  for (auto& op : ops) op.seconds = op.flops / (op.name.starts_with("attention") ? rate / 2 : rate);
+  CHECK(limit_of(row, ops).tokens_per_second == Approx(rate / (a_token + 7 * 16 * hidden * sequence)));
+}
+
+TEST_CASE("the limit can be measured on a device") {
+  const Row row = row_named("cpu-tiny-pp1");
+  auto ops = limit_ops(row);
+  OpBench bench = cpu_op_bench();
+  measure_limit(bench, row, ops, 0, 0);
+  for (const auto& op : ops) {
+    INFO(op.name);
+    CHECK(op.seconds > 0);
+    CHECK(op.flops / op.seconds < 1e13);
+  }
+  CHECK(limit_of(row, ops).tokens_per_second > 0);
+}
+
+TEST_CASE("a step's time is shared out, and what nothing accounts for is the host's") {
+  // Two stages, 100 ms. Stage 0 is busy for 60 ms, stage 1 for 50; actions from 5 to 95; the verdict takes 10.
+  const std::vector<StageTrace> trace = {{{0, 0},
+                                          {traced(ActionKind::forward, 0, 5, 25), traced(ActionKind::backward, 0, 45, 65),
+                                           traced(ActionKind::reduce_grads, 0, 65, 69), traced(ActionKind::norm, 0, 69, 75),
+                                           traced(ActionKind::optimizer, 0, 85, 95)}},
+                                         {{0, 1},
+                                          {traced(ActionKind::forward, 0, 25, 35), traced(ActionKind::backward, 0, 35, 55),
+                                           traced(ActionKind::norm, 0, 60, 70), traced(ActionKind::optimizer, 0, 85, 95)}}};
+  const TimeShares shares = time_shares(trace, 0.1, {{0.03, 0.01, 0.004, 0.002}, {0.02, 0.01, 0.006, 0.0}});
+  CHECK(shares.matrices == Approx(0.25));
+  CHECK(shares.attention == Approx(0.1));
+  CHECK(shares.elementwise == Approx(0.05));
+  CHECK(shares.communication == Approx(0.01 + 0.02));  // between operations, and R
+  CHECK(shares.bubble == Approx((2 * (90 - 10) - 60 - 50) / 200.0));
+  CHECK(shares.matrices + shares.attention + shares.elementwise + shares.communication + shares.bubble + shares.host ==
+        Approx(1));
+  const TimeShares read = shares_from_json(to_json(shares));
+  CHECK(read.host == shares.host);
+  CHECK(read.bubble == shares.bubble);
+}
+
+TEST_CASE("schedules are ranked right when none that is measured slower is simulated faster") {
+  CHECK(ranked_right({result_of("a", 1.0, 0.9), result_of("b", 1.2, 1.0)}));
+  CHECK(!ranked_right({result_of("a", 1.0, 1.1), result_of("b", 1.2, 1.0)}));
+  CHECK(ranked_right({result_of("a", 1.0, 1.01), result_of("b", 1.001, 1.0)}));  // measured the same
+}
+
+TEST_CASE("a row's numbers carry its promises") {
+  RowResult result;
+  result.row = row_named("llama2-7b-pp8");
+  result.ours = {result_of("zb-v", 0.1, 0.101), result_of("1f1b", 0.12, 0.13)};
+  result.ours[0].figures.memory_without_state = 3.0 * (1 << 30);
+  result.ours[0].figures.start = 4;
+  RunFigures peer;
+  peer.tokens_per_second = 8000;
+  peer.memory_without_state = 2.0 * (1 << 30);
+  result.peers = {peer};
+  const auto numbers = numbers_of(result);
+  const Number* ratio = find(numbers, "ratio to PyTorch");
+  REQUIRE(ratio);
+  CHECK(ratio->name == "gpu llama2-7b-pp8 ratio to PyTorch");
+  CHECK(ratio->value == Approx(1.25));
+  CHECK(ratio->kind == Limit::at_least);
+  CHECK(ratio->limit == 1.1);
+  CHECK(find(numbers, "peak memory without state")->value == Approx(3));
+  CHECK(find(numbers, "peak memory without state")->limit == Approx(2));
+  CHECK(find(numbers, "start to first step")->limit == 10);
+  CHECK(find(numbers, "step predicted, 1f1b")->value == Approx(100 * (0.13 / 0.12 - 1)));
+  CHECK(find(numbers, "step predicted, 1f1b")->limit == 3);
+  CHECK(find(numbers, "schedules ranked right")->value == 1);
+  CHECK(find(numbers, "share of the limit") == nullptr);  // not measured
+  CHECK_THAT(throughput_table({result}), Contains("llama2-7b-pp8") && Contains("1.250") && Contains("zb-v"));
+  CHECK(shares_table({result}).empty());
+}
