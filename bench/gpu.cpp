@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "bench/gpu/gpu_options.hpp"
 #include "bench/gpu/report.hpp"
@@ -59,7 +61,20 @@ class Folder {
   fs::path path_;
 };
 
-bool run_rows(const GpuOptions& options) {
+// "4 x NVIDIA H200, 580.1", from the driver's own program.
+std::string machine(const fs::path& folder) {
+  Command command;
+  command.arguments = {"nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"};
+  command.output = folder / "machine";
+  command.seconds = 30;
+  if (!run_command(command).ok()) return "A machine without nvidia-smi.";
+  std::istringstream lines(output_of(command));
+  std::string first;
+  std::getline(lines, first);
+  return fmt::format("{} x {} (name, driver)", cuda_device_count(), first);
+}
+
+bool run_rows(const GpuOptions& options, const std::string& command) {
   const Programs programs = find_programs();
   const int gpus = cuda_device_count();
   if (options.part("peer") && programs.peer_script.empty())
@@ -82,8 +97,12 @@ bool run_rows(const GpuOptions& options) {
     fmt::print(stderr, "bench gpu: no row was run: none fits the {} GPUs here\n", gpus);
     return false;
   }
-  for (const auto table : {limit_table, schedules_table, shares_table, scaling_table, throughput_table})
-    fmt::print(stderr, "\n{}", table(results));
+  fmt::print(stderr, "\n{}", all_tables(results));
+  if (!options.results.empty()) {
+    std::ofstream page(options.results);
+    page << results_page(results, machine(folder.path()), command);
+    if (!page.flush()) throw Error(ErrorKind::input, "bench gpu: --results " + options.results + " cannot be written");
+  }
   return pass;
 }
 
@@ -101,7 +120,9 @@ int main(int argc, char** argv) {
     } else if (options.child) {
       return measure_part(options);
     } else {
-      return run_rows(options) ? 0 : 1;
+      std::string command = "bench_gpu";
+      for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
+      return run_rows(options, command) ? 0 : 1;
     }
     return 0;
   } catch (const pipetrain::Error& error) {

@@ -33,7 +33,8 @@ std::set<std::string> parts_of(const std::string& list) {
   const auto all = GpuOptions{}.parts;
   for (const auto& part : words(list)) {
     if (part == "none") continue;
-    if (all.count(part) == 0) fail("--parts " + part + ": use some of peer, limit, shares, schedules, deterministic, or none");
+    if (all.count(part) == 0)
+      fail("--parts " + part + ": use some of peer, variants, limit, shares, schedules, deterministic, or none");
     chosen.insert(part);
   }
   return chosen;
@@ -76,6 +77,8 @@ GpuOptions parse_gpu_options(const std::vector<std::string>& arguments) {
       options.budget = number(option, value(), 1.0);
     } else if (option == "--keep") {
       options.keep = value();
+    } else if (option == "--results") {
+      options.results = value();
     } else if (option == "--child") {
       options.child = value();
     } else if (option == "--data") {
@@ -99,13 +102,14 @@ named by its name or by a pattern (llama2-7b-*); without names, all that this ma
 
   --list            the rows and how many GPUs each needs
   --rows A,B        the same as naming them
-  --parts A,B       what is measured beside our own throughput: peer, limit, shares (where a step's time goes), schedules,
-                    deterministic; or none [all]
+  --parts A,B       what is measured beside our own throughput: peer, variants (the peer's other schedules), limit, shares
+                    (where a step's time goes), schedules, deterministic; or none [all]
   --no-peer         all parts but peer
   --steps N         measured in each run, after --warmup N more [6, 3]
   --rounds N        times our run and the peer's are made, in turns [1]
   --budget SECONDS  a row may take; what runs then is ended, and what is left of the row left out [600]
   --keep DIR        keep metrics, traces, profiles and the output of every run there
+  --results FILE    write the tables as a Markdown page, with the machine and the command
 
 PIPETRAIN_TORCH_PEER names the peer's script, PIPETRAIN_TORCHRUN the program that starts it [torchrun]; BENCH_PROGRAM our
 program, if it is not the pipetrain beside this one. One JSON line a number goes to stdout, the tables to stderr.

@@ -1,9 +1,11 @@
 #include "bench/gpu/report.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 
 namespace pipetrain::bench {
 namespace {
@@ -182,6 +184,30 @@ std::string scaling_table(const std::vector<RowResult>& results) {
     }
   }
   return table;
+}
+
+std::string all_tables(const std::vector<RowResult>& results) {
+  std::string tables;
+  for (const auto table : {limit_table, schedules_table, shares_table, scaling_table, throughput_table}) {
+    const std::string text = table(results);
+    if (!text.empty()) tables += (tables.empty() ? "" : "\n") + text;
+  }
+  return tables;
+}
+
+std::string results_page(const std::vector<RowResult>& results, const std::string& machine, const std::string& command) {
+  const std::time_t now = std::time(nullptr);
+  std::string page = fmt::format("# GPUs, {:%Y-%m-%d}\n\n{}\n\n`{}`\n", fmt::gmtime(now), machine, command);
+  page +=
+      "\nbf16, random weights and tokens; pipetrain keeps fp32 master weights, moments and gradients, the peer's are bf16 "
+      "where dp is 1. "
+      "What the columns are: bench/README.md.\n";
+  page += "\n```\n" + all_tables(results) + "```\n";
+  for (const RowResult& result : results) {
+    page += fmt::format("\n- {}: {}", result.row.name, result.row.layout());
+    for (const auto& note : result.notes) page += "; " + note;
+  }
+  return page + "\n";
 }
 
 }  // namespace pipetrain::bench

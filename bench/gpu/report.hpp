@@ -31,4 +31,8 @@ std::string schedules_table(const std::vector<RowResult>& results);
 std::string limit_table(const std::vector<RowResult>& results);
 std::string scaling_table(const std::vector<RowResult>& results);
 
+// All tables, the one of throughput last; and as a page for bench/results, with what ran where and what failed.
+std::string all_tables(const std::vector<RowResult>& results);
+std::string results_page(const std::vector<RowResult>& results, const std::string& machine, const std::string& command);
+
 }  // namespace pipetrain::bench

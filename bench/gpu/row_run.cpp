@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 
 #include "bench/gpu/prediction.hpp"
 #include "bench/gpu/torch_peer.hpp"
@@ -98,7 +99,7 @@ class RowRun {
     }
     if (options_.part("peer") && !programs_.peer_script.empty()) {
       for (const PeerVariant& variant : row().peers) {
-        if (&variant != &row().peers.front() && round > 0) break;
+        if (&variant != &row().peers.front() && (round > 0 || !options_.part("variants"))) break;
         const auto figures = peer_run(variant, round);
         if (!figures) continue;
         if (!peers) peers = figures->tokens_per_second;
@@ -133,8 +134,14 @@ class RowRun {
     return read ? std::optional(result) : std::nullopt;
   }
 
-  // Chunks and schedules place the blocks differently.
-  std::vector<double> state_of(const Schedule& schedule) {
+  // Asked once for all schedules of one chunk: they place the blocks alike.
+  const std::vector<double>& state_of(const Schedule& schedule) {
+    std::vector<double>& state = states_[schedule.chunks == 1 ? "" : schedule.name];
+    if (state.empty()) state = ask_state(schedule);
+    return state;
+  }
+
+  std::vector<double> ask_state(const Schedule& schedule) {
     auto arguments = train_arguments(row(), schedule, tokens(), 1);
     arguments.emplace_back("--dry-run");
     Command command = our_command(arguments);
@@ -228,6 +235,7 @@ class RowRun {
   std::chrono::steady_clock::time_point start_;
   RowResult result_;
   std::vector<ScheduleResult> runs_;
+  std::map<std::string, std::vector<double>> states_;
   std::optional<fs::path> split_profile_;
   int peer_runs_ = 0;
 };
