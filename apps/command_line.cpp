@@ -34,8 +34,12 @@ int run_command(std::vector<std::string> arguments, const Environment& environme
   if (std::find(later_commands.begin(), later_commands.end(), command) != later_commands.end())
     throw Error(ErrorKind::input,
                 fmt::format("{}: this command is not built yet; pipetrain --help tells what there is", command));
-  if (command == "doctor") return run_doctor(arguments);
   const bool wants_help = asks_for(arguments, "--help") || asks_for(arguments, "-h");
+  if (command == "doctor") {
+    if (!wants_help) return run_doctor(arguments, environment);
+    fmt::print("{}", doctor_help());
+    return 0;
+  }
   if (command == "simulate" || command == "tune") {
     const bool tune = command == "tune";
     if (!wants_help)

@@ -4,6 +4,9 @@
 
 #include <thread>
 
+#include "apps/measured_devices.hpp"
+#include "apps/option_values.hpp"
+#include "apps/output_files.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "model/ops.hpp"
@@ -49,19 +52,79 @@ void check_gpus() {
   }
 }
 
+std::string rate(double per_second, const char* unit) {
+  if (per_second >= 1e12) return fmt::format("{:.4g} T{}", per_second / 1e12, unit);
+  return fmt::format("{:.4g} G{}", per_second / 1e9, unit);
+}
+
+void print_measured(const MeasuredDevices& devices) {
+  const bool cpu = devices.kind == DeviceKind::cpu;
+  print_fact("measured", cpu ? fmt::format("{} CPU devices of {} threads, all at once", devices.count, devices.threads)
+                             : fmt::format("{} GPUs, all at once", devices.count));
+  print_fact("products", rate(devices.fp32_flops, "FLOP/s fp32") +
+                             (devices.bf16_flops ? ", " + rate(*devices.bf16_flops, "FLOP/s bf16") : "") + " each");
+  print_fact("copies", rate(devices.memory_rate, "B/s read and written") + " each");
+  print_fact("overhead", fmt::format("{:.3g} us a block", devices.block_overhead * 1e6));
+  if (devices.link_rate)
+    print_fact("links", fmt::format("{}, {:.3g} us", rate(*devices.link_rate, "B/s"), *devices.latency * 1e6));
+}
+
+// Others may be set in the environment for other commands.
+bool on_command_line(const OptionValues& values, const char* name) {
+  return values.given(name) && values.where(name).starts_with("--");
+}
+
+// A CPU's cores shared by devices of so many threads.
+void measure(const OptionValues& values, const std::filesystem::path& file) {
+  const Machine machine = this_machine();
+  const auto choice = values.choice("device", {"auto", "cpu", "cuda"}).value_or(0);
+  if (choice == 2 && machine.gpus == 0) values.fail("device", "no GPU is visible; use cpu");
+  const bool cpu = choice == 1 || (choice == 0 && machine.gpus == 0);
+  if (!cpu && on_command_line(values, "threads"))
+    values.fail("threads", "is of CPU devices, and GPUs are measured; leave it out, or use --device cpu");
+  const int threads = static_cast<int>(values.integer("threads", 1, machine.cores).value_or(1));
+  const auto devices = cpu ? measure_devices(DeviceKind::cpu, machine.cores / threads, threads)
+                           : measure_devices(DeviceKind::cuda, machine.gpus, 1);
+  OutputFiles files;
+  files.add(file, [&](std::ostream& out) { write_measured_devices(out, devices); });
+  files.put_in_place();
+  print_measured(devices);
+}
+
 }  // namespace
 
-int run_doctor(const std::vector<std::string>& arguments) {
-  if (!arguments.empty()) {
-    if (arguments.front() == "--help") {
-      fmt::print("pipetrain doctor\n\nTells what this build and this machine have. It takes no options.\n");
-      return 0;
-    }
-    throw Error(ErrorKind::input, fmt::format("{}: doctor takes no options", arguments.front()));
-  }
+const std::vector<OptionSpec>& doctor_option_table() {
+  static const std::vector<OptionSpec> table = {
+      {"Speed", "measure", "FILE", "measure the devices and write what tune --measured reads; takes some seconds", ""},
+      {"Speed", "device", "auto|cpu|cuda", "which to measure; auto takes the GPUs if there are any", "auto"},
+      {"Speed", "threads", "N", "compute threads of one CPU device; as many devices as the cores have room for", "1"},
+
+      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
+      {"General", "help", "", "print this page", ""},
+  };
+  return table;
+}
+
+std::string doctor_help() {
+  return "pipetrain doctor OPTIONS\n"
+         "Tells what this build and this machine have, and on request how fast they are.\n"
+         "\n"
+         "  pipetrain doctor --measure devices.json && pipetrain tune --measured devices.json\n"
+         "\n" +
+         format_options(doctor_option_table());
+}
+
+int run_doctor(const std::vector<std::string>& arguments, const Environment& environment) {
+  std::vector<std::string> notes;
+  const OptionValues values(gather_options(doctor_option_table(), arguments, environment, notes));
+  const auto file = output_file(values, "measure");
+  for (const char* name : {"device", "threads"})
+    if (!file && on_command_line(values, name)) values.fail(name, "belongs to --measure FILE; give it, or leave this out");
+  for (const auto& note : notes) fmt::print(stderr, "{}\n", note);
   print_fact("pipetrain", PIPETRAIN_VERSION);
   const bool cpu = check_cpu();
   check_gpus();
+  if (file) measure(values, *file);
   return cpu || cuda_device_count() > 0 ? 0 : 1;
 }
 

@@ -1,13 +1,19 @@
-// The doctor command: what this build and this machine have, for a person and for a bug report.
+// The doctor command: what this build and this machine have, for a person and for a bug report; with --measure also how fast it
+// is, for tune.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "apps/option_table.hpp"
+#include "apps/train_options.hpp"
+
 namespace pipetrain {
 
-// Prints one fact a line to stdout; returns the exit status, 1 when this machine cannot train. Throws Error(input) for
-// arguments it does not know.
-int run_doctor(const std::vector<std::string>& arguments);
+std::string doctor_help();
+
+// `arguments` are those after the command's name. Prints one fact a line to stdout; returns the exit status, 1 when this
+// machine cannot train. Throws Error(input) for arguments it does not know.
+int run_doctor(const std::vector<std::string>& arguments, const Environment& environment);
 
 }  // namespace pipetrain

@@ -21,7 +21,7 @@ std::string variable_name(const std::string& option) {
 // An option of some command, or set by those who test or debug pipetrain.
 bool known_variable(const std::string& name) {
   if (name == "PIPETRAIN_FAULT" || name.starts_with("PIPETRAIN_TEST_")) return true;
-  for (const auto* table : {&train_option_table(), &simulate_option_table(), &tune_option_table()})
+  for (const auto* table : {&train_option_table(), &simulate_option_table(), &tune_option_table(), &doctor_option_table()})
     for (const OptionSpec& spec : *table)
       if (variable_name(spec.name) == name) return true;
   return false;

@@ -141,14 +141,7 @@ class Simulation {
   }
 
   Plan build_auto_plan() const {
-    schedules::AutoRequest request = auto_request();
-    Plan plan = build_auto(request);
-    if (!plan.stages.empty()) return plan;
-    // Its search starts every stage with as many forwards as the slots allow, which deadlocks where a stage has more than the
-    // one before. Without the slots that only put-off weight gradients could use there is always a plan.
-    std::partial_sum(request.slots.begin(), request.slots.end(), request.slots.begin(),
-                     [](double least, double slots) { return std::min(least, slots); });
-    plan = build_auto(request);
+    Plan plan = build_auto(auto_request());
     if (plan.stages.empty())
       throw Error(ErrorKind::input, "--memory-slots: auto found no plan that keeps them; give more slots");
     return plan;
@@ -162,6 +155,7 @@ class Simulation {
                                    .input_grad = times.input_grad,
                                    .weight_grad = times.weight_grad,
                                    .edges = times.edges,
+                                   .costs = {},
                                    .slots = options_.slots,
                                    .max_chunks = std::min(2, options_.chunks.value_or(2))};
     if (!options_.profile) return request;

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <ostream>
 
+#include "apps/output_files.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
+#include "schedules/plan_text.hpp"
 
 namespace pipetrain {
 
@@ -25,13 +28,40 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+const char* name_of(Recompute mode) {
+  return mode == Recompute::none ? "none" : mode == Recompute::selective ? "selective" : "full";
+}
+
+// Where the plan of an auto layout goes.
+std::filesystem::path plan_path(const TuneOptions& options, const Layout& layout) {
+  const bool again = layout.recompute != Recompute::none;
+  return *options.plans / fmt::format("auto-pp{}-tp{}-dp{}-microbatch{}{}{}.txt", layout.pp, layout.tp, layout.dp,
+                                      layout.microbatch, again ? "-recompute-" : "", again ? name_of(layout.recompute) : "");
+}
+
+void write_plans(const TuneOptions& options, const SearchResult& result) {
+  if (!options.plans) return;
+  std::error_code error;
+  std::filesystem::create_directory(*options.plans, error);
+  if (error)
+    throw Error(ErrorKind::input, fmt::format("--plans {}: cannot be made ({})", options.plans->string(), error.message()));
+  OutputFiles files;
+  for (const auto& [layout, seconds, bubble, memory] : result.best)
+    if (layout.plan) files.add(plan_path(options, layout), [&](std::ostream& out) { out << schedules::to_text(*layout.plan); });
+  files.put_in_place();
+}
+
 std::string command_line(const TuneOptions& options, const Layout& layout) {
   std::string line = "pipetrain --model " + quoted(options.model);
   if (options.layers_given) line += fmt::format(" --layers {}", options.request.config.layers);
   line += fmt::format(" --seq-len {} --pp {} --tp {} --dp {}", options.request.sequence, layout.pp, layout.tp, layout.dp);
-  line +=
-      fmt::format(" --microbatch {} --microbatches {} --schedule {}", layout.microbatch, layout.microbatches, layout.schedule);
+  line += fmt::format(" --microbatch {} --microbatches {}", layout.microbatch, layout.microbatches);
+  line += " --schedule " + (layout.plan ? quoted(plan_path(options, layout).string()) : layout.schedule);
   if (layout.schedule == "interleaved" || layout.schedule == "looped-bfs") line += fmt::format(" --chunks {}", layout.chunks);
+  const auto& request = options.request;
+  if (layout.recompute != Recompute::none) line += fmt::format(" --recompute {}", name_of(layout.recompute));
+  line += fmt::format(" --precision {}", request.precision == DType::bf16 ? "bf16" : "fp32");
+  if (request.device == DeviceKind::cpu) line += " --device cpu";
   return line;
 }
 
@@ -50,6 +80,7 @@ void print_json(const TuneOptions& options, const SearchResult& result) {
                                            {"microbatch", layout.microbatch},
                                            {"microbatches", layout.microbatches},
                                            {"schedule", layout.schedule},
+                                           {"recompute", name_of(layout.recompute)},
                                            {"step_seconds", ranked.seconds},
                                            {"tokens_per_second", tokens_per_second(options, ranked)},
                                            {"bubble", ranked.bubble},
@@ -66,16 +97,19 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
   fmt::print("{}: {:.3g} B parameters, {} devices of {:.4g} GiB, {} sequences of {} tokens a step\n", options.model,
              static_cast<double>(parameter_count(request.config)) / 1e9, request.devices, speed.memory_bytes / gib,
              request.global_batch, request.sequence);
-  fmt::print("each {:g} TFLOP/s, memory {:g} GB/s; links {:g} GB/s, {:g} us; {:g} us a block\n", speed.flops / 1e12,
-             speed.memory_rate / 1e9, speed.link_rate / 1e9, speed.latency * 1e6, speed.block_overhead * 1e6);
-  fmt::print("{} layouts looked at, {} of them found too large for the memory\n\n", result.candidates, result.too_large);
-  fmt::print("{:>3} {:>3} {:>4} {:<11} {:>6} {:>8} {:>9} {:>10} {:>7} {:>6}\n", "pp", "tp", "dp", "schedule", "chunks", "batch",
-             "step s", "tokens/s", "bubble", "GiB");
+  fmt::print("each {:g} TFLOP/s in {}, memory {:g} GB/s; links {:g} GB/s, {:g} us; {:g} us a block\n", speed.flops / 1e12,
+             request.precision == DType::bf16 ? "bf16" : "fp32", speed.memory_rate / 1e9, speed.link_rate / 1e9,
+             speed.latency * 1e6, speed.block_overhead * 1e6);
+  fmt::print(
+      "{} layouts looked at, {} of them found too large for the memory{}\n\n", result.candidates, result.too_large,
+      result.auto_left_out > 0 ? fmt::format("; auto had no time for its {} least promising ones", result.auto_left_out) : "");
+  fmt::print("{:>3} {:>3} {:>4} {:<11} {:>6} {:>8} {:<9} {:>8} {:>9} {:>7} {:>6}\n", "pp", "tp", "dp", "schedule", "chunks",
+             "batch", "recompute", "step s", "tokens/s", "bubble", "GiB");
   for (const auto& ranked : result.best) {
     const Layout& layout = ranked.layout;
-    fmt::print("{:>3} {:>3} {:>4} {:<11} {:>6} {:>8} {:>9.4g} {:>10.0f} {:>5.1f} % {:>6.1f}\n", layout.pp, layout.tp, layout.dp,
-               layout.schedule, layout.chunks, fmt::format("{}x{}", layout.microbatches, layout.microbatch), ranked.seconds,
-               tokens_per_second(options, ranked), 100 * ranked.bubble,
+    fmt::print("{:>3} {:>3} {:>4} {:<11} {:>6} {:>8} {:<9} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}\n", layout.pp, layout.tp,
+               layout.dp, layout.schedule, layout.chunks, fmt::format("{}x{}", layout.microbatches, layout.microbatch),
+               name_of(layout.recompute), ranked.seconds, tokens_per_second(options, ranked), 100 * ranked.bubble,
                static_cast<double>(*std::max_element(ranked.memory.begin(), ranked.memory.end())) / gib);
   }
   fmt::print("\nTo run them, the fastest first; GiB above is of the fullest device, here of each stage's:\n");
@@ -98,6 +132,7 @@ int run_tune(const TuneOptions& options) {
         fmt::format("--memory {:g}: none of {} layouts of {} fits {} devices; use more or larger devices, a smaller "
                     "--global-batch or --seq-len",
                     options.request.speed.memory_bytes / gib, result.candidates, options.model, options.request.devices));
+  write_plans(options, result);
   for (const auto& note : options.notes) fmt::print(stderr, "{}\n", note);
   options.json ? print_json(options, result) : print_table(options, result);
   return 0;

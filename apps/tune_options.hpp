@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +17,8 @@ struct TuneOptions {
   std::string model = "tiny";  // as the command lines to run name it
   bool layers_given = false;
   LayoutRequest request;
-  int count = 10;  // layouts to print
+  int count = 10;                              // layouts to print
+  std::optional<std::filesystem::path> plans;  // a folder for the plans of auto
   bool json = false;
   std::vector<std::string> notes;
 };

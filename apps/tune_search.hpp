@@ -2,10 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/device.hpp"
+#include "core/dtype.hpp"
 #include "model/config.hpp"
+#include "model/recompute.hpp"
+#include "schedules/plan.hpp"
 
 namespace pipetrain {
 
@@ -26,12 +32,18 @@ struct LayoutRequest {
   std::int64_t sequence = 1;
   std::int64_t global_batch = 1;  // sequences of one step
   DeviceSpeed speed;
+  DType precision = DType::f32;
+  DeviceKind device = DeviceKind::cpu;
+  std::optional<Recompute> recompute;  // not given: the least that fits
+  bool with_auto = false;              // also plans that auto makes for the costs and the memory
 };
 
 struct Layout {
   int pp = 1, tp = 1, dp = 1, chunks = 1;
   std::int64_t microbatch = 1, microbatches = 1;
   std::string schedule;
+  Recompute recompute = Recompute::none;
+  std::shared_ptr<const schedules::Plan> plan;  // of auto: the compute of a step
 };
 
 struct RankedLayout {
@@ -45,11 +57,12 @@ struct SearchResult {
   std::vector<RankedLayout> best;  // the fastest first
   std::int64_t candidates = 0;     // looked at
   std::int64_t too_large = 0;      // of them, those known not to fit the memory
+  std::int64_t auto_left_out = 0;  // and those of auto beyond the time for its plans, which the most promising got
 };
 
-// The `count` fastest of all pp x tp x dp x chunks x microbatch x schedule that use every device and fit its memory. A bound on
-// the time spares simulating what cannot be among them. Schedules with costs of their own (auto) are not searched. Throws
-// Error(input) when the batch or the model goes with no layout at all.
+// The `count` fastest of all pp x tp x dp x chunks x microbatch x schedule x recompute that use every device and fit its
+// memory. A bound on the time spares simulating what cannot be among them. Throws Error(input) when the batch or the model goes
+// with no layout at all.
 SearchResult search_layouts(const LayoutRequest& request, int count);
 
 }  // namespace pipetrain

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 
@@ -63,6 +64,7 @@ class Search {
 
  private:
   Costs costs_on(const Placement& placement) const {
+    if (request_.costs) return request_.costs(placement);
     Costs costs = Costs::per_stage(placement, forward_, input_grad_, weight_grad_);
     if (!request_.edges.empty()) costs.set_edges(placement, request_.edges);
     return costs;
@@ -174,7 +176,14 @@ class Search {
 Plan build_auto(const AutoRequest& request) {
   if (request.stages < 1 || request.microbatches < 1 || request.max_chunks < 1)
     throw std::invalid_argument("stages, microbatches and chunks must be at least 1");
-  return Search(request).run();
+  Plan plan = Search(request).run();
+  if (!plan.stages.empty() || request.slots.empty()) return plan;
+  // The search starts every stage with as many forwards as the slots allow, which deadlocks where a stage has more than the one
+  // before. Without the slots that only put-off weight gradients could use there is always a plan.
+  AutoRequest level = request;
+  std::partial_sum(level.slots.begin(), level.slots.end(), level.slots.begin(),
+                   [](double least, double slots) { return std::min(least, slots); });
+  return Search(level).run();
 }
 
 // Without costs to go by: F = I = W, and the memory of 1f1b.

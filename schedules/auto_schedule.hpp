@@ -1,6 +1,7 @@
 // The best plan found for given costs and memory: the ordering problem of Qi et al. 2023, "Zero Bubble Pipeline Parallelism".
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "schedules/cost.hpp"
@@ -13,7 +14,8 @@ struct AutoRequest {
   int microbatches = 1;
   // Of a whole stage and one microbatch; one value per stage, or one for all.
   std::vector<double> forward = {1}, input_grad = {1}, weight_grad = {1};
-  std::vector<Link> edges;  // as Costs::set_edges() takes them; empty: messages take no time
+  std::vector<Link> edges;                       // as Costs::set_edges() takes them; empty: messages take no time
+  std::function<Costs(const Placement&)> costs;  // instead of these times and edges, where chunks do not share them evenly
   // Most microbatches that each stage may hold from F to B or W, in whole stages; one value for all or one per stage; empty: no
   // limit. At least 1.
   std::vector<double> slots;
@@ -21,7 +23,8 @@ struct AutoRequest {
 };
 
 // A plan whose simulated makespan is not above that of any other schedule of this library with its default chunks that fits the
-// slots, and often below. Deterministic. Throws std::invalid_argument for sizes or costs that make no sense.
+// slots, and often below. Deterministic. Without stages when no order that it tries keeps the slots. Throws
+// std::invalid_argument for sizes or costs that make no sense.
 Plan build_auto(const AutoRequest& request);
 
 }  // namespace pipetrain::schedules

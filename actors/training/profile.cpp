@@ -106,7 +106,8 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.device = job.device == DeviceKind::cpu ? "cpu" : "cuda";
   layout_.sequence = job.dataset->sequence_length();
   const auto parts = partition_blocks(job.config, placement_.virtual_stages(), layout_.sequence, job.recompute);
-  const StageMemory memory(job.config, job.tp, {job.batch.microbatch, layout_.sequence}, job.recompute);
+  const StageMemory memory(job.config, job.tp, {job.batch.microbatch, layout_.sequence},
+                           {job.precision, job.recompute, job.device});
   for (int stage = 0; stage < job.pp; ++stage) {
     std::vector<std::vector<Block>> chunks;
     for (int chunk = 0; chunk < job.chunks; ++chunk)

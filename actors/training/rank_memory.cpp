@@ -15,7 +15,9 @@ Shape lane_shape(const RankSetup& setup, InputKind kind, int chunk, const Shape&
   return hidden;
 }
 
-// What the GPU's operations take for themselves: the workspace of matrix products, and the largest scratch, which is that of
+}  // namespace
+
+// The workspace of matrix products, and the largest scratch, which is that of
 // attention's backward (fp32 gradients of the queries, partial ones of keys and values per query head) or of a split product.
 std::size_t gpu_scratch_estimate(const RankSetup& setup) {
   const auto& config = setup.config;
@@ -25,8 +27,6 @@ std::size_t gpu_scratch_estimate(const RankSetup& setup) {
   const auto product = static_cast<std::size_t>(config.hidden) * (ranks > 1 ? 8 : 4);
   return (std::size_t{64} << 20) + tokens * std::max(attention, product);
 }
-
-}  // namespace
 
 Tensor lane_tensor(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
   const Shape shape = lane_shape(setup, kind, chunk, hidden);

@@ -1,11 +1,12 @@
 #include "actors/training/stage_memory.hpp"
 
+#include "actors/training/rank_memory.hpp"
 #include "comm/inprocess_group.hpp"
 
 namespace pipetrain {
 
-StageMemory::StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, Recompute recompute)
-    : config_(config), shape_(shape), recompute_(recompute) {
+StageMemory::StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode)
+    : config_(config), shape_(shape), mode_(mode) {
   layout_parameters(config, {blocks_of(config)}, 0, tp);  // throws for a tp that cannot split the model
   if (tp > 1) tensor_ = std::move(make_inprocess_groups(tp).front());
 }
@@ -19,16 +20,23 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   setup.config = config_;
   setup.chunks = chunks;
   setup.shape = shape_;
-  setup.recompute = recompute_;
+  setup.recompute = mode_.recompute;
   setup.microbatches = microbatches;
   setup.needs = needs;
-  return estimate_memory(setup);
+  setup.precision = mode_.precision;
+  if (mode_.device != DeviceKind::cuda) return estimate_memory(setup);
+  std::size_t blocks = 0;
+  for (const auto& chunk : chunks) blocks += chunk.size();
+  setup.sends_far = blocks < blocks_of(config_).size();  // there are other stages
+  MemoryUse use = estimate_memory(setup);
+  use.workspace += gpu_scratch_estimate(setup);
+  return use;
 }
 
 std::vector<ActivationBytes> StageMemory::activations(const std::vector<std::vector<Block>>& chunks) const {
   const auto ops = make_measuring_ops();
-  const auto model =
-      make_stage_model(config_, chunks, shape_, {tensor_.get(), tensor_ != nullptr}, *ops, DType::f32, recompute_);
+  const TensorParallel tp{tensor_.get(), tensor_ != nullptr};
+  const auto model = make_stage_model(config_, chunks, shape_, tp, *ops, mode_.precision, mode_.recompute);
   std::vector<ActivationBytes> bytes;
   for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) bytes.push_back(model->activation_bytes(chunk));
   return bytes;

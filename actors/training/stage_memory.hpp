@@ -10,8 +10,13 @@ namespace pipetrain {
 
 class StageMemory {
  public:
+  struct Mode {
+    DType precision = DType::f32;
+    Recompute recompute = Recompute::none;
+    DeviceKind device = DeviceKind::cpu;  // GPUs take scratch of their own, and room for results on their way
+  };
   // Throws Error(input) when tp cannot split the model. Sequence parallel where tp > 1.
-  StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, Recompute recompute = Recompute::none);
+  StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode);
   ~StageMemory();
 
   // Of the first rank of a stage with these chunks, each a run of blocks; the others have the same or a little less.
@@ -23,7 +28,7 @@ class StageMemory {
  private:
   ModelConfig config_;
   MicrobatchShape shape_;
-  Recompute recompute_;
+  Mode mode_;
   std::shared_ptr<Group> tensor_;
 };
 

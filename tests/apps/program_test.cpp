@@ -132,4 +132,8 @@ TEST_CASE("doctor tells what is there") {
   CHECK(result.status == 0);
   CHECK(result.out.find("cpu        ok") != std::string::npos);
   CHECK(run("doctor --pp 2").status == 2);
+  CHECK(run("doctor --threads 2").err ==
+        "pipetrain: error: --threads 2: belongs to --measure FILE; give it, or leave this out\n");
+  CHECK(run("doctor", "PIPETRAIN_DEVICE=cpu PIPETRAIN_THREADS=2").status == 0);
+  CHECK(run("doctor --measure /nonexistent/d.json").status == 2);
 }

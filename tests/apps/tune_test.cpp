@@ -1,11 +1,14 @@
 // pipetrain tune: the search against itself without bounds, its layouts against real runs' own estimates, and wrong input.
+#include <fmt/format.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "apps/tune_search.hpp"
 #include "catch.hpp"
@@ -84,14 +87,24 @@ TEST_CASE("tune: faster devices make faster steps, slow links make tensor parall
 }
 
 TEST_CASE("tune prints command lines that run, with the memory that a run counts") {
-  const Result result = run("tune --model tiny --devices 4 --global-batch 16 --count 40 --json");
+  const TempFolder folder;
+  const std::string plans = (folder.path() / "plans of auto").string();
+  const Result result =
+      run("tune --model tiny --devices 4 --device cpu --global-batch 32 --latency 50 --tflops 0.05 --count 60 "
+          "--json --plans '" +
+          plans + "'");
+  INFO(result.err);
   REQUIRE(result.status == 0);
   const json layouts = json::parse(result.out);
-  REQUIRE(layouts.size() == 40);
-  for (std::size_t i = 0; i < layouts.size(); i += 13) {
+  REQUIRE(layouts.size() == 60);
+  int of_auto = 0;
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const bool is_auto = layouts[i]["schedule"] == "auto";
+    of_auto += is_auto ? 1 : 0;
+    if (i % 13 != 0 && !is_auto) continue;
     const std::string command = layouts[i]["command"];
     REQUIRE(command.substr(0, 10) == "pipetrain ");
-    const Result dry = run(command.substr(10) + " --device cpu --dry-run");
+    const Result dry = run(command.substr(10) + " --dry-run");
     INFO(command << "\n" << dry.out << dry.err);
     REQUIRE(dry.status == 0);
     // The last table has a line per device: index, replica, stage, rank, ..., total MiB.
@@ -104,6 +117,121 @@ TEST_CASE("tune prints command lines that run, with the memory that a run counts
       if (rank == 0) CHECK(mib == Approx(layouts[i]["memory_bytes"][stage].get<double>() / (1 << 20)).margin(0.06));
     }
   }
+  CHECK(of_auto > 0);
+}
+
+TEST_CASE("tune recomputes only where less of it does not fit, and then reaches layouts that nothing else does") {
+  LayoutRequest request = request_of("llama-7b", 4);
+  request.precision = DType::bf16;
+  request.device = DeviceKind::cuda;
+  request.speed.memory_bytes = 46.0 * (1 << 30);
+  const auto searched = search_layouts(request, 1'000'000).best;
+  const auto with = [&](Recompute mode) {
+    LayoutRequest one = request;
+    one.recompute = mode;
+    return search_layouts(one, 1'000'000).best;
+  };
+  const auto none = with(Recompute::none), selective = with(Recompute::selective), full = with(Recompute::full);
+  CHECK(none.size() < selective.size());
+  CHECK(selective.size() < full.size());
+  CHECK(searched.size() == full.size());
+  std::map<std::string, std::pair<double, Recompute>> chosen;
+  const auto key = [](const Layout& layout) {
+    return fmt::format("{} {} {} {} {} {}", layout.pp, layout.tp, layout.dp, layout.chunks, layout.microbatch, layout.schedule);
+  };
+  for (const auto& ranked : searched) chosen[key(ranked.layout)] = {ranked.seconds, ranked.layout.recompute};
+  for (const auto* mode : {&none, &selective, &full})
+    for (const auto& ranked : *mode) CHECK(chosen.at(key(ranked.layout)).first <= ranked.seconds * (1 + 1e-9));
+  for (const auto& ranked : none) CHECK(chosen.at(key(ranked.layout)).second == Recompute::none);
+}
+
+TEST_CASE("tune's plans of auto are faster than every other schedule of the same sizes, and cost little time") {
+  LayoutRequest request = request_of("llama-13b", 16);
+  request.with_auto = true;
+  const auto all = search_layouts(request, 1'000'000).best;
+  std::map<std::tuple<int, int, int, std::int64_t>, double> best;
+  for (const auto& [layout, seconds, bubble, memory] : all) {
+    if (layout.plan) continue;
+    const auto place = best.try_emplace({layout.pp, layout.tp, layout.dp, layout.microbatch}, seconds).first;
+    place->second = std::min(place->second, seconds);
+  }
+  int of_auto = 0;
+  for (const auto& [layout, seconds, bubble, memory] : all) {
+    if (!layout.plan) continue;
+    ++of_auto;
+    const auto other = best.find({layout.pp, layout.tp, layout.dp, layout.microbatch});  // none where no other fits the memory
+    if (other != best.end()) CHECK(seconds < other->second);
+    CHECK(layout.plan->placement.chunks() == layout.chunks);
+    for (const auto bytes : memory) CHECK(static_cast<double>(bytes) <= request.speed.memory_bytes);
+  }
+  CHECK(of_auto > 0);
+  request.with_auto = false;
+  for (const auto& ranked : search_layouts(request, 1'000'000).best) CHECK(ranked.layout.schedule != "auto");
+}
+
+TEST_CASE("tune counts bf16 on GPUs as runs on them did") {
+  // bench/results/gpu-2026-11-21.md: what the runs themselves estimated, within 1 % of what they took.
+  const auto mebibytes = [](const std::string& model, std::int64_t layers, std::int64_t global_batch, std::int64_t microbatch) {
+    LayoutRequest request = request_of(model, 1);
+    if (layers > 0) request.config.layers = layers;
+    request.sequence = 4096;
+    request.global_batch = global_batch;
+    request.speed.memory_bytes = 140.0 * (1 << 30);
+    request.precision = DType::bf16;
+    request.device = DeviceKind::cuda;
+    for (const auto& [layout, seconds, bubble, memory] : search_layouts(request, 100).best)
+      if (layout.microbatch == microbatch) return static_cast<double>(memory[0]) / (1 << 20);
+    return 0.0;
+  };
+  CHECK(mebibytes("llama3.2-1b", 0, 16, 4) == Approx(46611).margin(0.5));
+  CHECK(mebibytes("llama3-8b", 8, 8, 1) == Approx(54036).margin(0.5));
+}
+
+TEST_CASE("tune: bf16 halves what travels and activations, not gradients and the optimizer's state") {
+  LayoutRequest request = request_of("llama-7b", 8);
+  request.speed.link_rate /= 20;
+  const auto full = search_layouts(request, 1).best.front();
+  request.precision = DType::bf16;
+  const auto half = search_layouts(request, 1).best.front();
+  CHECK(half.seconds < full.seconds);
+  request = request_of("tiny", 1);
+  request.sequence = 1;  // next to no activations: 16 bytes a parameter, and 2 for the rounded weights
+  const auto state = [&] { return static_cast<double>(search_layouts(request, 1).best.front().memory[0]); };
+  const double fp32 = state();
+  request.precision = DType::bf16;
+  CHECK(state() / fp32 == Approx(18.0 / 16).epsilon(0.03));
+}
+
+TEST_CASE("tune takes what doctor measured, and doctor measures something") {
+  const TempFolder folder;
+  const std::string file = (folder.path() / "devices.json").string();
+  const Result doctor = run("doctor --device cpu --measure " + file);
+  INFO(doctor.out << doctor.err);
+  REQUIRE(doctor.status == 0);
+  CHECK_THAT(doctor.out, Contains("FLOP/s fp32"));
+  std::ifstream stream(file);
+  json measured = json::parse(stream);
+  CHECK(measured["device"] == "cpu");
+  for (const char* key : {"devices", "threads", "memory_bytes", "fp32_flops", "memory_rate", "block_overhead"})
+    CHECK(measured[key].get<double>() > 0);
+
+  measured["devices"] = 2, measured["fp32_flops"] = 1e9, measured["link_rate"] = 1e9, measured["latency"] = 1e-5;
+  const auto layouts = [&](const std::string& more) {
+    folder.write("devices.json", measured.dump());
+    const Result result = run("tune --json --model tiny --measured " + file + more);
+    INFO(result.err);
+    REQUIRE(result.status == 0);
+    return json::parse(result.out);
+  };
+  const json slow = layouts("");
+  CHECK(slow[0]["pp"].get<int>() * slow[0]["tp"].get<int>() * slow[0]["dp"].get<int>() == 2);
+  CHECK_THAT(slow[0]["command"].get<std::string>(), Contains("--precision fp32 --device cpu"));
+  measured["fp32_flops"] = 2e9;
+  CHECK(layouts("")[0]["step_seconds"].get<double>() < slow[0]["step_seconds"].get<double>());
+  CHECK(layouts(" --tflops 0.001") == slow);  // options win
+  measured["link_rate"] = nullptr, measured["latency"] = nullptr;
+  folder.write("devices.json", measured.dump());
+  CHECK_THAT(run("tune --model tiny --measured " + file).err, Contains("no link between two"));
 }
 
 TEST_CASE("tune prints the ten best and their command lines") {
@@ -130,6 +258,16 @@ TEST_CASE("tune names what is wrong in one line") {
   CHECK_THAT(wrong("--devices 8 --tflops 0"), Contains("--tflops 0: must be a number above 0"));
   CHECK_THAT(wrong("--devices 8 --memory nan"), Contains("--memory nan: must be a number above 0"));
   CHECK_THAT(wrong("--devices 8 --layers 5"), Contains("has only 4"));
+  CHECK_THAT(wrong("--devices 8 --precision fp16"), Contains("must be one of fp32, bf16"));
+  CHECK_THAT(wrong("--devices 8 --recompute some"), Contains("must be one of none, selective, full"));
+  CHECK_THAT(wrong("--devices 8 --device cpu --precision bf16"), Contains("not built yet on the CPU"));
+  CHECK_THAT(wrong("--devices 8 --plans /nonexistent/plans"), Contains("cannot be made"));
+  const TempFolder folder;
+  const auto measured = [&](const std::string& text) { return "--measured " + folder.write("d.json", text).string(); };
+  CHECK_THAT(wrong(measured("{}")), Contains("d.json: is no measurement of devices: format is missing"));
+  CHECK_THAT(wrong(measured("{\"format\": \"pipetrain devices\", \"version\": 1, \"device\": \"cpu\", \"devices\": 0}")),
+             Contains("devices is 0, not a number above 0"));
+  CHECK_THAT(wrong("--measured " + (folder.path() / "none.json").string()), Contains("none.json"));
   CHECK_THAT(wrong("--devices 8 --seq-len 100000"), Contains("positions"));
   CHECK_THAT(wrong("--devices 7 --global-batch 3 --layers 1"), Contains("use another number of devices"));
   CHECK_THAT(wrong("--devices 8 --memory 0.001", 1), Contains("fits 8 devices"));

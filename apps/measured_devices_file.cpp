@@ -1,0 +1,94 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "apps/measured_devices.hpp"
+#include "core/error.hpp"
+#include "model/files.hpp"
+#include "model/strict_json.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr int format_version = 1;
+constexpr const char* format_name = "pipetrain devices";
+constexpr std::size_t largest_file = std::size_t{1} << 20;
+
+class Reader {
+ public:
+  Reader(const std::filesystem::path& path, const json& file) : path_(path.string()), file_(file) {}
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ErrorKind::input, fmt::format("{}: {}; write it anew with pipetrain doctor --measure", path_, what));
+  }
+  const json& at(const char* key) const {
+    if (!file_.is_object() || !file_.contains(key)) fail(fmt::format("is no measurement of devices: {} is missing", key));
+    return file_[key];
+  }
+  double number(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() <= 0)
+      fail(fmt::format("{} is {}, not a number above 0", key, value.dump(-1, ' ', true)));
+    return value.get<double>();
+  }
+  std::optional<double> number_or_null(const char* key) const {
+    return at(key).is_null() ? std::nullopt : std::optional(number(key));
+  }
+  int count(const char* key) const {
+    const double value = number(key);
+    if (value != std::floor(value) || value > 65536) fail(fmt::format("{} is {}, not a count", key, value));
+    return static_cast<int>(value);
+  }
+
+ private:
+  std::string path_;
+  const json& file_;
+};
+
+json or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
+
+}  // namespace
+
+void write_measured_devices(std::ostream& out, const MeasuredDevices& devices) {
+  const nlohmann::ordered_json file = {{"format", format_name},
+                                       {"version", format_version},
+                                       {"device", devices.kind == DeviceKind::cpu ? "cpu" : "cuda"},
+                                       {"devices", devices.count},
+                                       {"threads", devices.threads},
+                                       {"memory_bytes", devices.memory_bytes},
+                                       {"fp32_flops", devices.fp32_flops},
+                                       {"bf16_flops", or_null(devices.bf16_flops)},
+                                       {"memory_rate", devices.memory_rate},
+                                       {"block_overhead", devices.block_overhead},
+                                       {"link_rate", or_null(devices.link_rate)},
+                                       {"latency", or_null(devices.latency)}};
+  out << file.dump(1) << "\n";
+}
+
+MeasuredDevices read_measured_devices(const std::filesystem::path& path) {
+  const json file = parse_strict_json(read_text(path, largest_file), path.string());
+  const Reader reader(path, file);
+  if (reader.at("format") != format_name) reader.fail("is no measurement of devices: its format is another");
+  if (reader.at("version") != format_version) reader.fail("was written by another version of pipetrain");
+  MeasuredDevices devices;
+  const json& kind = reader.at("device");
+  if (kind != "cpu" && kind != "cuda") reader.fail("device is neither cpu nor cuda");
+  devices.kind = kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda;
+  devices.count = reader.count("devices");
+  devices.threads = reader.count("threads");
+  devices.memory_bytes = reader.number("memory_bytes");
+  devices.fp32_flops = reader.number("fp32_flops");
+  devices.bf16_flops = reader.number_or_null("bf16_flops");
+  devices.memory_rate = reader.number("memory_rate");
+  devices.block_overhead = reader.number("block_overhead");
+  devices.link_rate = reader.number_or_null("link_rate");
+  devices.latency = reader.number_or_null("latency");
+  return devices;
+}
+
+}  // namespace pipetrain

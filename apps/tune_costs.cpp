@@ -1,0 +1,151 @@
+#include "apps/tune_costs.hpp"
+
+#include <algorithm>
+
+#include "model/costs.hpp"
+
+namespace pipetrain {
+
+using schedules::Link;
+using schedules::Placement;
+
+namespace {
+
+// Gradients, moments and the weights that the optimizer updates are fp32 in every precision.
+constexpr double gradient_bytes = sizeof(float);
+
+double activation_bytes(const LayoutRequest& request) { return static_cast<double>(size_of(request.precision)); }
+
+// Beside them, bf16 keeps the weights rounded.
+double rounded_bytes(const LayoutRequest& request) {
+  return request.precision == DType::f32 ? 0 : static_cast<double>(size_of(request.precision));
+}
+
+}  // namespace
+
+const std::vector<std::vector<Block>>& LayoutCosts::blocks(const Layout& layout) {
+  auto& found = blocks_[{layout.pp * layout.chunks, layout.recompute}];
+  if (found.empty()) found = partition_blocks(request_.config, layout.pp * layout.chunks, request_.sequence, layout.recompute);
+  return found;
+}
+
+const std::vector<PartCost>& LayoutCosts::parts(const Layout& layout) {
+  auto& found = parts_[{layout.pp * layout.chunks, layout.tp, layout.microbatch, layout.recompute}];
+  if (found.empty())
+    for (const auto& part : blocks(layout)) found.push_back(cost_of(part, layout));
+  return found;
+}
+
+// What the backward computes again, for one tensor-parallel rank: products by their FLOPs, the elementwise passes by what they
+// read and write.
+double LayoutCosts::again_seconds(const Block& block, const Layout& layout) const {
+  if (layout.recompute == Recompute::none || block.kind == BlockKind::embedding) return 0;
+  const ModelConfig& config = request_.config;
+  const double tokens = static_cast<double>(layout.microbatch * request_.sequence), tp = layout.tp;
+  const auto normed = 2.0 * static_cast<double>(config.hidden);
+  const double inner = block.kind == BlockKind::mlp ? 3.0 * static_cast<double>(config.intermediate) : 0;
+  const double flops = block_recompute_flops_per_token(config, block, request_.sequence, layout.recompute);
+  return tokens / tp *
+         (flops / request_.speed.flops + (normed + inner) * activation_bytes(request_) / request_.speed.memory_rate);
+}
+
+// Products of activations and weights cost as much in F as in I and in W; attention between positions has no weights, and its
+// two halves of the backward are both in I. Each tensor-parallel block gathers and scatters its activations once in F and in
+// I.
+PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& layout) const {
+  const DeviceSpeed& speed = request_.speed;
+  const ModelConfig& config = request_.config;
+  const double tokens = static_cast<double>(layout.microbatch * request_.sequence), tp = layout.tp;
+  const double activation = tokens * static_cast<double>(config.hidden) * activation_bytes(request_);
+  const double exchange = layout.tp == 1 ? 0 : 2 * ((tp - 1) / tp * activation / speed.link_rate + (tp - 1) * speed.latency);
+  PartCost part;
+  part.times.forward = part.times.input_grad = part.times.weight_grad = 0;
+  for (const Block& block : blocks) {
+    const double flops = block_flops_per_token(config, block, request_.sequence) * tokens / tp;
+    const double attention = block.kind != BlockKind::attention
+                                 ? 0
+                                 : 6.0 * static_cast<double>(config.heads * config.head_dim * request_.sequence) * tokens / tp;
+    const double product = (flops - attention) / 3 / speed.flops, scores = attention / 3 / speed.flops;
+    part.times.forward += product + scores + exchange + speed.block_overhead;
+    // Where all of the block runs again, its input is gathered again.
+    const double gathered_again = layout.recompute == Recompute::full ? exchange / 2 : 0;
+    part.times.input_grad +=
+        product + 2 * scores + exchange + gathered_again + again_seconds(block, layout) + speed.block_overhead;
+    part.times.weight_grad += product + speed.block_overhead;
+    part.parameters += static_cast<double>(block_parameter_count(config, block)) / tp;
+  }
+  return part;
+}
+
+double LayoutCosts::parameters(const Layout& layout, const Placement& placement, int stage) {
+  double sum = 0;
+  for (int chunk = 0; chunk < layout.chunks; ++chunk)
+    sum += parts(layout)[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))].parameters;
+  return sum;
+}
+
+// A ring moves every gradient twice, less the own part.
+double LayoutCosts::reduce_seconds(const Layout& layout, double parameters) const {
+  if (layout.dp == 1) return 0;
+  const double share = 2.0 * (layout.dp - 1) / layout.dp;
+  return share * parameters * gradient_bytes / request_.speed.link_rate + 2.0 * (layout.dp - 1) * request_.speed.latency;
+}
+
+double LayoutCosts::norm_seconds(double parameters) const { return parameters * gradient_bytes / request_.speed.memory_rate; }
+
+// Reads weights, gradients and both moments, writes all but the gradients.
+double LayoutCosts::optimizer_seconds(double parameters) const {
+  return parameters * (7.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
+}
+
+Link LayoutCosts::link(const Layout& layout) const {
+  const auto elements = static_cast<double>(layout.microbatch * request_.sequence * request_.config.hidden);
+  return {request_.speed.latency, request_.speed.link_rate, elements * activation_bytes(request_) / layout.tp};
+}
+
+schedules::Costs LayoutCosts::of(const Layout& layout, const Placement& placement) {
+  const DeviceSpeed& speed = request_.speed;
+  schedules::Costs costs;
+  for (int stage = 0; stage < layout.pp; ++stage) {
+    auto& row = costs.chunks.emplace_back();
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+      const int v = placement.virtual_stage(stage, chunk);
+      const PartCost& part = parts(layout)[static_cast<std::size_t>(v)];
+      row.push_back(part.times);
+      row.back().reduce_grads = reduce_seconds(layout, part.parameters);
+      if (layout.tp > 1) row.back().sum_replicated = 2.0 * (layout.tp - 1) * speed.latency;
+      if (request_.config.tied_embeddings && (v == 0 || v + 1 == placement.virtual_stages()))
+        row.back().sum_tied = speed.latency + static_cast<double>(request_.config.hidden * request_.config.vocabulary) *
+                                                  gradient_bytes / layout.tp / speed.link_rate;
+    }
+    const double held = parameters(layout, placement, stage);
+    costs.norm.push_back(norm_seconds(held));
+    costs.optimizer.push_back(optimizer_seconds(held));
+  }
+  costs.set_edges(placement, std::vector<Link>(static_cast<std::size_t>(layout.pp), link(layout)));
+  costs.verdict = 2 * speed.latency;
+  return costs;
+}
+
+double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
+  const auto& costs = parts(layout);
+  double bound = 0;
+  for (int stage = 0; stage < layout.pp; ++stage) {
+    double compute = 0, first = 0;  // first: forwards before the stage's own
+    for (int chunk = 0; chunk < layout.chunks; ++chunk)
+      compute += costs[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))].compute();
+    for (int v = 0; v < placement.virtual_stage(stage, 0); ++v) first += costs[static_cast<std::size_t>(v)].times.forward;
+    const double held = parameters(layout, placement, stage);
+    const double end = reduce_seconds(layout, held) + norm_seconds(held) + optimizer_seconds(held);
+    bound = std::max(bound, first + static_cast<double>(layout.microbatches) * compute + end);
+  }
+  return bound;
+}
+
+double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& placement) {
+  double most = 0;
+  for (int stage = 0; stage < layout.pp; ++stage) most = std::max(most, parameters(layout, placement, stage));
+  return most * (4 * sizeof(float) + rounded_bytes(request_));
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,51 @@
+// How long the parts of a layout take, from what the model computes and what the devices can do.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "apps/tune_search.hpp"
+#include "model/parameters.hpp"
+#include "schedules/cost.hpp"
+
+namespace pipetrain {
+
+// Seconds of one virtual stage for one microbatch, and what it holds for good.
+struct PartCost {
+  schedules::ChunkCost times;
+  double parameters = 0;  // of one tensor-parallel rank
+  double compute() const { return times.forward + times.input_grad + times.weight_grad; }
+};
+
+// Keeps what it has worked out: not thread-safe, and valid as long as its request.
+class LayoutCosts {
+ public:
+  explicit LayoutCosts(const LayoutRequest& request) : request_(request) {}
+
+  // Both by virtual stage.
+  const std::vector<std::vector<Block>>& blocks(const Layout& layout);
+  const std::vector<PartCost>& parts(const Layout& layout);
+
+  schedules::Costs of(const Layout& layout, const schedules::Placement& placement);
+  // A time that no run of the layout can be below.
+  double bound(const Layout& layout, const schedules::Placement& placement);
+  // Weights, gradients, moments and, in bf16, the rounded weights, of the stage that has most of them.
+  double most_state_bytes(const Layout& layout, const schedules::Placement& placement);
+
+ private:
+  double again_seconds(const Block& block, const Layout& layout) const;
+  PartCost cost_of(const std::vector<Block>& blocks, const Layout& layout) const;
+  schedules::Link link(const Layout& layout) const;
+  double parameters(const Layout& layout, const schedules::Placement& placement, int stage);
+  double reduce_seconds(const Layout& layout, double parameters) const;
+  double norm_seconds(double parameters) const;
+  double optimizer_seconds(double parameters) const;
+
+  const LayoutRequest& request_;
+  std::map<std::pair<int, Recompute>, std::vector<std::vector<Block>>> blocks_;
+  std::map<std::tuple<int, int, std::int64_t, Recompute>, std::vector<PartCost>> parts_;
+};
+
+}  // namespace pipetrain

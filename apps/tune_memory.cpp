@@ -1,0 +1,57 @@
+#include "apps/tune_memory.hpp"
+
+#include <algorithm>
+
+namespace pipetrain {
+
+using schedules::Placement;
+using schedules::StageNeeds;
+
+const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
+  auto& memory = memories_[{layout.tp, layout.microbatch, layout.recompute}];
+  if (!memory)
+    memory = std::make_unique<StageMemory>(request_.config, layout.tp, MicrobatchShape{layout.microbatch, request_.sequence},
+                                           StageMemory::Mode{request_.precision, layout.recompute, request_.device});
+  return *memory;
+}
+
+std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement, int stage, const StageNeeds& needs) {
+  const auto& blocks = costs_.blocks(layout);
+  std::vector<std::vector<Block>> chunks;
+  for (int chunk = 0; chunk < layout.chunks; ++chunk)
+    chunks.push_back(blocks[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
+  return stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), needs).total();
+}
+
+std::optional<std::vector<std::size_t>> LayoutMemory::of(const Layout& layout, const Placement& placement,
+                                                         const std::vector<StageNeeds>& needs) {
+  std::vector<std::size_t> all;
+  for (int stage = 0; stage < layout.pp; ++stage) {
+    all.push_back(bytes(layout, placement, stage, needs[static_cast<std::size_t>(stage)]));
+    if (static_cast<double>(all.back()) > request_.speed.memory_bytes) return std::nullopt;
+  }
+  return all;
+}
+
+std::vector<double> LayoutMemory::slots(const Layout& layout, bool all_put_off) {
+  const auto placement = Placement::looping(layout.pp, 1);
+  std::vector<double> slots;
+  for (int stage = 0; stage < layout.pp; ++stage) {
+    const bool is_last = stage + 1 == layout.pp;
+    const auto fits = [&](std::int64_t held) {
+      const int count = static_cast<int>(held);
+      const StageNeeds needs{{{count, is_last ? 0 : count, is_last ? count : 0, count, all_put_off ? count : 1}}, 0};
+      return static_cast<double>(bytes(layout, placement, stage, needs)) <= request_.speed.memory_bytes;
+    };
+    std::int64_t most = 0, above = layout.microbatches + 1;
+    while (above - most > 1) {
+      const std::int64_t middle = most + (above - most) / 2;
+      (fits(middle) ? most : above) = middle;
+    }
+    if (most == 0) return {};
+    slots.push_back(static_cast<double>(most));
+  }
+  return slots;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,37 @@
+// What the devices of a layout hold, counted as a run counts it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "actors/training/stage_memory.hpp"
+#include "apps/tune_costs.hpp"
+#include "schedules/validate.hpp"
+
+namespace pipetrain {
+
+// Keeps what it has worked out: not thread-safe, and valid as long as its request and its costs.
+class LayoutMemory {
+ public:
+  LayoutMemory(const LayoutRequest& request, LayoutCosts& costs) : request_(request), costs_(costs) {}
+
+  // Bytes of each device of every stage; nothing when one does not fit.
+  std::optional<std::vector<std::size_t>> of(const Layout& layout, const schedules::Placement& placement,
+                                             const std::vector<schedules::StageNeeds>& needs);
+  // The most microbatches that each stage of a layout of whole stages could hold, if the weight gradients of one or of all of
+  // them are put off; empty when some stage has no room for one.
+  std::vector<double> slots(const Layout& layout, bool all_put_off);
+
+ private:
+  const StageMemory& stage_memory(const Layout& layout);
+  std::size_t bytes(const Layout& layout, const schedules::Placement& placement, int stage, const schedules::StageNeeds& needs);
+
+  const LayoutRequest& request_;
+  LayoutCosts& costs_;
+  std::map<std::tuple<int, std::int64_t, Recompute>, std::unique_ptr<StageMemory>> memories_;
+};
+
+}  // namespace pipetrain
