@@ -74,7 +74,8 @@ const std::vector<OptionSpec>& train_option_table() {
 
       {"Reports", "metrics", "FILE", "one JSON line a step", ""},
       {"Reports", "tensorboard", "DIR", "TensorBoard event files", "", false, false},
-      {"Reports", "trace", "FILE", "Chrome/Perfetto trace of the run's actions", ""},
+      {"Reports", "trace", "FILE",
+       "the run's actions for Chrome and Perfetto; a page where it ends in .html, a picture in .svg", ""},
       {"Reports", "profile", "FILE", "measured costs for simulate --costs", ""},
       {"Reports", "report", "FILE", "self-contained HTML page", "", false, false},
       {"Reports", "log-interval", "N", "steps between two lines of progress (a terminal shows every step)", "1"},

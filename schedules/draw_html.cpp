@@ -13,9 +13,10 @@ constexpr const char* page_begin = R"html(<!doctype html>
 body{font:13px sans-serif;margin:12px;color:#222}h1{font-size:16px;margin:0 0 6px}
 #view{width:100%;border:1px solid #ccc;cursor:grab;display:block}#view:active{cursor:grabbing}
 #tip{position:fixed;display:none;background:#222;color:#fff;padding:5px 8px;border-radius:4px;pointer-events:none;white-space:pre}
+#legend i{display:inline-block;width:12px;height:12px;margin:0 4px 0 12px;vertical-align:-2px}
 table{border-collapse:collapse;margin-top:10px}td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #ddd}
 </style></head><body><h1 id="title"></h1><p id="words"></p><canvas id="view"></canvas>
-<p>Wheel: zoom. Drag: move. Double click: all. Hover: the action.</p><div id="tip"></div><table id="stages"></table>
+<p id="legend">Wheel: zoom. Drag: move. Double click: all. Hover: the action. </p><div id="tip"></div><table id="stages"></table>
 <script>
 const data = )html";
 
@@ -47,17 +48,30 @@ function draw() {
       if (b <= covered + 0.3) continue;
       covered = b;
       pen.fillStyle = data.colors[s[0] + s[1]]; pen.fillRect(a, y, Math.max(0.5, b - a - (b - a > 3 ? 1 : 0)), row - 1);
-      if (b - a > 22 && row > 12) { pen.fillStyle = '#111'; pen.textAlign = 'center'; pen.fillText(name(s), (a + b) / 2, y + row / 2); }
+      if (b - a > 8 && row > 12) {  // the whole name, or what there is room for
+        const text = [name(s), '' + s[2]].find(t => !t.startsWith('-') && pen.measureText(t).width < b - a - 2);
+        pen.fillStyle = '#111'; pen.textAlign = 'center'; pen.fillText(text || '', (a + b) / 2, y + row / 2);
+      }
     }
     pen.fillStyle = '#222'; pen.textAlign = 'left';
     if (row > 9 || stage % 8 == 0) { pen.clearRect(0, y, left - 2, row); pen.fillText('stage ' + stage, 4, y + row / 2); }
   });
-  pen.fillStyle = '#222';
-  for (let i = 0; i <= 8; ++i) { pen.textAlign = i == 8 ? 'right' : 'left'; const t = from + (to - from) * i / 8; pen.fillText(fixed(t), x(t), height - 12); }
+  pen.fillStyle = '#222'; pen.textAlign = 'center';
+  const bottom = top_ + row * data.stages.length;
+  const {step, at} = ticks(), digits = Math.min(15, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+  for (const t of at) { pen.fillRect(x(t), bottom, 1, 4); pen.fillText(t.toFixed(digits), Math.min(x(t), view.clientWidth - 24), bottom + 12); }
+}
+// Round times, about one in 120 pixels.
+function ticks() {
+  const rough = (to - from) * 120 / Math.max(120, view.clientWidth - left), power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map(n => n * power).find(n => n >= rough) || 10 * power, at = [];
+  for (let i = Math.ceil(from / step - 1e-9); i * step <= to * (1 + 1e-12); ++i) at.push(i * step);
+  return {step, at};
 }
 view.onwheel = e => {
   e.preventDefault();
-  const t = time(e.offsetX), by = Math.exp(e.deltaY * 0.002);
+  const pixels = e.deltaY * (e.deltaMode ? 30 : 1), least = data.makespan * 1e-7;  // some browsers count lines
+  const t = time(e.offsetX), by = Math.max(least / (to - from), Math.exp(pixels * 0.002));
   from = Math.max(0, t - (t - from) * by); to = Math.min(data.makespan, t + (to - t) * by); draw();
 };
 view.onmousedown = e => grabbed = {at: e.offsetX, from, to};
@@ -78,9 +92,18 @@ view.onmousemove = e => {
   else if (s) text += 'idle, then ' + name(s) + (s[5] ? '\nwaits for ' + data.reasons[s[5]] : '');
   else text += 'done';
   tip.textContent = text; tip.style.display = 'block';
-  tip.style.left = Math.min(e.clientX + 14, innerWidth - 200) + 'px'; tip.style.top = e.clientY + 14 + 'px';
+  tip.style.left = Math.max(0, Math.min(e.clientX + 14, innerWidth - tip.offsetWidth - 4)) + 'px';
+  tip.style.top = Math.max(0, Math.min(e.clientY + 14, innerHeight - tip.offsetHeight - 4)) + 'px';
 };
 view.onmouseleave = () => tip.style.display = 'none';
+const words = {F: 'forward', B: 'backward', I: 'input gradient', W: 'weight gradient', R: 'reduce over replicas', S: 'sum replicated',
+  T: 'sum tied', N: 'norm', O: 'optimizer'}, legend = document.getElementById('legend');
+const kinds = new Set(data.stages.flatMap(spans => spans.map(s => s[0])));
+Object.keys(words).filter(k => kinds.has(k)).forEach(k => {
+  const box = document.createElement('i'); box.style.background = data.colors[k + 0];
+  legend.append(box, k + ' ' + words[k]);
+});
+if (data.chunks > 1) legend.append('; lighter: later chunks');
 const table = document.getElementById('stages');
 const line = (cells, tag) => { const r = table.insertRow(); cells.forEach(c => { const d = document.createElement(tag); d.textContent = c; r.appendChild(d); }); };
 line(['stage', 'busy', 'idle', 'warm-up', 'steady', 'cool-down', 'communication', 'peak activations'], 'th');

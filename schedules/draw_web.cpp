@@ -28,9 +28,9 @@ bool appears(const Timeline& timeline, ActionKind kind) {
 
 void write_rect(std::ostream& out, double x, double width, int row, const Span& span, int chunks) {
   const int y = 28 + row * row_height;
-  out << "<rect x=\"" << x << "\" y=\"" << y << "\" width=\"" << width << "\" height=\"" << row_height - 2 << "\" fill=\""
-      << color_of(span.action.kind, span.action.chunk, chunks) << "\"><title>" << to_string(span.action, chunks) << ": "
-      << span.start << " to " << span.end << "</title></rect>\n";
+  out << "<rect x=\"" << x << "\" y=\"" << y << "\" width=\"" << (width > 4 ? width - 1 : width) << "\" height=\""
+      << row_height - 2 << "\" fill=\"" << color_of(span.action.kind, span.action.chunk, chunks) << "\"><title>"
+      << to_string(span.action, chunks) << ": " << span.start << " to " << span.end << "</title></rect>\n";
   const std::string text =
       is_compute(span.action.kind) ? std::to_string(span.action.microbatch) : std::string(1, letter(span.action.kind));
   if (width >= 7.0 * static_cast<double>(text.size()) + 2)

@@ -287,6 +287,10 @@ TEST_CASE("a run's profile is what simulate reads, of the same model and layout 
   const json trace = json::parse(read_file(at("trace.json")));
   std::size_t events = 0;
   for (const auto& event : trace["traceEvents"]) events += event["ph"] == "X" ? 1 : 0;
+  for (const char* drawn : {"run.html", "run.svg"})
+    REQUIRE(train("--pp 2 --microbatches 2 --steps 1 --trace " + at(drawn)) == 0);
+  CHECK_THAT(read_file(at("run.html")), Contains("[\"O\",0,-1,") && Contains("</html>"));
+  CHECK_THAT(read_file(at("run.svg")), Contains("<title>B1: ") && Contains("</svg>"));
   CHECK(events == 3 * 4 * (4 * 3 + 3));  // steps x stages of all replicas x (F, I, W; R, N, O)
 
   const json profile = json::parse(read_file(at("zb.json")));

@@ -44,6 +44,15 @@ TEST_CASE("the plans are those in golden/") {
   }
 }
 
+TEST_CASE("the picture in README.md is what the tool draws") {
+  std::ifstream file(std::string(PIPETRAIN_TEST_DATA) + "/../docs/zb-h1.svg");
+  std::stringstream picture, drawn;
+  picture << file.rdbuf();
+  const Plan plan = build_schedule("zb-h1", {4, 1, 8});
+  write_svg(drawn, simulate(plan, Costs::uniform(plan.placement, 1, 1, 1)));
+  CHECK(picture.str() == drawn.str());
+}
+
 TEST_CASE("docs/schedules.md shows every schedule as it is") {
   std::ifstream file(std::string(PIPETRAIN_TEST_DATA) + "/../docs/schedules.md");
   std::stringstream page;
