@@ -10,10 +10,10 @@
 
 #include "apps/doctor.hpp"
 #include "apps/simulate.hpp"
-#include "apps/suggest.hpp"
 #include "apps/train.hpp"
 #include "apps/tune.hpp"
 #include "core/error.hpp"
+#include "core/nearest_name.hpp"
 
 namespace pipetrain {
 

@@ -7,6 +7,7 @@
 
 #include "apps/suggest.hpp"
 #include "core/error.hpp"
+#include "core/nearest_name.hpp"
 
 namespace pipetrain {
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "apps/suggest.hpp"
 #include "core/error.hpp"
+#include "core/nearest_name.hpp"
 
 namespace pipetrain {
 

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "apps/suggest.hpp"
 #include "core/error.hpp"
+#include "core/nearest_name.hpp"
 #include "model/files.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/plan_text.hpp"

@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "core/error.hpp"
+#include "core/nearest_name.hpp"
 #include "model/config.hpp"
 
 namespace pipetrain {
@@ -120,35 +119,6 @@ constexpr std::array presets{
 
 constexpr std::array unbuilt{"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
 
-// Levenshtein's distance.
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row.back();
-}
-
-std::string all_names() {
-  std::string text;
-  for (const Preset& preset : presets) text += (text.empty() ? "" : ", ") + std::string(preset.name);
-  return text;
-}
-
-std::string nearest_preset(const std::string& name) {
-  const auto closer = [&](const Preset& a, const Preset& b) {
-    return edit_distance(name, a.name) < edit_distance(name, b.name);
-  };
-  return std::min_element(presets.begin(), presets.end(), closer)->name;
-}
-
 }  // namespace
 
 std::vector<std::string> preset_names() {
@@ -163,12 +133,14 @@ ModelConfig preset_config(const std::string& name) {
   }
   for (const char* later : unbuilt) {
     if (name == later) {
-      throw Error(ErrorKind::input, fmt::format("--model {}: GPT-2 models are not built yet; use {}", name, all_names()));
+      throw Error(ErrorKind::input,
+                  fmt::format("--model {}: GPT-2 models are not built yet; use {}", name, fmt::join(preset_names(), ", ")));
     }
   }
-  throw Error(ErrorKind::input, fmt::format("--model {}: no such preset and no folder with a config.json; did you mean {}? "
-                                            "Presets: {}",
-                                            name, nearest_preset(name), all_names()));
+  const auto nearest = nearest_name(name, preset_names());
+  throw Error(ErrorKind::input,
+              fmt::format("--model {}: no such preset and no folder with a config.json;{} presets: {}", name,
+                          nearest ? fmt::format(" did you mean {}?", *nearest) : "", fmt::join(preset_names(), ", ")));
 }
 
 }  // namespace pipetrain

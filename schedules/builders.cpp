@@ -1,35 +1,15 @@
 #include "schedules/builders.hpp"
 
-#include <algorithm>
-#include <numeric>
 #include <stdexcept>
 
 namespace pipetrain::schedules {
 
 namespace {
 
-// Levenshtein distance.
-std::size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({substituted, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-std::string_view nearest_name(std::string_view name) {
-  const auto& all = all_schedules();
-  return std::min_element(all.begin(), all.end(),
-                          [&](const ScheduleInfo& a, const ScheduleInfo& b) {
-                            return edits_between(name, a.name) < edits_between(name, b.name);
-                          })
-      ->name;
+std::string all_names() {
+  std::string names;
+  for (const ScheduleInfo& info : all_schedules()) names += (names.empty() ? "" : ", ") + std::string(info.name);
+  return names;
 }
 
 void check_at_least_one(std::string_view what, int value) {
@@ -64,8 +44,7 @@ const ScheduleInfo* find_schedule(std::string_view name) {
 Plan build_schedule(std::string_view name, const ScheduleShape& shape) {
   const ScheduleInfo* info = find_schedule(name);
   if (info == nullptr)
-    throw std::invalid_argument("there is no schedule \"" + std::string(name) + "\"; did you mean \"" +
-                                std::string(nearest_name(name)) + "\"?");
+    throw std::invalid_argument("there is no schedule \"" + std::string(name) + "\"; there are " + all_names());
   check_at_least_one("pipeline stages", shape.stages);
   check_at_least_one("chunks", shape.chunks);
   check_at_least_one("microbatches", shape.microbatches);

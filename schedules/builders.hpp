@@ -28,8 +28,8 @@ const std::vector<ScheduleInfo>& all_schedules();
 // Null when there is no such schedule.
 const ScheduleInfo* find_schedule(std::string_view name);
 
-// The compute of one step, by name. Throws std::invalid_argument, one line, when the schedule does not exist (it suggests the
-// nearest), a size is below 1, or the schedule cannot have that many chunks.
+// The compute of one step, by name. Throws std::invalid_argument, one line, when the schedule does not exist (it names all that
+// do), a size is below 1, or the schedule cannot have that many chunks.
 Plan build_schedule(std::string_view name, const ScheduleShape& shape);
 
 // The builders themselves trust their shape.

@@ -4,25 +4,6 @@
 
 using namespace pipetrain;
 
-TEST_CASE("edits are inserts, deletes, replacements and swaps") {
-  CHECK(edit_distance("", "abc") == 3);
-  CHECK(edit_distance("steps", "steps") == 0);
-  CHECK(edit_distance("stpes", "steps") == 1);
-  CHECK(edit_distance("sed", "seed") == 1);
-  CHECK(edit_distance("kitten", "sitting") == 3);
-}
-
-TEST_CASE("the nearest name is offered when it is near") {
-  const std::vector<std::string> names = {"pp",        "tp",      "microbatch", "microbatches",
-                                          "precision", "seq-len", "save",       "save-keep"};
-  CHECK(nearest_name("microbach", names) == "microbatch");
-  CHECK(nearest_name("prec", names) == "precision");
-  CHECK(nearest_name("seq_len", names) == "seq-len");
-  CHECK(nearest_name("SAVE", names) == "save");
-  CHECK_FALSE(nearest_name("xylophone", names));
-  CHECK_FALSE(nearest_name("pp", {}));
-}
-
 TEST_CASE("other systems' options are known by our names") {
   CHECK(our_spelling("pipeline-model-parallel-size") == "--pp");
   CHECK(our_spelling("tensor_model_parallel_size") == "--tp");

@@ -1,0 +1,42 @@
+#include "core/nearest_name.hpp"
+
+#include <algorithm>
+
+namespace pipetrain {
+
+std::string normalised_name(std::string_view name) {
+  std::string result(name);
+  std::replace(result.begin(), result.end(), '_', '-');
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return result;
+}
+
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<int>> table(a.size() + 1, std::vector<int>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) table[i][0] = static_cast<int>(i);
+  for (std::size_t j = 0; j <= b.size(); ++j) table[0][j] = static_cast<int>(j);
+  for (std::size_t i = 1; i <= a.size(); ++i)
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const int replace = table[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+      table[i][j] = std::min({table[i - 1][j] + 1, table[i][j - 1] + 1, replace});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        table[i][j] = std::min(table[i][j], table[i - 2][j - 2] + 1);
+    }
+  return table[a.size()][b.size()];
+}
+
+std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
+  const std::string wanted = normalised_name(name);
+  const auto begins = [&](const std::string& candidate) { return candidate.starts_with(wanted); };
+  if (wanted.size() >= 3 && std::count_if(candidates.begin(), candidates.end(), begins) == 1)
+    return *std::find_if(candidates.begin(), candidates.end(), begins);
+  const auto nearest = std::min_element(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
+    return edit_distance(wanted, a) < edit_distance(wanted, b);
+  });
+  const int allowed = std::max<int>(1, static_cast<int>(wanted.size()) / 3);
+  if (nearest == candidates.end() || edit_distance(wanted, *nearest) > allowed) return std::nullopt;
+  return *nearest;
+}
+
+}  // namespace pipetrain
