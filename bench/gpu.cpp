@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -74,12 +75,20 @@ std::string machine(const fs::path& folder) {
   return fmt::format("{} x {} (name, driver)", cuda_device_count(), first);
 }
 
+// After every row, so that what was measured is there whatever happens next.
+void write_page(const std::string& file, const std::string& text) {
+  std::ofstream page(file);
+  page << text;
+  if (!page.flush()) throw Error(ErrorKind::input, "bench gpu: --results " + file + " cannot be written");
+}
+
 bool run_rows(const GpuOptions& options, const std::string& command) {
   const Programs programs = find_programs();
   const int gpus = cuda_device_count();
   if (options.part("peer") && programs.peer_script.empty())
     fmt::print(stderr, "bench gpu: PIPETRAIN_TORCH_PEER names no script: the comparison with PyTorch is not run\n");
   const Folder folder(options.keep);
+  const std::string where = machine(folder.path());
   std::vector<RowResult> results;
   bool pass = true;
   for (const Row& row : select_rows(options.rows)) {
@@ -87,22 +96,22 @@ bool run_rows(const GpuOptions& options, const std::string& command) {
       fmt::print(stderr, "bench gpu: {} is left out: it needs {} GPUs and {} are here\n", row.name, row.devices(), gpus);
       continue;
     }
+    if (std::chrono::steady_clock::now() - programs.started > std::chrono::duration<double>(options.total)) {
+      fmt::print(stderr, "bench gpu: {} is left out: the --total is spent\n", row.name);
+      continue;
+    }
     results.push_back(run_row(row, options, programs, folder.path() / row.name));
     pass &= !results.back().failed;
     for (const Number& number : numbers_of(results.back()))
       pass &= report(number.name, number.value, number.unit, number.kind, number.limit);
     fmt::print(stderr, "{}", throughput_table({results.back()}));
+    if (!options.results.empty()) write_page(options.results, results_page(results, where, command));
   }
   if (results.empty()) {
     fmt::print(stderr, "bench gpu: no row was run: none fits the {} GPUs here\n", gpus);
     return false;
   }
   fmt::print(stderr, "\n{}", all_tables(results));
-  if (!options.results.empty()) {
-    std::ofstream page(options.results);
-    page << results_page(results, machine(folder.path()), command);
-    if (!page.flush()) throw Error(ErrorKind::input, "bench gpu: --results " + options.results + " cannot be written");
-  }
   return pass;
 }
 

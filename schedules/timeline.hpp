@@ -30,6 +30,7 @@ struct Timeline {
   Placement placement = Placement::looping(1, 1);
   int microbatches = 0;
   std::vector<std::vector<Span>> stages;  // per stage, in order of time
+  std::vector<std::string> names;         // of these rows, where they are not stages 0, 1, ...; else empty
 };
 
 // Time words of the project. A stage's span is its own first start to last end.

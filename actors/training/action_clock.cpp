@@ -14,18 +14,21 @@ void ActionClock::begin_step(Stream& stream) {
 
 void ActionClock::start(Stream& stream, const schedules::Action& action) {
   if (spare_.empty()) spare_.push_back({device_.make_timing_event(), device_.make_timing_event()});
-  running_.push_back({action, std::move(spare_.back())});
+  running_.push_back({action, std::move(spare_.back()), {}});
   spare_.pop_back();
   stream.record(*running_.back().events.start);
 }
 
-void ActionClock::end(Stream& stream) { stream.record(*running_.back().events.end); }
+void ActionClock::end(Stream& stream) {
+  stream.record(*running_.back().events.end);
+  running_.back().issued = std::chrono::steady_clock::now();
+}
 
 void ActionClock::collect() {
   while (!running_.empty() && running_.front().events.end->query()) {
     Running first = std::move(running_.front());
     running_.pop_front();
-    done_.push_back({first.action, times_of(first.events)});
+    done_.push_back({first.action, times_of(first.events), first.issued});
     spare_.push_back(std::move(first.events));
   }
 }

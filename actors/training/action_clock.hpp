@@ -5,14 +5,21 @@
 // between steps.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <vector>
 
-#include "actors/engine/step.hpp"
+#include "actors/engine/stage_compute.hpp"
 #include "core/device.hpp"
 
 namespace pipetrain {
+
+struct DeviceAction {
+  schedules::Action action;
+  ActionTimes times;
+  std::chrono::steady_clock::time_point issued;  // when the host had enqueued all of it
+};
 
 class ActionClock {
  public:
@@ -27,7 +34,7 @@ class ActionClock {
   void collect();
 
   // Of the actions collected since begin_step(), in order; both times zero where the device failed.
-  const std::vector<TracedAction>& actions() const { return done_; }
+  const std::vector<DeviceAction>& actions() const { return done_; }
 
  private:
   struct Events {
@@ -36,6 +43,7 @@ class ActionClock {
   struct Running {
     schedules::Action action;
     Events events;
+    std::chrono::steady_clock::time_point issued;
   };
 
   ActionTimes times_of(const Events& events) const;
@@ -43,7 +51,7 @@ class ActionClock {
   Device& device_;
   std::deque<Running> running_;
   std::vector<Events> spare_;
-  std::vector<TracedAction> done_;
+  std::vector<DeviceAction> done_;
 };
 
 }  // namespace pipetrain

@@ -218,7 +218,7 @@ void RankCompute::run(const Launch& launch) {
   clock_->collect();
 }
 
-const std::vector<TracedAction>& RankCompute::trace() {
+const std::vector<DeviceAction>& RankCompute::trace() {
   clock_->collect();
   return clock_->actions();
 }

@@ -113,7 +113,7 @@ class RankCompute {
   // Everything of the launch on this rank's lane.
   void run(const Launch& launch);
   // Of this step's actions, in the order they were run; only between steps.
-  const std::vector<TracedAction>& trace();
+  const std::vector<DeviceAction>& trace();
   // After N has run: what it found.
   RankResult result() const;
   // Stops the device's work with this cause. Thread-safe.

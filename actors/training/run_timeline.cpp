@@ -63,6 +63,11 @@ class Outputs {
   double last_norm_ = never;
 };
 
+std::string name_of(const RankId& rank, int replicas, int tp) {
+  return (replicas > 1 ? "replica " + std::to_string(rank.replica) + ", " : "") + "stage " + std::to_string(rank.stage) +
+         (tp > 1 ? ", rank " + std::to_string(rank.tp_rank) : "");
+}
+
 }  // namespace
 
 RunTimeline::RunTimeline(const TrainJob& job)
@@ -70,34 +75,42 @@ RunTimeline::RunTimeline(const TrainJob& job)
              std::to_string(job.batch.dp) + ", " + std::to_string(job.batch.microbatches) + " microbatches"),
       placement_(placement_of(job)),
       replicas_(static_cast<int>(job.batch.dp)),
+      tp_(job.tp),
       microbatches_(static_cast<int>(job.batch.microbatches)) {}
 
 void RunTimeline::add(const StepReport& report) {
-  const int pp = placement_.stages();
-  Rows rows(static_cast<std::size_t>(replicas_ * pp));
-  std::vector<Outputs> outputs(static_cast<std::size_t>(replicas_), Outputs(placement_, microbatches_));
+  Rows rows(report.devices.size());
+  // What ranks of one number compute in one replica goes from stage to stage.
+  std::vector<Outputs> outputs(static_cast<std::size_t>(replicas_ * tp_), Outputs(placement_, microbatches_));
+  const auto outputs_of = [&](const RankId& rank) -> Outputs& {
+    return outputs[static_cast<std::size_t>(rank.replica * tp_ + rank.tp_rank)];
+  };
   if (!origin_) {
     origin_ = std::chrono::steady_clock::time_point::max();
-    for (const auto& trace : report.trace)
-      for (const auto& traced : trace.actions) origin_ = std::min(*origin_, traced.times.start);
+    for (const auto& device : report.devices)
+      for (const auto& one : device.actions) origin_ = std::min(*origin_, one.times.start);
   }
   const auto seconds = [&](std::chrono::steady_clock::time_point time) {
     return std::chrono::duration<double>(time - *origin_).count();
   };
-  for (const auto& [id, actions] : report.trace)
-    for (const auto& traced : actions) {
-      auto& row = rows[static_cast<std::size_t>(id.replica * pp + id.stage)];
-      row.push_back({traced.action, WaitedFor::nothing, seconds(traced.times.start), seconds(traced.times.end)});
-      outputs[static_cast<std::size_t>(id.replica)].note(id.stage, row.back());
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const auto& [rank, actions] = report.devices[row];
+    for (const DeviceAction& one : actions) {
+      rows[row].push_back({one.action, WaitedFor::nothing, seconds(one.times.start), seconds(one.times.end)});
+      outputs_of(rank).note(rank.stage, rows[row].back());
     }
-  for (int replica = 0; replica < replicas_; ++replica)
-    for (int stage = 0; stage < pp; ++stage) {
-      double free = never;
-      for (Span& span : rows[static_cast<std::size_t>(replica * pp + stage)]) {
-        span.waited_for = outputs[static_cast<std::size_t>(replica)].waited_for(stage, span, free);
-        free = span.end;
-      }
+  }
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const RankId& rank = report.devices[row].rank;
+    double free = never;
+    for (Span& span : rows[row]) {
+      span.waited_for = outputs_of(rank).waited_for(rank.stage, span, free);
+      free = span.end;
     }
+  }
+  if (names_.empty()) {
+    for (const auto& device : report.devices) names_.push_back(name_of(device.rank, replicas_, tp_));
+  }
   last_step_ = report.step;
   kept_ += count(rows);
   steps_.push_back(std::move(rows));
@@ -111,12 +124,10 @@ schedules::Timeline RunTimeline::timeline() const {
   schedules::Timeline timeline;
   const auto steps = static_cast<std::int64_t>(steps_.size());
   timeline.title = title_ + ", steps " + std::to_string(last_step_ - steps + 1) + " to " + std::to_string(last_step_);
-  if (replicas_ > 1)
-    timeline.title +=
-        ", " + std::to_string(placement_.stages()) + " stages of each of " + std::to_string(replicas_) + " replicas";
   timeline.placement = placement_;
   timeline.microbatches = microbatches_;
-  timeline.stages.resize(static_cast<std::size_t>(replicas_ * placement_.stages()));
+  timeline.names = names_;
+  timeline.stages.resize(names_.size());
   for (const Rows& rows : steps_)
     for (std::size_t row = 0; row < rows.size(); ++row)
       timeline.stages[row].insert(timeline.stages[row].end(), rows[row].begin(), rows[row].end());

@@ -10,8 +10,8 @@
 
 namespace pipetrain {
 
-// Keeps the newest steps, up to about a million actions. One row per stage of each replica, replica-major; seconds since the
-// first action kept. What an action waited for is found from when its inputs were made.
+// Keeps the newest steps, up to about a million actions. One row per device: replica, stage, tensor-parallel rank, the last
+// fastest; seconds since the first action of the first step. What an action waited for is found from when its inputs were made.
 class RunTimeline {
  public:
   explicit RunTimeline(const TrainJob& job);
@@ -22,8 +22,9 @@ class RunTimeline {
   using Rows = std::vector<std::vector<schedules::Span>>;
 
   std::string title_;
+  std::vector<std::string> names_;
   schedules::Placement placement_;
-  int replicas_;
+  int replicas_, tp_;
   int microbatches_;
   std::optional<std::chrono::steady_clock::time_point> origin_;
   std::deque<Rows> steps_;

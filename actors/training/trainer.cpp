@@ -109,10 +109,16 @@ class Trainer::Run {
     const auto tokens = job_.batch.global_batch() * job_.dataset->sequence_length();
     const StepInfo info{number, static_cast<int>(job_.batch.microbatches), static_cast<double>(tokens),
                         job_.learning_rate.at(number)};
-    StepReport report{number, 0, 0, info.learning_rate, tokens, 0, 0, {}};
+    StepReport report;
+    report.step = number;
+    report.learning_rate = info.learning_rate;
+    report.tokens = tokens;
     const auto start = std::chrono::steady_clock::now();
     auto outcome = pipeline_->step(info, [&](const auto& results) { return decide(results, info, report); });
-    for (std::size_t stage = 0; stage < computes_.size(); ++stage) computes_[stage]->fill_times(outcome.stages[stage].actions);
+    for (std::size_t stage = 0; stage < computes_.size(); ++stage) {
+      computes_[stage]->fill_times(outcome.stages[stage].actions);
+      for (const auto& rank : computes_[stage]->ranks()) report.devices.push_back({rank->id(), rank->trace()});
+    }
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.bubble = bubble_fraction(outcome.stages);
     report.trace = std::move(outcome.stages);

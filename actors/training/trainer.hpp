@@ -55,6 +55,12 @@ struct TrainJob {
   WrapOps wrap_ops;  // may be null
 };
 
+// What one device ran in a step, in order.
+struct DeviceTrace {
+  RankId rank;
+  std::vector<DeviceAction> actions;
+};
+
 struct StepReport {
   std::int64_t step = 0;  // counts from 1
   double loss = 0;        // mean over the target tokens of the global batch
@@ -63,7 +69,8 @@ struct StepReport {
   std::int64_t tokens = 0;  // of the global batch
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none
-  std::vector<StageTrace> trace;
+  std::vector<StageTrace> trace;     // of each stage's first rank
+  std::vector<DeviceTrace> devices;  // dp, pp, tp; tp fastest
 };
 
 // One line per device, in rank order: dp, pp, tp with tp fastest.

@@ -96,11 +96,11 @@ void TransformerCompute::finished(RankCompute& rank, const std::shared_ptr<Runni
 }
 
 void TransformerCompute::fill_times(std::vector<TracedAction>& actions) {
-  const std::vector<TracedAction>& measured = ranks_.front()->trace();
+  const std::vector<DeviceAction>& measured = ranks_.front()->trace();
   std::size_t next = 0;  // both are in nearly the same order
   for (TracedAction& traced : actions) {
     for (std::size_t looked = 0; looked < measured.size(); ++looked) {
-      const TracedAction& one = measured[(next + looked) % measured.size()];
+      const DeviceAction& one = measured[(next + looked) % measured.size()];
       if (one.action != traced.action) continue;
       traced.times = one.times;
       next += looked + 1;

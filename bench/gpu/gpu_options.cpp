@@ -75,6 +75,8 @@ GpuOptions parse_gpu_options(const std::vector<std::string>& arguments) {
       options.rounds = number(option, value(), 1);
     } else if (option == "--budget") {
       options.budget = number(option, value(), 1.0);
+    } else if (option == "--total") {
+      options.total = number(option, value(), 1.0);
     } else if (option == "--keep") {
       options.keep = value();
     } else if (option == "--results") {
@@ -108,6 +110,7 @@ named by its name or by a pattern (llama2-7b-*); without names, all that this ma
   --steps N         measured in each run, after --warmup N more [6, 3]
   --rounds N        times our run and the peer's are made, in turns [1]
   --budget SECONDS  a row may take; what runs then is ended, and what is left of the row left out [600]
+  --total SECONDS   all rows together may take; the same
   --keep DIR        keep metrics, traces, profiles and the output of every run there
   --results FILE    write the tables as a Markdown page, with the machine and the command
 

@@ -16,6 +16,7 @@ struct GpuOptions {
   int warmup = 3, steps = 6;  // of every run
   int rounds = 1;             // of our run and the peer's, in turns
   double budget = 600;        // seconds a row may take
+  double total = 1e9;         // seconds everything may take
   std::string keep;           // folder for the files of the runs; empty: none is kept
   std::string results;        // Markdown page for bench/results; empty: none
   // How the program calls itself: measure this part of the one row in this process, with these tokens and this schedule.

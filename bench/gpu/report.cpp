@@ -45,6 +45,7 @@ void add_shares(const RowResult& result, std::vector<Number>& numbers) {
                                     {"host", shares.host}}) {
     numbers.push_back({name_of(result, std::string("time in ") + what), 100 * share, "%"});
   }
+  numbers.push_back({name_of(result, "actions that the host held up"), 100 * shares.launch_bound, "% of their time"});
 }
 
 void add_schedules(const RowResult& result, std::vector<Number>& numbers) {
@@ -126,12 +127,14 @@ std::string shares_table(const std::vector<RowResult>& results) {
   for (const RowResult& result : results) {
     if (!result.shares) continue;
     if (table.empty())
-      table = fmt::format("{:<24} {:>9} {:>9} {:>10} {:>12} {:>14} {:>7} {:>6}\n", "where a step's time goes, %", "seconds",
-                          "matrices", "attention", "elementwise", "communication", "bubble", "host");
+      table =
+          fmt::format("{:<24} {:>9} {:>9} {:>10} {:>12} {:>14} {:>7} {:>6} {:>14}\n", "where a step's time goes, %", "seconds",
+                      "matrices", "attention", "elementwise", "communication", "bubble", "host", "(launch-bound)");
     const TimeShares& shares = *result.shares;
-    table += fmt::format("{:<27} {:>9.4f} {:>9.1f} {:>10.1f} {:>12.1f} {:>14.1f} {:>7.1f} {:>6.1f}\n", result.row.name,
-                         shares.seconds, 100 * shares.matrices, 100 * shares.attention, 100 * shares.elementwise,
-                         100 * shares.communication, 100 * shares.bubble, 100 * shares.host);
+    table +=
+        fmt::format("{:<27} {:>9.4f} {:>9.1f} {:>10.1f} {:>12.1f} {:>14.1f} {:>7.1f} {:>6.1f} {:>14.1f}\n", result.row.name,
+                    shares.seconds, 100 * shares.matrices, 100 * shares.attention, 100 * shares.elementwise,
+                    100 * shares.communication, 100 * shares.bubble, 100 * shares.host, 100 * shares.launch_bound);
   }
   return table;
 }

@@ -43,7 +43,8 @@ class RowRun {
   const Row& row() const { return result_.row; }
   fs::path tokens() const { return folder_ / "tokens.jsonl"; }
   double seconds_left() const {
-    return options_.budget - std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const auto since = [](auto time) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - time).count(); };
+    return std::min(options_.budget - since(start_), options_.total - since(programs_.started));
   }
 
   void note(const std::string& what, bool failure) {
@@ -57,7 +58,7 @@ class RowRun {
     command.output = folder_ / (file + ".out");
     command.seconds = seconds_left();
     if (command.seconds < 5) {
-      note(what + " was left out: the row's --budget is spent", false);
+      note(what + " was left out: its --budget or the --total is spent", false);
       return false;
     }
     fmt::print(stderr, "bench gpu: {}: {} ...\n", row().name, what);

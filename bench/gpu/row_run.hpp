@@ -21,6 +21,7 @@ namespace pipetrain::bench {
 struct Programs {
   std::string ours, self;
   std::string torchrun, peer_script;  // peer_script empty: there is no peer
+  std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 // From BENCH_PROGRAM, PIPETRAIN_TORCHRUN, PIPETRAIN_TORCH_PEER, and the folder that this program lies in. Throws Error(input)
 // for a program or script that is not there.

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "actors/training/trainer.hpp"
 #include "apps/train_job.hpp"
 #include "apps/train_options.hpp"
 #include "bench/gpu/our_run.hpp"
@@ -20,22 +19,27 @@ namespace {
 
 double seconds_of(TimePoint begin, TimePoint end) { return std::chrono::duration<double>(end - begin).count(); }
 
-// What the trace of a step tells, in seconds.
+// What the traces of a step tell, in seconds.
 struct Traced {
-  double busy = 0, sums = 0;  // of all stages together: actions, and of these the sums over replicas, ranks and tied weights
+  double busy = 0;          // of all devices together
+  double sums = 0;          // of these, in the sums over replicas, ranks and tied weights
+  double launch_bound = 0;  // of these, in actions whose device waited for the host
   double makespan = 0, verdict = 0;
 };
 
-Traced read_trace(const std::vector<StageTrace>& trace) {
+bool is_sum(ActionKind kind) {
+  return kind == ActionKind::reduce_grads || kind == ActionKind::sum_replicated || kind == ActionKind::sum_tied;
+}
+
+Traced read_traces(const std::vector<DeviceTrace>& devices) {
   Traced traced;
   TimePoint first = TimePoint::max(), last = TimePoint::min(), norm = TimePoint::min(), optimizer = TimePoint::max();
-  for (const auto& stage : trace) {
-    for (const auto& [action, times] : stage.actions) {
+  for (const auto& device : devices) {
+    for (const auto& [action, times, issued] : device.actions) {
       const double seconds = seconds_of(times.start, times.end);
       traced.busy += seconds;
-      if (action.kind == ActionKind::reduce_grads || action.kind == ActionKind::sum_replicated ||
-          action.kind == ActionKind::sum_tied)
-        traced.sums += seconds;
+      if (is_sum(action.kind)) traced.sums += seconds;
+      if (seconds_of(issued, times.end) < seconds / 20) traced.launch_bound += seconds;
       first = std::min(first, times.start);
       last = std::max(last, times.end);
       if (action.kind == ActionKind::norm) norm = std::max(norm, times.end);
@@ -74,7 +78,8 @@ class AllOpTimes {
 
 }  // namespace
 
-TimeShares time_shares(const std::vector<StageTrace>& trace, double seconds, const std::vector<OpTimes::Seconds>& operations) {
+TimeShares time_shares(const std::vector<DeviceTrace>& devices, double seconds,
+                       const std::vector<OpTimes::Seconds>& operations) {
   OpTimes::Seconds sum;
   for (const auto& one : operations) {
     sum.matrix += one.matrix;
@@ -82,17 +87,18 @@ TimeShares time_shares(const std::vector<StageTrace>& trace, double seconds, con
     sum.elementwise += one.elementwise;
     sum.communication += one.communication;
   }
-  const Traced traced = read_trace(trace);
-  const auto stages = static_cast<double>(trace.size());
-  const double of_devices = 1 / (static_cast<double>(operations.size()) * seconds), of_stages = 1 / (stages * seconds);
+  const Traced traced = read_traces(devices);
+  const auto count = static_cast<double>(devices.size());
+  const double whole = count * seconds;
   TimeShares shares;
   shares.seconds = seconds;
-  shares.matrices = sum.matrix * of_devices;
-  shares.attention = sum.attention * of_devices;
-  shares.elementwise = sum.elementwise * of_devices;
-  shares.communication = sum.communication * of_devices + traced.sums * of_stages;
-  shares.bubble = (stages * (traced.makespan - traced.verdict) - traced.busy) * of_stages;
+  shares.matrices = sum.matrix / whole;
+  shares.attention = sum.attention / whole;
+  shares.elementwise = sum.elementwise / whole;
+  shares.communication = (sum.communication + traced.sums) / whole;
+  shares.bubble = (count * (traced.makespan - traced.verdict) - traced.busy) / whole;
   shares.host = 1 - (shares.matrices + shares.attention + shares.elementwise + shares.communication + shares.bubble);
+  shares.launch_bound = traced.launch_bound / traced.busy;
   return shares;
 }
 
@@ -111,24 +117,25 @@ TimeShares measure_shares(const Row& row, const Schedule& schedule, const std::f
   times.take();
   trainer.step();
   times.set_measuring(false);
-  return time_shares(plain[1].trace, plain[1].seconds, times.take());
+  return time_shares(plain[1].devices, plain[1].seconds, times.take());
 }
 
 std::string to_json(const TimeShares& shares) {
-  return nlohmann::json{{"seconds", shares.seconds},
-                        {"matrices", shares.matrices},
-                        {"attention", shares.attention},
-                        {"elementwise", shares.elementwise},
-                        {"communication", shares.communication},
-                        {"bubble", shares.bubble},
-                        {"host", shares.host}}
-      .dump();
+  const nlohmann::json json = {{"seconds", shares.seconds},
+                               {"matrices", shares.matrices},
+                               {"attention", shares.attention},
+                               {"elementwise", shares.elementwise},
+                               {"communication", shares.communication},
+                               {"bubble", shares.bubble},
+                               {"host", shares.host},
+                               {"launch_bound", shares.launch_bound}};
+  return json.dump();
 }
 
 TimeShares shares_from_json(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
   return {json.at("seconds"),       json.at("matrices"), json.at("attention"), json.at("elementwise"),
-          json.at("communication"), json.at("bubble"),   json.at("host")};
+          json.at("communication"), json.at("bubble"),   json.at("host"),      json.at("launch_bound")};
 }
 
 }  // namespace pipetrain::bench

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "actors/engine/step.hpp"
+#include "actors/training/trainer.hpp"
 #include "bench/gpu/rows.hpp"
 #include "model/timed_ops.hpp"
 
 namespace pipetrain::bench {
 
-// Shares of the devices' time in a step, means over devices. They add up to 1: `host` is what remains, and may be a little
-// below zero, because the operations are those of another step.
+// Shares of the devices' time in a step, means over devices. All but launch_bound add up to 1: `host` is what remains, and may
+// be a little below zero, because the operations are those of another step.
 struct TimeShares {
   double seconds = 0;   // of the step
   double matrices = 0;  // matrix products, each as long as it takes one rank alone
@@ -21,10 +21,14 @@ struct TimeShares {
   double communication = 0;  // what tensor-parallel communication adds to operations, and the sums at the end of a step
   double bubble = 0;         // no action runs, between the step's first and its last, but for the verdict
   double host = 0;           // before and after these, the verdict, and gaps between the operations of an action
+  // Of the time of all actions, that of those which the device ended within a twentieth of their time after the host had
+  // enqueued all of them: it had waited for the host, and the operations' own times hold some of that.
+  double launch_bound = 0;
 };
 
-// `operations`: of each device, in one step with its operations timed; `trace` and `seconds` of another step without.
-TimeShares time_shares(const std::vector<StageTrace>& trace, double seconds, const std::vector<OpTimes::Seconds>& operations);
+// `operations`: of each device, in one step with its operations timed; `devices` and `seconds` of another step without.
+TimeShares time_shares(const std::vector<DeviceTrace>& devices, double seconds,
+                       const std::vector<OpTimes::Seconds>& operations);
 
 // Runs some steps of the row in this process: `warmup`, then three of which the middle one counts, then two with timed
 // operations, of which the second counts.

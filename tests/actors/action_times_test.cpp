@@ -1,9 +1,11 @@
 // When actions ran: on one clock for all devices, in an order that their data allows.
+#include <algorithm>
 #include <map>
 #include <thread>
 #include <tuple>
 
 #include "actors/training/action_clock.hpp"
+#include "actors/training/run_timeline.hpp"
 #include "catch.hpp"
 #include "core/cpu_stream.hpp"
 #include "golden_run.hpp"
@@ -38,12 +40,14 @@ TEST_CASE("an action's times are those at which it ran on its device") {
     clock.collect();
     REQUIRE(clock.actions().size() == 3);
     for (int i = 0; i < 3; ++i) {
-      const auto& [action, times] = clock.actions()[static_cast<std::size_t>(i)];
+      const auto& [action, times, issued] = clock.actions()[static_cast<std::size_t>(i)];
       CHECK(action == Action{ActionKind::forward, 0, i});
       CHECK(times.start >= before);
       CHECK(times.start <= ran[static_cast<std::size_t>(2 * i)]);
       CHECK(times.end >= ran[static_cast<std::size_t>(2 * i + 1)]);
       CHECK(times.end - times.start >= milliseconds(4));
+      CHECK(issued >= before);
+      if (i == 2) CHECK(issued < times.end);  // the host is ahead
     }
   }
 }
@@ -77,5 +81,24 @@ TEST_CASE("a run's trace shows actions after what they need, and one at a time o
         CHECK(ran.start >= times.at({replica, v - 1, kind, microbatch}).end);
       }
     }
+  }
+}
+
+TEST_CASE("a run's timeline has a row for every device") {
+  TrainJob job = golden_job("llama2_tiny", Layout{2, 2, 2});
+  RunTimeline rows(job);
+  const auto microbatches = job.batch.microbatches;
+  Trainer trainer(std::move(job));
+  for (int step = 0; step < 2; ++step) rows.add(trainer.step());
+  const auto timeline = rows.timeline();
+  CHECK(timeline.names == std::vector<std::string>{"replica 0, stage 0, rank 0", "replica 0, stage 0, rank 1",
+                                                   "replica 0, stage 1, rank 0", "replica 0, stage 1, rank 1",
+                                                   "replica 1, stage 0, rank 0", "replica 1, stage 0, rank 1",
+                                                   "replica 1, stage 1, rank 0", "replica 1, stage 1, rank 1"});
+  REQUIRE(timeline.stages.size() == 8);
+  for (const auto& spans : timeline.stages) {
+    CHECK(std::count_if(spans.begin(), spans.end(), [](const auto& span) { return span.action.kind == ActionKind::forward; }) ==
+          2 * microbatches);
+    for (std::size_t i = 1; i < spans.size(); ++i) CHECK(spans[i].start >= spans[i - 1].end);
   }
 }

@@ -21,8 +21,10 @@ namespace {
 
 Row row_named(const std::string& name) { return select_rows({name}).at(0); }
 
-TracedAction traced(ActionKind kind, int microbatch, int start, int end) {
-  return {{kind, 0, microbatch}, {Clock::time_point(milliseconds(start)), Clock::time_point(milliseconds(end))}};
+// Enqueued at its start.
+DeviceAction ran(ActionKind kind, int start, int end) {
+  const Clock::time_point begin(milliseconds{start});
+  return {{kind, 0, 0}, {begin, Clock::time_point(milliseconds(end))}, begin};
 }
 
 ScheduleResult result_of(const std::string& name, double seconds, double predicted) {
@@ -131,15 +133,18 @@ TEST_CASE("the limit can be measured on a device") {
 }
 
 TEST_CASE("a step's time is shared out, and what nothing accounts for is the host's") {
-  // Two stages, 100 ms. Stage 0 is busy for 60 ms, stage 1 for 50; actions from 5 to 95; the verdict takes 10.
-  const std::vector<StageTrace> trace = {{{0, 0},
-                                          {traced(ActionKind::forward, 0, 5, 25), traced(ActionKind::backward, 0, 45, 65),
-                                           traced(ActionKind::reduce_grads, 0, 65, 69), traced(ActionKind::norm, 0, 69, 75),
-                                           traced(ActionKind::optimizer, 0, 85, 95)}},
-                                         {{0, 1},
-                                          {traced(ActionKind::forward, 0, 25, 35), traced(ActionKind::backward, 0, 35, 55),
-                                           traced(ActionKind::norm, 0, 60, 70), traced(ActionKind::optimizer, 0, 85, 95)}}};
-  const TimeShares shares = time_shares(trace, 0.1, {{0.03, 0.01, 0.004, 0.002}, {0.02, 0.01, 0.006, 0.0}});
+  // Two devices, 100 ms. The first is busy for 60 ms, the second for 50; actions from 5 to 95; the verdict takes 10. The host
+  // had enqueued all but the second's F in good time.
+  std::vector<DeviceTrace> devices = {
+      {{0, 0, 0},
+       {ran(ActionKind::forward, 5, 25), ran(ActionKind::backward, 45, 65), ran(ActionKind::reduce_grads, 65, 69),
+        ran(ActionKind::norm, 69, 75), ran(ActionKind::optimizer, 85, 95)}},
+      {{0, 1, 0},
+       {ran(ActionKind::forward, 25, 35), ran(ActionKind::backward, 35, 55), ran(ActionKind::norm, 60, 70),
+        ran(ActionKind::optimizer, 85, 95)}}};
+  auto& late = devices[1].actions[0];
+  late.issued = late.times.end - std::chrono::microseconds(100);
+  const TimeShares shares = time_shares(devices, 0.1, {{0.03, 0.01, 0.004, 0.002}, {0.02, 0.01, 0.006, 0.0}});
   CHECK(shares.matrices == Approx(0.25));
   CHECK(shares.attention == Approx(0.1));
   CHECK(shares.elementwise == Approx(0.05));
@@ -147,9 +152,11 @@ TEST_CASE("a step's time is shared out, and what nothing accounts for is the hos
   CHECK(shares.bubble == Approx((2 * (90 - 10) - 60 - 50) / 200.0));
   CHECK(shares.matrices + shares.attention + shares.elementwise + shares.communication + shares.bubble + shares.host ==
         Approx(1));
+  CHECK(shares.launch_bound == Approx(10.0 / 110));
   const TimeShares read = shares_from_json(to_json(shares));
   CHECK(read.host == shares.host);
   CHECK(read.bubble == shares.bubble);
+  CHECK(read.launch_bound == shares.launch_bound);
 }
 
 TEST_CASE("schedules are ranked right when none that is measured slower is simulated faster") {
