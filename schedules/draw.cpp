@@ -147,7 +147,7 @@ void write_chrome_trace(std::ostream& out, const Timeline& timeline, double micr
       << escaped(timeline.title) << "\"}}";
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
     out << ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":" << stage << ",\"name\":\"thread_name\",\"args\":{\"name\":\""
-        << (timeline.names.empty() ? "stage " + std::to_string(stage) : escaped(timeline.names[stage])) << "\"}}";
+        << escaped(row_name(timeline, stage)) << "\"}}";
     for (const Span& span : timeline.stages[stage]) {
       out << ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":" << stage << ",\"name\":\""
           << to_string(span.action, timeline.placement.chunks()) << "\",\"cat\":\"" << letter(span.action.kind)

@@ -14,6 +14,11 @@ struct TimeRange {
 };
 TimeRange range_of(const Timeline& timeline);
 
+// "stage 3", or the row's own name.
+std::string row_name(const Timeline& timeline, std::size_t row);
+// Characters of the longest.
+int longest_row_name(const Timeline& timeline);
+
 // Safe inside a JSON string and inside HTML text.
 std::string escaped(const std::string& text);
 

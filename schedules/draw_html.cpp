@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <ostream>
 #include <set>
 
@@ -22,7 +23,7 @@ const data = )html";
 
 constexpr const char* page_end = R"html(;
 const view = document.getElementById('view'), tip = document.getElementById('tip'), pen = view.getContext('2d');
-const left = 64, top_ = 6, row = Math.max(3, Math.min(26, Math.floor(900 / data.stages.length)));
+const left = data.left, top_ = 6, row = Math.max(3, Math.min(26, Math.floor(900 / data.stages.length)));
 let from = 0, to = data.makespan, grabbed = null;
 const fixed = x => +x.toPrecision(6);
 document.getElementById('title').textContent = data.title;
@@ -54,7 +55,7 @@ function draw() {
       }
     }
     pen.fillStyle = '#222'; pen.textAlign = 'left';
-    if (row > 9 || stage % 8 == 0) { pen.clearRect(0, y, left - 2, row); pen.fillText('stage ' + stage, 4, y + row / 2); }
+    if (row > 9 || stage % 8 == 0) { pen.clearRect(0, y, left - 2, row); pen.fillText(data.names[stage], 4, y + row / 2); }
   });
   pen.fillStyle = '#222'; pen.textAlign = 'center';
   const bottom = top_ + row * data.stages.length;
@@ -87,7 +88,7 @@ view.onmousemove = e => {
   tip.style.display = 'none';
   if (!spans || e.offsetX < left) return;
   const i = first(spans, t), s = spans[i];
-  let text = 'stage ' + stage + '\n';
+  let text = data.names[stage] + '\n';
   if (s && s[3] <= t) text += name(s) + ': ' + fixed(s[3]) + ' to ' + fixed(s[4]) + (s[5] ? '\nwaited for ' + data.reasons[s[5]] : '');
   else if (s) text += 'idle, then ' + name(s) + (s[5] ? '\nwaits for ' + data.reasons[s[5]] : '');
   else text += 'done';
@@ -106,8 +107,8 @@ Object.keys(words).filter(k => kinds.has(k)).forEach(k => {
 if (data.chunks > 1) legend.append('; lighter: later chunks');
 const table = document.getElementById('stages');
 const line = (cells, tag) => { const r = table.insertRow(); cells.forEach(c => { const d = document.createElement(tag); d.textContent = c; r.appendChild(d); }); };
-line(['stage', 'busy', 'idle', 'warm-up', 'steady', 'cool-down', 'communication', 'peak activations'], 'th');
-data.summary.forEach((s, i) => line([i, ...s.map(fixed)], 'td'));
+line(['', 'busy', 'idle', 'warm-up', 'steady', 'cool-down', 'communication', 'peak activations'], 'th');
+data.summary.forEach((s, i) => line([data.names[i], ...s.map(fixed)], 'td'));
 window.onresize = draw; draw();
 </script></body></html>
 )html";
@@ -120,7 +121,11 @@ void write_html(std::ostream& out, const Timeline& timeline, const Summary& summ
   out.precision(9);
   out << page_begin << "{\"title\":\"" << escaped(timeline.title) << "\",\"chunks\":" << chunks
       << ",\"makespan\":" << summary.makespan << ",\"bubble\":" << summary.bubble_fraction
-      << ",\"span_bubble\":" << summary.span_bubble << ",\"reasons\":[";
+      << ",\"span_bubble\":" << summary.span_bubble << ",\"left\":" << 16 + 6 * std::max(8, longest_row_name(timeline))
+      << ",\"names\":[";
+  for (std::size_t row = 0; row < timeline.stages.size(); ++row)
+    out << (row == 0 ? "\"" : ",\"") << escaped(row_name(timeline, row)) << '"';
+  out << "],\"reasons\":[";
   for (const auto reason :
        {WaitedFor::nothing, WaitedFor::activation, WaitedFor::gradient, WaitedFor::slot, WaitedFor::partner})
     out << (reason == WaitedFor::nothing ? "\"" : ",\"") << to_string(reason) << '"';

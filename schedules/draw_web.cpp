@@ -11,7 +11,8 @@ namespace pipetrain::schedules {
 namespace {
 
 constexpr int row_height = 24;
-constexpr int label_width = 64;
+
+int label_width(const Timeline& timeline) { return 16 + 6 * std::max(8, longest_row_name(timeline)); }
 
 constexpr std::array<std::pair<ActionKind, const char*>, 5> legend = {{{ActionKind::forward, "forward"},
                                                                        {ActionKind::backward, "backward"},
@@ -39,7 +40,7 @@ void write_rect(std::ostream& out, double x, double width, int row, const Span& 
 
 void write_svg_row(std::ostream& out, const Timeline& timeline, int row, const TimeRange& range, double scale) {
   const auto& spans = timeline.stages[static_cast<std::size_t>(row)];
-  const auto x = [&](double time) { return label_width + (time - range.begin) * scale; };
+  const auto x = [&](double time) { return label_width(timeline) + (time - range.begin) * scale; };
   for (std::size_t i = 0; i < spans.size();) {
     // What is too narrow to see alone goes into one rectangle with its neighbours.
     std::size_t next = i + 1;
@@ -93,10 +94,21 @@ std::string color_of(ActionKind kind, int chunk, int chunks) {
   return text;
 }
 
+std::string row_name(const Timeline& timeline, std::size_t row) {
+  return timeline.names.empty() ? "stage " + std::to_string(row) : timeline.names[row];
+}
+
+int longest_row_name(const Timeline& timeline) {
+  std::size_t longest = 0;
+  for (std::size_t row = 0; row < timeline.stages.size(); ++row) longest = std::max(longest, row_name(timeline, row).size());
+  return static_cast<int>(longest);
+}
+
 void write_svg(std::ostream& out, const Timeline& timeline, int width) {
   const TimeRange range = range_of(timeline);
   const int rows = static_cast<int>(timeline.stages.size()), height = 28 + rows * row_height + 26;
-  const double scale = range.length() > 0 ? (width - label_width - 8) / range.length() : 0;
+  const int left = label_width(timeline);
+  const double scale = range.length() > 0 ? (width - left - 8) / range.length() : 0;
   out.precision(7);
   std::string title;
   for (const char c : timeline.title)
@@ -114,13 +126,14 @@ void write_svg(std::ostream& out, const Timeline& timeline, int width) {
         << "\"/><text x=\"" << at + 16 << "\" y=\"17\">" << entry->second << "</text>\n";
   }
   for (int row = 0; row < rows; ++row) {
-    out << "<text x=\"4\" y=\"" << 28 + row * row_height + 15 << "\">stage " << row << "</text>\n<rect x=\"" << label_width
-        << "\" y=\"" << 28 + row * row_height << "\" width=\"" << width - label_width - 8 << "\" height=\"" << row_height - 2
+    out << "<text x=\"4\" y=\"" << 28 + row * row_height + 15 << "\">"
+        << escaped(row_name(timeline, static_cast<std::size_t>(row))) << "</text>\n<rect x=\"" << left << "\" y=\""
+        << 28 + row * row_height << "\" width=\"" << width - left - 8 << "\" height=\"" << row_height - 2
         << "\" fill=\"#eeeeee\"/>\n";
     write_svg_row(out, timeline, row, range, scale);
   }
-  out << "<text x=\"" << label_width << "\" y=\"" << height - 9 << "\">0</text>\n<text x=\"" << width - 8 << "\" y=\""
-      << height - 9 << "\" text-anchor=\"end\">" << range.length() << "</text>\n</svg>\n";
+  out << "<text x=\"" << left << "\" y=\"" << height - 9 << "\">0</text>\n<text x=\"" << width - 8 << "\" y=\"" << height - 9
+      << "\" text-anchor=\"end\">" << range.length() << "</text>\n</svg>\n";
 }
 
 }  // namespace pipetrain::schedules

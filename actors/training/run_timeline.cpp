@@ -64,8 +64,8 @@ class Outputs {
 };
 
 std::string name_of(const RankId& rank, int replicas, int tp) {
-  return (replicas > 1 ? "replica " + std::to_string(rank.replica) + ", " : "") + "stage " + std::to_string(rank.stage) +
-         (tp > 1 ? ", rank " + std::to_string(rank.tp_rank) : "");
+  return (replicas > 1 ? "replica " + std::to_string(rank.replica) + " " : "") + "stage " + std::to_string(rank.stage) +
+         (tp > 1 ? " rank " + std::to_string(rank.tp_rank) : "");
 }
 
 }  // namespace

@@ -91,10 +91,10 @@ TEST_CASE("a run's timeline has a row for every device") {
   Trainer trainer(std::move(job));
   for (int step = 0; step < 2; ++step) rows.add(trainer.step());
   const auto timeline = rows.timeline();
-  CHECK(timeline.names == std::vector<std::string>{"replica 0, stage 0, rank 0", "replica 0, stage 0, rank 1",
-                                                   "replica 0, stage 1, rank 0", "replica 0, stage 1, rank 1",
-                                                   "replica 1, stage 0, rank 0", "replica 1, stage 0, rank 1",
-                                                   "replica 1, stage 1, rank 0", "replica 1, stage 1, rank 1"});
+  CHECK(timeline.names == std::vector<std::string>{"replica 0 stage 0 rank 0", "replica 0 stage 0 rank 1",
+                                                   "replica 0 stage 1 rank 0", "replica 0 stage 1 rank 1",
+                                                   "replica 1 stage 0 rank 0", "replica 1 stage 0 rank 1",
+                                                   "replica 1 stage 1 rank 0", "replica 1 stage 1 rank 1"});
   REQUIRE(timeline.stages.size() == 8);
   for (const auto& spans : timeline.stages) {
     CHECK(std::count_if(spans.begin(), spans.end(), [](const auto& span) { return span.action.kind == ActionKind::forward; }) ==

@@ -66,6 +66,16 @@ TEST_CASE("rows, traces and pages hold every action") {
   CHECK_THAT(html, Contains("<canvas") && !Contains("http"));
 }
 
+TEST_CASE("rows that are not stages carry their own names") {
+  Timeline timeline = timeline_of("1f1b", {2, 1, 2});
+  for (const auto& drawing : {written(write_svg, timeline, 800), written(write_chrome_trace, timeline, 1.0)})
+    CHECK_THAT(drawing, Contains("stage 1"));
+  timeline.names = {"stage 0 rank 0", "stage 0 rank 1"};
+  for (const auto& drawing : {written(write_svg, timeline, 800), written(write_chrome_trace, timeline, 1.0),
+                              written(write_html, timeline, summarize(timeline))})
+    CHECK_THAT(drawing, Contains("stage 0 rank 1") && !Contains("stage 1"));
+}
+
 TEST_CASE("a picture of very many actions stays small") {
   CHECK(written(write_svg, timeline_of("1f1b", {4, 1, 20000}), 1000).size() < 2000000);
 }
