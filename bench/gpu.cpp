@@ -38,7 +38,7 @@ int measure_part(const GpuOptions& options) {
   }
   for (const Schedule& schedule : row.schedules) {
     if (schedule.name != options.schedule) continue;
-    fmt::print("{}\n", to_json(measure_shares(row, schedule, options.data, options.warmup)));
+    fmt::print("{}\n", to_json(measure_step(row, schedule, options.data, options.warmup)));
     return 0;
   }
   throw Error(ErrorKind::input, "bench gpu: " + row.name + " has no schedule " + options.schedule);

@@ -114,7 +114,7 @@ named by its name or by a pattern (llama2-7b-*); without names, all that this ma
   --keep DIR        keep metrics, traces, profiles and the output of every run there
   --results FILE    write the tables as a Markdown page, with the machine and the command
 
-PIPETRAIN_TORCH_PEER names the peer's script, PIPETRAIN_TORCHRUN the program that starts it [torchrun]; BENCH_PROGRAM our
+PIPETRAIN_TORCH_PEER names the peer's script, PIPETRAIN_TORCHRUN the command that starts it [torchrun]; BENCH_PROGRAM our
 program, if it is not the pipetrain beside this one. One JSON line a number goes to stdout, the tables to stderr.
 )";
 }

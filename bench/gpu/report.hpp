@@ -21,8 +21,8 @@ struct Number {
 std::vector<Number> numbers_of(const RowResult& result);
 
 // Whether the schedules' simulated times are in the order of the measured ones; pairs whose measured times are within half a
-// percent of each other may be in either.
-bool ranked_right(const std::vector<ScheduleResult>& schedules);
+// percent of each other may be in either. With from_split_run only schedules that have that count, by that.
+bool ranked_right(const std::vector<ScheduleResult>& schedules, bool from_split_run = false);
 
 // For people; a table has a line for every row that has what it shows.
 std::string throughput_table(const std::vector<RowResult>& results);

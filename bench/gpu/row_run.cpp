@@ -173,7 +173,12 @@ class RowRun {
         result_.limit_ops = limit_from_json(text);
         result_.limit = limit_of(row(), result_.limit_ops);
       });
-    if (options_.part("shares")) child("shares", [&](const std::string& text) { result_.shares = shares_from_json(text); });
+    if (options_.part("shares"))
+      child("shares", [&](const std::string& text) {
+        const StepMeasures measures = measures_from_json(text);
+        result_.shares = measures.shares;
+        for (const double bytes : measures.taken) result_.taken_bytes = std::max(result_.taken_bytes, bytes);
+      });
     if (!split_profile_) return;
     for (ScheduleResult& result : result_.ours) {
       guarded("simulating " + result.schedule.name, [&] {

@@ -43,6 +43,7 @@ struct RowResult {
   std::optional<RowLimit> limit;
   std::vector<LimitOp> limit_ops;
   std::optional<TimeShares> shares;
+  double taken_bytes = 0;          // of the fullest GPU, by the driver; 0: not measured
   std::vector<std::string> notes;  // what failed or was left out, and why
 
   bool failed = false;  // something that should have run did not

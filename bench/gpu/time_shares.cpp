@@ -76,6 +76,27 @@ class AllOpTimes {
   std::vector<std::shared_ptr<OpTimes>> times_;
 };
 
+// What the driver says is free on these GPUs, now and later.
+class FreeMemory {
+ public:
+  explicit FreeMemory(const std::vector<int>& gpus) {
+    for (const int gpu : gpus) {
+      devices_.push_back(make_cuda_device(gpu));
+      free_.push_back(static_cast<double>(devices_.back()->memory().free));
+    }
+  }
+  std::vector<double> taken() const {
+    std::vector<double> bytes;
+    for (std::size_t i = 0; i < devices_.size(); ++i)
+      bytes.push_back(free_[i] - static_cast<double>(devices_[i]->memory().free));
+    return bytes;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<double> free_;
+};
+
 }  // namespace
 
 TimeShares time_shares(const std::vector<DeviceTrace>& devices, double seconds,
@@ -102,25 +123,30 @@ TimeShares time_shares(const std::vector<DeviceTrace>& devices, double seconds,
   return shares;
 }
 
-TimeShares measure_shares(const Row& row, const Schedule& schedule, const std::filesystem::path& tokens, int warmup) {
+StepMeasures measure_step(const Row& row, const Schedule& schedule, const std::filesystem::path& tokens, int warmup) {
   const auto arguments = train_arguments(row, schedule, tokens, warmup + 5);
   TrainJob job = make_train_job(parse_train_options({arguments.begin() + 1, arguments.end()}, {}, this_machine()));
   AllOpTimes times;
   job.wrap_ops = times.wrap();
+  const FreeMemory memory(job.devices);
   Trainer trainer(std::move(job));
   for (int i = 0; i < warmup; ++i) trainer.step();
   std::vector<StepReport> plain;
   for (int i = 0; i < 3; ++i) plain.push_back(trainer.step());
   std::sort(plain.begin(), plain.end(), [](const StepReport& a, const StepReport& b) { return a.seconds < b.seconds; });
+  StepMeasures measures;
+  measures.taken = memory.taken();
   times.set_measuring(true);
   trainer.step();
   times.take();
   trainer.step();
   times.set_measuring(false);
-  return time_shares(plain[1].devices, plain[1].seconds, times.take());
+  measures.shares = time_shares(plain[1].devices, plain[1].seconds, times.take());
+  return measures;
 }
 
-std::string to_json(const TimeShares& shares) {
+std::string to_json(const StepMeasures& measures) {
+  const TimeShares& shares = measures.shares;
   const nlohmann::json json = {{"seconds", shares.seconds},
                                {"matrices", shares.matrices},
                                {"attention", shares.attention},
@@ -128,14 +154,16 @@ std::string to_json(const TimeShares& shares) {
                                {"communication", shares.communication},
                                {"bubble", shares.bubble},
                                {"host", shares.host},
-                               {"launch_bound", shares.launch_bound}};
+                               {"launch_bound", shares.launch_bound},
+                               {"taken", measures.taken}};
   return json.dump();
 }
 
-TimeShares shares_from_json(const std::string& text) {
+StepMeasures measures_from_json(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
-  return {json.at("seconds"),       json.at("matrices"), json.at("attention"), json.at("elementwise"),
-          json.at("communication"), json.at("bubble"),   json.at("host"),      json.at("launch_bound")};
+  return {{json.at("seconds"), json.at("matrices"), json.at("attention"), json.at("elementwise"), json.at("communication"),
+           json.at("bubble"), json.at("host"), json.at("launch_bound")},
+          json.at("taken")};
 }
 
 }  // namespace pipetrain::bench

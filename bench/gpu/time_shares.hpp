@@ -30,11 +30,18 @@ struct TimeShares {
 TimeShares time_shares(const std::vector<DeviceTrace>& devices, double seconds,
                        const std::vector<OpTimes::Seconds>& operations);
 
+struct StepMeasures {
+  TimeShares shares;
+  // Bytes by device: how much less memory the driver says is free once the steps have run than before anything was allocated,
+  // the context not counted. Zero on the CPU.
+  std::vector<double> taken;
+};
+
 // Runs some steps of the row in this process: `warmup`, then three of which the middle one counts, then two with timed
 // operations, of which the second counts.
-TimeShares measure_shares(const Row& row, const Schedule& schedule, const std::filesystem::path& tokens, int warmup);
+StepMeasures measure_step(const Row& row, const Schedule& schedule, const std::filesystem::path& tokens, int warmup);
 
-std::string to_json(const TimeShares& shares);
-TimeShares shares_from_json(const std::string& text);
+std::string to_json(const StepMeasures& measures);
+StepMeasures measures_from_json(const std::string& text);
 
 }  // namespace pipetrain::bench

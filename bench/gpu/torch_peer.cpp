@@ -17,7 +17,9 @@ bool is_v_shaped(const PeerVariant& variant) { return variant.schedule == "ZBVZe
 
 std::vector<std::string> peer_arguments(const Row& row, const PeerVariant& variant, const std::string& torchrun,
                                         const std::string& script, int warmup, int steps, int port) {
-  std::vector<std::string> arguments = {torchrun};
+  std::vector<std::string> arguments;
+  std::istringstream words(torchrun);  // "python3 -m torch.distributed.run"
+  for (std::string word; words >> word;) arguments.push_back(word);
   const auto add = [&](const char* option, const auto& value) {
     arguments.emplace_back(option);
     arguments.push_back(fmt::format("{}", value));

@@ -20,6 +20,12 @@ struct Result {
   std::string out, err;
 };
 
+// Where it was built, or beside this program, as in a bundle.
+std::string program() {
+  if (std::filesystem::exists(PIPETRAIN_BENCH_GPU)) return PIPETRAIN_BENCH_GPU;
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "bench_gpu").string();
+}
+
 std::string text_of(const std::filesystem::path& path) {
   std::ostringstream stream;
   stream << std::ifstream(path).rdbuf();
@@ -29,7 +35,7 @@ std::string text_of(const std::filesystem::path& path) {
 Result run(const TempFolder& folder, const std::string& arguments, const std::string& variables = "") {
   const auto out = folder.path() / "out", err = folder.path() / "err";
   const std::string command =
-      variables + " '" PIPETRAIN_BENCH_GPU "' " + arguments + " > '" + out.string() + "' 2> '" + err.string() + "'";
+      variables + " '" + program() + "' " + arguments + " > '" + out.string() + "' 2> '" + err.string() + "'";
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
 }

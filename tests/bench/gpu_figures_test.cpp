@@ -153,10 +153,11 @@ TEST_CASE("a step's time is shared out, and what nothing accounts for is the hos
   CHECK(shares.matrices + shares.attention + shares.elementwise + shares.communication + shares.bubble + shares.host ==
         Approx(1));
   CHECK(shares.launch_bound == Approx(10.0 / 110));
-  const TimeShares read = shares_from_json(to_json(shares));
-  CHECK(read.host == shares.host);
-  CHECK(read.bubble == shares.bubble);
-  CHECK(read.launch_bound == shares.launch_bound);
+  const StepMeasures read = measures_from_json(to_json(StepMeasures{shares, {1, 2}}));
+  CHECK(read.shares.host == shares.host);
+  CHECK(read.shares.bubble == shares.bubble);
+  CHECK(read.shares.launch_bound == shares.launch_bound);
+  CHECK(read.taken == std::vector<double>{1, 2});
 }
 
 TEST_CASE("schedules are ranked right when none that is measured slower is simulated faster") {

@@ -112,8 +112,9 @@ TEST_CASE("the peer is told the row's model, layout and batch") {
     INFO(option);
     CHECK(has(words, option, value));
   }
-  const auto single = peer_arguments(row_named("llama3-8b-8l"), {}, "torchrun", "peer.py", 2, 5, 1);
+  const auto single = peer_arguments(row_named("llama3-8b-8l"), {}, "python3 -m torch.distributed.run", "peer.py", 2, 5, 1);
   CHECK(has(single, "--layers", "8"));
+  CHECK(has(single, "-m", "torch.distributed.run"));
   CHECK(std::find(single.begin(), single.end(), "--schedule") == single.end());
 }
 

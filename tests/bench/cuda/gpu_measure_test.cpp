@@ -50,7 +50,10 @@ TEST_CASE("a step's time on GPUs is shared out", "[gpu]") {
     const Row row = small_row(pp, tp);
     TempFolder folder;
     write_random_tokens(row, folder.path() / "tokens.jsonl");
-    const TimeShares shares = measure_shares(row, {}, folder.path() / "tokens.jsonl", 2);
+    const StepMeasures measures = measure_step(row, {}, folder.path() / "tokens.jsonl", 2);
+    REQUIRE(measures.taken.size() == static_cast<std::size_t>(pp * tp));
+    for (const double bytes : measures.taken) CHECK(bytes > 1e9);
+    const TimeShares& shares = measures.shares;
     CHECK(shares.seconds > 0);
     CHECK(shares.matrices > 0.05);
     CHECK(shares.attention > 0);
