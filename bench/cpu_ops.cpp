@@ -98,6 +98,7 @@ class OpsBench {
   void matrices();
   void attention();
   void elementwise();
+  void gpt2();
   void loss_and_embedding();
   void optimizer();
 
@@ -145,6 +146,24 @@ void OpsBench::elementwise() {
   passes("swiglu backward", 5 * wide, [&] { ops_->swiglu_backward(activated, gate_up, dgate_up); });
 }
 
+void OpsBench::gpt2() {
+  const std::int64_t t = sizes_.tokens(), h = sizes_.hidden(), inner = 4 * h, sequence = sizes_.attention.sequence;
+  const double narrow = static_cast<double>(t * h), wide = static_cast<double>(t * inner);
+  const Tensor x = make({t, h}), dy = make({t, h}), y = make({t, h}), gain = make({h}), shift = make({h}), mean = make({t});
+  const Tensor inv_std = make({t}), dgain = make({h}), dshift = make({h}), table = make({sequence, h});
+  passes("layer norm", 2 * narrow, [&] { ops_->layer_norm(x, gain, shift, 1e-5F, y, mean, inv_std); });
+  passes("layer norm backward", 3 * narrow,
+         [&] { ops_->layer_norm_backward(dy, x, gain, mean, inv_std, nullptr, y, dgain, dshift); });
+  passes("add positions", 2 * narrow, [&] { ops_->add_positions(0, sequence, table, x); });
+  passes("positions grad", narrow, [&] { ops_->positions_grad(0, sequence, dy, table); });
+  const Tensor in = make({t, inner}), out = make({t, inner}), din = make({t, inner}), bias = make({inner}),
+               dbias = make({inner});
+  passes("gelu", 2 * wide, [&] { ops_->gelu(in, bias, out); });
+  passes("gelu backward", 3 * wide, [&] { ops_->gelu_backward(out, in, bias, din, dbias); });
+  passes("add bias", 2 * wide, [&] { ops_->add_bias(out, bias); });
+  passes("bias grad", wide, [&] { ops_->bias_grad(din, dbias); });
+}
+
 void OpsBench::loss_and_embedding() {
   const std::int64_t t = sizes_.tokens(), h = sizes_.hidden(), v = sizes_.vocabulary;
   const Tensor logits = make({t, v}), ids = make({t}, DType::i32), sums = make({t}), loss = make({1}, DType::f64);
@@ -168,8 +187,8 @@ void OpsBench::optimizer() {
 }
 
 void OpsBench::run() {
-  for (const auto part : {&OpsBench::matrices, &OpsBench::attention, &OpsBench::elementwise, &OpsBench::loss_and_embedding,
-                          &OpsBench::optimizer}) {
+  for (const auto part : {&OpsBench::matrices, &OpsBench::attention, &OpsBench::elementwise, &OpsBench::gpt2,
+                          &OpsBench::loss_and_embedding, &OpsBench::optimizer}) {
     (this->*part)();
     memory_.clear();
   }

@@ -19,7 +19,15 @@ class MeasuringOps : public Ops {
   }
   void rms_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor*, const Tensor&,
                          const Tensor&) override {
-    measure<cpu::NormScratch>(x);
+    measure<cpu::ColumnScratch>(x);
+  }
+  void gelu_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) override {
+    measure<cpu::ColumnScratch>(x);
+  }
+  void bias_grad(const Tensor& dy, const Tensor&) override { measure<cpu::ColumnScratch>(dy); }
+  void layer_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor*,
+                           const Tensor&, const Tensor&, const Tensor&) override {
+    measure<cpu::LayerNormScratch>(x);
   }
   void cross_entropy(const TensorParallel&, const Tensor&, const Tensor& targets, std::int64_t, const Tensor&,
                      const Tensor&) override {
@@ -36,6 +44,11 @@ class MeasuringOps : public Ops {
   void rotary(const AttentionShape&, const Tensor&, const Tensor&, bool) override {}
   void swiglu(const Tensor&, const Tensor&) override {}
   void swiglu_backward(const Tensor&, const Tensor&, const Tensor&) override {}
+  void layer_norm(const Tensor&, const Tensor&, const Tensor&, float, const Tensor&, const Tensor&, const Tensor&) override {}
+  void gelu(const Tensor&, const Tensor&, const Tensor&) override {}
+  void add_bias(const Tensor&, const Tensor&) override {}
+  void add_positions(std::int64_t, std::int64_t, const Tensor&, const Tensor&) override {}
+  void positions_grad(std::int64_t, std::int64_t, const Tensor&, const Tensor&) override {}
   void attention(const AttentionShape&, const Tensor&, const Tensor&, const Tensor&) override {}
   void attention_backward(const AttentionShape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                           const Tensor&) override {}

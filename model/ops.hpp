@@ -97,6 +97,29 @@ class Ops {
   virtual void swiglu(const Tensor& gate_up, const Tensor& y) = 0;
   virtual void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) = 0;
 
+  // y = (x - mean) * inv_std * weight + bias; mean and inv_std [Tr] f32, inv_std = 1 / sqrt(variance + eps), computed in fp32
+  // (Ba et al. 2016).
+  virtual void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y,
+                          const Tensor& mean, const Tensor& inv_std) = 0;
+  // dx as in rms_norm_backward; dweight and dbias [H] f32 +=.
+  virtual void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                                   const Tensor& inv_std, const Tensor* residual, const Tensor& dx, const Tensor& dweight,
+                                   const Tensor& dbias) = 0;
+  // y [T, I] = gelu(x + bias) in its tanh form, 0.5 v (1 + tanh(sqrt(2 / pi) (v + 0.044715 v^3))) (Hendrycks and Gimpel 2016);
+  // x [T, I] as the matrix left it, bias [I].
+  virtual void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) = 0;
+  // dx = the gradient of x; dbias [I] f32 += its columns' sums.
+  virtual void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx, const Tensor& dbias) = 0;
+  // x [T, N] += bias [N]
+  virtual void add_bias(const Tensor& x, const Tensor& bias) = 0;
+  // dbias [N] f32 += the columns' sums of dy [T, N].
+  virtual void bias_grad(const Tensor& dy, const Tensor& dbias) = 0;
+  // Learned positions: x [Tr, H], tokens first_token, first_token + 1, ... of the microbatch, += row (token % sequence) of
+  // table [at least sequence, H].
+  virtual void add_positions(std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x) = 0;
+  // dtable [at least sequence, H] f32 += the same rows of dy [Tr, H], tokens in order.
+  virtual void positions_grad(std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable) = 0;
+
   // --- Causal attention, grouped-query included
   // ------------------------------------------------------------------------------- out [T, Hq D] = softmax(q k^T / sqrt(D)) v;
   // log_sum_exp [batch, Hq, sequence] f32 kept for the backward. Never holds sequence x sequence for all heads at once.

@@ -107,6 +107,33 @@ class TimedOps : public Ops {
     timed(OpClass::elementwise, [&] { ops_->swiglu_backward(dy, gate_up, dgate_up); });
   }
 
+  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y, const Tensor& mean,
+                  const Tensor& inv_std) override {
+    timed(OpClass::elementwise, [&] { ops_->layer_norm(x, weight, bias, eps, y, mean, inv_std); });
+  }
+  void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std,
+                           const Tensor* residual, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override {
+    timed(OpClass::elementwise, [&] { ops_->layer_norm_backward(dy, x, weight, mean, inv_std, residual, dx, dweight, dbias); });
+  }
+  void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) override {
+    timed(OpClass::elementwise, [&] { ops_->gelu(x, bias, y); });
+  }
+  void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx, const Tensor& dbias) override {
+    timed(OpClass::elementwise, [&] { ops_->gelu_backward(dy, x, bias, dx, dbias); });
+  }
+  void add_bias(const Tensor& x, const Tensor& bias) override {
+    timed(OpClass::elementwise, [&] { ops_->add_bias(x, bias); });
+  }
+  void bias_grad(const Tensor& dy, const Tensor& dbias) override {
+    timed(OpClass::elementwise, [&] { ops_->bias_grad(dy, dbias); });
+  }
+  void add_positions(std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x) override {
+    timed(OpClass::elementwise, [&] { ops_->add_positions(first_token, sequence, table, x); });
+  }
+  void positions_grad(std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable) override {
+    timed(OpClass::elementwise, [&] { ops_->positions_grad(first_token, sequence, dy, dtable); });
+  }
+
   void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) override {
     timed(OpClass::attention, [&] { ops_->attention(shape, qkv, out, log_sum_exp); });
   }

@@ -80,7 +80,7 @@ class CpuOps : public Ops {
   void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms, const Tensor* residual,
                          const Tensor& dx, const Tensor& dweight) override {
     const ArenaScope scope(*workspace_);
-    const cpu::NormScratch scratch(*workspace_, x);
+    const cpu::ColumnScratch scratch(*workspace_, x);
     const Tensor add = residual == nullptr ? Tensor{} : *residual;
     enqueue([=](CpuStream& s) { cpu::rms_norm_backward(s, dy, x, weight, inv_rms, add, dx, dweight, scratch.partial); });
   }
@@ -95,6 +95,49 @@ class CpuOps : public Ops {
 
   void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) override {
     enqueue([=](CpuStream& s) { cpu::swiglu_backward(s, dy, gate_up, dgate_up); });
+  }
+
+  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y, const Tensor& mean,
+                  const Tensor& inv_std) override {
+    enqueue([=](CpuStream& s) { cpu::layer_norm(s, x, weight, bias, eps, y, mean, inv_std); });
+  }
+
+  void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std,
+                           const Tensor* residual, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override {
+    const ArenaScope scope(*workspace_);
+    const cpu::LayerNormScratch scratch(*workspace_, x);
+    const Tensor add = residual == nullptr ? Tensor{} : *residual;
+    enqueue([=](CpuStream& s) {
+      cpu::layer_norm_backward(s, dy, x, weight, mean, inv_std, add, dx, dweight, dbias, scratch.partial);
+    });
+  }
+
+  void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) override {
+    enqueue([=](CpuStream& s) { cpu::gelu(s, x, bias, y); });
+  }
+
+  void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx, const Tensor& dbias) override {
+    const ArenaScope scope(*workspace_);
+    const cpu::ColumnScratch scratch(*workspace_, x);
+    enqueue([=](CpuStream& s) { cpu::gelu_backward(s, dy, x, bias, dx, dbias, scratch.partial); });
+  }
+
+  void add_bias(const Tensor& x, const Tensor& bias) override {
+    enqueue([=](CpuStream& s) { cpu::add_bias(s, x, bias); });
+  }
+
+  void bias_grad(const Tensor& dy, const Tensor& dbias) override {
+    const ArenaScope scope(*workspace_);
+    const cpu::ColumnScratch scratch(*workspace_, dy);
+    enqueue([=](CpuStream& s) { cpu::bias_grad(s, dy, dbias, scratch.partial); });
+  }
+
+  void add_positions(std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x) override {
+    enqueue([=](CpuStream& s) { cpu::add_positions(s, first_token, sequence, table, x); });
+  }
+
+  void positions_grad(std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable) override {
+    enqueue([=](CpuStream& s) { cpu::positions_grad(s, first_token, sequence, dy, dtable); });
   }
 
   void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) override {

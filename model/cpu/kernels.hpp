@@ -24,6 +24,21 @@ void rotary(CpuStream& stream, const AttentionShape& shape, const Tensor& qkv, c
 void swiglu(CpuStream& stream, const Tensor& gate_up, const Tensor& y);
 void swiglu_backward(CpuStream& stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up);
 
+void layer_norm(CpuStream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y,
+                const Tensor& mean, const Tensor& inv_std);
+// partial [row_tiles, 2, H]: room for the tiles' sums of dweight and dbias, which are added in order.
+void layer_norm_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                         const Tensor& inv_std, const Tensor& residual, const Tensor& dx, const Tensor& dweight,
+                         const Tensor& dbias, const Tensor& partial);
+void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& y);
+// partial [row_tiles, cols], here and in bias_grad: room for the tiles' sums of dbias, which are added in order.
+void gelu_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx,
+                   const Tensor& dbias, const Tensor& partial);
+void add_bias(CpuStream& stream, const Tensor& x, const Tensor& bias);
+void bias_grad(CpuStream& stream, const Tensor& dy, const Tensor& dbias, const Tensor& partial);
+void add_positions(CpuStream& stream, std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x);
+void positions_grad(CpuStream& stream, std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable);
+
 void attention(CpuStream& stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp);
 void attention_backward(CpuStream& stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv,
                         const Tensor& out, const Tensor& log_sum_exp, const Tensor& dqkv);

@@ -26,10 +26,18 @@ struct EmbeddingScratch {
   }
 };
 
-struct NormScratch {
+// Of operations that add up columns: the tiles' sums.
+struct ColumnScratch {
   Tensor partial;
-  NormScratch(Arena& arena, const Tensor& x) {
+  ColumnScratch(Arena& arena, const Tensor& x) {
     partial = arena.allocate({row_tiles(x.rows(), x.cols()), x.cols()}, DType::f32);
+  }
+};
+
+struct LayerNormScratch {
+  Tensor partial;
+  LayerNormScratch(Arena& arena, const Tensor& x) {
+    partial = arena.allocate({row_tiles(x.rows(), x.cols()), 2, x.cols()}, DType::f32);
   }
 };
 

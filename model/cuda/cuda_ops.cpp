@@ -131,6 +131,46 @@ class CudaOps : public Ops {
     enqueue("swiglu_backward", [&](cudaStream_t native) { cuda::swiglu_backward(native, dy, gate_up, dgate_up); });
   }
 
+  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y, const Tensor& mean,
+                  const Tensor& inv_std) override {
+    enqueue("layer_norm", [&](cudaStream_t native) { cuda::layer_norm(native, x, weight, bias, eps, y, mean, inv_std); });
+  }
+
+  void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std,
+                           const Tensor* residual, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override {
+    void* memory = scratch(cuda::layer_norm_backward_scratch(x.rows(), x.cols(), multiprocessors_));
+    enqueue("layer_norm_backward", [&](cudaStream_t native) {
+      cuda::layer_norm_backward(native, dy, x, weight, mean, inv_std, residual, dx, dweight, dbias, multiprocessors_, memory);
+    });
+  }
+
+  void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) override {
+    enqueue("gelu", [&](cudaStream_t native) { cuda::gelu(native, x, bias, y); });
+  }
+
+  void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx, const Tensor& dbias) override {
+    void* memory = scratch(cuda::bias_grad_scratch(x.rows(), x.cols(), multiprocessors_));
+    enqueue("gelu_backward",
+            [&](cudaStream_t native) { cuda::gelu_backward(native, dy, x, bias, dx, dbias, multiprocessors_, memory); });
+  }
+
+  void add_bias(const Tensor& x, const Tensor& bias) override {
+    enqueue("add_bias", [&](cudaStream_t native) { cuda::add_bias(native, x, bias); });
+  }
+
+  void bias_grad(const Tensor& dy, const Tensor& dbias) override {
+    void* memory = scratch(cuda::bias_grad_scratch(dy.rows(), dy.cols(), multiprocessors_));
+    enqueue("bias_grad", [&](cudaStream_t native) { cuda::bias_grad(native, dy, dbias, multiprocessors_, memory); });
+  }
+
+  void add_positions(std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x) override {
+    enqueue("add_positions", [&](cudaStream_t native) { cuda::add_positions(native, first_token, sequence, table, x); });
+  }
+
+  void positions_grad(std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable) override {
+    enqueue("positions_grad", [&](cudaStream_t native) { cuda::positions_grad(native, first_token, sequence, dy, dtable); });
+  }
+
   void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) override {
     enqueue("attention", [&](cudaStream_t native) {
       if (qkv.dtype == DType::f32) {

@@ -17,6 +17,35 @@ std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int 
 void rms_norm_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
                        const Tensor* residual, const Tensor& dx, const Tensor& dweight, int multiprocessors, void* scratch);
 
+// layernorm.cu
+void layer_norm(cudaStream_t stream, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y,
+                const Tensor& mean, const Tensor& inv_std);
+std::size_t layer_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
+void layer_norm_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                         const Tensor& inv_std, const Tensor* residual, const Tensor& dx, const Tensor& dweight,
+                         const Tensor& dbias, int multiprocessors, void* scratch);
+
+// partials.cu: first [cols] += the sums of partial [shares, cols]; with second, of partial [shares, 2, cols] and so both. In an
+// order that depends on the number of shares only.
+void add_partials(cudaStream_t stream, const float* partial, int shares, std::int64_t cols, float* first,
+                  float* second = nullptr);
+
+// bias.cu
+void add_bias(cudaStream_t stream, const Tensor& x, const Tensor& bias);
+std::size_t bias_grad_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
+void bias_grad(cudaStream_t stream, const Tensor& dy, const Tensor& dbias, int multiprocessors, void* scratch);
+
+// gelu.cu
+void gelu(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y);
+// scratch: as for bias_grad
+void gelu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx,
+                   const Tensor& dbias, int multiprocessors, void* scratch);
+
+// positions.cu
+void add_positions(cudaStream_t stream, std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x);
+void positions_grad(cudaStream_t stream, std::int64_t first_token, std::int64_t sequence, const Tensor& dy,
+                    const Tensor& dtable);
+
 // rotary.cu
 void rotary(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse);
 

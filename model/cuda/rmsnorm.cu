@@ -1,6 +1,5 @@
 #include "model/cuda/kernels.hpp"
-#include "model/cuda/launch.hpp"
-#include "model/cuda/vector.cuh"
+#include "model/cuda/norm_launch.hpp"
 
 namespace pipetrain::cuda {
 namespace {
@@ -116,48 +115,6 @@ __global__ void __launch_bounds__(512, sizeof(T) == 2 && N == 1 ? 2 : 1)
   }
 }
 
-// dweight += the blocks' shares, in an order that depends on their number only. 32 columns a block.
-__global__ void add_partials_kernel(const float* __restrict__ partial, int blocks, int cols, float* __restrict__ dweight) {
-  __shared__ double shared[32][33];
-  const int col = blockIdx.x * 32 + threadIdx.x;
-  double sum = 0;
-  if (col < cols) {
-    for (int block = threadIdx.y; block < blocks; block += 32) sum += partial[static_cast<std::int64_t>(block) * cols + col];
-  }
-  shared[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  sum = shared[threadIdx.x][threadIdx.y];  // one of the 32 sums of column threadIdx.y
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
-  const int own = blockIdx.x * 32 + threadIdx.y;
-  if (threadIdx.x == 0 && own < cols) dweight[own] = static_cast<float>(dweight[own] + sum);
-}
-
-int round_to_warps(std::int64_t threads) { return static_cast<int>(ceil_div<std::int64_t>(threads, 32) * 32); }
-
-// Calls body(Constant<N>, threads): the fewest packs N a thread, at least `wanted`, so that at most `limit` threads make a row.
-template <class Body>
-void with_packs(std::int64_t packs, int wanted, int limit, Body body) {
-  const auto fits = [&](int n) { return n >= wanted && ceil_div<std::int64_t>(packs, n) <= limit; };
-  const auto threads = [&](int n) { return round_to_warps(ceil_div<std::int64_t>(packs, n)); };
-  if (fits(1)) return body(Constant<1>{}, threads(1));
-  if (fits(2)) return body(Constant<2>{}, threads(2));
-  if (fits(4)) return body(Constant<4>{}, threads(4));
-  if (fits(8)) return body(Constant<8>{}, threads(8));
-  throw Error(ErrorKind::unavailable, "RMSNorm on GPUs: the hidden size is too large; a multiple of 8 up to 32768 works");
-}
-
-// Calls body(T, TW, W) for these types.
-template <class Body>
-void with_norm_types(const Tensor& x, const Tensor& weight, bool aligned, Body body) {
-  with_type(x.dtype, "rms_norm", [&](auto t) {
-    with_type(weight.dtype, "rms_norm's weight", [&](auto tw) {
-      using T = typename decltype(t)::type;
-      with_width<T>(aligned && x.cols() % full_width<T> == 0, [&](auto w) { body(t, tw, w); });
-    });
-  });
-}
-
 int backward_blocks(std::int64_t rows, int multiprocessors) {
   return static_cast<int>(rows < 2 * multiprocessors ? rows : 2 * multiprocessors);
 }
@@ -168,19 +125,14 @@ void rms_norm(cudaStream_t stream, const Tensor& x, const Tensor& weight, float 
   const std::int64_t rows = x.rows(), cols = x.cols();
   if (rows == 0) return;
   const bool aligned = aligned16(x.data) && aligned16(y.data) && aligned16(weight.data);
-  with_norm_types(x, weight, aligned, [&](auto t, auto tw, auto w) {
+  with_norm_types("rms_norm", x, weight, aligned, [&](auto t, auto tw, auto w) {
     using T = typename decltype(t)::type;
     using TW = typename decltype(tw)::type;
     constexpr int W = decltype(w)::value;
-    const std::int64_t packs = cols / W;
-    with_packs(packs,
-               packs >= 256   ? 4
-               : packs >= 128 ? 2
-                              : 1,
-               1024, [&](auto n, int threads) {
-                 rms_norm_kernel<T, TW, W, decltype(n)::value><<<static_cast<unsigned>(rows), threads, 0, stream>>>(
-                     data_of<T>(x), data_of<TW>(weight), eps, data_of<T>(y), data_of<float>(inv_rms), static_cast<int>(cols));
-               });
+    with_packs("rms_norm", cols / W, forward_packs(cols / W), 1024, [&](auto n, int threads) {
+      rms_norm_kernel<T, TW, W, decltype(n)::value><<<static_cast<unsigned>(rows), threads, 0, stream>>>(
+          data_of<T>(x), data_of<TW>(weight), eps, data_of<T>(y), data_of<float>(inv_rms), static_cast<int>(cols));
+    });
   });
 }
 
@@ -196,18 +148,17 @@ void rms_norm_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, c
   const bool aligned = aligned16(x.data) && aligned16(dy.data) && aligned16(dx.data) && aligned16(weight.data) &&
                        (residual == nullptr || aligned16(residual->data));
   auto* partial = static_cast<float*>(scratch);
-  with_norm_types(x, weight, aligned, [&](auto t, auto tw, auto w) {
+  with_norm_types("rms_norm", x, weight, aligned, [&](auto t, auto tw, auto w) {
     using T = typename decltype(t)::type;
     using TW = typename decltype(tw)::type;
     constexpr int W = decltype(w)::value;
-    with_packs(cols / W, 1, 512, [&](auto n, int threads) {
+    with_packs("rms_norm", cols / W, 1, 512, [&](auto n, int threads) {
       rms_norm_backward_kernel<T, TW, W, decltype(n)::value><<<blocks, threads, 0, stream>>>(
           data_of<T>(dy), data_of<T>(x), data_of<TW>(weight), data_of<float>(inv_rms),
           residual == nullptr ? nullptr : data_of<T>(*residual), data_of<T>(dx), partial, rows, static_cast<int>(cols));
     });
   });
-  add_partials_kernel<<<blocks_for(cols, 32), dim3(32, 32), 0, stream>>>(partial, blocks, static_cast<int>(cols),
-                                                                         data_of<float>(dweight));
+  add_partials(stream, partial, blocks, cols, data_of<float>(dweight));
 }
 
 }  // namespace pipetrain::cuda

@@ -5,16 +5,6 @@
 namespace pipetrain::cuda {
 namespace {
 
-// The fast exponential is good to 2^-21 relative, far below bf16; fp32 takes the exact one.
-template <class T>
-__device__ float sigmoid(float value) {
-  if constexpr (sizeof(T) == 2) {
-    return __fdividef(1.0F, 1.0F + __expf(-value));
-  } else {
-    return 1.0F / (1.0F + expf(-value));
-  }
-}
-
 constexpr int threads = 256;
 constexpr int unroll = 2;  // packs a thread: loads of both are in flight together
 

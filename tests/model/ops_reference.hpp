@@ -57,6 +57,22 @@ struct RmsNormGrads {
 };
 RmsNormGrads rms_norm_backward(const Values& dy, const Values& x, const Values& weight, double eps);
 
+struct LayerNorm {
+  Values y, mean, inv_std;
+};
+LayerNorm layer_norm(const Values& x, const Values& weight, const Values& bias, double eps);
+struct LayerNormGrads {
+  Values dx, dweight, dbias;
+};
+LayerNormGrads layer_norm_backward(const Values& dy, const Values& x, const Values& weight, double eps);
+
+Values gelu(const Values& x, const Values& bias);
+Values gelu_backward(const Values& dy, const Values& x, const Values& bias);  // of x; its column sums are the bias's
+Values add_bias(Values x, const Values& bias);
+Values column_sums(const Values& x);
+Values add_positions(std::int64_t first_token, std::int64_t sequence, const Values& table, Values x);
+Values positions_grad(std::int64_t first_token, std::int64_t sequence, const Values& dy, std::int64_t positions);
+
 // [sequence, 2, head_dim / 2] cosines and sines of position * theta^(-2i/D).
 Values rotary_table(std::int64_t sequence, std::int64_t head_dim, double theta);
 Values rotary(const AttentionShape& shape, Values qkv, const Values& cos_sin, bool inverse);

@@ -56,6 +56,32 @@ TEST_CASE("the reference's gradients agree with central differences", "[ops]") {
     CHECK(relative_error(grads.dx, numeric_gradient(of_x, x, dy)) < tolerance);
     CHECK(relative_error(grads.dweight, numeric_gradient(of_w, w, dy)) < tolerance);
   }
+  SECTION("LayerNorm") {
+    const Values x = draw({3, 6}), w = draw({6}), bias = draw({6}), dy = draw({3, 6});
+    const auto grads = reference::layer_norm_backward(dy, x, w, 1e-2);
+    const auto of_x = [&](const Values& v) { return reference::layer_norm(v, w, bias, 1e-2).y; };
+    const auto of_w = [&](const Values& v) { return reference::layer_norm(x, v, bias, 1e-2).y; };
+    const auto of_bias = [&](const Values& v) { return reference::layer_norm(x, w, v, 1e-2).y; };
+    CHECK(relative_error(grads.dx, numeric_gradient(of_x, x, dy)) < tolerance);
+    CHECK(relative_error(grads.dweight, numeric_gradient(of_w, w, dy)) < tolerance);
+    CHECK(relative_error(grads.dbias, numeric_gradient(of_bias, bias, dy)) < tolerance);
+  }
+  SECTION("GELU with its bias") {
+    const Values x = draw({3, 5}), bias = draw({5}), dy = draw({3, 5});
+    const Values dx = reference::gelu_backward(dy, x, bias);
+    const auto of_x = [&](const Values& v) { return reference::gelu(v, bias); };
+    const auto of_bias = [&](const Values& v) { return reference::gelu(x, v); };
+    CHECK(relative_error(dx, numeric_gradient(of_x, x, dy)) < tolerance);
+    CHECK(relative_error(reference::column_sums(dx), numeric_gradient(of_bias, bias, dy)) < tolerance);
+    Values one(Shape{1, 1}), none(Shape{1});
+    one.data[0] = 1;
+    CHECK(reference::gelu(one, none).data[0] == Approx(0.8411919906));  // Hugging Face's gelu_new(1)
+  }
+  SECTION("learned positions") {
+    const Values x = draw({7, 3}), table = draw({5, 3}), dy = draw({7, 3});
+    const auto of_table = [&](const Values& v) { return reference::add_positions(2, 4, v, x); };
+    CHECK(relative_error(reference::positions_grad(2, 4, dy, 5), numeric_gradient(of_table, table, dy)) < tolerance);
+  }
   SECTION("rotary embedding") {
     const AttentionShape shape{2, 3, 2, 1, 4};
     const Values qkv = draw({shape.tokens(), shape.packed_cols()}), dy = draw(qkv.shape);

@@ -1,41 +1,10 @@
 // Every operation on every backend of this machine, on one rank, against the double precision reference: random inputs, odd
 // sizes, outputs poisoned first. The ranks' work together is in ops_parallel_test.cpp.
-#include <random>
-
 #include "catch.hpp"
-#include "model/ops_fixture.hpp"
+#include "model/ops_bench.hpp"
 
 namespace pipetrain::testing {
 namespace {
-
-// Statistics, weight gradients and optimizer state are f32 whatever the activations are.
-constexpr double statistics_tolerance = 1e-5;
-
-struct Bench {
-  TestTeam& team;
-  TestRank& rank;
-  DType dtype;
-  double tolerance;
-  std::mt19937_64 random{20240521};
-
-  Values draw(const Shape& shape, double deviation = 1) { return random_values(shape, random, dtype, deviation); }
-  Values draw_f32(const Shape& shape, double deviation = 1) { return random_values(shape, random, DType::f32, deviation); }
-  Tensor put(const Values& values) { return rank.put(values, dtype); }
-  Tensor put_f32(const Values& values) { return rank.put(values, DType::f32); }
-  Tensor poisoned(const Shape& shape) { return rank.poisoned(shape, dtype); }
-};
-
-// Runs `check` for every backend and type of activations.
-void on_every_backend(const std::function<void(Bench&)>& check) {
-  for (const OpsBackend* backend : ops_backends()) {
-    for (const DType dtype : backend->dtypes()) {
-      INFO(backend->name() << " " << to_string(dtype));
-      TestTeam team(*backend, 1);
-      Bench bench{team, team[0], dtype, backend->tolerance(dtype)};
-      check(bench);
-    }
-  }
-}
 
 struct MatrixSizes {
   std::int64_t tokens, out, in;

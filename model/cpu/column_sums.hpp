@@ -1,0 +1,27 @@
+// Sums down the columns of a matrix whose rows are worked on in tiles.
+#pragma once
+
+#include <cstring>
+
+#include "core/cpu_stream.hpp"
+#include "core/tensor.hpp"
+
+namespace pipetrain::cpu {
+
+// total [cols] += what work(row, sums) adds to sums [cols] for each row; partial [tiles, cols] is room for the tiles' sums,
+// which are added in order.
+template <class Work>
+void add_column_sums(CpuStream& stream, std::int64_t rows, const Tensor& partial, const Tensor& total, const Work& work) {
+  const std::int64_t tiles = partial.rows(), cols = partial.cols();
+  stream.parallel_for(tiles, [&](std::int64_t tile) {
+    float* sums = partial.as<float>() + tile * cols;
+    std::memset(sums, 0, static_cast<std::size_t>(cols) * sizeof(float));
+    for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) work(row, sums);
+  });
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const float* sums = partial.as<float>() + tile * cols;
+    for (std::int64_t i = 0; i < cols; ++i) total.as<float>()[i] += sums[i];
+  }
+}
+
+}  // namespace pipetrain::cpu
