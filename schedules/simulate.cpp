@@ -5,37 +5,13 @@
 #include <queue>
 #include <stdexcept>
 
+#include "schedules/free_slots.hpp"
 #include "schedules/jitter.hpp"
 #include "schedules/stage_set.hpp"
 
 namespace pipetrain::schedules {
 
 namespace {
-
-bool frees(ActionKind last_reader, ActionKind kind) {
-  if (last_reader == ActionKind::forward) return kind == ActionKind::forward;
-  return last_reader == ActionKind::weight_grad ? gives_weight_grad(kind) : gives_input_grad(kind);
-}
-
-// The times at which the free slots of a queue became free, oldest first; at most as many as the queue has slots.
-class FreeSlots {
- public:
-  void resize(int slots) { times_.resize(static_cast<std::size_t>(slots)); }
-  void give_back(double time) {
-    times_[end_] = time;
-    end_ = next(end_);
-  }
-  double take() {
-    const double time = times_[begin_];
-    begin_ = next(begin_);
-    return time;
-  }
-
- private:
-  std::size_t next(std::size_t at) const { return at + 1 == times_.size() ? 0 : at + 1; }
-  std::vector<double> times_;
-  std::size_t begin_ = 0, end_ = 0;
-};
 
 // In planned order the lists decide who acts next, and times only follow: stages can be run in any order, each as far as its
 // inputs reach, and a completion is told at once with its time. Ready stages choose by what has happened, so there events go in
@@ -262,11 +238,11 @@ void Simulation::complete(int s, const Action& action, double end) {
   if (!is_compute(action.kind)) return;
   const int v = virtual_stage(s, action);
   const bool is_last = v + 1 == plan_.placement.virtual_stages();
-  if (frees(options_.life.activation, action.kind)) {
+  if (ends_life(options_.life.activation, action.kind)) {
     free_slot(InputKind::activation, v, end);
     if (is_last) free_slot(InputKind::target, v, end);
   }
-  if (frees(options_.life.gradient, action.kind) && !is_last) free_slot(InputKind::gradient, v, end);
+  if (ends_life(options_.life.gradient, action.kind) && !is_last) free_slot(InputKind::gradient, v, end);
 }
 
 void Simulation::handle(const Event& event) {

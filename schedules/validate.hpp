@@ -17,6 +17,12 @@ struct SlotLife {
   ActionKind gradient = ActionKind::weight_grad;  // not forward
 };
 
+// Whether an input that is read until `last_reader` is read no more after an action of this kind.
+constexpr bool ends_life(ActionKind last_reader, ActionKind kind) {
+  if (last_reader == ActionKind::forward) return kind == ActionKind::forward;
+  return last_reader == ActionKind::weight_grad ? gives_weight_grad(kind) : gives_input_grad(kind);
+}
+
 struct ChunkNeeds {
   int activation_slots = 0;           // slots of the queue that receives this chunk's activations (tokens for the first)
   int gradient_slots = 0;             // of the queue that receives its gradients; 0 for the last virtual stage

@@ -37,12 +37,6 @@ SlotHandle& at(std::vector<SlotHandle>& slots, int microbatch) {
   return slots[index];
 }
 
-// Whether an input that is read until `last_reader` is read no more after an action of this kind.
-bool ends_life(ActionKind kind, ActionKind last_reader) {
-  if (kind == ActionKind::backward) return last_reader != ActionKind::forward;
-  return kind == last_reader;
-}
-
 }  // namespace
 
 StageActor::StageActor(caf::actor_config& config, StageSetup setup)
@@ -153,7 +147,7 @@ void StageActor::add_inputs(Launch& launch) {
   auto& slots = chunks_[static_cast<std::size_t>(launch.action.chunk)];
   const auto take = [&](std::vector<SlotHandle>& held, ActionKind last_reader) {
     SlotHandle& slot = at(held, launch.action.microbatch);
-    if (!slot || !ends_life(launch.action.kind, last_reader)) return slot;
+    if (!slot || !ends_life(last_reader, launch.action.kind)) return slot;
     launch.release.push_back(slot);
     return std::exchange(slot, nullptr);
   };

@@ -60,6 +60,37 @@ TEST_CASE("auto is never worse than any other schedule that fits, and keeps the 
       }
 }
 
+TEST_CASE("auto's plans are valid for every number of stages, in every order") {
+  for (int stages = 1; stages <= 8; ++stages)
+    for (const int microbatches : {1, 2, 3, 5, 8, 13, 24})
+      for (const int chunks : {1, 2})
+        for (const double slots : {1.0, 1.0 * stages}) {
+          AutoRequest request = request_for(stages, microbatches, slots);
+          request.max_chunks = chunks;
+          request.forward = {1.5};
+          request.edges.assign(static_cast<std::size_t>(stages), {0.1});
+          const Plan plan = build_auto(request);
+          CAPTURE(stages, microbatches, chunks, slots);
+          REQUIRE(plan.stages.size() == static_cast<std::size_t>(stages));
+          REQUIRE_NOTHROW(validate(plan));
+          REQUIRE_NOTHROW(validate(plan, Order::ready));
+        }
+}
+
+TEST_CASE("auto judges by costs that chunks do not share evenly where they are given") {
+  AutoRequest request = request_for(4, 12, 4);
+  request.max_chunks = 2;
+  request.costs = [](const Placement& placement) {
+    Costs costs = Costs::uniform(placement, 1, 1, 1);
+    for (auto& stage : costs.chunks)
+      if (stage.size() == 2) stage[1].forward = 50;  // whatever has two chunks loses
+    return costs;
+  };
+  CHECK(build_auto(request).placement.chunks() == 1);
+  request.costs = {};
+  CHECK(build_auto(request).placement.chunks() == 2);
+}
+
 TEST_CASE("auto uses memory between two schedules, and stages of uneven cost") {
   AutoRequest request = request_for(4, 24, 5.5);
   request.max_chunks = 1;

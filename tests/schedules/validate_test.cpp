@@ -1,11 +1,20 @@
 #include "schedules/validate.hpp"
 
+#include <rapidcheck.h>
+
+#include <cstdlib>
+#include <ostream>
 #include <random>
 #include <stdexcept>
 
 #include "catch.hpp"
 #include "schedules/builders.hpp"
 #include "tests/schedules/pipeline_driver.hpp"
+
+namespace pipetrain::schedules {
+// For what rapidcheck tells of a counterexample.
+static void showValue(const Action& action, std::ostream& out) { out << to_string(action, 2); }
+}  // namespace pipetrain::schedules
 
 using namespace pipetrain::schedules;
 using Catch::Matchers::Contains;
@@ -142,29 +151,71 @@ TEST_CASE("too few slots are proven to stop a plan") {
   CHECK_THROWS_WITH(check_progress(plan, needs), Contains("free activation slot at stage 1"));
 }
 
-TEST_CASE("random faults never pass unnoticed") {
-  std::mt19937 random(7);
-  for (int round = 0; round < 3000; ++round) {
-    const auto& info = all_schedules()[random() % all_schedules().size()];
-    if (info.uses_costs) continue;  // slow to build, and nothing new here
-    const int stages = 1 + static_cast<int>(random() % 5), microbatches = 1 + static_cast<int>(random() % 7);
-    Plan plan = with_end_of_step(info.build({stages, info.default_chunks, microbatches}),
-                                 {random() % 2 == 0, random() % 2 == 0, random() % 2 == 0});
-    auto& list = plan.stages[random() % plan.stages.size()];
-    const std::size_t at = random() % list.size();
-    const Action touched = list[at];
-    const bool drops = random() % 2 == 0;
-    if (drops) {
-      list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
-    } else {
-      list.insert(list.begin() + static_cast<std::ptrdiff_t>(random() % (list.size() + 1)), touched);
-    }
+// More than rapidcheck's hundred cases each, unless somebody says otherwise.
+[[maybe_unused]] const int rapidcheck_settings = ::setenv("RC_PARAMS", "max_success=1000", 0);
+
+// A small plan of some schedule, and one of its lists.
+struct SomePlan {
+  Plan plan;
+  std::size_t stage;
+};
+
+SomePlan some_plan(int most_stages, const EndOfStep& end) {
+  std::vector<std::string> known;  // auto is slow to build, and nothing new here
+  for (const ScheduleInfo& info : all_schedules())
+    if (!info.uses_costs) known.emplace_back(info.name);
+  const ScheduleInfo& info = *find_schedule(*rc::gen::elementOf(known).as("schedule"));
+  const int stages = *rc::gen::inRange(1, most_stages + 1).as("stages");
+  const int microbatches = *rc::gen::inRange(1, 8).as("microbatches");
+  Plan plan = with_end_of_step(info.build({stages, info.default_chunks, microbatches}), end);
+  return {std::move(plan), *rc::gen::inRange<std::size_t>(0, static_cast<std::size_t>(stages)).as("stage")};
+}
+
+EndOfStep some_end() {
+  return {*rc::gen::arbitrary<bool>().as("R"), *rc::gen::arbitrary<bool>().as("S"), *rc::gen::arbitrary<bool>().as("T")};
+}
+
+TEST_CASE("a dropped action is always caught, and named by its letter") {
+  CHECK(rc::check([] {
+    auto [plan, stage] = some_plan(5, some_end());
+    auto& list = plan.stages[stage];
+    const auto at = *rc::gen::inRange<std::size_t>(0, list.size()).as("dropped");
+    const Action dropped = list[at];
+    // The only one of an end-of-step row that may be left out as a whole.
+    RC_PRE(is_compute(dropped.kind) || plan.placement.stages() > 1);
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
+    RC_ASSERT(fault_of(plan).find(letter(dropped.kind)) != std::string::npos);
+  }));
+}
+
+TEST_CASE("a doubled action is always caught, and named by its letter") {
+  CHECK(rc::check([] {
+    auto [plan, stage] = some_plan(5, some_end());
+    auto& list = plan.stages[stage];
+    const Action doubled = *rc::gen::elementOf(list).as("doubled");
+    const auto to = *rc::gen::inRange<std::size_t>(0, list.size() + 1).as("to");
+    list.insert(list.begin() + static_cast<std::ptrdiff_t>(to), doubled);
+    RC_ASSERT(fault_of(plan).find(letter(doubled.kind)) != std::string::npos);
+  }));
+}
+
+TEST_CASE("actions of one row that are swapped are always caught, and one of them is named") {
+  CHECK(rc::check([] {
+    auto [plan, stage] = some_plan(5, some_end());
+    auto& list = plan.stages[stage];
+    const Action one = *rc::gen::elementOf(list).as("one");
+    std::vector<std::size_t> row;
+    for (std::size_t at = 0; at < list.size(); ++at)
+      if (list[at].kind == one.kind && list[at].chunk == one.chunk) row.push_back(at);
+    RC_PRE(row.size() > 1);
+    const auto a = *rc::gen::elementOf(row).as("one of them"), b = *rc::gen::elementOf(row).as("the other");
+    RC_PRE(a != b);
+    std::swap(list[a], list[b]);
+    const int chunks = plan.placement.chunks();
     const std::string fault = fault_of(plan);
-    INFO(info.name << " p=" << stages << " m=" << microbatches << (drops ? " dropped " : " doubled ") << to_string(touched, 2));
-    CAPTURE(fault);
-    if (drops && !is_compute(touched.kind) && stages == 1) continue;  // the only one of its row: the row is just not there
-    REQUIRE(fault.find(letter(touched.kind)) != std::string::npos);
-  }
+    RC_ASSERT(fault.find(to_string(list[a], chunks)) != std::string::npos ||
+              fault.find(to_string(list[b], chunks)) != std::string::npos);
+  }));
 }
 
 TEST_CASE("swapped actions are caught exactly when they matter") {
