@@ -194,21 +194,36 @@ class Trainer::Run {
     std::vector<std::vector<Slice>> slices_;  // as logical_tensors()
   };
 
-  // The CPU's devices share the host's memory; each GPU has its own.
-  void check_memory() {
-    std::map<std::string, std::pair<const Device*, std::size_t>> needed;
-    for (const auto& rank : estimate(layout_, job_, validate(layout_.plan(), job_.order, TransformerCompute::slot_life()))) {
+  struct MemoryNeed {
+    const Device* device = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  // By name; the CPU's devices share the host's memory, each GPU has its own. job: the run's own, or one with another mode of
+  // recomputation.
+  std::map<std::string, MemoryNeed> memory_needs(const TrainJob& job) const {
+    std::map<std::string, MemoryNeed> needs;
+    for (const auto& rank : estimate(layout_, job, validate(layout_.plan(), job.order, TransformerCompute::slot_life()))) {
       const Device& device = layout_.device(rank.rank);
-      auto& [one, bytes] = needed[job_.device == DeviceKind::cpu ? "the host" : to_string(device.id())];
-      one = &device;
-      bytes += rank.use.total();
+      MemoryNeed& need = needs[job.device == DeviceKind::cpu ? "the host" : to_string(device.id())];
+      need.device = &device;
+      need.bytes += rank.use.total();
     }
-    for (const auto& [name, need] : needed) {
-      const std::size_t free = need.first->memory().free;
-      if (need.second <= free) continue;
-      throw Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.second >> 20) + " MiB and " +
-                                                std::to_string(free >> 20) +
-                                                " MiB are free; use a smaller --microbatch or --seq-len, or more devices");
+    return needs;
+  }
+
+  void check_memory() const {
+    for (const auto& [name, need] : memory_needs(job_)) {
+      const std::size_t free = need.device->memory().free;
+      if (need.bytes <= free) continue;
+      TrainJob recomputing = job_;
+      recomputing.recompute = Recompute::full;
+      const std::size_t less = memory_needs(recomputing).at(name).bytes;
+      const std::string advice =
+          less < need.bytes ? "--recompute full (about " + std::to_string(less >> 20) + " MiB then), " : "";
+      throw Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.bytes >> 20) + " MiB and " +
+                                                std::to_string(free >> 20) + " MiB are free; use " + advice +
+                                                "a smaller --microbatch or --seq-len, or more devices");
     }
   }
 

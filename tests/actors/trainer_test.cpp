@@ -236,6 +236,28 @@ TEST_CASE("a failure on purpose ends the run with its cause named and nothing le
   }
 }
 
+TEST_CASE("a run that needs more memory than there is says what recomputing it would need") {
+  ModelConfig config = preset_config("llama2-70b");
+  config.layers = 2000;  // tens of terabytes
+  const auto refusal = [&](Recompute mode) -> std::string {
+    Layout layout;
+    layout.recompute = mode;
+    try {
+      Trainer trainer(random_job(config, 4096, 4, layout));
+      FAIL("it was built");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::out_of_memory);
+      return error.what();
+    }
+    return {};
+  };
+  const std::string none = refusal(Recompute::none), full = refusal(Recompute::full);
+  CHECK(none.find("the host: the run needs about ") == 0);
+  const std::string needs = full.substr(0, full.find(" MiB and")).substr(std::string("the host: the run needs about ").size());
+  CHECK(none.find("use --recompute full (about " + needs + " MiB then), a smaller --microbatch") != std::string::npos);
+  CHECK(full.find("--recompute") == std::string::npos);
+}
+
 TEST_CASE("a layout that cannot be says why") {
   const ModelConfig config = small_config();
   CHECK_THROWS_AS(Trainer(random_job(config, 8, 2, {1, 3, 1, 1})), Error);
