@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,7 +41,9 @@ class Prepared {
   }
 
   [[noreturn]] void become() {
-    setpgid(0, 0);  // so that it can be ended with its children
+    setpgid(0, 0);                     // so that it can be ended with its children
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // whoever ends this program must not leave GPUs in use
+    if (getppid() != parent_) _exit(126);
     const int in = open("/dev/null", O_RDONLY);
     const int out = open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     const int error = open(error_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -56,6 +59,7 @@ class Prepared {
   std::vector<std::string> arguments_, environment_;
   std::vector<char*> argument_pointers_, environment_pointers_;
   std::string output_, error_;
+  pid_t parent_ = getpid();
 };
 
 int shell_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }

@@ -79,9 +79,13 @@ std::vector<Number> numbers_of(const RowResult& result) {
   if (result.row.recorded > 0)
     numbers.push_back(
         {name_of(result, "ratio to PyTorch's recorded figure"), ours.tokens_per_second / result.row.recorded, "ratio"});
-  if (result.limit)
-    numbers.push_back(
-        {name_of(result, "share of the limit"), ours.tokens_per_second / result.limit->tokens_per_second, "ratio"});
+  if (result.limit) {
+    const RowLimit& limit = *result.limit;
+    numbers.push_back({name_of(result, "limit"), limit.tokens_per_second, "tokens/s/GPU"});
+    numbers.push_back({name_of(result, "share of the limit"), ours.tokens_per_second / limit.tokens_per_second, "ratio"});
+    numbers.push_back({name_of(result, "rate of matrix products alone"), limit.matrix_tflops, "TFLOP/s"});
+    numbers.push_back({name_of(result, "rate of attention alone"), limit.attention_tflops, "TFLOP/s"});
+  }
   numbers.push_back({name_of(result, "start to first step"), ours.start, "s", result.row.on_cpu ? Limit::none : Limit::at_most,
                      longest_start});
   if (result.deterministic)

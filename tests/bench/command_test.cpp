@@ -1,5 +1,9 @@
 #include "bench/gpu/command.hpp"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <fstream>
 #include <thread>
@@ -74,4 +78,30 @@ TEST_CASE("a command that takes too long is ended with what it started") {
   const std::string before = written();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   CHECK(written() == before);
+}
+
+TEST_CASE("a command ends when the program that runs it is killed") {
+  TempFolder folder;
+  const auto file = folder.path() / "pid";
+  const pid_t runner = ::fork();
+  if (runner == 0) {
+    run_command(shell(folder, "echo $$ > '" + file.string() + "'; exec sleep 60"));
+    ::_exit(0);
+  }
+  const auto soon = [](const auto& condition) {
+    for (int patience = 0; patience < 500; ++patience) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  };
+  long pid = 0;
+  REQUIRE(soon([&] { return static_cast<bool>(std::ifstream(file) >> pid); }));
+  ::kill(runner, SIGKILL);
+  ::waitpid(runner, nullptr, 0);
+  CHECK(soon([&] {  // gone, or dead and not yet taken in by whoever inherits it
+    std::string number, name, state;
+    std::ifstream("/proc/" + std::to_string(pid) + "/stat") >> number >> name >> state;
+    return state.empty() || state == "Z";
+  }));
 }
