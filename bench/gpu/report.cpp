@@ -179,11 +179,18 @@ std::string limit_table(const std::vector<RowResult>& results) {
   std::string table;
   for (const RowResult& result : results) {
     if (!result.limit) continue;
-    table += fmt::format("{}: matrices {:.0f}, attention {:.0f} TFLOP/s;", result.row.name, result.limit->matrix_tflops,
+    if (table.empty())
+      table =
+          "TFLOP/s of the limit's operations: forward / input gradient / weight gradient; of attention forward / backward\n";
+    table += fmt::format("{:<24} products {:.0f}, attention {:.0f}:", result.row.name, result.limit->matrix_tflops,
                          result.limit->attention_tflops);
-    for (const LimitOp& op : result.limit_ops)
-      table += fmt::format(" {} {:.1f} us {:.0f};", op.name, 1e6 * op.seconds, op.flops / op.seconds * 1e-12);
-    table.back() = '\n';
+    std::string last;
+    for (const LimitOp& op : result.limit_ops) {
+      const std::string matrix = op.name.substr(0, op.name.find(' '));
+      table += fmt::format("{}{:.0f}", matrix == last ? "/" : "  " + matrix + " ", op.flops / op.seconds * 1e-12);
+      last = matrix;
+    }
+    table += '\n';
   }
   return table;
 }

@@ -37,8 +37,8 @@ struct StepMeasures {
   std::vector<double> taken;
 };
 
-// Runs some steps of the row in this process: `warmup`, then three of which the middle one counts, then two with timed
-// operations, of which the second counts.
+// Runs some steps of the row in this process: `warmup`, then three of which the middle one counts, then four with timed
+// operations, of which the middle one of the last three counts.
 StepMeasures measure_step(const Row& row, const Schedule& schedule, const std::filesystem::path& tokens, int warmup);
 
 std::string to_json(const StepMeasures& measures);

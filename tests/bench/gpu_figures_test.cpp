@@ -119,6 +119,16 @@ TEST_CASE("the limit of a row is its products and attention at the measured rate
   CHECK(limit_of(row, ops).tokens_per_second == Approx(rate / (a_token + 7 * 16 * hidden * sequence)));
 }
 
+TEST_CASE("the limit's operations are shown with their rates") {
+  RowResult result;
+  result.row = row_named("llama2-7b-16l-tp4");
+  result.limit_ops = limit_ops(result.row);
+  for (auto& op : result.limit_ops) op.seconds = op.flops / 5e14;
+  result.limit_ops[1].seconds *= 2;
+  result.limit = limit_of(result.row, result.limit_ops);
+  CHECK_THAT(limit_table({result}), Contains("qkv 500/250/500  o 500/500/500") && Contains("attention 500/500\n"));
+}
+
 TEST_CASE("the limit can be measured on a device") {
   const Row row = row_named("cpu-tiny-pp1");
   auto ops = limit_ops(row);
