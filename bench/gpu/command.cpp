@@ -107,13 +107,17 @@ std::string output_of(const Command& command) {
 
 std::string last_words(const Command& command, std::size_t most_characters) {
   std::ifstream file(error_path(command));
-  std::string words;
+  std::string words, cause;
   for (std::string line; std::getline(file, line);) {
     if (line.empty()) continue;
     words += (words.empty() ? "" : " | ") + line;
     if (words.size() > 4 * most_characters) words.erase(0, words.size() - 2 * most_characters);
+    // torchrun ends with pages about its ChildFailedError: what the child said comes long before.
+    if (line.find("Error: ") != std::string::npos && line.find("ChildFailedError") == std::string::npos)
+      cause = line.substr(0, most_characters);
   }
-  return words.size() > most_characters ? "..." + words.substr(words.size() - most_characters) : words;
+  if (words.size() > most_characters) words = "..." + words.substr(words.size() - most_characters);
+  return cause.empty() || words.find(cause) != std::string::npos ? words : cause + " ... " + words;
 }
 
 std::string why_failed(const Command& command, const Ended& ended) {

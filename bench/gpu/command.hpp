@@ -25,7 +25,8 @@ struct Ended {
 // Throws Error(unavailable) when no process can be made.
 Ended run_command(const Command& command);
 
-// Of what the command wrote: stdout, and the last lines of stderr in one line, to tell why it failed.
+// Of what the command wrote: stdout, and the last lines of stderr in one line with the last
+// one before that speaks of an error, to tell why it failed.
 std::string output_of(const Command& command);
 std::string last_words(const Command& command, std::size_t most_characters = 300);
 // "ended with status 1: ...", "was ended after 600 s: ...".

@@ -41,6 +41,10 @@ TEST_CASE("a command's status, output and last words are told") {
   CHECK(failed.status == 3);
   CHECK_THAT(why_failed(bad, failed), Contains("status 3") && Contains("first | last"));
 
+  const Command long_story =
+      shell(folder, "echo 'RuntimeError: no room' >&2; for i in $(seq 200); do echo closing $i >&2; done; exit 1");
+  CHECK_THAT(why_failed(long_story, run_command(long_story)), Contains("RuntimeError: no room") && Contains("closing 200"));
+
   Command none;
   none.arguments = {"/nowhere/to/be/found"};
   none.output = folder.path() / "output";
