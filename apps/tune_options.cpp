@@ -163,12 +163,9 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
 
 std::string tune_help() {
   return "pipetrain tune OPTIONS\n"
-         "Search the fastest layouts of a model over devices: pp x tp x dp x chunks x microbatch x schedule x recompute, each "
-         "simulated. "
-         "What\n"
-         "does not fit the memory is dropped; its use is counted as a run counts it (--dry-run). Times follow from the numbers "
-         "of\n"
-         "the devices below, so give those of yours, or measure them.\n"
+         "Search the fastest layouts of a model over devices: pp x tp x dp x chunks x microbatch x schedule x recompute, each\n"
+         "simulated. What does not fit the memory is dropped; its use is counted as a run counts it (--dry-run). Times follow\n"
+         "from the numbers of the devices below, so give those of yours, or measure them.\n"
          "\n"
          "  pipetrain tune --model llama2-7b --devices 8 --memory 140 --tflops 650\n"
          "  pipetrain doctor --measure devices.json && pipetrain tune --model llama3.2-1b --measured devices.json --plans "

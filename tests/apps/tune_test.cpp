@@ -234,6 +234,34 @@ TEST_CASE("tune takes what doctor measured, and doctor measures something") {
   CHECK_THAT(run("tune --model tiny --measured " + file).err, Contains("no link between two"));
 }
 
+TEST_CASE("on GPUs doctor measures bf16 too, and tune counts the memory that a dry run counts", "[gpu]") {
+  const int gpus = cuda_device_count();
+  if (gpus == 0) {
+    WARN("needs a GPU: not tested");
+    return;
+  }
+  const TempFolder folder;
+  const std::string file = (folder.path() / "devices.json").string();
+  const Result doctor = run("doctor --measure " + file);
+  INFO(doctor.out << doctor.err);
+  REQUIRE(doctor.status == 0);
+  std::ifstream stream(file);
+  const json measured = json::parse(stream);
+  CHECK(measured["device"] == "cuda");
+  CHECK(measured["devices"] == gpus);
+  CHECK(measured["bf16_flops"].get<double>() > measured["fp32_flops"].get<double>());
+  if (gpus > 1) CHECK(measured["link_rate"].get<double>() > 0);
+  const Result tune = run("tune --model tiny --json --max-tp 1 --measured " + file);
+  REQUIRE(tune.status == 0);
+  const json best = json::parse(tune.out)[0];
+  const std::string command = best["command"];
+  const Result dry = run(command.substr(10) + " --dry-run");
+  INFO(command << "\n" << dry.out << dry.err);
+  REQUIRE(dry.status == 0);
+  const auto last = dry.out.find_last_of(' ');  // total MiB of the last device
+  CHECK(std::stod(dry.out.substr(last)) == Approx(best["memory_bytes"].back().get<double>() / (1 << 20)).margin(0.06));
+}
+
 TEST_CASE("tune prints the ten best and their command lines") {
   const Result result = run("tune --model llama2-7b --devices 8 --seq-len 2048");
   CHECK(result.status == 0);
