@@ -6,21 +6,24 @@
 namespace pipetrain {
 namespace {
 
-double scaled(double frequency, const RopeScaling& scaling) {
+float scaled(float frequency, const RopeScaling& scaling) {
+  const auto factor = static_cast<float>(scaling.factor);
   switch (scaling.kind) {
     case RopeScaling::Kind::none:
       return frequency;
     case RopeScaling::Kind::linear:
-      return frequency / scaling.factor;
+      return frequency / factor;
     case RopeScaling::Kind::llama3:
       break;
   }
   // How often the pair turns around within the original context: few turns carry position, many carry order.
-  const double turns = static_cast<double>(scaling.original_max_positions) * frequency / (2 * std::numbers::pi);
-  if (turns < scaling.low_freq_factor) return frequency / scaling.factor;
-  if (turns > scaling.high_freq_factor) return frequency;
-  const double kept = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
-  return (1 - kept) * frequency / scaling.factor + kept * frequency;
+  const float wavelength = static_cast<float>(2 * std::numbers::pi) / frequency;
+  const float turns = static_cast<float>(scaling.original_max_positions) / wavelength;
+  const auto low = static_cast<float>(scaling.low_freq_factor), high = static_cast<float>(scaling.high_freq_factor);
+  if (turns < low) return frequency / factor;
+  if (turns > high) return frequency;
+  const float kept = (turns - low) / (high - low);
+  return (1 - kept) * frequency / factor + kept * frequency;
 }
 
 }  // namespace
@@ -28,8 +31,9 @@ double scaled(double frequency, const RopeScaling& scaling) {
 std::vector<float> rotary_frequencies(const ModelConfig& config) {
   std::vector<float> frequencies(static_cast<std::size_t>(config.head_dim / 2));
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim);
-    frequencies[i] = static_cast<float>(scaled(std::pow(config.rope_theta, exponent), config.rope_scaling));
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
+    const auto power = static_cast<float>(std::pow(config.rope_theta, static_cast<double>(exponent)));
+    frequencies[i] = scaled(1 / power, config.rope_scaling);
   }
   return frequencies;
 }
