@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <map>
 
 #include "actors/training/checkpoint.hpp"
@@ -84,7 +85,9 @@ class Trainer::Run {
         sampler_(std::make_shared<Sampler>(job_.dataset->size(), job_.batch, job_.shuffle, job_.seed)),
         steps_done_(job_.steps_done),
         first_loss_(job_.first_loss) {
-    check_memory();
+    const auto needs = validate(layout_.plan(), job_.order, TransformerCompute::slot_life());
+    check_memory(needs);
+    build_computes(needs);
     PipelineOptions options;
     options.plan = layout_.plan();
     options.order = job_.order;
@@ -92,7 +95,7 @@ class Trainer::Run {
     options.replicas = static_cast<int>(job_.batch.dp);
     options.stall = job_.stall;
     pipeline_ = std::make_unique<Pipeline>(
-        options, [this](StageId id, const schedules::StageNeeds& needs) { return make_compute(id, needs); },
+        options, [this](StageId id, const schedules::StageNeeds&) { return computes_[index_of(id)]; },
         [this](int replica) { return make_source(replica); });
   }
 
@@ -201,9 +204,9 @@ class Trainer::Run {
 
   // By name; the CPU's devices share the host's memory, each GPU has its own. job: the run's own, or one with another mode of
   // recomputation.
-  std::map<std::string, MemoryNeed> memory_needs(const TrainJob& job) const {
+  std::map<std::string, MemoryNeed> memory_needs(const TrainJob& job, const std::vector<schedules::StageNeeds>& stages) const {
     std::map<std::string, MemoryNeed> needs;
-    for (const auto& rank : estimate(layout_, job, validate(layout_.plan(), job.order, TransformerCompute::slot_life()))) {
+    for (const auto& rank : estimate(layout_, job, stages)) {
       const Device& device = layout_.device(rank.rank);
       MemoryNeed& need = needs[job.device == DeviceKind::cpu ? "the host" : to_string(device.id())];
       need.device = &device;
@@ -212,13 +215,13 @@ class Trainer::Run {
     return needs;
   }
 
-  void check_memory() const {
-    for (const auto& [name, need] : memory_needs(job_)) {
+  void check_memory(const std::vector<schedules::StageNeeds>& stages) const {
+    for (const auto& [name, need] : memory_needs(job_, stages)) {
       const std::size_t free = need.device->memory().free;
       if (need.bytes <= free) continue;
       TrainJob recomputing = job_;
       recomputing.recompute = Recompute::full;
-      const std::size_t less = memory_needs(recomputing).at(name).bytes;
+      const std::size_t less = memory_needs(recomputing, stages).at(name).bytes;
       const std::string advice =
           less < need.bytes ? "--recompute full (about " + std::to_string(less >> 20) + " MiB then), " : "";
       throw Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.bytes >> 20) + " MiB and " +
@@ -227,10 +230,21 @@ class Trainer::Run {
     }
   }
 
-  std::shared_ptr<StageCompute> make_compute(StageId id, const schedules::StageNeeds& needs) {
-    auto compute = std::make_shared<TransformerCompute>(layout_.rank_setups(job_, id, needs), job_.initial);
-    computes_.push_back(compute);
-    return compute;
+  std::size_t index_of(StageId id) const { return static_cast<std::size_t>(id.replica * job_.pp + id.stage); }
+
+  // All at once: each takes seconds to draw or read its weights.
+  void build_computes(const std::vector<schedules::StageNeeds>& needs) {
+    std::vector<std::future<std::shared_ptr<TransformerCompute>>> building;
+    for (int replica = 0; replica < static_cast<int>(job_.batch.dp); ++replica) {
+      for (int stage = 0; stage < job_.pp; ++stage) {
+        auto setups = layout_.rank_setups(job_, {replica, stage}, needs[static_cast<std::size_t>(stage)]);
+        building.push_back(std::async(std::launch::async, [this, setups = std::move(setups)]() mutable {
+          return std::make_shared<TransformerCompute>(std::move(setups), job_.initial);
+        }));
+      }
+    }
+    for (auto& one : building) one.wait();
+    for (auto& one : building) computes_.push_back(one.get());
   }
 
   std::shared_ptr<InputSource> make_source(int replica) {
