@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "comm/cuda_pieces.hpp"
 #include "comm/peer_kernels.cuh"
 #include "core/cuda_stream.hpp"
 #include "core/error.hpp"
@@ -14,12 +15,13 @@ namespace {
 
 using namespace peer;
 
-constexpr int max_blocks = 64;  // enough to fill the links; the rest of the chip is left to the matrix products
+// Enough to fill the links, and what nearly fills them while the rest of the chip is left to matrix products.
+constexpr int max_blocks = 64, max_blocks_beside = 16;
 
 // What the ranks share.
 class Meeting {
  public:
-  explicit Meeting(const std::vector<Device*>& devices) : size_(static_cast<int>(devices.size())) {
+  Meeting(const std::vector<Device*>& devices, int most_blocks) : size_(static_cast<int>(devices.size())) {
     const int first = devices.front()->id().index;
     for (Device* device : devices) {
       check_reach(devices, *device);
@@ -27,7 +29,7 @@ class Meeting {
       cuda_check(cudaMemset(boxes_.back().data(), 0, sizeof(Mailbox)), "clearing a mailbox", device->id().index);
       cuda_check(cudaDeviceSynchronize(), "clearing a mailbox", device->id().index);
     }
-    max_blocks_ = std::min(max_blocks, blocks_at_once(devices));
+    max_blocks_ = std::min(most_blocks, blocks_at_once(devices));
     void* flag = nullptr;
     cuda_check(cudaHostAlloc(&flag, sizeof(int), cudaHostAllocPortable | cudaHostAllocMapped), "making a group of GPUs", first);
     aborted_ = static_cast<int*>(flag);
@@ -141,7 +143,11 @@ using One = std::integral_constant<int, 1>;
 
 class CudaGroup : public Group {
  public:
-  CudaGroup(std::shared_ptr<Meeting> meeting, int rank) : meeting_(std::move(meeting)), rank_(rank) {}
+  CudaGroup(std::shared_ptr<Meeting> meeting, std::shared_ptr<PieceMeeting> piece_meeting, int rank, Device& device)
+      : meeting_(std::move(meeting)),
+        piece_meeting_(std::move(piece_meeting)),
+        pieces_(make_cuda_pieces(piece_meeting_, rank, device)),
+        rank_(rank) {}
   ~CudaGroup() override {
     for (Stream* stream : streams_) meeting_->forget(stream);
   }
@@ -186,10 +192,17 @@ class CudaGroup : public Group {
     });
   }
 
-  void abort(std::exception_ptr cause) override { meeting_->abort(cause); }
+  PiecewiseTransfer* in_pieces() override { return pieces_.get(); }
+
+  void abort(std::exception_ptr cause) override {
+    meeting_->abort(cause);
+    pipetrain::abort(*piece_meeting_, cause);
+  }
 
  private:
   std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<PieceMeeting> piece_meeting_;
+  std::unique_ptr<PiecewiseTransfer> pieces_;
   int rank_;
   unsigned call_ = 0;
   std::set<Stream*> streams_;
@@ -269,18 +282,19 @@ void warm_up(const Meeting& meeting, int rank, int device) {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices) {
+std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices, GroupUse use) {
   if (devices.empty() || devices.size() > max_ranks) {
     throw Error(ErrorKind::unavailable,
                 "a group of GPUs has 1 to " + std::to_string(max_ranks) + " ranks, not " + std::to_string(devices.size()));
   }
-  const auto meeting = std::make_shared<Meeting>(devices);
+  const auto meeting = std::make_shared<Meeting>(devices, use == GroupUse::alone ? max_blocks : max_blocks_beside);
+  const auto piece_meeting = make_piece_meeting(static_cast<int>(devices.size()));
   std::vector<std::unique_ptr<Group>> groups;
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     const int device = devices[rank]->id().index;
     cuda_check(cudaSetDevice(device), "choosing the device", device);
     warm_up(*meeting, static_cast<int>(rank), device);
-    groups.push_back(std::make_unique<CudaGroup>(meeting, static_cast<int>(rank)));
+    groups.push_back(std::make_unique<CudaGroup>(meeting, piece_meeting, static_cast<int>(rank), *devices[rank]));
   }
   return groups;
 }

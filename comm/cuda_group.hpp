@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "comm/groups.hpp"
 #include "core/device.hpp"
 #include "core/process_group.hpp"
 
@@ -17,6 +18,6 @@ namespace pipetrain {
 // what Group promises, all_reduce takes bf16, and reduce_scatter of bf16 may leave its sums as f32. The streams used must
 // outlive the rank's handle, and freeing memory of a device while a call runs there may stop it for ever. Throws
 // Error(unavailable) when the devices cannot reach each other's memory, or in a build without CUDA.
-std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices);
+std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices, GroupUse use = GroupUse::alone);
 
 }  // namespace pipetrain

@@ -9,8 +9,14 @@
 
 namespace pipetrain {
 
+// What else its devices do while the group's collectives run.
+enum class GroupUse {
+  alone,           // nothing: the compute waits for the result
+  beside_compute,  // matrix products: collectives leave them nearly all of a GPU
+};
+
 // One handle per rank, in the devices' order; all of one kind, and they outlive the group. Throws Error(unavailable) for GPUs
 // that cannot reach each other or are more than make_cuda_groups() takes, Error(internal) for a mixture of kinds.
-std::vector<std::unique_ptr<Group>> make_groups(const std::vector<Device*>& devices);
+std::vector<std::unique_ptr<Group>> make_groups(const std::vector<Device*>& devices, GroupUse use = GroupUse::alone);
 
 }  // namespace pipetrain

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -50,6 +51,9 @@ void enable_peer_access(int index) {
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
+    // Read when the context is created. By default a GPU has eight queues, and streams that share one wait for each other: for
+    // ever, when one's kernel waits for another GPU and what that GPU waits for is behind it.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     cuda_check(cudaSetDevice(index), "choosing the device", index);
     cuda_check(cudaFree(nullptr), "creating the context", index);
     enable_peer_access(index);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <vector>
 
 #include "core/stream.hpp"
@@ -33,6 +34,30 @@ class RowSplit {
 
 enum class Reduction { sum, max };
 
+// Collectives that move a tensor in pieces, each rank's rows (RowSplit) being one, so that matrix products work on some pieces
+// while others are on their way. As with Group's, every member must call the same in the same order; a call may hold up the
+// host until the other members have made theirs.
+class PiecewiseTransfer {
+ public:
+  // Enqueues on the call's stream what reads or writes the rows [begin, end) of the full tensor.
+  using Work = std::function<void(std::int64_t begin, std::int64_t end)>;
+
+  virtual ~PiecewiseTransfer() = default;
+  PiecewiseTransfer(const PiecewiseTransfer&) = delete;
+  PiecewiseTransfer& operator=(const PiecewiseTransfer&) = delete;
+
+  // Group::all_gather; `use` is called for each piece and may read its rows, but this rank's own rows only from `shard`.
+  virtual void gather(Stream& stream, const Tensor& shard, const Tensor& full, const Work& use) = 0;
+  // received [size, count(rank), ...] = this rank's rows of every member's `full` [total, ...], in rank order, but for its own,
+  // which stay where they are. `make` is called for each piece and writes its rows; `meanwhile`, if any, is called once and
+  // enqueues work that has nothing to do with either tensor.
+  virtual void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
+                        const std::function<void()>& meanwhile) = 0;
+
+ protected:
+  PiecewiseTransfer() = default;
+};
+
 class Group {
  public:
   virtual ~Group() = default;
@@ -48,6 +73,9 @@ class Group {
   virtual void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) = 0;
   // tensor = reduction over the members, element by element, in rank order; f32 and f64.
   virtual void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) = 0;
+
+  // How this group moves tensors in pieces; null where that would gain nothing.
+  virtual PiecewiseTransfer* in_pieces() { return nullptr; }
 
   // Ends every member's waiting and later collectives with this cause: their streams fail. Thread-safe.
   virtual void abort(std::exception_ptr cause) = 0;

@@ -55,7 +55,7 @@ std::string to_string(const Shape& shape) {
 Tensor Tensor::row_range(std::int64_t begin, std::int64_t end) const {
   assert(0 <= begin && begin <= end && end <= rows());
   Tensor part = *this;
-  part.data = static_cast<char*>(data) + static_cast<std::size_t>(begin * cols()) * size_of(dtype);
+  if (data != nullptr) part.data = static_cast<char*>(data) + static_cast<std::size_t>(begin * cols()) * size_of(dtype);
   switch (shape.rank()) {
     case 1:
       part.shape = {end - begin};

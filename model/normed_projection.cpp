@@ -17,8 +17,10 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
   const Tensor output = memory.results->allocate({context.tokens(), matrix_.weight.rows()}, context.dtype);
 
   const ArenaScope scope(context.workspace);
-  const Tensor shard =
-      kept && !context.gathers() ? saved.normed : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
+  // The norm writes where the gathered rows will be, so that its own need no copy.
+  const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
+  const Tensor shard = kept ? saved.normed.row_range(first, first + context.shard_rows())
+                            : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
   context.ops.rms_norm(input, norm_.weight, eps_, shard, saved.inv_rms);
   context.ops.gather_matmul(context.tp, MatmulKind::forward, shard, matrix_.weight, kept ? saved.normed : shard, output);
   return output;
@@ -35,10 +37,8 @@ void NormedProjection::backward(const BlockContext& context, const Tensor& outpu
                                 const Tensor& input_grad, WeightGradients& gradients, const Saved& saved) const {
   const ArenaScope scope(context.workspace);
   const Tensor normed = saved.normed.shape.rank() > 0 ? saved.normed : norm_again(context, gradients.memory(), saved);
-  gradients.add(output_grad, normed, matrix_.grad);
-
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
-  context.ops.matmul_scatter(context.tp, MatmulKind::input_grad, output_grad, matrix_.weight, nullptr, normed_grad);
+  gradients.add_and_scatter(context.tp, output_grad, normed, matrix_.weight, matrix_.grad, normed_grad);
   context.ops.rms_norm_backward(normed_grad, saved.input, norm_.weight, saved.inv_rms, residual, input_grad, norm_.grad);
 }
 

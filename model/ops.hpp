@@ -51,6 +51,8 @@ enum class MatmulKind {
   forward,     // y [T, N] = x [T, K] w^T
   input_grad,  // dx [T, K] = dy [T, N] w
 };
+// Of a product's result, which does not tell itself when it has no rows.
+inline std::int64_t product_cols(MatmulKind kind, const Tensor& w) { return kind == MatmulKind::forward ? w.rows() : w.cols(); }
 
 class Ops {
  public:
@@ -73,6 +75,13 @@ class Ops {
                               const Tensor* residual, const Tensor& out) = 0;
   // dw [N, K] += dy [T, N]^T x [T, K]
   virtual void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw) = 0;
+  // A column-parallel matrix's whole backward: weight_grad, and matmul_scatter of dy without residual into dx [Tr, K]. Where
+  // the ranks' sum can travel while the weight gradient is computed, it does; the bits are those of the two operations apart.
+  virtual void backward_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& x,
+                                const Tensor& dw) {
+    weight_grad(dy, x, dw);
+    matmul_scatter(tp, MatmulKind::input_grad, dy, w, nullptr, dx);
+  }
   // full [T, ...] = all shards; out [Tr, ...] = the ranks' sum. Copies (nothing, when same memory) with one rank.
   virtual void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) = 0;
   virtual void scatter_sum(const TensorParallel& tp, const Tensor& full, const Tensor& out) = 0;

@@ -77,6 +77,8 @@ class TransformerStage final : public StageModel {
     slot_of(chunk, slot).pending = Arena(pending, chunk_at(chunk).bytes.pending, "pending weight gradients");
   }
 
+  void listen(GradientListener listener) override { listener_ = std::move(listener); }
+
   void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) override {
     run_forward(context(), chunk, args, slot_of(chunk, slot));
   }
@@ -153,7 +155,7 @@ class TransformerStage final : public StageModel {
     slot.pending.rewind(0);
     slot.kept.clear();
     WeightGradients gradients = defer_weights ? WeightGradients::deferred(context.ops, slot.pending, slot.kept)
-                                              : WeightGradients::immediate(context.ops, context.workspace);
+                                              : WeightGradients::immediate(context.ops, context.workspace, listener_);
     // The residual stream's gradient is rewritten in place from block to block, unless W still reads it as it is.
     const bool keeps_stream = defer_weights && !context.gathers();
     Tensor stream_grad;
@@ -177,7 +179,7 @@ class TransformerStage final : public StageModel {
 
   void run_weight_grad(const BlockContext& context, ChunkSlot& slot) const {
     assert(slot.state == ChunkSlot::State::pending);
-    for (const KeptGradient& gradient : slot.kept) compute(context.ops, gradient);
+    for (const KeptGradient& gradient : slot.kept) compute(context.ops, gradient, listener_);
     slot.kept.clear();
     slot.state = ChunkSlot::State::empty;
   }
@@ -224,6 +226,7 @@ class TransformerStage final : public StageModel {
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;
   Tensor rotary_table_;
+  GradientListener listener_;
   std::vector<Chunk> chunks_;
 };
 

@@ -13,6 +13,7 @@
 #include "model/ops.hpp"
 #include "model/parameters.hpp"
 #include "model/recompute.hpp"
+#include "model/weight_gradients.hpp"
 
 namespace pipetrain {
 
@@ -68,6 +69,9 @@ class StageModel {
   virtual std::unique_ptr<ActivationSlot> make_slot(int chunk, void* saved) const = 0;
   // Memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), to be kept until its weight_grad().
   virtual void set_pending(int chunk, ActivationSlot& slot, void* pending) const = 0;
+
+  // Who is told of matrices' gradients from now on; null for nobody.
+  virtual void listen(GradientListener listener) = 0;
 
   virtual void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) = 0;
   // B: everything. Adds to the gradients; the caller zeroes them at the start of a step.

@@ -65,7 +65,16 @@ class TimedOps : public Ops {
     timed_both(
         tp, OpClass::matrix, [&] { ops_->matmul_scatter(tp, kind, in, w, residual, out); },
         [&] {
-          ops_->matmul_scatter({}, kind, in, w, nullptr, scratch({in.rows(), out.cols()}, out.dtype));
+          ops_->matmul_scatter({}, kind, in, w, nullptr, scratch({in.rows(), product_cols(kind, w)}, out.dtype));
+        });
+  }
+  void backward_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& x,
+                        const Tensor& dw) override {
+    timed_both(
+        tp, OpClass::matrix, [&] { ops_->backward_scatter(tp, dy, w, dx, x, dw); },
+        [&] {
+          const Tensor scratch_dx = scratch({dy.rows(), w.cols()}, dx.dtype);
+          ops_->backward_scatter({}, dy, w, scratch_dx, x, scratch(dw.shape, dw.dtype, 1));
         });
   }
   void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw) override {
@@ -83,7 +92,7 @@ class TimedOps : public Ops {
     timed_both(
         tp, OpClass::elementwise, [&] { ops_->embedding(tp, ids, table, first_id, out); },
         [&] {
-          ops_->embedding({}, ids, table, first_id, scratch({ids.elements(), out.cols()}, out.dtype));
+          ops_->embedding({}, ids, table, first_id, scratch({ids.elements(), table.cols()}, out.dtype));
         });
   }
   void embedding_grad(const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable) override {

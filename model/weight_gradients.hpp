@@ -2,6 +2,8 @@
 // same operation on the same values, and each tensor's gradients in the same order, so they give the same bits.
 #pragma once
 
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "core/buffer.hpp"
@@ -14,16 +16,21 @@ struct KeptGradient {
   Tensor dy, x, dw;
 };
 
-void compute(Ops& ops, const KeptGradient& gradient);
+// Is told of a matrix's gradient each time one microbatch's part has been added to it in the stream's order.
+using GradientListener = std::function<void(const Tensor& dw)>;
+
+void compute(Ops& ops, const KeptGradient& gradient, const GradientListener& added);
 
 // Of one action on one microbatch. Not thread-safe.
 class WeightGradients {
  public:
   // Computes each gradient where it is added; what it reads lives in `workspace`.
-  static WeightGradients immediate(Ops& ops, Arena& workspace) { return WeightGradients(ops, workspace, nullptr); }
+  static WeightGradients immediate(Ops& ops, Arena& workspace, const GradientListener& added) {
+    return WeightGradients(ops, workspace, nullptr, added);
+  }
   // Appends each gradient to `kept`; what it reads lives in `pending` until W.
   static WeightGradients deferred(Ops& ops, Arena& pending, std::vector<KeptGradient>& kept) {
-    return WeightGradients(ops, pending, &kept);
+    return WeightGradients(ops, pending, &kept, {});
   }
 
   bool defers() const { return kept_ != nullptr; }
@@ -34,13 +41,18 @@ class WeightGradients {
 
   // dw [N, K] += dy [T, N]^T x [T, K]
   void add(const Tensor& dy, const Tensor& x, const Tensor& dw);
+  // add(), and the gradient of what the column-parallel matrix w was applied to: dx [Tr, K] = dy w, summed over the ranks.
+  void add_and_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& dw,
+                       const Tensor& dx);
 
  private:
-  WeightGradients(Ops& ops, Arena& memory, std::vector<KeptGradient>* kept) : ops_(ops), memory_(memory), kept_(kept) {}
+  WeightGradients(Ops& ops, Arena& memory, std::vector<KeptGradient>* kept, GradientListener added)
+      : ops_(ops), memory_(memory), kept_(kept), added_(std::move(added)) {}
 
   Ops& ops_;
   Arena& memory_;
   std::vector<KeptGradient>* kept_;
+  GradientListener added_;
 };
 
 }  // namespace pipetrain

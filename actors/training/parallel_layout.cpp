@@ -34,11 +34,12 @@ std::size_t ParallelLayout::rank_index(StageId id, int tp_rank) const {
 
 void ParallelLayout::make_groups(bool tied) {
   // Gives the members, in rank order, a group of their own, unless one is alone.
-  const auto connect = [this](const std::vector<std::size_t>& members, std::shared_ptr<Group> RankGroups::*which) {
+  const auto connect = [this](const std::vector<std::size_t>& members, std::shared_ptr<Group> RankGroups::*which,
+                              GroupUse use = GroupUse::alone) {
     if (members.size() < 2) return;
     std::vector<Device*> devices;
     for (const auto member : members) devices.push_back(devices_[member].get());
-    auto groups = pipetrain::make_groups(devices);
+    auto groups = pipetrain::make_groups(devices, use);
     for (std::size_t i = 0; i < members.size(); ++i) groups_[members[i]].*which = std::move(groups[i]);
   };
   const int first = plan_.placement.at(0).stage, last = plan_.placement.at(plan_.placement.virtual_stages() - 1).stage;
@@ -56,7 +57,7 @@ void ParallelLayout::make_groups(bool tied) {
     for (int rank = 0; rank < tp_; ++rank) {
       std::vector<std::size_t> members;
       for (int replica = 0; replica < dp_; ++replica) members.push_back(rank_index({replica, stage}, rank));
-      connect(members, &RankGroups::data);
+      connect(members, &RankGroups::data, GroupUse::beside_compute);
     }
   }
 }
@@ -94,6 +95,7 @@ std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId 
     setup.recompute = job.recompute;
     setup.deterministic = job.deterministic;
     setup.sends_far = sends_far(id, rank);
+    setup.same_order = job.order == schedules::Order::planned || setup.chunks.size() == 1;
     setup.adamw = job.adamw;
     setup.needs = needs;
     setup.wrap_ops = job.wrap_ops;

@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-class QuietGroup : public Group {
+class QuietGroup : public Group, private PiecewiseTransfer {
  public:
   explicit QuietGroup(std::shared_ptr<Group> group) : group_(std::move(group)) {}
 
@@ -24,9 +24,25 @@ class QuietGroup : public Group {
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override {
     if (!quiet_) group_->all_reduce(stream, tensor, reduction);
   }
+  PiecewiseTransfer* in_pieces() override { return group_->in_pieces() == nullptr ? nullptr : this; }
   void abort(std::exception_ptr cause) override { group_->abort(std::move(cause)); }
 
  private:
+  void gather(Stream& stream, const Tensor& shard, const Tensor& full, const Work& use) override {
+    if (!quiet_) return group_->in_pieces()->gather(stream, shard, full, use);
+    rehearse(full, use);
+  }
+  void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
+                const std::function<void()>& meanwhile) override {
+    if (!quiet_) return group_->in_pieces()->exchange(stream, full, received, make, meanwhile);
+    rehearse(full, make);
+    if (meanwhile) meanwhile();
+  }
+  void rehearse(const Tensor& full, const Work& work) const {
+    const RowSplit rows(full.rows(), size());
+    for (int rank = 0; rank < size(); ++rank) work(rows.begin(rank), rows.end(rank));
+  }
+
   std::shared_ptr<Group> group_;
   bool quiet_ = false;
 };

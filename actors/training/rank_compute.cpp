@@ -70,6 +70,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
     edges_ = std::make_unique<EdgeCopy>(device, hidden_bytes(setup_, model_->hidden_shape()), "edges", label(id));
   }
   clock_ = std::make_unique<ActionClock>(device);
+  if (setup_.groups.data) reduction_ = std::make_unique<GradientReduction>(device, setup_.groups.data, "sums over replicas");
   if (on_gpu()) warm_up();
 }
 
@@ -77,12 +78,20 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
 RankCompute::~RankCompute() { wait_until_idle(); }
 
 void RankCompute::wait_until_idle() noexcept {
-  for (Stream* stream : {stream_.get(), edges_ ? &edges_->stream() : nullptr, callbacks_.get()}) {
+  for (Stream* stream : streams()) {
     try {
-      if (stream) stream->synchronize();
+      stream->synchronize();
     } catch (...) {
     }
   }
+}
+
+std::vector<Stream*> RankCompute::streams() const {
+  std::vector<Stream*> streams{stream_.get()};
+  if (edges_) streams.push_back(&edges_->stream());
+  if (reduction_) streams.push_back(&reduction_->stream());
+  if (callbacks_) streams.push_back(callbacks_.get());
+  return streams;
 }
 
 void RankCompute::call_back(std::function<void()> callback) {
@@ -93,8 +102,7 @@ void RankCompute::call_back(std::function<void()> callback) {
 }
 
 std::exception_ptr RankCompute::failure() const {
-  for (Stream* stream : {stream_.get(), edges_ ? &edges_->stream() : nullptr, callbacks_.get()}) {
-    if (!stream) continue;
+  for (const Stream* stream : streams()) {
     if (auto cause = stream->failure()) return cause;
   }
   return nullptr;
@@ -108,42 +116,6 @@ Tensor RankCompute::allocate(Buffer& buffer, std::size_t elements, DType dtype, 
 bool RankCompute::has_head() const {
   return std::any_of(setup_.chunks.begin(), setup_.chunks.end(),
                      [](const std::vector<Block>& blocks) { return blocks.back().kind == BlockKind::head; });
-}
-
-const Tensor& RankCompute::arena(StateKind kind) const {
-  switch (kind) {
-    case StateKind::weights:
-      return arenas_.weights;
-    case StateKind::first_moment:
-      return arenas_.m;
-    default:
-      return arenas_.v;
-  }
-}
-
-void RankCompute::load(const InitialState& state) {
-  load_arena(StateKind::weights, *state.weights);
-  if (arenas_.rounded.data) ops_->round(arenas_.weights, arenas_.rounded);
-  if (state.first_moment) load_arena(StateKind::first_moment, *state.first_moment);
-  if (state.second_moment) load_arena(StateKind::second_moment, *state.second_moment);
-  applied_steps_ = state.applied_steps;
-}
-
-void RankCompute::load_arena(StateKind kind, const WeightSource& source) {
-  std::vector<float> staging;
-  for (const auto& parameter : layout().parameters) {
-    const auto elements = static_cast<std::size_t>(parameter.local.elements());
-    staging.resize(elements);
-    source.load(parameter, staging.data());
-    stream_->copy(arena(kind).as<float>() + parameter.offset, staging.data(), elements * sizeof(float));
-    stream_->synchronize();
-  }
-}
-
-void RankCompute::read(StateKind kind, const Parameter& parameter, float* out) {
-  stream_->copy(out, arena(kind).as<float>() + parameter.offset,
-                static_cast<std::size_t>(parameter.local.elements()) * sizeof(float));
-  stream_->synchronize();
 }
 
 Lane RankCompute::make_lane(InputKind kind, int chunk) {
@@ -229,6 +201,10 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   const auto tensor = [lane](const SlotHandle& slot) { return slot ? slot->lanes[lane].tensor : Tensor{}; };
   ActivationPool& pool = pools_[static_cast<std::size_t>(action.chunk)];
   ActivationSlot& slot = pool.take(action);
+  // Of the step's last microbatch the gradients are final as they come.
+  if (reduction_ && setup_.same_order && action.microbatch == setup_.microbatches - 1) {
+    model_->listen([this](const Tensor& dw) { reduction_->start(*stream_, dw); });
+  }
   const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(1.0 / step_.tokens)};
   switch (action.kind) {
     case ActionKind::forward: {
@@ -247,6 +223,7 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
       model_->weight_grad(action.chunk, slot);
       break;
   }
+  if (reduction_) model_->listen({});
   pool.release(action);
 }
 
@@ -256,7 +233,7 @@ void RankCompute::run_end_of_step(const Action& action) {
       const Region region = layout().chunk_grads[static_cast<std::size_t>(action.chunk)];
       const auto grads =
           arenas_.grads.row_range(static_cast<std::int64_t>(region.begin), static_cast<std::int64_t>(region.end));
-      if (setup_.groups.data) setup_.groups.data->all_reduce(*stream_, grads, Reduction::sum);
+      if (reduction_) reduction_->finish(*stream_, grads);
       break;
     }
     case ActionKind::sum_replicated:
@@ -305,6 +282,7 @@ RankResult RankCompute::result() const {
 void RankCompute::fail(std::exception_ptr cause) {
   stream_->fail(cause);
   if (edges_) edges_->stream().fail(cause);
+  if (reduction_) reduction_->stream().fail(cause);
   if (callbacks_) static_cast<void>(callbacks_->failure());  // after a device's fault: lets it call those that wait
   for (const auto& group : {setup_.groups.tensor, setup_.groups.data, setup_.groups.tied}) {
     if (group) group->abort(cause);

@@ -15,6 +15,7 @@
 #include "actors/training/activation_pool.hpp"
 #include "actors/training/edge_copy.hpp"
 #include "actors/training/fault.hpp"
+#include "actors/training/gradient_reduction.hpp"
 #include "actors/training/quiet_group.hpp"
 #include "core/device.hpp"
 #include "core/process_group.hpp"
@@ -52,7 +53,9 @@ struct RankSetup {
   Recompute recompute = Recompute::none;
   bool deterministic = true;  // see make_cuda_ops()
   bool sends_far = false;     // to slots in another GPU's memory
-  AdamW adamw;                // rate, step and scale come with each step
+  // Whether every replica comes to its last backward actions in the same order, so that gradients may be summed as they come.
+  bool same_order = true;
+  AdamW adamw;  // rate, step and scale come with each step
   schedules::StageNeeds needs;
   WrapOps wrap_ops;                // may be null
   std::optional<FaultKind> fault;  // to provoke at fault_step
@@ -124,6 +127,8 @@ class RankCompute {
   TensorParallel tensor_parallel() const { return {tensor_group_.get(), setup_.sequence_parallel}; }
   bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
   void warm_up();
+  // All that this rank enqueues to.
+  std::vector<Stream*> streams() const;
   const Tensor& arena(StateKind kind) const;
   void load_arena(StateKind kind, const WeightSource& source);
   void provoke(FaultKind kind);
@@ -148,7 +153,8 @@ class RankCompute {
   std::unique_ptr<Stream> callbacks_;
   std::unique_ptr<Event> reached_;
   std::unique_ptr<ActionClock> clock_;
-  std::unique_ptr<EdgeCopy> edges_;  // null: nothing to send to another GPU
+  std::unique_ptr<EdgeCopy> edges_;               // null: nothing to send to another GPU
+  std::unique_ptr<GradientReduction> reduction_;  // null: one replica
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<StageModel> model_;
   std::vector<ActivationPool> pools_;  // by chunk

@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cassert>
+#include <functional>
 #include <string>
 
 #include "core/buffer.hpp"
@@ -48,6 +49,13 @@ class CudaOps : public Ops {
   void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w, const Tensor& full,
                      const Tensor& out) override {
     const bool gathers = tp.sequence_parallel && tp.size() > 1;
+    if (PiecewiseTransfer* transfer = gathers ? in_pieces(tp, full) : nullptr) {
+      const RowSplit rows(full.rows(), tp.size());
+      return transfer->gather(stream_, shard, full, [&](std::int64_t begin, std::int64_t end) {
+        const bool own = begin == rows.begin(tp.rank());
+        matmul(kind, own ? shard : full.row_range(begin, end), w, nullptr, out.row_range(begin, end));
+      });
+    }
     if (gathers) tp.group->all_gather(stream_, shard, full);
     matmul(kind, gathers ? full : shard, w, nullptr, out);
   }
@@ -55,7 +63,8 @@ class CudaOps : public Ops {
   void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
                       const Tensor& out) override {
     if (tp.size() == 1) return matmul(kind, in, w, residual, out);
-    const std::int64_t cols = out.cols();
+    if (sums_in_pieces(tp, kind, in, w, residual, out, {})) return;
+    const std::int64_t cols = product_cols(kind, w);
     // With shards, partial sums travel in the activations' type and are added in fp32; without, they stay fp32 all the way.
     Tensor partial{nullptr, {in.rows(), cols}, tp.sequence_parallel ? out.dtype : DType::f32};
     Tensor sum{nullptr, {out.rows(), cols}, DType::f32};
@@ -72,9 +81,15 @@ class CudaOps : public Ops {
     enqueue("adding the residual", [&](cudaStream_t native) { cuda::add_residual(native, sum, residual, out); });
   }
 
-  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw) override {
-    multiply(cuda::Product::dw, dy, x, dw.data, dw);
+  void backward_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& x,
+                        const Tensor& dw) override {
+    if (tp.size() > 1 && sums_in_pieces(tp, MatmulKind::input_grad, dy, w, nullptr, dx, [&] { weight_grad(dy, x, dw); })) {
+      return;
+    }
+    Ops::backward_scatter(tp, dy, w, dx, x, dw);
   }
+
+  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw) override { multiply(Product::dw, dy, x, dw.data, dw); }
 
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
     if (tp.sequence_parallel && tp.size() > 1) return tp.group->all_gather(stream_, shard, full);
@@ -91,7 +106,7 @@ class CudaOps : public Ops {
                  const Tensor& out) override {
     if (tp.size() == 1) return lookup(ids, table, first_id, out);
     if (tp.sequence_parallel) {
-      Tensor full{nullptr, {ids.elements(), out.cols()}, out.dtype};
+      Tensor full{nullptr, {ids.elements(), table.cols()}, out.dtype};
       full.data = scratch(full.bytes());
       lookup(ids, table, first_id, full);
       tp.group->reduce_scatter(stream_, full, out);
@@ -271,12 +286,40 @@ class CudaOps : public Ops {
     return scratch_.data();
   }
 
-  void matmul(MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual, const Tensor& out) {
-    multiply(kind == MatmulKind::forward ? cuda::Product::y : cuda::Product::dx, in, w,
-             residual == nullptr ? nullptr : residual->data, out);
+  // Small tensors are moved sooner by one kernel than by many copies.
+  static PiecewiseTransfer* in_pieces(const TensorParallel& tp, const Tensor& full) {
+    constexpr std::size_t worthwhile = std::size_t{2} << 20;
+    return full.bytes() < worthwhile || full.rows() < tp.size() ? nullptr : tp.group->in_pieces();
   }
 
-  void multiply(cuda::Product product, const Tensor& a, const Tensor& b, const void* addend, const Tensor& out) {
+  // matmul_scatter with the ranks' partial sums on their way while others are computed, and while what `meanwhile` enqueues is.
+  // False where that is not worthwhile. `meanwhile` must not use scratch().
+  bool sums_in_pieces(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
+                      const Tensor& out, const std::function<void()>& meanwhile) {
+    Tensor partial{nullptr, {in.rows(), product_cols(kind, w)}, out.dtype};
+    PiecewiseTransfer* transfer = tp.sequence_parallel ? in_pieces(tp, partial) : nullptr;
+    if (transfer == nullptr) return false;
+    Tensor received{nullptr, {tp.size(), out.rows(), partial.cols()}, out.dtype};
+    auto* memory = static_cast<char*>(scratch(align_up(partial.bytes()) + received.bytes()));
+    partial.data = memory;
+    received.data = memory + align_up(partial.bytes());
+    const auto product = [&](std::int64_t begin, std::int64_t end) {
+      matmul(kind, in.row_range(begin, end), w, nullptr, partial.row_range(begin, end));
+    };
+    transfer->exchange(stream_, partial, received, product, meanwhile);
+    const std::int64_t begin = tp.shard_begin(in.rows());
+    const Tensor own = partial.row_range(begin, begin + out.rows());
+    enqueue("adding the ranks' sums",
+            [&](cudaStream_t native) { cuda::add_ranks(native, received, tp.rank(), own, residual, out); });
+    return true;
+  }
+
+  void matmul(MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual, const Tensor& out) {
+    multiply(kind == MatmulKind::forward ? Product::y : Product::dx, in, w, residual == nullptr ? nullptr : residual->data,
+             out);
+  }
+
+  void multiply(Product product, const Tensor& a, const Tensor& b, const void* addend, const Tensor& out) {
     if (!stream_.begin()) return;
     if (addend == out.data && out.dtype == DType::bf16) {
       // In place cuBLASLt adds in memory: it rounds the product, then the sum. Apart, it rounds once.

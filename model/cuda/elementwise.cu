@@ -32,6 +32,30 @@ __global__ void add_residual_kernel(const TI* __restrict__ sum, const T* residua
   store(out, pack, values);
 }
 
+template <class T, int W>
+__global__ void add_ranks_kernel(const T* __restrict__ received, int ranks, int own_rank, const T* __restrict__ own,
+                                 const T* residual, T* out, std::int64_t packs) {
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (pack >= packs) return;
+  const auto of_rank = [&](int rank) { return rank == own_rank ? load<W>(own, pack) : load<W>(received, rank * packs + pack); };
+  float sum[W];
+  const auto first = of_rank(0);
+#pragma unroll
+  for (int i = 0; i < W; ++i) sum[i] = first[i];
+#pragma unroll 4
+  for (int rank = 1; rank < ranks; ++rank) {
+    const auto more = of_rank(rank);
+#pragma unroll
+    for (int i = 0; i < W; ++i) sum[i] += more[i];
+  }
+  if (residual != nullptr) {
+    const auto more = load<W>(residual, pack);
+#pragma unroll
+    for (int i = 0; i < W; ++i) sum[i] += more[i];
+  }
+  store(out, pack, sum);
+}
+
 constexpr int block_elements = 65536;  // the norm blocks of model/ops.hpp
 constexpr int sum_threads = 512;
 
@@ -121,6 +145,23 @@ void add_residual(cudaStream_t stream, const Tensor& sum, const Tensor* residual
         add_residual_kernel<TI, T, W><<<blocks_for(count / W, 256), 256, 0, stream>>>(
             data_of<TI>(sum), residual == nullptr ? nullptr : data_of<T>(*residual), data_of<T>(out), count / W);
       });
+    });
+  });
+}
+
+void add_ranks(cudaStream_t stream, const Tensor& received, int rank, const Tensor& own, const Tensor* residual,
+               const Tensor& out) {
+  const std::int64_t count = out.elements();
+  if (count == 0) return;
+  const bool aligned = aligned16(received.data) && aligned16(own.data) && aligned16(out.data) &&
+                       (residual == nullptr || aligned16(residual->data));
+  with_type(out.dtype, "add_ranks", [&](auto t) {
+    using T = typename decltype(t)::type;
+    with_width<T>(aligned && count % full_width<T> == 0, [&](auto w) {
+      constexpr int W = decltype(w)::value;
+      add_ranks_kernel<T, W><<<blocks_for(count / W, 256), 256, 0, stream>>>(
+          data_of<T>(received), static_cast<int>(received.rows()), rank, data_of<T>(own),
+          residual == nullptr ? nullptr : data_of<T>(*residual), data_of<T>(out), count / W);
     });
   });
 }

@@ -86,6 +86,10 @@ void adamw(cudaStream_t stream, const Tensor& weight, const Tensor& grad, const 
 void add(cudaStream_t stream, const Tensor& target, const Tensor& source);
 // out = sum (f32) + residual, in out's dtype; residual may be null.
 void add_residual(cudaStream_t stream, const Tensor& sum, const Tensor* residual, const Tensor& out);
+// out [rows, cols] = the sum, in rank order, of received [ranks, rows, cols] with `own` in the place of rank `rank`, plus
+// residual (may be null and may be out's memory); one rounding.
+void add_ranks(cudaStream_t stream, const Tensor& received, int rank, const Tensor& own, const Tensor* residual,
+               const Tensor& out);
 std::size_t square_sum_scratch(std::int64_t elements);  // bytes
 // `counter` must be zero, and is again afterwards.
 void square_sum(cudaStream_t stream, const Tensor& tensor, const Tensor& sum, void* scratch, unsigned* counter);

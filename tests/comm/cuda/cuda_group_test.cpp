@@ -1,5 +1,6 @@
 // The group of GPUs, on as many GPUs as there are: ranks share them when they are too few.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -175,6 +176,79 @@ TEST_CASE("GPU collectives agree with sums over the ranks", "[gpu]") {
       }
     }
   }
+}
+
+TEST_CASE("GPUs move tensors in pieces beside the work on them", "[gpu]") {
+  if (!have_gpu()) return;
+  for (const int size : {2, 3, 4}) {
+    const std::int64_t rows = 1001, cols = 96;
+    const RowSplit split(rows, size);
+    std::mt19937 random(static_cast<unsigned>(size));
+    Ranks ranks(size);
+    std::vector<Tensor> source, copied, shard, gathered, used, made, received;
+    std::vector<std::vector<float>> inputs;
+    for (int rank = 0; rank < size; ++rank) {
+      const Shape whole{rows, cols}, part{split.count(rank), cols};
+      inputs.push_back(random_eighths(rows * cols, random));
+      const std::vector<float>& input = inputs.back();
+      source.push_back(ranks.make(rank, whole, DType::f32, input));
+      shard.push_back(ranks.make(rank, part, DType::f32,
+                                 {input.begin() + split.begin(rank) * cols, input.begin() + split.end(rank) * cols}));
+      for (auto* tensors : {&gathered, &used, &made}) tensors->push_back(ranks.make(rank, whole, DType::f32));
+      received.push_back(ranks.make(rank, {size, split.count(rank), cols}, DType::f32));
+      copied.push_back(ranks.make(rank, whole, DType::f32));
+    }
+    ranks.run([&](int rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      Stream& stream = ranks.stream(rank);
+      PiecewiseTransfer* transfer = ranks.group(rank).in_pieces();
+      const auto copy = [&](const Tensor& target, const Tensor& from) { stream.copy(target.data, from.data, from.bytes()); };
+      for (int round = 0; round < 5; ++round) {  // tensors are written again at once: nobody may still be reading them
+        stream.zero(gathered[r]);
+        stream.zero(received[r]);
+        transfer->gather(stream, shard[r], gathered[r], [&](std::int64_t begin, std::int64_t end) {
+          const bool own = begin == split.begin(rank);
+          copy(used[r].row_range(begin, end), own ? shard[r] : gathered[r].row_range(begin, end));
+        });
+        stream.zero(shard[r]);
+        copy(shard[r], gathered[r].row_range(split.begin(rank), split.end(rank)));
+        transfer->exchange(
+            stream, made[r], received[r],
+            [&](std::int64_t begin, std::int64_t end) { copy(made[r].row_range(begin, end), source[r].row_range(begin, end)); },
+            [&] { copy(copied[r], source[r]); });
+        copy(received[r].row_range(rank, rank + 1), made[r].row_range(split.begin(rank), split.end(rank)));
+        stream.zero(made[r]);
+      }
+    });
+    for (int rank = 0; rank < size; ++rank) {
+      INFO("rank " << rank << " of " << size);
+      const auto r = static_cast<std::size_t>(rank);
+      std::vector<float> all_rows, own_rows;
+      for (int peer = 0; peer < size; ++peer) {
+        const std::vector<float>& input = inputs[static_cast<std::size_t>(peer)];
+        all_rows.insert(all_rows.end(), input.begin() + split.begin(peer) * cols, input.begin() + split.end(peer) * cols);
+        own_rows.insert(own_rows.end(), input.begin() + split.begin(rank) * cols, input.begin() + split.end(rank) * cols);
+      }
+      CHECK((ranks.get(rank, gathered[r]) == all_rows));
+      CHECK((ranks.get(rank, used[r]) == all_rows));
+      CHECK((ranks.get(rank, received[r]) == own_rows));
+      CHECK((ranks.get(rank, copied[r]) == inputs[r]));
+    }
+  }
+}
+
+TEST_CASE("aborting a group of GPUs ends the waiting of its host threads", "[gpu]") {
+  if (!have_gpu()) return;
+  Ranks ranks(2);
+  const Tensor shard = ranks.make(0, {10, 4}, DType::f32, std::vector<float>(40, 1.0F));
+  const Tensor full = ranks.make(0, {20, 4}, DType::f32);
+  std::thread waiting([&] {  // rank 1 never comes
+    ranks.group(0).in_pieces()->gather(ranks.stream(0), shard, full, [](std::int64_t, std::int64_t) {});
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ranks.group(1).abort(std::make_exception_ptr(Error(ErrorKind::aborted, "rank 1 is gone")));
+  waiting.join();
+  CHECK_THROWS_WITH(ranks.stream(0).synchronize(), "rank 1 is gone");
 }
 
 TEST_CASE("aborting a group of GPUs ends the waiting of its kernels", "[gpu]") {
