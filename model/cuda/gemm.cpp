@@ -5,6 +5,7 @@
 
 #include "core/buffer.hpp"
 #include "core/error.hpp"
+#include "model/cuda/gemm_choice.hpp"
 #include "model/cuda/small_gemm.hpp"
 
 namespace pipetrain::cuda {
@@ -53,7 +54,7 @@ std::size_t Gemm::Hash::operator()(const Key& key) const noexcept {
   return hash;
 }
 
-Gemm::Gemm(int device) : device_(device) { check(cublasLtCreate(&handle_), "making a handle", device); }
+Gemm::Gemm(int device, int rank) : device_(device), rank_(rank) { check(cublasLtCreate(&handle_), "making a handle", device); }
 
 Gemm::~Gemm() {
   for (auto& [key, plan] : plans_) {
@@ -99,16 +100,21 @@ const Gemm::Plan& Gemm::plan(const Key& key) {
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, row_alignment(a_cols, key.in), device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, row_alignment(key.n, key.out), device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, row_alignment(key.n, key.out), device_);
-  cublasLtMatmulHeuristicResult_t result{};
+  cublasLtMatmulHeuristicResult_t results[gemm_algorithms] = {};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.b, plan.a, plan.out, plan.out,
-                                                               preference.get(), 1, &result, &count);
+                                                               preference.get(), gemm_algorithms, results, &count);
   if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
     throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": cuBLASLt has no algorithm for a product of " +
                                             std::to_string(key.m) + " x " + std::to_string(key.n) + " x " +
                                             std::to_string(key.k) + " in " + to_string(key.in));
   }
-  plan.algorithm = result.algo;
+  const int rank = rank_ >= 0 ? rank_ : gemm_choice(key, device_);
+  if (rank >= count) {
+    throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": cuBLASLt has only " + std::to_string(count) +
+                                            " algorithms for a product, not number " + std::to_string(rank));
+  }
+  plan.algorithm = results[rank].algo;
   return plans_.emplace(key, plan).first->second;
 }
 

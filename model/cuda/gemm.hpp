@@ -9,24 +9,22 @@
 
 #include "core/dtype.hpp"
 #include "core/tensor.hpp"
+#include "model/gemm_shape.hpp"
 
 namespace pipetrain::cuda {
 
 // Bytes the libraries may use beside the operands; what fits is part of what the choice of an algorithm depends on.
 constexpr std::size_t gemm_workspace = std::size_t{64} << 20;
 
-// The three products of a linear layer, named by their result; row-major.
-enum class Product : std::uint8_t {
-  y,   // [m, n] = a [m, k] b [n, k]^T
-  dx,  // [m, n] = a [m, k] b [k, n]
-  dw,  // [m, n] = a [k, m]^T b [k, n]
-};
+// How long the list of cuBLASLt's heuristics is made; its ranks are what GemmShape's choices count.
+constexpr int gemm_algorithms = 16;
 
-// Not thread-safe. The algorithm is the first of the heuristics' list, so a pure function of product, shape, types, chip and
-// library version. fp32 products use no TF32.
+// Not thread-safe. The algorithm is one of the heuristics' list: the first, or the one that gemm_choice() names for this shape,
+// chip and library version. So it is a pure function of these. fp32 products use no TF32.
 class Gemm {
  public:
-  explicit Gemm(int device);
+  // rank: of the list, for every shape, to measure it; -1 to choose as above.
+  explicit Gemm(int device, int rank = -1);
   ~Gemm();
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
@@ -38,12 +36,7 @@ class Gemm {
                      const Tensor& out, void* workspace);
 
  private:
-  struct Key {
-    std::int64_t m, n, k;
-    Product product;
-    DType in, out;
-    bool operator==(const Key&) const = default;
-  };
+  using Key = GemmShape;
   struct Hash {
     std::size_t operator()(const Key& key) const noexcept;
   };
@@ -53,7 +46,7 @@ class Gemm {
     cublasLtMatmulAlgo_t algorithm{};
   };
 
-  int device_;
+  int device_, rank_;
   cublasLtHandle_t handle_ = nullptr;
   std::unordered_map<Key, Plan, Hash> plans_;
 

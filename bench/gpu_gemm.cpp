@@ -1,0 +1,116 @@
+// Measures which of the GPU library's algorithms is the fastest for the products of the models that the project promises
+// speeds for, and prints the table of model/cuda/gemm_choice.cpp: the shapes where it is not the library's first guess.
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/result.hpp"
+#include "core/error.hpp"
+#include "model/config.hpp"
+#include "model/gemm_shape.hpp"
+
+using namespace pipetrain;
+
+namespace {
+
+struct Layout {
+  const char* model;
+  std::int64_t tokens;  // of a microbatch
+  int tp;
+};
+
+const Layout layouts[] = {{"llama3-8b", 4096, 1},   {"llama3-8b", 4096, 2},    {"llama2-7b", 4096, 1},
+                          {"llama2-7b", 4096, 2},   {"llama2-7b", 4096, 4},    {"llama2-7b", 2048, 4},
+                          {"llama3.2-1b", 4096, 1}, {"llama3.2-1b", 16384, 1}, {"llama3.2-1b", 4096, 2}};
+
+void add(std::vector<GemmShape>& shapes, const GemmShape& shape) {
+  if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+}
+
+// Tensor parallelism works on the rows of one rank at a time (PiecewiseTransfer), or on all of them where a tensor is small.
+std::vector<GemmShape> shapes_of(const Layout& layout) {
+  const ModelConfig config = preset_config(layout.model);
+  const std::int64_t h = config.hidden, tp = layout.tp, heads = config.heads * config.head_dim / tp;
+  const std::int64_t columns[] = {(config.heads + 2 * config.kv_heads) * config.head_dim / tp, 2 * config.intermediate / tp,
+                                  config.vocabulary / tp};
+  std::vector<GemmShape> shapes;
+  for (const std::int64_t rows : {layout.tokens / tp, layout.tokens}) {
+    for (const std::int64_t n : columns) {
+      add(shapes, {rows, n, h, Product::y, DType::bf16, DType::bf16});
+      add(shapes, {rows, h, n, Product::dx, DType::bf16, DType::bf16});
+    }
+    for (const std::int64_t k : {heads, config.intermediate / tp}) {
+      add(shapes, {rows, h, k, Product::y, DType::bf16, DType::bf16});
+      add(shapes, {rows, k, h, Product::dx, DType::bf16, DType::bf16});
+    }
+  }
+  for (const std::int64_t n : columns) add(shapes, {n, h, layout.tokens, Product::dw, DType::bf16, DType::f32});
+  for (const std::int64_t k : {heads, config.intermediate / tp}) {
+    add(shapes, {h, k, layout.tokens, Product::dw, DType::bf16, DType::f32});
+  }
+  return shapes;
+}
+
+std::size_t bytes_of(const GemmShape& s) {
+  return static_cast<std::size_t>(s.m * s.k + s.n * s.k) * size_of(s.in) +
+         static_cast<std::size_t>(s.m * s.n) * size_of(s.out) + (std::size_t{1} << 20);
+}
+
+Buffer random_memory(Stream& stream, std::size_t bytes) {
+  std::vector<std::uint32_t> words(std::size_t{1} << 22);
+  std::mt19937 random(1);
+  // Both halves look like a bf16 between 1/64 and 1/8, either sign: so does the whole as f32.
+  for (auto& word : words) word = (random() & 0x81FF81FFU) | 0x3C003C00U;
+  Buffer memory = stream.device().allocate(bytes, "random numbers");
+  for (std::size_t at = 0; at < bytes; at += words.size() * 4) {
+    stream.copy(static_cast<char*>(memory.data()) + at, words.data(), std::min(words.size() * 4, bytes - at));
+  }
+  stream.synchronize();
+  return memory;
+}
+
+void run() {
+  const auto device = make_cuda_device(0);
+  const auto stream = device->make_stream("bench");
+  std::vector<GemmShape> shapes;
+  for (const Layout& layout : layouts) {
+    for (const GemmShape& shape : shapes_of(layout)) add(shapes, shape);
+  }
+  std::size_t most = 0;
+  for (const GemmShape& shape : shapes) most = std::max(most, bytes_of(shape));
+  const Buffer memory = random_memory(*stream, most);
+
+  std::string table;
+  for (const GemmShape& shape : shapes) {
+    const std::vector<double> times = time_gemm_algorithms(*stream, shape, memory);
+    if (times.empty()) continue;
+    const auto best = static_cast<std::size_t>(std::min_element(times.begin(), times.end()) - times.begin());
+    const double flops = 2.0 * static_cast<double>(shape.m * shape.n * shape.k);
+    const char* product = shape.product == Product::y ? "y" : shape.product == Product::dx ? "dx" : "dw";
+    fmt::print(stderr,
+               "{:>2} {:>6} x {:>6} x {:>6}  first {:8.1f} us {:4.0f} TFLOP/s, best {:8.1f} us {:4.0f} TFLOP/s ({} of {})\n",
+               product, shape.m, shape.n, shape.k, times[0], flops / times[0] * 1e-6, times[best], flops / times[best] * 1e-6,
+               best, times.size());
+    bench::report(fmt::format("gpu gemm {} {} x {} x {}: first over best", product, shape.m, shape.n, shape.k),
+                  times[0] / times[best], "ratio");
+    constexpr double worthwhile = 0.98;  // below it is no noise
+    if (times[best] < worthwhile * times[0]) {
+      table += fmt::format("    {{{{{}, {}, {}, {}, {}, {}}}, {}}},\n", shape.m, shape.n, shape.k, product, to_string(shape.in),
+                           to_string(shape.out), best);
+    }
+  }
+  fmt::print(stderr, "library version {}\n{}", gemm_library_version(), table);
+}
+
+}  // namespace
+
+int main() {
+  try {
+    run();
+  } catch (const Error& error) {
+    fmt::print(stderr, "bench_gpu_gemm: error: {}\n", error.what());
+    return exit_status(error.kind());
+  }
+  return 0;
+}
