@@ -4,8 +4,8 @@
 #
 # Without SOURCES these are the folder's own .cpp files and those in cpu/, and with PIPETRAIN_CUDA its .cu files and all of
 # cuda/ too. Either way the name of a file tells which backend it belongs to:
-#   no_cuda.cpp, no_nccl.cpp                        stubs that say what is missing: built without the backend
-#   cuda/*, device_cuda*.*, cuda_*.*, nccl_*.*      the backend: built with it
+#   no_cuda.cpp                                     a stub that says what is missing: built without the backend
+#   cuda/*, device_cuda*.*, cuda_*.*                the backend: built with it
 # CUDA_LINKS are linked privately, with PIPETRAIN_CUDA only.
 function(pipetrain_room name)
   cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;SOURCES" ${ARGN})
@@ -38,8 +38,8 @@ endfunction()
 
 # Leaves in the named list only the files of the backends that are built.
 function(pipetrain_choose_backend list)
-  set(stub "/no_(cuda|nccl)\\.cpp$")
-  set(real "/cuda/[^/]*$|/(device_cuda|cuda_|nccl_)[^/]*$|\\.cu$")
+  set(stub "/no_cuda\\.cpp$")
+  set(real "/cuda/[^/]*$|/(device_cuda|cuda_)[^/]*$|\\.cu$")
   if(PIPETRAIN_CUDA)
     list(FILTER ${list} EXCLUDE REGEX "${stub}")
   else()

@@ -58,7 +58,7 @@ if(PIPETRAIN_CUDA)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 90)  # H100, H200
   endif()
-  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # one runtime in the process, shared with cuDNN and NCCL
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # one runtime in the process, shared with cuDNN
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc compiles C++20
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
@@ -69,5 +69,4 @@ if(PIPETRAIN_CUDA)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   find_package(CUDAToolkit REQUIRED)
   find_package(CUDNN REQUIRED)
-  find_package(NCCL REQUIRED)
 endif()

@@ -18,7 +18,7 @@ build_packages=(
   libboost-dev             # Asio: connections between processes
   catch2 librapidcheck-dev # tests
 )
-cuda_packages=(python3-pip) # fetches cudnn-frontend; the CUDA toolkit, cuDNN and NCCL are NVIDIA's to install
+cuda_packages=(python3-pip) # fetches cudnn-frontend; the CUDA toolkit and cuDNN are NVIDIA's to install
 lint_packages=(clang-format shellcheck)
 
 # What building a preset needs.
