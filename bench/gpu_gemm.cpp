@@ -1,10 +1,10 @@
 // Measures which of the GPU library's algorithms is the fastest for the products of the models that the project promises
 // speeds for, and prints the table of model/cuda/gemm_choice.cpp: the shapes where it is not the library's first guess.
 #include <algorithm>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "bench/gpu/random_memory.hpp"
 #include "bench/result.hpp"
 #include "core/error.hpp"
 #include "model/config.hpp"
@@ -57,19 +57,6 @@ std::size_t bytes_of(const GemmShape& s) {
          static_cast<std::size_t>(s.m * s.n) * size_of(s.out) + (std::size_t{1} << 20);
 }
 
-Buffer random_memory(Stream& stream, std::size_t bytes) {
-  std::vector<std::uint32_t> words(std::size_t{1} << 22);
-  std::mt19937 random(1);
-  // Both halves look like a bf16 between 1/64 and 1/8, either sign: so does the whole as f32.
-  for (auto& word : words) word = (random() & 0x81FF81FFU) | 0x3C003C00U;
-  Buffer memory = stream.device().allocate(bytes, "random numbers");
-  for (std::size_t at = 0; at < bytes; at += words.size() * 4) {
-    stream.copy(static_cast<char*>(memory.data()) + at, words.data(), std::min(words.size() * 4, bytes - at));
-  }
-  stream.synchronize();
-  return memory;
-}
-
 void run() {
   const auto device = make_cuda_device(0);
   const auto stream = device->make_stream("bench");
@@ -79,7 +66,8 @@ void run() {
   }
   std::size_t most = 0;
   for (const GemmShape& shape : shapes) most = std::max(most, bytes_of(shape));
-  const Buffer memory = random_memory(*stream, most);
+  const Buffer memory = device->allocate(most, "random numbers");
+  bench::fill_with_random_numbers(*stream, memory, 1.0F / 16);
 
   std::string table;
   for (const GemmShape& shape : shapes) {

@@ -9,11 +9,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/gpu/random_memory.hpp"
 #include "bench/result.hpp"
 #include "comm/groups.hpp"
 #include "core/device.hpp"
@@ -69,7 +69,7 @@ class GroupBench {
       rank.stream = rank.device->make_stream("bench");
       rank.ops = make_cuda_ops(*rank.stream);
       rank.memory = rank.device->allocate(std::size_t{3} << 30, "bench");
-      fill(rank);
+      bench::fill_with_random_numbers(*rank.stream, rank.memory, 1.0F / 16);
       devices.push_back(rank.device.get());
     }
     auto groups = make_groups(devices);
@@ -102,18 +102,6 @@ class GroupBench {
   std::vector<Rank> ranks_;
   std::string table_;
   double host_ = 0;  // microseconds that the first rank's thread took to enqueue the last measured call
-
-  static void fill(Rank& rank) {
-    std::vector<std::uint32_t> bits(std::size_t{1} << 22);
-    std::mt19937 random(1);
-    // Both halves look like a bf16 between 1/64 and 1/8, either sign: so does the whole as f32.
-    for (auto& word : bits) word = (random() & 0x81FF81FFU) | 0x3C003C00U;
-    for (std::size_t at = 0; at < rank.memory.bytes(); at += bits.size() * 4) {
-      rank.stream->copy(static_cast<char*>(rank.memory.data()) + at, bits.data(),
-                        std::min(bits.size() * 4, rank.memory.bytes() - at));
-    }
-    rank.stream->synchronize();
-  }
 
   // The slowest rank's microseconds for a call that every rank makes.
   double microseconds(const std::function<void(Rank&)>& call) {

@@ -5,18 +5,14 @@
 #include <random>
 #include <utility>
 
+#include "bench/gpu/random_memory.hpp"
+
 namespace pipetrain::bench {
 
 OpBench::OpBench(std::unique_ptr<Device> device, std::unique_ptr<Stream> stream, std::unique_ptr<Ops> ops)
     : device_(std::move(device)), stream_(std::move(stream)), ops_(std::move(ops)) {
-  constexpr std::size_t count = std::size_t{1} << 24;
-  std::mt19937 random(1);
-  std::vector<std::uint32_t> bits(count);
-  // Both halves look like a bf16 between 1/4 and 2, either sign: so does the whole as f32.
-  for (auto& word : bits) word = (random() & 0x81FF81FFU) | 0x3E003E00U;
-  source_ = device_->allocate(count * 4, "random numbers");
-  stream_->copy(source_.data(), bits.data(), count * 4);
-  stream_->synchronize();
+  source_ = device_->allocate(std::size_t{64} << 20, "random numbers");
+  fill_with_random_numbers(*stream_, source_);
 }
 
 Tensor OpBench::make(const Shape& shape, DType dtype) {
