@@ -148,7 +148,10 @@ TEST_CASE("data-parallel replicas follow the golden trajectory", "[golden]") {
   const Layout plain{1, 1, 2, 2};
   const RunRecord first = run(golden_job("llama3_tiny", plain), 6);
   check_golden(first, reference);
-  for (const Layout layout : {Layout{2, 1, 2, 2}, Layout{3, 1, 2, 2, "gpipe"}, Layout{2, 1, 2, 2, "1f1b", 1, Order::ready}}) {
+  for (const Layout layout :
+       {Layout{2, 1, 2, 2}, Layout{3, 1, 2, 2, "gpipe"}, Layout{2, 1, 2, 2, "1f1b", 1, Order::ready},
+        Layout{2, 1, 2, 2, "zb-h1"}, Layout{2, 1, 2, 2, "interleaved", 2}, Layout{2, 1, 2, 2, "interleaved", 2, Order::ready},
+        Layout{2, 1, 2, 2, "zb-v", 2}, Layout{2, 1, 2, 2, "zb-v", 2, Order::ready}}) {
     INFO(to_string(layout));
     CHECK((run(golden_job("llama3_tiny", layout), 6) == first));
   }
