@@ -13,7 +13,7 @@
 
 namespace pipetrain {
 
-// One StoredTensor in this stage's arenas: the values the operations read, and where its gradient is added.
+// One StoredTensor in this stage's arenas: the values the operations read, and where its gradient is summed up.
 struct BoundTensor {
   Tensor weight;
   Tensor grad;

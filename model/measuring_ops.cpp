@@ -36,7 +36,7 @@ class MeasuringOps : public Ops {
   void square_sum(const Tensor& tensor, const Tensor&) override { measure<cpu::SquareSumScratch>(tensor); }
 
   void gather_matmul(const TensorParallel&, MatmulKind, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}
-  void weight_grad(const Tensor&, const Tensor&, const Tensor&) override {}
+  void weight_grad(const Tensor&, const Tensor&, const Tensor&, Accumulate) override {}
   void gather(const TensorParallel&, const Tensor&, const Tensor&) override {}
   void scatter_sum(const TensorParallel&, const Tensor&, const Tensor&) override {}
   void embedding_grad(const Tensor&, const Tensor&, std::int64_t, const Tensor&) override {}

@@ -5,7 +5,7 @@
 // parallelism (all of T without it), H hidden size, K input and N output columns of a matrix on this rank, I the MLP's inner
 // size on this rank, V the vocabulary rows on this rank, Hq and Hkv query and key-value heads on this rank, D the size of a
 // head. Weights are [N, K] as Hugging Face stores them: y = x w^T. Activations have one dtype (f32 or bf16), statistics are
-// f32, weight gradients are f32 and always accumulate. Every operation gives the same bits for the same shapes and inputs.
+// f32, weight gradients are f32 and accumulate. Every operation gives the same bits for the same shapes and inputs.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +54,12 @@ enum class MatmulKind {
 // Of a product's result, which does not tell itself when it has no rows.
 inline std::int64_t product_cols(MatmulKind kind, const Tensor& w) { return kind == MatmulKind::forward ? w.rows() : w.cols(); }
 
+// What a product does with the gradient that is there.
+enum class Accumulate {
+  no,   // writes over it, whatever it holds, NaN included; the bits are those of adding to zeros, but for a zero's sign
+  yes,  // adds to it
+};
+
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -73,13 +79,13 @@ class Ops {
   // rank's rows into out [Tr, ...]; with residual [Tr, ...] (may be out's memory) added before the one rounding to out's dtype.
   virtual void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w,
                               const Tensor* residual, const Tensor& out) = 0;
-  // dw [N, K] += dy [T, N]^T x [T, K]
-  virtual void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw) = 0;
+  // dw [N, K] += dy [T, N]^T x [T, K], or = with Accumulate::no
+  virtual void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate = Accumulate::yes) = 0;
   // A column-parallel matrix's whole backward: weight_grad, and matmul_scatter of dy without residual into dx [Tr, K]. Where
   // the ranks' sum can travel while the weight gradient is computed, it does; the bits are those of the two operations apart.
   virtual void backward_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& x,
-                                const Tensor& dw) {
-    weight_grad(dy, x, dw);
+                                const Tensor& dw, Accumulate accumulate = Accumulate::yes) {
+    weight_grad(dy, x, dw, accumulate);
     matmul_scatter(tp, MatmulKind::input_grad, dy, w, nullptr, dx);
   }
   // full [T, ...] = all shards; out [Tr, ...] = the ranks' sum. Copies (nothing, when same memory) with one rank.

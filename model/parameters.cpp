@@ -149,7 +149,7 @@ class Splitter {
   int rank_, size_;
 };
 
-// Gives every stored tensor its place: chunk by chunk, in a chunk the replicated vectors first.
+// Gives every stored tensor its place: chunk by chunk, in a chunk the replicated vectors first, then the embedding's table.
 class Placer {
  public:
   explicit Placer(ParameterLayout& layout) : layout_(layout) {}
@@ -161,19 +161,28 @@ class Placer {
       for (const Shape& shape : plans[i].stored) layout_.blocks.back().tensors.push_back({shape, 0, 0});
     }
     const std::size_t begin = layout_.grad_elements;
-    for (const bool replicated : {true, false}) {
-      for (std::size_t i = 0; i < blocks.size(); ++i) place(layout_.blocks[first + i], plans[i], replicated);
-      if (replicated) layout_.replicated_grads.push_back({begin, layout_.grad_elements});
-    }
-    layout_.chunk_grads.push_back({begin, layout_.grad_elements});
+    const auto place_all = [&](Kind kind) {
+      for (std::size_t i = 0; i < blocks.size(); ++i) place(layout_.blocks[first + i], plans[i], kind);
+      return Region{begin, layout_.grad_elements};
+    };
+    layout_.replicated_grads.push_back(place_all(Kind::vector));
+    layout_.zeroed_grads.push_back(place_all(Kind::table));
+    layout_.chunk_grads.push_back(place_all(Kind::matrix));
     for (std::size_t i = 0; i < blocks.size(); ++i) list_parameters(layout_.blocks[first + i], plans[i]);
   }
 
  private:
-  void place(BlockParameters& block, const BlockPlan& plan, bool replicated) {
+  enum class Kind { vector, table, matrix };
+
+  static Kind kind_of(const BlockParameters& block, const StoredTensor& tensor) {
+    if (tensor.shape.rank() == 1) return Kind::vector;
+    return block.block.kind == BlockKind::embedding ? Kind::table : Kind::matrix;
+  }
+
+  void place(BlockParameters& block, const BlockPlan& plan, Kind kind) {
     for (std::size_t i = 0; i < block.tensors.size(); ++i) {
       StoredTensor& tensor = block.tensors[i];
-      if ((tensor.shape.rank() == 1) != replicated) continue;
+      if (kind_of(block, tensor) != kind) continue;
       const std::size_t elements = align_elements(static_cast<std::size_t>(tensor.shape.elements()));
       tensor.grad_offset = layout_.grad_elements;
       layout_.grad_elements += elements;

@@ -85,6 +85,9 @@ struct ParameterLayout {
   std::vector<Region> chunk_grads;      // per chunk: its part of the gradient arena, contiguous
   // Per chunk, inside its region: the gradients of parameters that all tensor-parallel ranks replicate, contiguous.
   std::vector<Region> replicated_grads;
+  // Per chunk, inside its region: the gradients that other operations than matrix products add to (those of vectors and of the
+  // embedding's table), contiguous. A step begins with zeros there; the others are written over by its first microbatch.
+  std::vector<Region> zeroed_grads;
 };
 
 // The layout of one rank of a stage that holds these chunks (each a run of blocks). With tied embeddings, a stage that holds

@@ -62,6 +62,7 @@ class TransformerStage final : public StageModel {
     assert(static_cast<std::size_t>(weights.elements()) >= layout_.weight_elements);
     assert(static_cast<std::size_t>(grads.elements()) >= layout_.grad_elements);
     bind_blocks(weights, grads);
+    grads_ = grads;
     upload_rotary_table();
   }
 
@@ -79,16 +80,24 @@ class TransformerStage final : public StageModel {
 
   void listen(GradientListener listener) override { listener_ = std::move(listener); }
 
+  void begin_step() override {
+    for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+      chunks_[chunk].accumulate = Accumulate::no;
+      const Region zeroed = layout_.zeroed_grads[chunk];
+      ops_.stream().zero(grads_.row_range(static_cast<std::int64_t>(zeroed.begin), static_cast<std::int64_t>(zeroed.end)));
+    }
+  }
+
   void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) override {
     run_forward(context(), chunk, args, slot_of(chunk, slot));
   }
   void backward(int chunk, const BackwardArgs& args, ActivationSlot& slot) override {
-    run_backward(context(), chunk, args, slot_of(chunk, slot), false);
+    run_backward(context(), chunk, args, slot_of(chunk, slot), accumulate(chunk), false);
   }
   void input_grad(int chunk, const BackwardArgs& args, ActivationSlot& slot) override {
     ChunkSlot& own = slot_of(chunk, slot);
     assert(!own.pending.is_measuring() || chunk_at(chunk).bytes.pending == 0);
-    run_backward(context(), chunk, args, own, true);
+    run_backward(context(), chunk, args, own, accumulate(chunk), true);
   }
   void weight_grad(int chunk, ActivationSlot& slot) override { run_weight_grad(context(), slot_of(chunk, slot)); }
 
@@ -96,6 +105,7 @@ class TransformerStage final : public StageModel {
   struct Chunk {
     std::vector<std::unique_ptr<BlockCompute>> blocks;
     ActivationBytes bytes;
+    Accumulate accumulate = Accumulate::no;  // of the next microbatch's gradients
     bool begins_model = false;
   };
 
@@ -106,6 +116,9 @@ class TransformerStage final : public StageModel {
     assert(own.chunk == chunk);
     return own;
   }
+
+  // Of this microbatch's gradients. Those of a step's first are on their way before any other's, now or in W.
+  Accumulate accumulate(int chunk) { return std::exchange(chunk_at(chunk).accumulate, Accumulate::yes); }
 
   BlockContext context() {
     assert(!workspace_.is_measuring() || workspace_bytes() == 0);
@@ -148,14 +161,15 @@ class TransformerStage final : public StageModel {
   }
 
   void run_backward(const BlockContext& context, int chunk_index, const BackwardArgs& args, ChunkSlot& slot,
-                    bool defer_weights) const {
+                    Accumulate accumulate, bool defer_weights) const {
     const Chunk& chunk = chunk_at(chunk_index);
     assert(slot.state == ChunkSlot::State::forwarded);
     const ArenaScope scope(context.workspace);
     slot.pending.rewind(0);
     slot.kept.clear();
-    WeightGradients gradients = defer_weights ? WeightGradients::deferred(context.ops, slot.pending, slot.kept)
-                                              : WeightGradients::immediate(context.ops, context.workspace, listener_);
+    WeightGradients gradients = defer_weights
+                                    ? WeightGradients::deferred(context.ops, slot.pending, accumulate, slot.kept)
+                                    : WeightGradients::immediate(context.ops, context.workspace, accumulate, listener_);
     // The residual stream's gradient is rewritten in place from block to block, unless W still reads it as it is.
     const bool keeps_stream = defer_weights && !context.gathers();
     Tensor stream_grad;
@@ -197,10 +211,10 @@ class TransformerStage final : public StageModel {
     const Tensor loss_sum{nullptr, {1}, DType::f64};
     const ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum};
     run_forward(context, chunk, forward, *slot);
-    run_backward(context, chunk, {hidden, hidden, 1}, *slot, true);
+    run_backward(context, chunk, {hidden, hidden, 1}, *slot, Accumulate::yes, true);
     run_weight_grad(context, *slot);
     run_forward(context, chunk, forward, *slot);
-    run_backward(context, chunk, {hidden, hidden, 1}, *slot, false);
+    run_backward(context, chunk, {hidden, hidden, 1}, *slot, Accumulate::yes, false);
     return {slot->saved.peak(), slot->pending.peak(), workspace.peak()};
   }
 
@@ -226,6 +240,7 @@ class TransformerStage final : public StageModel {
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;
   Tensor rotary_table_;
+  Tensor grads_;  // the arena
   GradientListener listener_;
   std::vector<Chunk> chunks_;
 };

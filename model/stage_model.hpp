@@ -73,8 +73,10 @@ class StageModel {
   // Who is told of matrices' gradients from now on; null for nobody.
   virtual void listen(GradientListener listener) = 0;
 
+  // The gradients start anew: matrix products write over what each chunk's next B or W finds, the rest is zeroed now.
+  virtual void begin_step() = 0;
   virtual void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) = 0;
-  // B: everything. Adds to the gradients; the caller zeroes them at the start of a step.
+  // B: everything. Gradients add up over microbatches, which must come in one order in all of B, I and W.
   virtual void backward(int chunk, const BackwardArgs& args, ActivationSlot& slot) = 0;
   // I, then W: the same kernels in two parts, the same bits.
   virtual void input_grad(int chunk, const BackwardArgs& args, ActivationSlot& slot) = 0;

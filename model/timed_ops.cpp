@@ -69,16 +69,16 @@ class TimedOps : public Ops {
         });
   }
   void backward_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& x,
-                        const Tensor& dw) override {
+                        const Tensor& dw, Accumulate accumulate) override {
     timed_both(
-        tp, OpClass::matrix, [&] { ops_->backward_scatter(tp, dy, w, dx, x, dw); },
+        tp, OpClass::matrix, [&] { ops_->backward_scatter(tp, dy, w, dx, x, dw, accumulate); },
         [&] {
           const Tensor scratch_dx = scratch({dy.rows(), w.cols()}, dx.dtype);
-          ops_->backward_scatter({}, dy, w, scratch_dx, x, scratch(dw.shape, dw.dtype, 1));
+          ops_->backward_scatter({}, dy, w, scratch_dx, x, scratch(dw.shape, dw.dtype, 1), accumulate);
         });
   }
-  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw) override {
-    timed(OpClass::matrix, [&] { ops_->weight_grad(dy, x, dw); });
+  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate) override {
+    timed(OpClass::matrix, [&] { ops_->weight_grad(dy, x, dw, accumulate); });
   }
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
     timed(between_ranks(tp), [&] { ops_->gather(tp, shard, full); });

@@ -3,12 +3,12 @@
 namespace pipetrain {
 
 void compute(Ops& ops, const KeptGradient& gradient, const GradientListener& added) {
-  ops.weight_grad(gradient.dy, gradient.x, gradient.dw);
+  ops.weight_grad(gradient.dy, gradient.x, gradient.dw, gradient.accumulate);
   if (added) added(gradient.dw);
 }
 
 void WeightGradients::add(const Tensor& dy, const Tensor& x, const Tensor& dw) {
-  const KeptGradient gradient{dy, x, dw};
+  const KeptGradient gradient{dy, x, dw, accumulate_};
   if (defers()) {
     kept_->push_back(gradient);
   } else {
@@ -19,10 +19,10 @@ void WeightGradients::add(const Tensor& dy, const Tensor& x, const Tensor& dw) {
 void WeightGradients::add_and_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& x, const Tensor& w,
                                       const Tensor& dw, const Tensor& dx) {
   if (defers()) {
-    kept_->push_back({dy, x, dw});
+    kept_->push_back({dy, x, dw, accumulate_});
     ops_.matmul_scatter(tp, MatmulKind::input_grad, dy, w, nullptr, dx);
   } else {
-    ops_.backward_scatter(tp, dy, w, dx, x, dw);
+    ops_.backward_scatter(tp, dy, w, dx, x, dw, accumulate_);
     if (added_) added_(dw);
   }
 }

@@ -14,6 +14,7 @@ namespace pipetrain {
 // A gradient still to be computed. Its tensors stay valid until it has been.
 struct KeptGradient {
   Tensor dy, x, dw;
+  Accumulate accumulate;
 };
 
 // Is told of a matrix's gradient each time one microbatch's part has been added to it in the stream's order.
@@ -25,12 +26,12 @@ void compute(Ops& ops, const KeptGradient& gradient, const GradientListener& add
 class WeightGradients {
  public:
   // Computes each gradient where it is added; what it reads lives in `workspace`.
-  static WeightGradients immediate(Ops& ops, Arena& workspace, const GradientListener& added) {
-    return WeightGradients(ops, workspace, nullptr, added);
+  static WeightGradients immediate(Ops& ops, Arena& workspace, Accumulate accumulate, const GradientListener& added) {
+    return WeightGradients(ops, workspace, accumulate, nullptr, added);
   }
   // Appends each gradient to `kept`; what it reads lives in `pending` until W.
-  static WeightGradients deferred(Ops& ops, Arena& pending, std::vector<KeptGradient>& kept) {
-    return WeightGradients(ops, pending, &kept, {});
+  static WeightGradients deferred(Ops& ops, Arena& pending, Accumulate accumulate, std::vector<KeptGradient>& kept) {
+    return WeightGradients(ops, pending, accumulate, &kept, {});
   }
 
   bool defers() const { return kept_ != nullptr; }
@@ -39,18 +40,19 @@ class WeightGradients {
   Tensor allocate(const Shape& shape, DType dtype) { return memory_.allocate(shape, dtype); }
   Arena& memory() { return memory_; }
 
-  // dw [N, K] += dy [T, N]^T x [T, K]
+  // dw [N, K] += dy [T, N]^T x [T, K], or = if this microbatch does not accumulate. Once a matrix.
   void add(const Tensor& dy, const Tensor& x, const Tensor& dw);
   // add(), and the gradient of what the column-parallel matrix w was applied to: dx [Tr, K] = dy w, summed over the ranks.
   void add_and_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& dw,
                        const Tensor& dx);
 
  private:
-  WeightGradients(Ops& ops, Arena& memory, std::vector<KeptGradient>* kept, GradientListener added)
-      : ops_(ops), memory_(memory), kept_(kept), added_(std::move(added)) {}
+  WeightGradients(Ops& ops, Arena& memory, Accumulate accumulate, std::vector<KeptGradient>* kept, GradientListener added)
+      : ops_(ops), memory_(memory), accumulate_(accumulate), kept_(kept), added_(std::move(added)) {}
 
   Ops& ops_;
   Arena& memory_;
+  Accumulate accumulate_;
   std::vector<KeptGradient>* kept_;
   GradientListener added_;
 };

@@ -60,6 +60,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   losses_ = reports_.row_range(0, losses);
   square_sums_ = reports_.row_range(losses, losses + sums);
 
+  stream_->zero(arenas_.grads);  // what lies between two tensors is summed over replicas, too
   stream_->zero(arenas_.m);
   stream_->zero(arenas_.v);
   for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
@@ -134,7 +135,7 @@ Lane RankCompute::make_lane(InputKind kind, int chunk) {
 void RankCompute::begin_step(const StepInfo& step) {
   step_ = step;
   clock_->begin_step(*stream_);
-  stream_->zero(arenas_.grads);
+  model_->begin_step();
   if (setup_.fault && setup_.fault_step == step.step) provoke(*setup_.fault);
 }
 

@@ -6,7 +6,7 @@ namespace pipetrain {
 using schedules::Action;
 using schedules::ActionKind;
 
-// Runs every kind of action once on zeros, alone: libraries make their plans, kernels are loaded and scratch grows now and not
+// Runs every kind of action on zeros, alone: libraries make their plans, kernels are loaded and scratch grows now and not
 // in a step. Leaves weights and moments at zero.
 void RankCompute::warm_up() {
   const Shape hidden = model_->hidden_shape();
@@ -16,21 +16,24 @@ void RankCompute::warm_up() {
   stream_->zero({memory.data(), {static_cast<std::int64_t>(memory.bytes() / 4)}, DType::f32});
   stream_->zero(arenas_.weights);
   if (arenas_.rounded.data) stream_->zero(arenas_.rounded);
-  stream_->zero(arenas_.grads);
   Arena arena(memory.data(), memory.bytes(), "warming up");
   const Tensor ids = arena.allocate({setup_.shape.tokens()}, DType::i32), loss = arena.allocate({1}, DType::f64);
   const Tensor input = arena.allocate(hidden, setup_.precision), output = arena.allocate(hidden, setup_.precision);
   const BackwardArgs backward{arena.allocate(hidden, setup_.precision), arena.allocate(hidden, setup_.precision), 1};
 
   if (tensor_group_) tensor_group_->set_quiet(true);
-  for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
-    const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
-    const auto index = static_cast<decltype(Action::chunk)>(chunk);
-    ActivationPool& pool = pools_[static_cast<std::size_t>(chunk)];
-    ActivationSlot& slot = pool.take({ActionKind::forward, index, 0});
-    model_->forward(chunk, {first ? ids : input, ids, output, loss}, slot);
-    model_->backward(chunk, backward, slot);
-    pool.release({ActionKind::backward, index, 0});
+  model_->begin_step();
+  // The first round writes gradients, the second adds to them: libraries may have a kernel for each.
+  for (int round = 0; round < 2; ++round) {
+    for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
+      const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
+      const auto index = static_cast<decltype(Action::chunk)>(chunk);
+      ActivationPool& pool = pools_[static_cast<std::size_t>(chunk)];
+      ActivationSlot& slot = pool.take({ActionKind::forward, index, 0});
+      model_->forward(chunk, {first ? ids : input, ids, output, loss}, slot);
+      model_->backward(chunk, backward, slot);
+      pool.release({ActionKind::backward, index, 0});
+    }
   }
   if (tensor_group_) tensor_group_->set_quiet(false);
   stream_->zero(arenas_.grads);

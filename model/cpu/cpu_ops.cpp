@@ -39,8 +39,8 @@ class CpuOps : public Ops {
     }
   }
 
-  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw) override {
-    enqueue([=](CpuStream& s) { cpu::weight_grad(s, dy, x, dw); });
+  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate) override {
+    enqueue([=](CpuStream& s) { cpu::weight_grad(s, dy, x, accumulate == Accumulate::yes, dw); });
   }
 
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {

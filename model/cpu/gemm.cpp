@@ -52,9 +52,9 @@ void matmul(CpuStream& stream, MatmulKind kind, const Tensor& x, const Tensor& w
        out.as<float>());
 }
 
-void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& dw) {
-  gemm(stream, dy.cols(), x.cols(), dy.rows(), {dy.as<float>(), dy.cols(), true}, {x.as<float>(), x.cols(), false}, true,
-       dw.as<float>());
+void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, bool accumulate, const Tensor& dw) {
+  const std::int64_t rows = dw.rows(), cols = dw.cols();  // dy and x do not tell theirs without tokens
+  gemm(stream, rows, cols, dy.rows(), {dy.as<float>(), rows, true}, {x.as<float>(), cols, false}, accumulate, dw.as<float>());
 }
 
 }  // namespace pipetrain::cpu

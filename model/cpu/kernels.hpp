@@ -8,9 +8,9 @@
 
 namespace pipetrain::cpu {
 
-// out = x op(w) + (accumulate ? out : 0).
+// out = x op(w) + (accumulate ? out : 0); dw = dy^T x + (accumulate ? dw : 0).
 void matmul(CpuStream& stream, MatmulKind kind, const Tensor& x, const Tensor& w, bool accumulate, const Tensor& out);
-void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& dw);
+void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, bool accumulate, const Tensor& dw);
 
 void embedding(CpuStream& stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out);
 void embedding_grad(CpuStream& stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable);

@@ -82,14 +82,15 @@ class CudaOps : public Ops {
   }
 
   void backward_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& x,
-                        const Tensor& dw) override {
-    if (tp.size() > 1 && sums_in_pieces(tp, MatmulKind::input_grad, dy, w, nullptr, dx, [&] { weight_grad(dy, x, dw); })) {
-      return;
-    }
-    Ops::backward_scatter(tp, dy, w, dx, x, dw);
+                        const Tensor& dw, Accumulate accumulate) override {
+    const auto meanwhile = [&] { weight_grad(dy, x, dw, accumulate); };
+    if (tp.size() > 1 && sums_in_pieces(tp, MatmulKind::input_grad, dy, w, nullptr, dx, meanwhile)) return;
+    Ops::backward_scatter(tp, dy, w, dx, x, dw, accumulate);
   }
 
-  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw) override { multiply(Product::dw, dy, x, dw.data, dw); }
+  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate) override {
+    multiply(Product::dw, dy, x, accumulate == Accumulate::yes ? dw.data : nullptr, dw);
+  }
 
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
     if (tp.sequence_parallel && tp.size() > 1) return tp.group->all_gather(stream_, shard, full);

@@ -28,6 +28,14 @@ std::uint32_t row_alignment(std::int64_t cols, DType dtype) {
   return alignment;
 }
 
+// A product without an inner dimension: the addend alone.
+cublasStatus_t copy_or_zero(cudaStream_t stream, const void* addend, const Tensor& out) {
+  const cudaError_t error = addend == nullptr
+                                ? cudaMemsetAsync(out.data, 0, out.bytes(), stream)
+                                : cudaMemcpyAsync(out.data, addend, out.bytes(), cudaMemcpyDeviceToDevice, stream);
+  return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
 class Preference {
  public:
   explicit Preference(int device) { check(cublasLtMatmulPreferenceCreate(&preference_), "making a preference", device); }
@@ -122,9 +130,10 @@ cublasStatus_t Gemm::run(cudaStream_t stream, Product product, const Tensor& a, 
                          const Tensor& out, void* workspace) {
   assert(a.dtype == b.dtype);
   const std::int64_t m = out.rows(), n = out.cols(), k = product == Product::dw ? a.rows() : a.cols();
+  if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
+  if (k == 0) return copy_or_zero(stream, addend, out);
   assert(m == (product == Product::dw ? a.cols() : a.rows()) && n == (product == Product::y ? b.rows() : b.cols()));
   assert(k == (product == Product::y ? b.cols() : b.rows()));
-  if (m == 0 || n == 0 || k == 0) return CUBLAS_STATUS_SUCCESS;
   if (a.dtype == DType::f32 && m * n * k <= small_product) {
     small_gemm(stream, product, m, n, k, a, b, addend, out);
     return CUBLAS_STATUS_SUCCESS;

@@ -140,7 +140,7 @@ DirectPipeline::DirectPipeline(PipelineSetup setup, const WeightSource& weights)
       }
     }
   }
-  zero_grads();
+  begin_step();
 }
 
 DirectPipeline::~DirectPipeline() {
@@ -156,9 +156,9 @@ void DirectPipeline::synchronize() {
   for (const auto& rank : ranks_) rank->stream->synchronize();
 }
 
-void DirectPipeline::zero_grads() {
+void DirectPipeline::begin_step() {
   for (const auto& rank : ranks_) {
-    for (Stage& stage : rank->stages) rank->stream->zero(stage.arenas.grads);
+    for (Stage& stage : rank->stages) stage.model->begin_step();
   }
 }
 

@@ -48,7 +48,8 @@ class DirectPipeline {
   DirectPipeline(PipelineSetup setup, const WeightSource& weights);
   ~DirectPipeline();
 
-  void zero_grads();
+  // Gradients start anew.
+  void begin_step();
   // One microbatch through all chunks; slot < setup.slots.
   void forward(int slot, const Microbatch& microbatch);
   void backward(int slot, float loss_scale);

@@ -106,7 +106,7 @@ void follow(const Golden& golden, const Tensors& final_weights, const PipelineSe
   std::int64_t step = 0;
   for (const auto& expected : golden.trajectory.at("steps")) {
     double loss = 0;
-    pipeline.zero_grads();
+    pipeline.begin_step();
     for (std::int64_t row = 0; row < golden.global_batch; row += setup.shape.batch) {
       pipeline.forward(0, golden.microbatch(step * golden.global_batch + row, setup.shape.batch));
       pipeline.backward(0, static_cast<float>(1 / tokens));

@@ -87,7 +87,7 @@ void check_products(Layout& l, std::int64_t tokens) {
   const auto plain = l.poisoned_shards(tokens, hidden), sum = l.poisoned_shards(tokens, hidden);
   const auto column_backward = l.poisoned_shards(tokens, hidden), with_weights = l.poisoned_shards(tokens, hidden);
   const auto tx = l.each([&](int r) { return put(r, x); });
-  const auto dw = l.each([&](int r) { return l.team[r].put(Values({cut.count(r), hidden}), DType::f32); });
+  const auto dw = l.each([&](int r) { return l.team[r].poisoned({cut.count(r), hidden}, DType::f32); });
   l.team.run([&](TestRank& r) {
     const TensorParallel tp = r.tp(l.sequence_parallel);
     r.ops().gather_matmul(tp, MatmulKind::forward, mine(shard_x, r), mine(tw, r), mine(full, r), mine(column, r));
@@ -96,7 +96,9 @@ void check_products(Layout& l, std::int64_t tokens) {
     r.ops().matmul_scatter(tp, MatmulKind::forward, mine(twide, r), mine(tw2, r), &mine(shard_residual, r), mine(sum, r));
     r.ops().matmul_scatter(tp, MatmulKind::forward, mine(twide, r), mine(tw2, r), &mine(in_place, r), mine(in_place, r));
     r.ops().matmul_scatter(tp, MatmulKind::input_grad, mine(twide, r), mine(tw, r), nullptr, mine(column_backward, r));
-    r.ops().backward_scatter(tp, mine(twide, r), mine(tw, r), mine(with_weights, r), mine(tx, r), mine(dw, r));
+    for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+      r.ops().backward_scatter(tp, mine(twide, r), mine(tw, r), mine(with_weights, r), mine(tx, r), mine(dw, r), accumulate);
+    }
   });
   const Values forward = reference::matmul(MatmulKind::forward, x, w);
   const Values backward = reference::matmul(MatmulKind::input_grad, x, w2);
@@ -109,7 +111,8 @@ void check_products(Layout& l, std::int64_t tokens) {
     CHECK(l.team[rank].bytes(in_place[i]) == l.team[rank].bytes(sum[i]));
     CHECK(l.team[rank].bytes(with_weights[i]) == l.team[rank].bytes(column_backward[i]));
     const Values own = col_range(wide, cut.begin(rank), cut.end(rank));
-    CHECK(relative_error(l.team[rank].get(dw[i]), reference::weight_grad(own, x)) < l.tolerance);
+    const Values once = reference::weight_grad(own, x);
+    CHECK(relative_error(l.team[rank].get(dw[i]), plus(once, once)) < l.tolerance);
   }
   const Values row = reference::matmul(MatmulKind::forward, wide, w2);
   l.check_shards(plain, row);

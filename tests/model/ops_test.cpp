@@ -42,6 +42,23 @@ TEST_CASE("matrix products match the reference", "[ops]") {
   });
 }
 
+TEST_CASE("a weight gradient written over NaN has the bits of one added to zeros", "[ops]") {
+  on_every_backend([](Bench& b) {
+    std::vector<MatrixSizes> sizes = matrix_sizes;
+    sizes.push_back({0, 5, 7});
+    for (const auto& [t, n, k] : sizes) {
+      INFO(t << " tokens, " << k << " to " << n);
+      const Tensor x = b.put(b.draw({t, k})), dy = b.put(b.draw({t, n}));
+      const Tensor written = b.rank.poisoned({n, k}, DType::f32), added = b.put_f32(Values({n, k}));
+      b.team.run([&](TestRank& r) {
+        r.ops().weight_grad(dy, x, written, Accumulate::no);
+        r.ops().weight_grad(dy, x, added);
+      });
+      CHECK(b.rank.bytes(written) == b.rank.bytes(added));
+    }
+  });
+}
+
 TEST_CASE("embedding and its gradient match the reference", "[ops]") {
   on_every_backend([](Bench& b) {
     for (const auto& [tokens, vocabulary, hidden] : {MatrixSizes{1, 1, 1}, {37, 11, 30}, {300, 101, 200}}) {

@@ -89,6 +89,7 @@ TEST_CASE("a chunk's gradients are contiguous, and in them those of replicated p
   const ParameterLayout layout = layout_parameters(config, chunks, 1, 4);
   REQUIRE(layout.chunk_grads.size() == 3);
   REQUIRE(layout.replicated_grads.size() == 3);
+  REQUIRE(layout.zeroed_grads.size() == 3);
   for (const Parameter& parameter : layout.parameters) {
     const Region& all = layout.chunk_grads[static_cast<std::size_t>(parameter.chunk)];
     const Region& replicated = layout.replicated_grads[static_cast<std::size_t>(parameter.chunk)];
@@ -97,6 +98,8 @@ TEST_CASE("a chunk's gradients are contiguous, and in them those of replicated p
     };
     CHECK(inside(all));
     CHECK(inside(replicated) == (parameter.split_axis == -1));
+    const Region& zeroed = layout.zeroed_grads[static_cast<std::size_t>(parameter.chunk)];
+    CHECK(inside(zeroed) == (parameter.full.rank() == 1 || parameter.name == "model.embed_tokens.weight"));
     CHECK(parameter.decays == (parameter.full.rank() > 1));
   }
   CHECK(layout.chunk_grads.front().begin == 0);
