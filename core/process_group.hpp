@@ -54,6 +54,10 @@ class PiecewiseTransfer {
   virtual void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
                         const std::function<void()>& meanwhile) = 0;
 
+  // Blocks until this rank moves nothing any more, also after a failure, when streams no longer wait for what still travels:
+  // nobody's memory may be freed before.
+  virtual void wait_until_idle() noexcept = 0;
+
  protected:
   PiecewiseTransfer() = default;
 };

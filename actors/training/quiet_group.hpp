@@ -38,6 +38,7 @@ class QuietGroup : public Group, private PiecewiseTransfer {
     rehearse(full, make);
     if (meanwhile) meanwhile();
   }
+  void wait_until_idle() noexcept override { group_->in_pieces()->wait_until_idle(); }
   void rehearse(const Tensor& full, const Work& work) const {
     const RowSplit rows(full.rows(), size());
     for (int rank = 0; rank < size(); ++rank) work(rows.begin(rank), rows.end(rank));

@@ -85,6 +85,7 @@ void RankCompute::wait_until_idle() noexcept {
     } catch (...) {
     }
   }
+  if (PiecewiseTransfer* transfer = tensor_group_ ? tensor_group_->in_pieces() : nullptr) transfer->wait_until_idle();
 }
 
 std::vector<Stream*> RankCompute::streams() const {
