@@ -1,36 +1,20 @@
 // The program itself: exit status, and what stands on stdout and stderr.
-#include <sys/wait.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "catch.hpp"
-#include "temp_folder.hpp"
+#include "run_program.hpp"
 
+using pipetrain::Result;
+using pipetrain::run_program;
 using pipetrain::TempFolder;
 
 namespace {
 
-struct Result {
-  int status = -1;
-  std::string out, err;
-};
-
 Result run(const std::string& arguments, const std::string& variables = "") {
-  TempFolder folder;
-  const std::string out = (folder.path() / "out").string(), err = (folder.path() / "err").string();
-  const std::string command = variables + " '" PIPETRAIN_PROGRAM "' " + arguments + " > '" + out + "' 2> '" + err + "'";
-  Result result;
-  const int status = std::system(command.c_str());
-  if (WIFEXITED(status)) result.status = WEXITSTATUS(status);
-  for (auto [path, text] : {std::pair{out, &result.out}, std::pair{err, &result.err}}) {
-    std::ostringstream stream;
-    stream << std::ifstream(path).rdbuf();
-    *text = stream.str();
-  }
-  return result;
+  return run_program(PIPETRAIN_PROGRAM, arguments, variables);
 }
 
 using Catch::Matchers::StartsWith;

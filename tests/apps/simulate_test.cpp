@@ -1,6 +1,4 @@
 // pipetrain simulate: values against closed forms, files, and wrong input.
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -8,34 +6,20 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "temp_folder.hpp"
+#include "run_program.hpp"
 
 using nlohmann::json;
+using pipetrain::read_file;
+using pipetrain::Result;
+using pipetrain::run_program;
 using pipetrain::TempFolder;
 namespace fs = std::filesystem;
 
 namespace {
 
-std::string read_file(const fs::path& path) {
-  std::ostringstream stream;
-  stream << std::ifstream(path).rdbuf();
-  return stream.str();
-}
-
 void write_file(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
 
-struct Result {
-  int status = -1;
-  std::string out, err;
-};
-
-Result run(const std::string& arguments) {
-  const TempFolder folder;
-  const std::string out = (folder.path() / "out").string(), err = (folder.path() / "err").string();
-  const int status =
-      std::system(("'" PIPETRAIN_PROGRAM "' simulate " + arguments + " > '" + out + "' 2> '" + err + "'").c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
-}
+Result run(const std::string& arguments) { return run_program(PIPETRAIN_PROGRAM, "simulate " + arguments); }
 
 json simulated(const std::string& arguments) {
   const Result result = run(arguments + " --json");

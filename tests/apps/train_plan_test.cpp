@@ -1,38 +1,22 @@
 // pipetrain --schedule FILE: a plan from a file trains as the schedule it was written from, and a wrong one is told.
-#include <sys/wait.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "catch.hpp"
-#include "temp_folder.hpp"
+#include "run_program.hpp"
 
 using nlohmann::json;
+using pipetrain::read_file;
+using pipetrain::Result;
+using pipetrain::run_program;
 using pipetrain::TempFolder;
 namespace fs = std::filesystem;
 
 namespace {
 
-std::string read_file(const fs::path& path) {
-  std::ostringstream stream;
-  stream << std::ifstream(path, std::ios::binary).rdbuf();
-  return stream.str();
-}
-
-struct Result {
-  int status = -1;
-  std::string out, err;
-};
-
-Result run(const std::string& arguments) {
-  const TempFolder folder;
-  const std::string out = (folder.path() / "out").string(), err = (folder.path() / "err").string();
-  const int status = std::system(("'" PIPETRAIN_PROGRAM "' " + arguments + " > '" + out + "' 2> '" + err + "'").c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
-}
+Result run(const std::string& arguments) { return run_program(PIPETRAIN_PROGRAM, arguments); }
 
 const std::string small = "--device cpu --threads 1 --layers 2 --seq-len 16 --microbatch 2 ";
 

@@ -1,9 +1,6 @@
 // pipetrain tune: the search against itself without bounds, its layouts against real runs' own estimates, and wrong input.
 #include <fmt/format.h>
-#include <sys/wait.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,7 +9,7 @@
 
 #include "apps/tune_search.hpp"
 #include "catch.hpp"
-#include "temp_folder.hpp"
+#include "run_program.hpp"
 
 using namespace pipetrain;
 using nlohmann::json;
@@ -20,23 +17,7 @@ using pipetrain::TempFolder;
 
 namespace {
 
-struct Result {
-  int status = -1;
-  std::string out, err;
-};
-
-Result run(const std::string& arguments) {
-  const TempFolder folder;
-  const std::string out = (folder.path() / "out").string(), err = (folder.path() / "err").string();
-  const int status = std::system(("'" PIPETRAIN_PROGRAM "' " + arguments + " > '" + out + "' 2> '" + err + "'").c_str());
-  Result result{WIFEXITED(status) ? WEXITSTATUS(status) : -1, "", ""};
-  for (auto [path, text] : {std::pair{out, &result.out}, std::pair{err, &result.err}}) {
-    std::ostringstream stream;
-    stream << std::ifstream(path).rdbuf();
-    *text = stream.str();
-  }
-  return result;
-}
+Result run(const std::string& arguments) { return run_program(PIPETRAIN_PROGRAM, arguments); }
 
 LayoutRequest request_of(const std::string& model, int devices) {
   LayoutRequest request;

@@ -1,6 +1,4 @@
 // The program itself, on rows of the CPU and with a stand-in for the peer.
-#include <sys/wait.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -8,17 +6,15 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "temp_folder.hpp"
+#include "run_program.hpp"
 
 using Catch::Matchers::Contains;
+using pipetrain::read_file;
+using pipetrain::Result;
+using pipetrain::run_program;
 using pipetrain::TempFolder;
 
 namespace {
-
-struct Result {
-  int status = -1;
-  std::string out, err;
-};
 
 // Where it was built, or beside this program, as in a bundle.
 std::string program() {
@@ -26,32 +22,22 @@ std::string program() {
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "bench_gpu").string();
 }
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ostringstream stream;
-  stream << std::ifstream(path).rdbuf();
-  return stream.str();
-}
-
-Result run(const TempFolder& folder, const std::string& arguments, const std::string& variables = "") {
-  const auto out = folder.path() / "out", err = folder.path() / "err";
-  const std::string command =
-      variables + " '" + program() + "' " + arguments + " > '" + out.string() + "' 2> '" + err.string() + "'";
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
+Result run(const std::string& arguments, const std::string& variables = "") {
+  return run_program(program(), arguments, variables);
 }
 
 }  // namespace
 
 TEST_CASE("bench gpu lists its rows and refuses what it does not know") {
   TempFolder folder;
-  const Result list = run(folder, "--list");
+  const Result list = run("--list");
   CHECK(list.status == 0);
   CHECK_THAT(list.out, Contains("llama2-7b-pp2-tp4 ") && Contains("8 GPUs"));
-  CHECK(run(folder, "--nothing").status == 2);
-  const Result unknown = run(folder, "llama9*");
+  CHECK(run("--nothing").status == 2);
+  const Result unknown = run("llama9*");
   CHECK(unknown.status == 2);
   CHECK_THAT(unknown.err, Contains("llama9*"));
-  const Result program = run(folder, "cpu-tiny-pp1", "BENCH_PROGRAM=/nowhere/pipetrain");
+  const Result program = run("cpu-tiny-pp1", "BENCH_PROGRAM=/nowhere/pipetrain");
   CHECK(program.status == 2);
   CHECK_THAT(program.err, Contains("BENCH_PROGRAM"));
 }
@@ -69,7 +55,7 @@ TEST_CASE("bench gpu measures rows with all their parts, beside the peer it is g
   const std::string variables = "PIPETRAIN_TORCHRUN='" + torchrun.string() + "' PIPETRAIN_TORCH_PEER='" +
                                 (folder.path() / "peer.py").string() + "' PIPETRAIN_PP=7";
   const std::string kept = (folder.path() / "kept").string();
-  const Result result = run(folder, "'cpu-tiny-*' --steps 2 --warmup 1 --rounds 2 --keep '" + kept + "'", variables);
+  const Result result = run("'cpu-tiny-*' --steps 2 --warmup 1 --rounds 2 --keep '" + kept + "'", variables);
   INFO(result.err);
   CHECK(result.status == 0);
   std::set<std::string> names;
@@ -89,7 +75,7 @@ TEST_CASE("bench gpu measures rows with all their parts, beside the peer it is g
     CHECK(names.count(std::string("gpu cpu-tiny-") + what) == 1);
   }
   CHECK_THAT(result.err, Contains("where a step's time goes") && Contains("from zb-h1's"));
-  CHECK_THAT(text_of(folder.path() / "called"), Contains("--nproc_per_node 4") && Contains("--gas 4"));
+  CHECK_THAT(read_file(folder.path() / "called"), Contains("--nproc_per_node 4") && Contains("--gas 4"));
   CHECK(std::filesystem::exists(folder.path() / "kept/cpu-tiny-pp2/zb-h1-0.trace.json"));
   CHECK(!std::filesystem::exists(folder.path() / "kept/cpu-tiny-pp2/tokens.jsonl"));
 }
@@ -100,7 +86,7 @@ TEST_CASE("bench gpu says what failed, goes on, and ends with status 1") {
   const auto torchrun = folder.write("torchrun", "#!/bin/sh\necho 'CUDA out of memory' >&2\nexit 1\n");
   std::filesystem::permissions(torchrun, std::filesystem::perms::owner_all);
   const Result result =
-      run(folder, "cpu-tiny-pp1 --steps 1 --warmup 1 --parts peer",
+      run("cpu-tiny-pp1 --steps 1 --warmup 1 --parts peer",
           "PIPETRAIN_TORCHRUN='" + torchrun.string() + "' PIPETRAIN_TORCH_PEER='" + (folder.path() / "peer.py").string() + "'");
   CHECK(result.status == 1);
   CHECK_THAT(result.err, Contains("PyTorch ended with status 1: CUDA out of memory"));
@@ -109,7 +95,7 @@ TEST_CASE("bench gpu says what failed, goes on, and ends with status 1") {
 
 TEST_CASE("rows that need more GPUs than there are are left out by name") {
   TempFolder folder;
-  const Result result = run(folder, "llama2-7b-pp8 --parts none", "CUDA_VISIBLE_DEVICES=");
+  const Result result = run("llama2-7b-pp8 --parts none", "CUDA_VISIBLE_DEVICES=");
   CHECK(result.status == 1);
   CHECK(result.out.empty());
   CHECK_THAT(result.err, Contains("llama2-7b-pp8 is left out: it needs 8 GPUs and 0 are here"));
