@@ -62,7 +62,7 @@ TEST_CASE("auto is never worse than any other schedule that fits, and keeps the 
 
 TEST_CASE("auto's plans are valid for every number of stages, in every order") {
   for (int stages = 1; stages <= 8; ++stages)
-    for (const int microbatches : {1, 2, 3, 5, 8, 13, 24})
+    for (int microbatches = 1; microbatches <= 24; ++microbatches)
       for (const int chunks : {1, 2})
         for (const double slots : {1.0, 1.0 * stages}) {
           AutoRequest request = request_for(stages, microbatches, slots);
