@@ -75,6 +75,10 @@ std::vector<Row> make_rows() {
     if (pp > 1) row.schedules = {{"1f1b", 1}, {"zb-h1", 1}};
     row.on_cpu = true;
   }
+  // With replicas the peer's compiler computes norms and SwiGLU again in the backward.
+  for (Row& row : rows) {
+    if (row.dp > 1) row.recompute = "selective";
+  }
   return rows;
 }
 
@@ -90,7 +94,8 @@ std::string Row::layout() const {
   for (const auto& [option, size] : {std::pair("pp", pp), {"tp", tp}, {"dp", dp}}) {
     if (size > 1) text += fmt::format("{} {}, ", option, size);
   }
-  return text + fmt::format("{} microbatches of {} x {}", microbatches, microbatch, sequence);
+  return text + fmt::format("{} microbatches of {} x {}", microbatches, microbatch, sequence) +
+         (recompute == "none" ? "" : ", recompute " + recompute);
 }
 
 const std::vector<Row>& all_rows() {

@@ -27,6 +27,7 @@ struct Row {
   int pp = 1, tp = 1, dp = 1;
   std::int64_t microbatch = 1, microbatches = 1;  // of one replica
   std::int64_t sequence = 4096;
+  std::string recompute = "none";  // ours, to keep no more than the peer does
   // The best one measured counts; the first where only one is to be run. Likewise the peer's.
   std::vector<Schedule> schedules{{}};
   std::vector<PeerVariant> peers{{}};
