@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <functional>
 #include <new>
 #include <string_view>
 
@@ -19,59 +21,92 @@ namespace pipetrain {
 
 namespace {
 
-const std::vector<std::string> later_commands = {"launch", "tokenize", "generate", "export"};
+struct Command {
+  std::string name;
+  std::function<std::string()> help;
+  std::function<int(const std::vector<std::string>& arguments, const Environment&)> run;
+};
+
+// A command of later: its page says what it will be for, running it is an error.
+Command later(const std::string& name, const std::string& purpose) {
+  return {name, [=] { return fmt::format("pipetrain {}: {}. Not built yet.\n", name, purpose); },
+          [=](const auto&, const auto&) -> int {
+            throw Error(ErrorKind::input,
+                        fmt::format("{}: this command is not built yet; pipetrain --help tells what there is", name));
+          }};
+}
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all = {
+      {"train", train_help,
+       [](const auto& arguments, const Environment& environment) {
+         return run_train(parse_train_options(arguments, environment, this_machine()));
+       }},
+      {"simulate", simulate_help,
+       [](const auto& arguments, const Environment& environment) {
+         return run_simulate(parse_simulate_options(arguments, environment));
+       }},
+      {"tune", tune_help,
+       [](const auto& arguments, const Environment& environment) {
+         return run_tune(parse_tune_options(arguments, environment));
+       }},
+      {"doctor", doctor_help, run_doctor},
+      later("launch", "start a run over several hosts"),
+      later("tokenize", "turn text into a token file"),
+      later("generate", "write text with a trained model"),
+      later("export", "turn a checkpoint into a Hugging Face folder"),
+  };
+  return all;
+}
+
+const Command& find_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    if (command.name == name) return command;
+    names.push_back(command.name);
+  }
+  const auto nearest = nearest_name(name, names);
+  throw Error(ErrorKind::input,
+              fmt::format("{}: unknown command; {}", name,
+                          nearest ? fmt::format("did you mean {}?", *nearest) : "pipetrain --help tells what there is"));
+}
 
 bool asks_for(const std::vector<std::string>& arguments, std::string_view option) {
   return std::find(arguments.begin(), arguments.end(), option) != arguments.end();
 }
 
+// "help COMMAND" and "COMMAND help" are "COMMAND --help".
 int run_command(std::vector<std::string> arguments, const Environment& environment) {
-  std::string command = "train";
+  const auto take_word = [&](std::string_view word) {
+    const bool there = !arguments.empty() && arguments.front() == word;
+    if (there) arguments.erase(arguments.begin());
+    return there;
+  };
+  bool wants_help = take_word("help");
+  std::string name = "train";
   if (!arguments.empty() && !arguments.front().starts_with('-')) {
-    command = arguments.front();
+    name = arguments.front();
     arguments.erase(arguments.begin());
   }
-  if (std::find(later_commands.begin(), later_commands.end(), command) != later_commands.end())
-    throw Error(ErrorKind::input,
-                fmt::format("{}: this command is not built yet; pipetrain --help tells what there is", command));
-  const bool wants_help = asks_for(arguments, "--help") || asks_for(arguments, "-h");
-  if (command == "doctor") {
-    if (!wants_help) return run_doctor(arguments, environment);
-    fmt::print("{}", doctor_help());
-    return 0;
-  }
-  if (command == "simulate" || command == "tune") {
-    const bool tune = command == "tune";
-    if (!wants_help)
-      return tune ? run_tune(parse_tune_options(arguments, environment))
-                  : run_simulate(parse_simulate_options(arguments, environment));
-    fmt::print("{}", tune ? tune_help() : simulate_help());
-    return 0;
-  }
-  if (command != "train" && command != "help") {
-    std::vector<std::string> commands = later_commands;
-    commands.insert(commands.end(), {"train", "simulate", "tune", "doctor"});
-    const auto nearest = nearest_name(command, commands);
-    throw Error(ErrorKind::input,
-                fmt::format("{}: unknown command; {}", command,
-                            nearest ? fmt::format("did you mean {}?", *nearest) : "pipetrain --help tells what there is"));
-  }
-  if (wants_help || command == "help") {
-    fmt::print("{}", train_help());
+  const Command& command = find_command(name);
+  wants_help = take_word("help") || wants_help || asks_for(arguments, "--help") || asks_for(arguments, "-h");
+  if (wants_help) {
+    fmt::print("{}", command.help());
     return 0;
   }
   if (asks_for(arguments, "--version")) {
     fmt::print("pipetrain {}\n", PIPETRAIN_VERSION);
     return 0;
   }
-  return run_train(parse_train_options(arguments, environment, this_machine()));
+  return command.run(arguments, environment);
 }
 
 }  // namespace
 
 // One line whatever the text holds.
 void print_error(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
   fmt::print(stderr, "pipetrain: error: {}\n", text);
 }
 

@@ -101,6 +101,7 @@ const std::vector<OptionSpec>& doctor_option_table() {
 
       {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
       {"General", "help", "", "print this page", ""},
+      {"General", "version", "", "print the version", ""},
   };
   return table;
 }

@@ -199,7 +199,7 @@ std::string train_help() {
          "line, a file or data is wrong, 130 or 143 interrupted.\n"
          "\n"
          "Other commands, each with its own --help: simulate (a schedule under a virtual clock), tune (search the fastest\n"
-         "layout), doctor (what this machine has).\n";
+         "layout), doctor (what this machine has). launch, tokenize, generate and export are not built yet.\n";
 }
 
 }  // namespace pipetrain

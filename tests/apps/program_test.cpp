@@ -28,9 +28,23 @@ TEST_CASE("help and version go to stdout") {
     CHECK_THAT(help.out, StartsWith("pipetrain [train] OPTIONS\n"));
     CHECK(help.err.empty());
   }
-  const Result version = run("--version");
-  CHECK(version.status == 0);
-  CHECK_THAT(version.out, StartsWith("pipetrain 0."));
+}
+
+TEST_CASE("every command has a page and a version") {
+  for (const std::string command : {"simulate", "tune", "doctor", "launch", "tokenize", "generate", "export"}) {
+    for (const std::string& arguments : {command + " --help", "help " + command, command + " help", command + " --pp 2 -h"}) {
+      const Result help = run(arguments);
+      INFO(arguments << ": " << help.err);
+      CHECK(help.status == 0);
+      CHECK_THAT(help.out, StartsWith("pipetrain " + command));
+    }
+    const Result version = run(command + " --version");
+    CHECK(version.status == 0);
+    CHECK(version.out == run("--version").out);
+    CHECK(run("--help").out.find(command) != std::string::npos);
+  }
+  CHECK_THAT(run("--version").out, StartsWith("pipetrain 0."));
+  CHECK(run("help simulat").err == "pipetrain: error: simulat: unknown command; did you mean simulate?\n");
 }
 
 TEST_CASE("a wrong command line is one line on stderr, and exit status 2") {
