@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "apps/doctor.hpp"
+#include "apps/signals.hpp"
 #include "apps/simulate.hpp"
 #include "apps/train.hpp"
 #include "apps/tune.hpp"
@@ -111,6 +112,7 @@ void print_error(std::string text) {
 }
 
 int run_command_line(const std::vector<std::string>& arguments, const Environment& environment) {
+  const SignalWatch watch;
   try {
     return run_command(arguments, environment);
   } catch (const Error& error) {

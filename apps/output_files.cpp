@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <mutex>
+#include <set>
 #include <system_error>
 
 #include "core/error.hpp"
@@ -13,6 +15,13 @@
 namespace pipetrain {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+std::mutex unfinished_mutex;
+std::set<fs::path> unfinished;  // temporaries that are there now
+
+}  // namespace
 
 std::optional<fs::path> output_file(const OptionValues& values, const std::string& name) {
   const auto text = values.text(name);
@@ -29,8 +38,12 @@ std::optional<fs::path> output_file(const OptionValues& values, const std::strin
 }
 
 OutputFiles::~OutputFiles() {
+  const std::lock_guard lock(unfinished_mutex);
   std::error_code ignored;
-  for (const File& file : files_) fs::remove(file.temporary, ignored);
+  for (const File& file : files_) {
+    fs::remove(file.temporary, ignored);
+    unfinished.erase(file.temporary);
+  }
 }
 
 void OutputFiles::add(const fs::path& path, const std::function<void(std::ostream&)>& write) {
@@ -43,7 +56,12 @@ void OutputFiles::add(const fs::path& path, const std::function<void(std::ostrea
     return;
   }
   files_.push_back({path.string() + fmt::format(".{}.partial", ::getpid()), path});
-  std::ofstream out(files_.back().temporary, std::ios::binary | std::ios::trunc);
+  std::ofstream out;
+  {
+    const std::lock_guard lock(unfinished_mutex);
+    unfinished.insert(files_.back().temporary);
+    out.open(files_.back().temporary, std::ios::binary | std::ios::trunc);
+  }
   if (out) write(out);
   out.close();
   if (!out)
@@ -52,12 +70,20 @@ void OutputFiles::add(const fs::path& path, const std::function<void(std::ostrea
 }
 
 void OutputFiles::put_in_place() {
+  const std::lock_guard lock(unfinished_mutex);
   for (const File& file : files_) {
     std::error_code error;
     fs::rename(file.temporary, file.target, error);
     if (error) throw Error(ErrorKind::input, fmt::format("{}: cannot be written ({})", file.target.string(), error.message()));
   }
+  for (const File& file : files_) unfinished.erase(file.temporary);
   files_.clear();
+}
+
+void remove_unfinished_outputs() {
+  unfinished_mutex.lock();  // never unlocked
+  std::error_code ignored;
+  for (const fs::path& temporary : unfinished) fs::remove(temporary, ignored);
 }
 
 }  // namespace pipetrain

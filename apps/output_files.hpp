@@ -34,4 +34,8 @@ class OutputFiles {
   std::vector<File> files_;
 };
 
+// Removes what all OutputFiles of the process have written and not yet put in place: for who ends the process beside the thread
+// that writes. No file can be added or put in place afterwards: whoever tries waits for that end.
+void remove_unfinished_outputs();
+
 }  // namespace pipetrain

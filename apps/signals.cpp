@@ -1,11 +1,16 @@
 #include "apps/signals.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
+#include <mutex>
+#include <string_view>
+
+#include "apps/output_files.hpp"
 
 namespace pipetrain {
 namespace {
@@ -29,37 +34,77 @@ void on_signal(int number) {
     caught_at = milliseconds_now();
     caught = number;
   } else if (milliseconds_now() - caught_at > same_signal_ms) {
+    constexpr std::string_view line = "stopped at once by a second signal\n";
+    static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
     _exit(128 + number);
   }
 }
 
+struct Answers {
+  std::function<void()> asked_to_stop, report;
+};
+std::mutex answers_mutex;
+Answers answers;
+bool leave_when_asked = true;
+
+[[noreturn]] void leave() {
+  remove_unfinished_outputs();
+  print_beside_progress("stopped by " + stop_signal_name());
+  std::_Exit(stop_signal_status());
+}
+
 }  // namespace
 
-void catch_stop_signals() {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+SignalWatch::SignalWatch() {
+  struct sigaction stop {};
+  stop.sa_handler = on_signal;
+  stop.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &stop, nullptr);
+  sigaction(SIGTERM, &stop, nullptr);
+  struct sigaction report {};
+  report.sa_handler = [](int) { report_wanted = true; };
+  report.sa_flags = SA_RESTART;
+  sigaction(SIGUSR1, &report, nullptr);
+  thread_ = std::thread([this] { watch(); });
+}
+
+SignalWatch::~SignalWatch() {
+  stop_ = true;
+  thread_.join();
+}
+
+void SignalWatch::watch() {
+  for (bool answered = false; !stop_; std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
+    const std::lock_guard lock(answers_mutex);
+    if (caught != 0 && !answered) {
+      answered = true;
+      if (answers.asked_to_stop) {
+        answers.asked_to_stop();
+      } else if (leave_when_asked) {
+        leave();
+      }
+    }
+    if (report_wanted.exchange(false) && answers.report) answers.report();
+  }
+}
+
+SignalAnswers::SignalAnswers(std::function<void()> asked_to_stop, std::function<void()> report) {
+  const std::lock_guard lock(answers_mutex);
+  answers = {std::move(asked_to_stop), std::move(report)};
+  leave_when_asked = false;
+}
+
+SignalAnswers::~SignalAnswers() {
+  const std::lock_guard lock(answers_mutex);
+  answers = {};
 }
 
 int stop_signal() { return caught; }
+std::string stop_signal_name() { return caught == SIGINT ? "SIGINT" : "SIGTERM"; }
+int stop_signal_status() { return 128 + caught; }
 
-ReportOnSignal::ReportOnSignal(std::function<void()> report) {
-  struct sigaction action {};
-  action.sa_handler = [](int) { report_wanted = true; };
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGUSR1, &action, nullptr);
-  thread_ = std::thread([this, report = std::move(report)] {
-    while (!stop_) {
-      if (report_wanted.exchange(false)) report();
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-  });
-}
-
-ReportOnSignal::~ReportOnSignal() {
-  stop_ = true;
-  thread_.join();
+void print_beside_progress(const std::string& line) {
+  fmt::print(stderr, "{}{}\n", ::isatty(STDERR_FILENO) != 0 ? "\r\x1b[K" : "", line);
 }
 
 }  // namespace pipetrain

@@ -1,29 +1,48 @@
-// SIGINT and SIGTERM ask a run to finish its step; a second one ends the process at once. SIGUSR1 asks who waits for whom.
+// SIGINT and SIGTERM end a command, at once or, while it has something to finish, when that is done; a second one always ends
+// it at once. SIGUSR1 asks who waits for whom.
 #pragma once
 
 #include <atomic>
 #include <functional>
+#include <string>
 #include <thread>
 
 namespace pipetrain {
 
-// Catches both signals for the process from now on. The first makes stop_signal() tell its number; the second exits with the
-// shell's status for it, without clean-up.
-void catch_stop_signals();
-// 0 until a signal came. Thread-safe.
-int stop_signal();
-
-// Calls `report` on a thread of its own after a SIGUSR1, as long as it lives; one object at a time.
-class ReportOnSignal {
+// Hears these signals for the process as long as it lives, on a thread of its own; one object at a time. Without SignalAnswers
+// the first SIGINT or SIGTERM removes unfinished output files and ends the process with status 130 or 143 and one line.
+class SignalWatch {
  public:
-  explicit ReportOnSignal(std::function<void()> report);
-  ~ReportOnSignal();
-  ReportOnSignal(const ReportOnSignal&) = delete;
-  ReportOnSignal& operator=(const ReportOnSignal&) = delete;
+  SignalWatch();
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
 
  private:
+  void watch();
+
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
+
+// What a run does about signals, instead of ending: one object at a time. Both are called on the watch's thread, and not after
+// the destructor, from when on the first signal is passed over, because nothing is left to end.
+class SignalAnswers {
+ public:
+  SignalAnswers(std::function<void()> asked_to_stop, std::function<void()> report);
+  ~SignalAnswers();
+  SignalAnswers(const SignalAnswers&) = delete;
+  SignalAnswers& operator=(const SignalAnswers&) = delete;
+};
+
+// The first SIGINT or SIGTERM that came, 0 until then. Thread-safe.
+int stop_signal();
+// "SIGINT" or "SIGTERM", of the signal that came.
+std::string stop_signal_name();
+// The shell's status for it: 130 or 143.
+int stop_signal_status();
+
+// A line on stderr from another thread than the progress bar's, which draws itself again at the next step.
+void print_beside_progress(const std::string& line);
 
 }  // namespace pipetrain

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -145,7 +144,7 @@ class Run {
   }
 
   int stopped() {
-    const char* signal = stop_signal() == SIGINT ? "SIGINT" : "SIGTERM";
+    const std::string signal = stop_signal_name();
     if (options_.save && trainer_.steps_done() > 0) {
       fmt::print(stderr, "stopped by {} after step {}; go on with the same command and --resume\n", signal,
                  trainer_.steps_done());
@@ -153,7 +152,7 @@ class Run {
       fmt::print(stderr, "stopped by {} after step {}; nothing was saved (--save DIR saves, and --resume goes on)\n", signal,
                  trainer_.steps_done());
     }
-    return 128 + stop_signal();
+    return stop_signal_status();
   }
 
   const TrainOptions& options_;
@@ -166,10 +165,19 @@ class Run {
 };
 
 // A run that failed: who waited for whom, then the cause. Threads that still run cannot be joined, so the process ends here.
-[[noreturn]] void leave_running_threads(const RunFailed& failure) {
-  print_error(failure.what());
+[[noreturn]] void leave_running_threads(int status) {
   std::fflush(nullptr);
-  std::_Exit(exit_status(failure.kind()));
+  std::_Exit(status);
+}
+
+// Schedulers kill half a minute after SIGTERM: by then a hung step has been given up, and its cause told.
+constexpr std::chrono::seconds finish_patience{20};
+
+// The step that a signal waits for is finished as long as its actions complete.
+void finish_step(const TrainOptions& options, Trainer& trainer) {
+  print_beside_progress(fmt::format("{}: finishing this step{}; a second signal stops at once", stop_signal_name(),
+                                    options.save ? ", then saving" : ""));
+  trainer.finish_step(finish_patience);
 }
 
 void print_waiting(const RunFailed& failure) {
@@ -180,7 +188,6 @@ void print_waiting(const RunFailed& failure) {
 }  // namespace
 
 int run_train(const TrainOptions& options) {
-  catch_stop_signals();
   TrainJob job = make_train_job(options);
   if (options.dry_run) {
     print_dry_run(job);
@@ -190,15 +197,19 @@ int run_train(const TrainOptions& options) {
   if (options.save) check_hf_target(*options.save / "model");
   RunRecords records(options, job);
   auto trainer = std::make_unique<Trainer>(std::move(job));
-  const ReportOnSignal reporter([&] {
-    for (const auto& line : trainer->waiting()) fmt::print(stderr, "{}\n", line);
-  });
+  const SignalAnswers answers([&] { finish_step(options, *trainer); },
+                              [&] {
+                                for (const auto& line : trainer->waiting()) print_beside_progress(line);
+                              });
   try {
     return Run(options, *trainer, records, flops_per_token).run();
   } catch (const RunFailed& failure) {
     print_waiting(failure);
-    if (!failure.everything_stopped()) leave_running_threads(failure);
-    throw;
+    print_error(failure.what());
+    const bool stopped = failure.kind() == ErrorKind::aborted && stop_signal() != 0;
+    const int status = stopped ? stop_signal_status() : exit_status(failure.kind());
+    if (!failure.everything_stopped()) leave_running_threads(status);
+    return status;
   }
 }
 

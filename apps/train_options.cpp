@@ -196,7 +196,10 @@ std::string train_help() {
          "Every option can also come from the environment (PIPETRAIN_PP=2) or from the --config file (pp = 2);\n"
          "the command line wins over the environment, the environment over the file, the file over the defaults in [].\n"
          "Results go to stdout, progress and notes to stderr. Exit status: 0 done, 1 the run failed, 2 the command\n"
-         "line, a file or data is wrong, 130 or 143 interrupted.\n"
+         "line, a file or data is wrong, 130 or 143 stopped by SIGINT or SIGTERM: the step is finished, and saved where "
+         "--save\n"
+         "is given; a second signal stops at once, and so does a step in which no action completes for 20 s (or for\n"
+         "--stall-timeout) after the first. SIGUSR1 prints what each stage waits for.\n"
          "\n"
          "Other commands, each with its own --help: simulate (a schedule under a virtual clock), tune (search the fastest\n"
          "layout), doctor (what this machine has). launch, tokenize, generate and export are not built yet.\n";

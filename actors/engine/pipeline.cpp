@@ -184,6 +184,8 @@ std::vector<std::string> Pipeline::waiting() {
   return future.get();
 }
 
+void Pipeline::finish_step(std::chrono::milliseconds patience) { caf::anon_send(actors_->supervisor(), FinishStep{patience}); }
+
 void Pipeline::abort(std::exception_ptr cause) { caf::anon_send(actors_->supervisor(), Failed{"", std::move(cause)}); }
 
 void Pipeline::stop_stage(StageId id) { caf::anon_send_exit(actors_->stage(id), caf::exit_reason::kill); }

@@ -38,7 +38,8 @@ struct PipelineOptions {
 using ComputeFactory = std::function<std::shared_ptr<StageCompute>(StageId id, const schedules::StageNeeds& needs)>;
 using SourceFactory = std::function<std::shared_ptr<InputSource>(int replica)>;
 
-// step(), start_step(): one step at a time, from one thread. waiting(), abort() and stop_stage(): from any thread.
+// step(), start_step(): one step at a time, from one thread. waiting(), finish_step(), abort() and stop_stage(): from any
+// thread.
 class Pipeline {
  public:
   // Validates the plan (throws schedules::InvalidPlan), makes the computes in replica-major order and their queues' slots.
@@ -54,6 +55,9 @@ class Pipeline {
 
   // One line a stage: what it waits for now. Empty when the actors do not answer within two seconds.
   std::vector<std::string> waiting();
+  // The running step is to be the last: from now on it fails (ErrorKind::aborted) when no action completes for this long, or
+  // for the stall time where that is shorter. Not for virtual_time.
+  void finish_step(std::chrono::milliseconds patience);
   // Ends the running step, or the next one, with this cause.
   void abort(std::exception_ptr cause);
 

@@ -1,6 +1,6 @@
 // Every message between the actors, on one page. They carry handles, never payloads.
 //
-//   facade     -> supervisor  StartStep, AskWaiting, Failed (to abort); at set-up ConnectSupervisor, ConnectQueue
+//   facade     -> supervisor  StartStep, FinishStep, AskWaiting, Failed (to abort); at set-up ConnectSupervisor, ConnectQueue
 //   supervisor -> all     BeginStep, GiveVerdict, Abort, ReportWaiting
 //   producer   -> queue   Filled            (a stage or the feeder)
 //   queue      -> consumer  Arrived
@@ -10,6 +10,7 @@
 //   stage      -> supervisor  NormDone, StepDone, Stopped, Waiting; anyone: Failed
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <future>
 #include <memory>
@@ -98,6 +99,10 @@ struct Stopped {
   StageId stage;
   std::string line;
 };
+// No further step is wanted: the running one fails when no action completes for this long.
+struct FinishStep {
+  std::chrono::milliseconds patience;
+};
 struct AskWaiting {
   std::shared_ptr<std::promise<std::vector<std::string>>> answer;
 };
@@ -109,7 +114,9 @@ struct Waiting {
 };
 // The supervisor to itself.
 struct GraceOver {};
-struct LookAgain {};
+struct LookAgain {
+  int watch;  // which chain of looks this belongs to: a newer one replaces it
+};
 
 }  // namespace pipetrain
 
@@ -122,6 +129,7 @@ PIPETRAIN_MESSAGE(pipetrain::Completed)
 PIPETRAIN_MESSAGE(pipetrain::ConnectQueue)
 PIPETRAIN_MESSAGE(pipetrain::ConnectSupervisor)
 PIPETRAIN_MESSAGE(pipetrain::StartStep)
+PIPETRAIN_MESSAGE(pipetrain::FinishStep)
 PIPETRAIN_MESSAGE(pipetrain::AskWaiting)
 PIPETRAIN_MESSAGE(pipetrain::BeginStep)
 PIPETRAIN_MESSAGE(pipetrain::NormDone)

@@ -37,7 +37,7 @@ caf::behavior SupervisorActor::make_behavior() {
         feeders_ = std::move(message.feeders);
         for (auto& stage : stages_) monitor(stage);
         for (auto& feeder : feeders_) monitor(feeder);
-        if (setup_.stall.count() > 0) delayed_send(this, setup_.stall, LookAgain{});
+        if (setup_.stall.count() > 0) delayed_send(this, setup_.stall, LookAgain{watch_});
       },
       [this](StartStep& message) { start(message); },
       [this](NormDone& message) { norm_done(message); },
@@ -49,8 +49,9 @@ caf::behavior SupervisorActor::make_behavior() {
       [this](GraceOver&) {
         if (failure_ && !failure_->over) end_failure();
       },
-      [this](LookAgain&) {
-        if (!failure_) ask_stages(nullptr);
+      [this](FinishStep& message) { finish_step(message); },
+      [this](LookAgain& message) {
+        if (!failure_ && message.watch == watch_) ask_stages(nullptr);
       },
   };
 }
@@ -149,8 +150,19 @@ void SupervisorActor::end_failure() {
 }
 
 void SupervisorActor::ask_stages(std::shared_ptr<std::promise<std::vector<std::string>>> answer) {
-  reports_.push_back({std::move(answer), std::vector<std::string>(stages_.size()), 0, static_cast<int>(stages_.size())});
+  reports_.push_back(
+      {std::move(answer), std::vector<std::string>(stages_.size()), 0, static_cast<int>(stages_.size()), watch_});
   to_stages(ReportWaiting{});
+}
+
+// What has been completed by now is where the new, shorter watch begins.
+void SupervisorActor::finish_step(const FinishStep& message) {
+  if (failure_) return;
+  finishing_ = true;
+  if (setup_.stall.count() == 0 || message.patience < setup_.stall) setup_.stall = message.patience;
+  completed_seen_ = -1;
+  ++watch_;
+  ask_stages(nullptr);
 }
 
 void SupervisorActor::waiting(Waiting& message) {
@@ -161,7 +173,7 @@ void SupervisorActor::waiting(Waiting& message) {
   if (--report.missing > 0) return;
   if (report.answer) {
     report.answer->set_value(std::move(report.lines));
-  } else {
+  } else if (report.watch == watch_) {
     judge_progress(report);
   }
   reports_.pop_front();
@@ -170,12 +182,14 @@ void SupervisorActor::waiting(Waiting& message) {
 void SupervisorActor::judge_progress(const WaitingReport& report) {
   if (step_ && report.completed == completed_seen_) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(setup_.stall).count();
-    fail({"", std::make_exception_ptr(Error(ErrorKind::peer_lost, "no action completed for " + std::to_string(seconds) +
-                                                                      " s: a worker hangs, or --stall-timeout is too short"))});
+    const std::string what = "no action completed for " + std::to_string(seconds) + " s";
+    fail({"", std::make_exception_ptr(
+                  finishing_ ? Error(ErrorKind::aborted, what + " after the run was asked to stop: a worker hangs")
+                             : Error(ErrorKind::peer_lost, what + ": a worker hangs, or --stall-timeout is too short"))});
     return;
   }
   completed_seen_ = step_ ? report.completed : -1;
-  delayed_send(this, setup_.stall, LookAgain{});
+  delayed_send(this, setup_.stall, LookAgain{watch_});
 }
 
 }  // namespace pipetrain

@@ -41,6 +41,7 @@ class SupervisorActor : public caf::event_based_actor {
     std::vector<std::string> lines;
     std::int64_t completed = 0;
     int missing = 0;
+    int watch = 0;
   };
   struct Failure {
     Failed first;
@@ -58,6 +59,7 @@ class SupervisorActor : public caf::event_based_actor {
   void end_failure();
   void ask_stages(std::shared_ptr<std::promise<std::vector<std::string>>> answer);
   void waiting(Waiting& message);
+  void finish_step(const FinishStep& message);
   void judge_progress(const WaitingReport& report);
 
   template <class Message>
@@ -72,6 +74,8 @@ class SupervisorActor : public caf::event_based_actor {
   std::optional<Step> step_;
   std::deque<WaitingReport> reports_;
   std::optional<Failure> failure_;
+  int watch_ = 0;  // the chain of looks that counts
+  bool finishing_ = false;
   std::int64_t completed_seen_ = -1;  // actions of all stages at the last look; -1: between steps
 };
 

@@ -282,6 +282,7 @@ double Trainer::first_loss() const { return run_->first_loss(); }
 void Trainer::save_checkpoint(const std::filesystem::path& folder) const { run_->save_checkpoint(folder); }
 void Trainer::save_model(const std::filesystem::path& folder) const { run_->save_model(folder); }
 std::vector<std::string> Trainer::waiting() { return run_->pipeline().waiting(); }
+void Trainer::finish_step(std::chrono::milliseconds patience) { run_->pipeline().finish_step(patience); }
 void Trainer::abort(std::exception_ptr cause) { run_->pipeline().abort(std::move(cause)); }
 
 }  // namespace pipetrain

@@ -88,7 +88,7 @@ struct JobEstimate {
 };
 JobEstimate estimate_job(const TrainJob& job);
 
-// Steps and saving from one thread; waiting() and abort() from any.
+// Steps and saving from one thread; waiting(), finish_step() and abort() from any.
 class Trainer {
  public:
   // Throws Error: input when the model cannot be laid out so; out_of_memory before anything is allocated when the estimate is
@@ -109,6 +109,7 @@ class Trainer {
   void save_checkpoint(const std::filesystem::path& folder) const;
 
   std::vector<std::string> waiting();
+  void finish_step(std::chrono::milliseconds patience);  // see Pipeline
   void abort(std::exception_ptr cause);
 
  private:

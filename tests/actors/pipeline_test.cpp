@@ -206,6 +206,35 @@ TEST_CASE("a stage that never completes is noticed and named") {
   }
 }
 
+TEST_CASE("a run that is asked to stop finishes its step, and gives up one that hangs") {
+  const auto two_stages = options_for("1f1b", 2, 1, 2, schedules::Order::planned);
+  Pipeline slow(
+      two_stages,
+      [](StageId id, const schedules::StageNeeds&) {
+        return make_sleeping_compute(id, [](StageId, const Action&) { return 30ms; });
+      },
+      [](int) { return make_empty_source(); });
+  auto finished = slow.start_step({1, 2, 1, 0}, apply);
+  slow.finish_step(10000ms);
+  CHECK(finished.get().stages.size() == 2);
+
+  Pipeline hung(
+      two_stages,
+      [](StageId, const schedules::StageNeeds&) -> std::shared_ptr<StageCompute> {
+        return std::make_shared<FailingCompute>(FailingCompute::How::never_complete, Action{ActionKind::forward, 0, 1});
+      },
+      [](int) { return make_empty_source(); });
+  auto given_up = hung.start_step({1, 2, 1, 0}, apply);
+  hung.finish_step(100ms);
+  try {
+    given_up.get();
+    FAIL("the step ended");
+  } catch (const RunFailed& failure) {
+    CHECK(failure.kind() == ErrorKind::aborted);
+    CHECK(failure.waiting().size() == 2);
+  }
+}
+
 TEST_CASE("abort from outside ends the step; waiting() answers meanwhile") {
   Pipeline pipeline(
       options_for("1f1b", 2, 1, 2, schedules::Order::planned),

@@ -84,6 +84,49 @@ TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {
   }
 }
 
+// Runs the command line in the background, sends the signals with half a second between them once `line` stands on stderr (at
+// once where it is empty), and tells how it ended.
+Result run_signalled(const std::string& arguments, const std::string& variables, const std::string& line,
+                     const std::vector<std::string>& signals) {
+  std::string kills;
+  for (const auto& signal : signals) kills += "kill -" + signal + " $child; sleep 0.5; ";
+  TempFolder folder;
+  const std::string err = (folder.path() / "err").string();
+  const auto script = folder.write("signal.sh", variables + " '" PIPETRAIN_PROGRAM "' " + arguments + " > /dev/null 2> " + err +
+                                                    " & child=$!\nfor i in $(seq 300); do grep -q '" + line + "' " + err +
+                                                    " && break; sleep 0.1; done\n" + kills + "wait $child\n");
+  Result result = run_program("/bin/bash", script.string());
+  result.err += pipetrain::read_file(err);
+  return result;
+}
+
+TEST_CASE("one signal ends a step that hangs, with its cause; the second ends any step at once") {
+  const Result hung =
+      run_signalled("--pp 2 --tp 2 --device cpu --stall-timeout 5", "PIPETRAIN_FAULT=1:2:hang", "step 1 ", {"TERM"});
+  INFO(hung.err);
+  CHECK(hung.status == 143);
+  CHECK(hung.err.find("SIGTERM: finishing this step; a second signal stops at once\n") != std::string::npos);
+  CHECK(hung.err.find("\nstage 0: ") != std::string::npos);
+  CHECK(hung.err.find("pipetrain: error: no action completed for 5 s after the run was asked to stop") != std::string::npos);
+  const Result twice = run_signalled("--pp 2 --device cpu", "PIPETRAIN_FAULT=1:2:hang", "step 1 ", {"INT", "INT"});
+  INFO(twice.err);
+  CHECK(twice.status == 130);
+  CHECK(twice.err.find("SIGINT: finishing this step") != std::string::npos);
+  CHECK(twice.err.find("\nstopped at once by a second signal\n") != std::string::npos);
+}
+
+TEST_CASE("a signal ends the other commands with its status and one line") {
+  TempFolder folder;
+  for (const auto& [signal, status] : {std::pair{"INT", 130}, std::pair{"TERM", 143}}) {
+    const Result result = run("simulate --pp 8 --jitter 0.1 --runs 1000000 --svg " + (folder.path() / "x.svg").string(),
+                              "timeout -s " + std::string(signal) + " --preserve-status 1");
+    CHECK(result.status == status);
+    CHECK(result.out.empty());
+    CHECK(result.err == "stopped by SIG" + std::string(signal) + "\n");
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
 TEST_CASE("a provoked failure is one named line and exit status 1; a process that exits leaves no half-written files") {
   TempFolder folder;
   const std::string save = (folder.path() / "run").string();
