@@ -1,5 +1,7 @@
 #include "actors/engine/feeder.hpp"
 
+#include <algorithm>
+
 namespace pipetrain {
 
 using schedules::InputKind;
@@ -34,22 +36,37 @@ void FeederActor::on_exit() {
   source_.reset();
 }
 
-void FeederActor::pump() {
+FeederActor::Outlet* FeederActor::next_outlet() {
+  Outlet* found = nullptr;
   for (auto& outlet : outlets_) {
-    while (in_step_ && outlet.next < step_.microbatches && !outlet.credits.empty()) {
-      SlotHandle slot = std::move(outlet.credits.front());
-      outlet.credits.pop_front();
-      try {
-        source_->fill(outlet.kind, step_, outlet.next, *slot);
-      } catch (...) {
-        in_step_ = false;
-        send(supervisor_, Failed{"the data of replica " + std::to_string(replica_), std::current_exception()});
-        return;
-      }
-      send(outlet.queue, Filled{outlet.next, std::move(slot)});
-      ++outlet.next;
-    }
+    if (outlet.next == step_.microbatches || outlet.credits.empty()) continue;
+    if (found == nullptr || outlet.next < found->next) found = &outlet;
   }
+  return found;
+}
+
+bool FeederActor::all_filled() const {
+  return std::all_of(outlets_.begin(), outlets_.end(), [&](const Outlet& one) { return one.next == step_.microbatches; });
+}
+
+void FeederActor::pump() {
+  if (!in_step_) return;
+  while (Outlet* outlet = next_outlet()) {
+    SlotHandle slot = std::move(outlet->credits.front());
+    outlet->credits.pop_front();
+    try {
+      source_->fill(outlet->kind, step_, outlet->next, *slot);
+    } catch (...) {
+      in_step_ = false;
+      send(supervisor_, Failed{"the data of replica " + std::to_string(replica_), std::current_exception()});
+      return;
+    }
+    send(outlet->queue, Filled{outlet->next, std::move(slot)});
+    ++outlet->next;
+  }
+  if (!all_filled()) return;
+  in_step_ = false;
+  source_->look_ahead(step_);
 }
 
 }  // namespace pipetrain

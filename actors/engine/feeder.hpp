@@ -17,6 +17,8 @@ class InputSource {
   // InputKind::target; sets the lanes' shapes and, where a lane has events, waits for `free` and records `ready`. What it
   // throws ends the run.
   virtual void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) = 0;
+  // All of this step has been filled: time to get ready for the one that may come next. Must not throw.
+  virtual void look_ahead(const StepInfo&) {}
 };
 
 class FeederActor : public caf::event_based_actor {
@@ -36,6 +38,10 @@ class FeederActor : public caf::event_based_actor {
     int next = 0;  // microbatch
   };
 
+  // The outlet to fill next: the one that is behind, so that a stage with both ends has what its first microbatch needs before
+  // others are read. Null when none has anything to fill, or room for it.
+  Outlet* next_outlet();
+  bool all_filled() const;
   void pump();
 
   int replica_;

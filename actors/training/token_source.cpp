@@ -22,15 +22,16 @@ TokenSource::TokenSource(int replica, std::shared_ptr<const Dataset> dataset, st
       dataset_(std::move(dataset)),
       sampler_(std::move(sampler)),
       tokens_(batch.microbatch * dataset_->sequence_length()),
-      staging_(first.front()->allocate_host(static_cast<std::size_t>(2 * batch.microbatches * tokens_) * sizeof(std::int32_t),
-                                            "tokens on their way")),
+      microbatches_(static_cast<int>(batch.microbatches)),
+      staging_(first.front()->allocate_host(
+          static_cast<std::size_t>(2 * (batch.microbatches + 1) * tokens_) * sizeof(std::int32_t), "tokens on their way")),
+      steps_(static_cast<std::size_t>(batch.microbatches + 1), 0),
       first_(make_streams(first, "tokens")),
       last_(make_streams(last, "targets")) {}
 
 void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slot& slot) {
   const bool inputs = kind == InputKind::activation;
-  std::int32_t* tokens = static_cast<std::int32_t*>(staging_.data()) + (2 * microbatch + (inputs ? 0 : 1)) * tokens_;
-  read(kind, step, microbatch, tokens);
+  const std::int32_t* tokens = read(step.step, microbatch) + (inputs ? 0 : tokens_);
   auto& streams = inputs ? first_ : last_;
   for (std::size_t lane = 0; lane < slot.lanes.size(); ++lane) {
     Stream& stream = *streams[lane];
@@ -42,14 +43,32 @@ void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slo
   }
 }
 
-void TokenSource::read(InputKind kind, const StepInfo& step, int microbatch, std::int32_t* out) const {
+void TokenSource::look_ahead(const StepInfo& filled) {
+  try {
+    read(filled.step + 1, 0);
+  } catch (...) {  // that step may never come; if it does, it meets the failure itself
+  }
+}
+
+const std::int32_t* TokenSource::read(std::int64_t step, int microbatch) {
+  const std::size_t place = place_of(step, microbatch);
+  std::int32_t* const tokens = static_cast<std::int32_t*>(staging_.data()) + 2 * static_cast<std::int64_t>(place) * tokens_;
+  if (steps_[place] == step) return tokens;
+  steps_[place] = 0;
   const auto length = dataset_->sequence_length();
   std::vector<std::int32_t> sample(static_cast<std::size_t>(length) + 1);
-  for (const auto index : sampler_->microbatch(step.step - 1, replica_, microbatch)) {
+  std::int32_t *inputs = tokens, *targets = tokens + tokens_;
+  for (const auto index : sampler_->microbatch(step - 1, replica_, microbatch)) {
     dataset_->read(index, sample);
-    const auto begin = sample.begin() + (kind == InputKind::target ? 1 : 0);
-    out = std::copy_n(begin, length, out);
+    inputs = std::copy_n(sample.begin(), length, inputs);
+    targets = std::copy_n(sample.begin() + 1, length, targets);
   }
+  steps_[place] = step;
+  return tokens;
+}
+
+std::size_t TokenSource::place_of(std::int64_t step, int microbatch) const {
+  return static_cast<std::size_t>(microbatch == 0 && step % 2 == 0 ? microbatches_ : microbatch);
 }
 
 }  // namespace pipetrain

@@ -211,6 +211,26 @@ TEST_CASE("a loss that is not finite ends the run with a line that says so") {
   }
 }
 
+TEST_CASE("data that cannot be read end the run in the step that asks for them, and not before") {
+  struct Broken final : Dataset {
+    explicit Broken(std::int64_t good_samples) : Dataset(8), good(good_samples) {}
+    std::int64_t size() const override { return 64; }
+    void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
+      if (index >= good) throw Error(ErrorKind::input, "rows.jsonl:7: not JSON");
+      for (auto& token : tokens) token = static_cast<std::int32_t>(index + 1);
+    }
+    std::int64_t good;
+  };
+  for (const std::int64_t good : {4, 6}) {  // of 4 samples a step
+    TrainJob job = random_job(small_config(), 8, 4, {2, 1, 1, 1});
+    job.dataset = std::make_shared<Broken>(good);
+    job.shuffle = false;
+    Trainer trainer(std::move(job));
+    trainer.step();
+    CHECK_THROWS_WITH(trainer.step(), "rows.jsonl:7: not JSON");
+  }
+}
+
 TEST_CASE("a failure on purpose ends the run with its cause named and nothing left running") {
   struct Case {
     FaultKind kind;
