@@ -157,6 +157,7 @@ class Simulation {
                                    .edges = times.edges,
                                    .costs = {},
                                    .slots = options_.slots,
+                                   .room = room(),
                                    .max_chunks = std::min(2, options_.chunks.value_or(2))};
     if (!options_.profile) return request;
     if (options_.profile->chunks > 1 || !options_.profile->splits_backward())
@@ -171,6 +172,12 @@ class Simulation {
       request.weight_grad[stage] = measured.weight_grad;
     }
     return request;
+  }
+
+  // A run's queues only to predict a run.
+  schedules::QueueRoom room() const {
+    const bool predicts = options_.profile || options_.order == schedules::Order::ready;
+    return predicts ? schedules::QueueRoom::reserved : schedules::QueueRoom::all;
   }
 
   Costs costs_of(const Plan& plan) const {
@@ -191,6 +198,7 @@ class Simulation {
     const Costs costs = costs_of(plan);
     schedules::SimulationOptions how;
     how.order = options_.order;
+    how.room = room();
     how.jitter = options_.jitter;
     how.seed = options_.seed;
     SimulatedSchedule run;

@@ -9,7 +9,6 @@
 
 #include "schedules/builders.hpp"
 #include "schedules/building_block.hpp"
-#include "schedules/simulate.hpp"
 #include "schedules/stage_list.hpp"
 #include "schedules/weight_fill.hpp"
 
@@ -82,9 +81,9 @@ class Search {
       if (peak_in_flight(plan.stages[stage]) > limits[stage]) return false;
     return true;
   }
-  // Judged by the simulator, queues included.
+  // Judged by the simulator.
   void offer(Plan plan, const Costs& costs) {
-    const double makespan = summarize(simulate(plan, costs)).makespan;
+    const double makespan = summarize(simulate(plan, costs, {.room = request_.room})).makespan;
     if (makespan >= best_makespan_ * (1 - 1e-12)) return;
     best_makespan_ = makespan;
     best_ = std::move(plan);

@@ -6,6 +6,7 @@
 
 #include "schedules/cost.hpp"
 #include "schedules/plan.hpp"
+#include "schedules/simulate.hpp"
 
 namespace pipetrain::schedules {
 
@@ -19,7 +20,8 @@ struct AutoRequest {
   // Most microbatches that each stage may hold from F to B or W, in whole stages; one value for all or one per stage; empty: no
   // limit. At least 1.
   std::vector<double> slots;
-  int max_chunks = 2;  // 1 keeps every stage in one piece
+  QueueRoom room = QueueRoom::reserved;  // that plans are judged with
+  int max_chunks = 2;                    // 1 keeps every stage in one piece
 };
 
 // A plan whose simulated makespan is not above that of any other schedule of this library with its default chunks that fits the

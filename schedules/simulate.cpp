@@ -48,8 +48,10 @@ class Simulation {
   int virtual_stage(int s, const Action& action) const { return plan_.placement.virtual_stage(s, action.chunk); }
   std::vector<Span>& spans(int s) { return timeline_.stages[static_cast<std::size_t>(s)]; }
   bool is_planned() const { return options_.order == Order::planned; }
+  bool has_room() const { return options_.room == QueueRoom::all; }
 
   void give_slots(const std::vector<StageNeeds>& needs);
+  void give_room(int v);
   void free_slot(InputKind kind, int v, double time);
   void deliver(InputKind kind, int v, int microbatch);
   void pump_all();
@@ -85,6 +87,7 @@ Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<S
       receivers_(static_cast<std::size_t>(plan.placement.virtual_stages())),
       to_pump_(plan.stages.size()) {
   check_costs(costs, plan.placement);
+  if (has_room() && !is_planned()) throw std::invalid_argument("ready stages choose by the slots that a run reserves");
   timeline_.title = plan.schedule + ", " + std::to_string(plan.placement.stages()) + " stages, " +
                     std::to_string(plan.microbatches) + " microbatches";
   timeline_.placement = plan.placement;
@@ -111,12 +114,28 @@ void Simulation::give_slots(const std::vector<StageNeeds>& needs) {
     const ChunkNeeds& slots = needs[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
     receiver(v).activation.resize(static_cast<std::size_t>(plan_.microbatches));
     receiver(v).gradient.resize(static_cast<std::size_t>(plan_.microbatches));
+    for (int i = 0; i < slots.target_slots; ++i) free_slot(InputKind::target, v, 0);
+    if (has_room()) {
+      give_room(v);
+      continue;
+    }
     receiver(v).activation_slots.resize(slots.activation_slots);
     receiver(v).gradient_slots.resize(slots.gradient_slots);
     for (int i = 0; i < slots.activation_slots; ++i) free_slot(InputKind::activation, v, 0);
     for (int i = 0; i < slots.gradient_slots; ++i) free_slot(InputKind::gradient, v, 0);
-    for (int i = 0; i < slots.target_slots; ++i) free_slot(InputKind::target, v, 0);
   }
+}
+
+// Once for the step: a credit for every message of virtual stage v, and all that the feeder has for it.
+void Simulation::give_room(int v) {
+  const StageChunk at = plan_.placement.at(v);
+  for (int i = 0; i < plan_.microbatches; ++i) {
+    if (v == 0) free_slot(InputKind::activation, 0, 0);
+    if (v > 0) stage(at.stage).protocol.credit_returned(InputKind::gradient, at.chunk);
+    if (v + 1 < plan_.placement.virtual_stages())
+      stage(at.stage).protocol.credit_returned(InputKind::activation, at.chunk);
+  }
+  to_pump_.insert(at.stage);
 }
 
 // A slot of the queue into virtual stage v is free. The feeders are never late: they fill theirs at once.
@@ -128,6 +147,7 @@ void Simulation::free_slot(InputKind kind, int v, double time) {
     receiver(0).activation[static_cast<std::size_t>(fed_tokens_)] = time;
     deliver(InputKind::activation, 0, fed_tokens_++);
   } else {
+    if (has_room()) return;  // nobody waits for it
     const bool is_activation = kind == InputKind::activation;
     (is_activation ? receiver(v).activation_slots : receiver(v).gradient_slots).give_back(time);
     const StageChunk sender = plan_.placement.at(is_activation ? v - 1 : v + 1);
@@ -166,10 +186,10 @@ void Simulation::launch(int s, const Action& action) {
   };
   if (action.kind == ActionKind::forward) {
     wait(receiver(v).activation[static_cast<std::size_t>(action.microbatch)], WaitedFor::activation);
-    if (!is_last) wait(receiver(v + 1).activation_slots.take(), WaitedFor::slot);
+    if (!is_last && !has_room()) wait(receiver(v + 1).activation_slots.take(), WaitedFor::slot);
   } else if (gives_input_grad(action.kind)) {
     if (!is_last) wait(receiver(v).gradient[static_cast<std::size_t>(action.microbatch)], WaitedFor::gradient);
-    if (v > 0) wait(receiver(v - 1).gradient_slots.take(), WaitedFor::slot);
+    if (v > 0 && !has_room()) wait(receiver(v - 1).gradient_slots.take(), WaitedFor::slot);
   } else if (action.kind == ActionKind::optimizer) {
     wait(verdict_at_, WaitedFor::partner);
   }
