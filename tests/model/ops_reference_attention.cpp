@@ -1,0 +1,130 @@
+// Rotary positions, and attention over heads packed side by side.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops_reference.hpp"
+
+namespace pipetrain::testing::reference {
+
+namespace {
+
+// Where a head's values of a token lie in the packed matrix.
+struct Packed {
+  const AttentionShape& shape;
+  std::int64_t row(std::int64_t b, std::int64_t s) const { return b * shape.sequence + s; }
+  std::int64_t kv_of(std::int64_t head) const { return head / (shape.heads / shape.kv_heads); }
+  std::int64_t q(std::int64_t head) const { return head * shape.head_dim; }
+  std::int64_t k(std::int64_t head) const { return (shape.heads + kv_of(head)) * shape.head_dim; }
+  std::int64_t v(std::int64_t head) const { return (shape.heads + shape.kv_heads + kv_of(head)) * shape.head_dim; }
+};
+
+double dot(const Values& a, std::int64_t a_row, std::int64_t a_col, const Values& b, std::int64_t b_row, std::int64_t b_col,
+           std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += a(a_row, a_col + i) * b(b_row, b_col + i);
+  return sum;
+}
+
+// Causal probabilities of one query, and their log-sum-exp.
+std::vector<double> probabilities(const AttentionShape& shape, const Values& qkv, std::int64_t b, std::int64_t head,
+                                  std::int64_t s, double& log_sum_exp) {
+  const Packed at{shape};
+  std::vector<double> p(static_cast<std::size_t>(s + 1));
+  double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (std::int64_t j = 0; j <= s; ++j) {
+    const double score = dot(qkv, at.row(b, s), at.q(head), qkv, at.row(b, j), at.k(head), shape.head_dim);
+    p[static_cast<std::size_t>(j)] = score / std::sqrt(static_cast<double>(shape.head_dim));
+    largest = std::max(largest, p[static_cast<std::size_t>(j)]);
+  }
+  for (double& value : p) sum += value = std::exp(value - largest);
+  for (double& value : p) value /= sum;
+  log_sum_exp = largest + std::log(sum);
+  return p;
+}
+
+}  // namespace
+
+Values rotary_table(std::int64_t sequence, std::int64_t head_dim, double theta) {
+  const std::int64_t half = head_dim / 2;
+  Values table(Shape{sequence, 2, half});
+  for (std::int64_t s = 0; s < sequence; ++s) {
+    for (std::int64_t i = 0; i < half; ++i) {
+      const double angle =
+          static_cast<double>(s) * std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+      table(s, i) = std::cos(angle);
+      table(s, half + i) = std::sin(angle);
+    }
+  }
+  return table;
+}
+
+Values rotary(const AttentionShape& shape, Values qkv, const Values& cos_sin, bool inverse) {
+  const std::int64_t half = shape.head_dim / 2;
+  for (std::int64_t t = 0; t < shape.tokens(); ++t) {
+    const std::int64_t position = t % shape.sequence;
+    for (std::int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double c = cos_sin(position, i), s = inverse ? -cos_sin(position, half + i) : cos_sin(position, half + i);
+        double& first = qkv(t, head * shape.head_dim + i);
+        double& second = qkv(t, head * shape.head_dim + half + i);
+        const double a = first, b = second;
+        first = a * c - b * s;
+        second = b * c + a * s;
+      }
+    }
+  }
+  return qkv;
+}
+
+Attention attention(const AttentionShape& shape, const Values& qkv) {
+  const Packed at{shape};
+  Attention result{Values(Shape{shape.tokens(), shape.heads * shape.head_dim}),
+                   Values(Shape{shape.batch, shape.heads, shape.sequence})};
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      for (std::int64_t s = 0; s < shape.sequence; ++s) {
+        const auto p = probabilities(shape, qkv, b, head, s, result.log_sum_exp(b, head * shape.sequence + s));
+        for (std::int64_t j = 0; j <= s; ++j) {
+          for (std::int64_t i = 0; i < shape.head_dim; ++i) {
+            result.out(at.row(b, s), at.q(head) + i) += p[static_cast<std::size_t>(j)] * qkv(at.row(b, j), at.v(head) + i);
+          }
+        }
+      }
+    }
+  }
+  return result;
+}
+
+Values attention_backward(const AttentionShape& shape, const Values& dout, const Values& qkv) {
+  const Packed at{shape};
+  const double scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  Values grad(qkv.shape);
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      for (std::int64_t s = 0; s < shape.sequence; ++s) {
+        double unused = 0;
+        const auto p = probabilities(shape, qkv, b, head, s, unused);
+        std::vector<double> dp(p.size());
+        double mean = 0;
+        for (std::int64_t j = 0; j <= s; ++j) {
+          const auto jj = static_cast<std::size_t>(j);
+          dp[jj] = dot(dout, at.row(b, s), at.q(head), qkv, at.row(b, j), at.v(head), shape.head_dim);
+          mean += p[jj] * dp[jj];
+        }
+        for (std::int64_t j = 0; j <= s; ++j) {
+          const auto jj = static_cast<std::size_t>(j);
+          const double ds = p[jj] * (dp[jj] - mean) * scale;
+          for (std::int64_t i = 0; i < shape.head_dim; ++i) {
+            grad(at.row(b, s), at.q(head) + i) += ds * qkv(at.row(b, j), at.k(head) + i);
+            grad(at.row(b, j), at.k(head) + i) += ds * qkv(at.row(b, s), at.q(head) + i);
+            grad(at.row(b, j), at.v(head) + i) += p[jj] * dout(at.row(b, s), at.q(head) + i);
+          }
+        }
+      }
+    }
+  }
+  return grad;
+}
+
+}  // namespace pipetrain::testing::reference
