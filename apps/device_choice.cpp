@@ -1,5 +1,7 @@
 #include "apps/device_choice.hpp"
 
+#include "apps/counted.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,8 +14,8 @@ namespace pipetrain {
 namespace {
 
 std::string needs_gpus(const TrainOptions& options, const Machine& machine) {
-  return fmt::format("pp {} x tp {} x dp {} takes {} GPUs, and {} {} visible", options.pp, options.tp, options.dp,
-                     options.device_count(), machine.gpus, machine.gpus == 1 ? "is" : "are");
+  return fmt::format("pp {} x tp {} x dp {} takes {}, and {} {} visible", options.pp, options.tp, options.dp,
+                     counted(options.device_count(), "GPU"), machine.gpus, machine.gpus == 1 ? "is" : "are");
 }
 
 // "0,2,5": one GPU for each rank, each once.
@@ -26,14 +28,16 @@ std::vector<int> parse_devices(const OptionValues& values, const std::string& li
     if (error != std::errc() || stop != list.data() + end || device < 0)
       values.fail("devices", "must be GPU numbers with commas between, such as 0,1,2,3");
     if (device >= machine.gpus)
-      values.fail("devices", fmt::format("there is no GPU {}; {} are visible, counted from 0", device, machine.gpus));
+      values.fail("devices", fmt::format("there is no GPU {}; {} {} visible, counted from 0", device, machine.gpus,
+                                         machine.gpus == 1 ? "is" : "are"));
     if (std::count(devices.begin(), devices.end(), device) != 0)
       values.fail("devices", fmt::format("GPU {} stands twice; give each GPU once", device));
     devices.push_back(device);
     at = end + 1;
   }
   if (std::ssize(devices) != needed)
-    values.fail("devices", fmt::format("names {} GPUs, but pp x tp x dp takes {}; give as many", devices.size(), needed));
+    values.fail("devices",
+                fmt::format("names {}, but pp x tp x dp takes {}; give as many", counted(std::ssize(devices), "GPU"), needed));
   return devices;
 }
 

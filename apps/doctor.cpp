@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "apps/counted.hpp"
 #include "apps/measured_devices.hpp"
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"
@@ -60,7 +61,7 @@ std::string rate(double per_second, const char* unit) {
 void print_measured(const MeasuredDevices& devices) {
   const bool cpu = devices.kind == DeviceKind::cpu;
   print_fact("measured", cpu ? fmt::format("{} CPU devices of {} threads, all at once", devices.count, devices.threads)
-                             : fmt::format("{} GPUs, all at once", devices.count));
+                             : counted(devices.count, "GPU") + ", all at once");
   print_fact("products", rate(devices.fp32_flops, "FLOP/s fp32") +
                              (devices.bf16_flops ? ", " + rate(*devices.bf16_flops, "FLOP/s bf16") : "") + " each");
   print_fact("copies", rate(devices.memory_rate, "B/s read and written") + " each");
@@ -86,7 +87,7 @@ void measure(const OptionValues& values, const std::filesystem::path& file) {
   const auto devices = cpu ? measure_devices(DeviceKind::cpu, machine.cores / threads, threads)
                            : measure_devices(DeviceKind::cuda, machine.gpus, 1);
   OutputFiles files;
-  files.add(file, [&](std::ostream& out) { write_measured_devices(out, devices); });
+  files.add("measure", file, [&](std::ostream& out) { write_measured_devices(out, devices); });
   files.put_in_place();
   print_measured(devices);
 }
@@ -121,11 +122,11 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   const auto file = output_file(values, "measure");
   for (const char* name : {"device", "threads"})
     if (!file && on_command_line(values, name)) values.fail(name, "belongs to --measure FILE; give it, or leave this out");
-  for (const auto& note : notes) fmt::print(stderr, "{}\n", note);
   print_fact("pipetrain", PIPETRAIN_VERSION);
   const bool cpu = check_cpu();
   check_gpus();
   if (file) measure(values, *file);
+  for (const auto& note : notes) fmt::print(stderr, "{}\n", note);
   return cpu || cuda_device_count() > 0 ? 0 : 1;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/counted.hpp"
 #include "model/costs.hpp"
 #include "schedules/grid.hpp"
 
@@ -33,8 +34,8 @@ void print_stages(const JobEstimate& estimate) {
     for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
       const auto& blocks = estimate.blocks[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
       const auto& needs = estimate.needs[static_cast<std::size_t>(stage)].chunks[static_cast<std::size_t>(chunk)];
-      fmt::print("stage {}{}: {}; at most {} microbatches in flight\n", stage,
-                 placement.chunks() > 1 ? fmt::format(" chunk {}", chunk) : "", run_name(blocks), needs.peak_activations);
+      fmt::print("stage {}{}: {}; at most {} in flight\n", stage, placement.chunks() > 1 ? fmt::format(" chunk {}", chunk) : "",
+                 run_name(blocks), counted(needs.peak_activations, "microbatch", "es"));
     }
   }
 }
@@ -68,10 +69,10 @@ void print_memory(const std::vector<DeviceMemory>& devices) {
 
 void print_dry_run(const TrainJob& job) {
   const JobEstimate estimate = estimate_job(job);
-  fmt::print("{} parameters, {} layers, sequence {}; {} samples a step: dp {} x {} microbatches of {}\n",
-             parameter_count(job.config), job.config.layers, job.dataset->sequence_length(), job.batch.global_batch(),
-             job.batch.dp, job.batch.microbatches, job.batch.microbatch);
-  fmt::print("schedule {}, {} stages{}\n{}\n", estimate.plan.schedule, job.pp, recomputation(job.recompute),
+  fmt::print("{} parameters, {}, sequence {}; {} a step: dp {} x {} of {}\n", parameter_count(job.config),
+             counted(job.config.layers, "layer"), job.dataset->sequence_length(), counted(job.batch.global_batch(), "sample"),
+             job.batch.dp, counted(job.batch.microbatches, "microbatch", "es"), job.batch.microbatch);
+  fmt::print("schedule {}, {}{}\n{}\n", estimate.plan.schedule, counted(job.pp, "stage"), recomputation(job.recompute),
              schedules::print_grid(estimate.plan, {}));
   print_stages(estimate);
   print_memory(estimate.devices);

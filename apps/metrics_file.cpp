@@ -45,6 +45,16 @@ off_t end_of_last_line(int fd) {
   return 0;
 }
 
+// Whether a line's worth of bytes can be written at `end`; they are cut off again.
+bool has_room(int fd, off_t end) {
+  const std::string line(512, ' ');
+  const ssize_t wrote = ::pwrite(fd, line.data(), line.size(), end);
+  const int reason = wrote < 0 ? errno : ENOSPC;
+  if (::ftruncate(fd, end) != 0) return false;
+  errno = reason;
+  return wrote == static_cast<ssize_t>(line.size());
+}
+
 }  // namespace
 
 std::string to_json_line(const StepMetrics& metrics) {
@@ -63,7 +73,8 @@ MetricsFile::MetricsFile(std::filesystem::path path, bool append) : path_(std::m
   struct stat info {};
   if (!failed && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode)) {  // a pipe or a terminal has no end to go on from
     const off_t end = append ? end_of_last_line(fd_) : 0;
-    if (::ftruncate(fd_, end) != 0 || ::lseek(fd_, end, SEEK_SET) != end) failed = "written";
+    tried_ = ::ftruncate(fd_, end) == 0 && has_room(fd_, end) && ::lseek(fd_, end, SEEK_SET) == end;
+    if (!tried_) failed = "written";
   }
   if (!failed) return;
   const std::string why = std::strerror(errno);

@@ -30,18 +30,21 @@ std::string to_json_line(const StepMetrics& metrics);
 class MetricsFile {
  public:
   // `append` for a resumed run: an unfinished last line, left by a killed run, is cut off first. Else the file starts anew.
-  // Throws Error(input) when it cannot be opened.
+  // Throws Error(input) when it cannot be opened, or a disk has no room for a line.
   MetricsFile(std::filesystem::path path, bool append);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
+  // Whether it has been found that the file can be written, as is done at once with one on a disk; others show with write().
+  bool tried() const { return tried_; }
   // The line is with the system when this returns. Throws Error(input) on a full disk; the file then ends with the line before.
   void write(const StepMetrics& metrics);
 
  private:
   std::filesystem::path path_;
   int fd_ = -1;
+  bool tried_ = false;
 };
 
 }  // namespace pipetrain

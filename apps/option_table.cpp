@@ -19,7 +19,7 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Model and data", "layers", "N", "keep only the first N layers of the model", "all"},
       {"Model and data", "data", "PATH[:WEIGHT]...",
        "text (.txt), JSON lines (.jsonl with rows {\"text\"}, or {\"input_ids\"}: one sample of seq-len + 1 tokens), or a "
-       "folder of these; weights mix several",
+       "folder of these; weights mix several, 1 where only others have one",
        "the text that ships inside", true},
       {"Model and data", "tokenizer", "PATH", "turns text into tokens", "bytes are tokens", false, false},
       {"Model and data", "seq-len", "N", "tokens of one sequence", "from the data's rows, else the model"},
@@ -56,10 +56,14 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Optimizer (AdamW)", "beta2", "X", "decay of the second moment", "0.95"},
       {"Optimizer (AdamW)", "adam-eps", "X", "added to the root of the second moment", "1e-8"},
       {"Optimizer (AdamW)", "weight-decay", "X", "of tensors with two or more dimensions", "0.1"},
+      {"Optimizer (AdamW)", "dropout", "X", "share of activations to drop", "0", false, false},
       {"Optimizer (AdamW)", "clip-grad", "X", "largest global gradient norm; 0 turns clipping off", "1.0"},
 
       {"Numbers and devices", "precision", "fp32|bf16", "of computation", "fp32 on CPU, bf16 on GPU"},
       {"Numbers and devices", "recompute", "none|selective|full", "what the backward computes again to save memory", "none"},
+      {"Numbers and devices", "zero", "0..3", "shard optimizer state, gradients and weights over the replicas", "0", false,
+       false},
+      {"Numbers and devices", "offload", "on|off", "keep optimizer state in host memory", "off", false, false},
       {"Numbers and devices", "deterministic", "on|off", "the same bits in every run and for every pp and schedule",
        "on; off for bf16 on GPU"},
       {"Numbers and devices", "device", "auto|cpu|cuda", "auto takes GPUs if pp x tp x dp are there, else the CPU", "auto"},
@@ -144,10 +148,7 @@ std::string format_options(const std::vector<OptionSpec>& table) {
 }
 
 std::string_view reserved_option(std::string_view name) {
-  if (name == "zero") return "sharding of optimizer state, gradients and weights (--zero) is not built yet; leave it out";
-  if (name == "offload") return "offloading to host memory (--offload) is not built yet; leave it out";
   if (name.starts_with("loss-scale")) return "loss scaling is for fp16, which is not built yet; leave it out";
-  if (name == "dropout") return "dropout is not built yet; leave it out";
   if (name.starts_with("eval-")) return "evaluation is not built yet; leave it out";
   return {};
 }

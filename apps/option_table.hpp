@@ -14,7 +14,7 @@ struct OptionSpec {
   std::string help;           // may wrap over lines
   std::string default_value;  // as --help shows it; empty: not set
   bool many = false;          // takes several values
-  bool built = true;          // else giving it is an error that says so
+  bool built = true;          // else giving it is an error that says so, but for a default of "0" or "off"
 };
 
 // In the order of --help.

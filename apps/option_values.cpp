@@ -27,6 +27,13 @@ std::optional<T> parse(std::string_view word, bool& out_of_range) {
 
 }  // namespace
 
+std::optional<bool> word_of_switch(std::string_view word) {
+  const std::string lower = normalised_name(word);
+  if (lower == "on" || lower == "true" || lower == "1" || lower == "yes") return true;
+  if (lower == "off" || lower == "false" || lower == "0" || lower == "no") return false;
+  return std::nullopt;
+}
+
 const std::string* OptionValues::word(const std::string& name) const {
   const auto option = options_.find(name);
   return option == options_.end() ? nullptr : &option->second.words.back();
@@ -97,18 +104,25 @@ double OptionValues::number(const std::string& name, std::string_view word, cons
   bool out_of_range = false;
   const auto value = parse<double>(word, out_of_range);
   const bool fits = value && std::isfinite(*value) && (range.above ? *value > range.minimum : *value >= range.minimum) &&
-                    (!range.has_maximum || *value < range.below);
+                    (!range.has_maximum || *value < range.maximum || (range.with_maximum && *value == range.maximum));
   if (fits) return *value;
-  const std::string upper = range.has_maximum ? fmt::format(" and below {}", range.below) : "";
+  const std::string upper =
+      range.has_maximum ? fmt::format(" and {} {}", range.with_maximum ? "at most" : "below", range.maximum) : "";
   fail(name, fmt::format("must be a number {} {}{}", range.above ? "above" : "of at least", range.minimum, upper));
 }
 
 std::optional<bool> OptionValues::on_off(const std::string& name) const {
   const std::string* found = word(name);
   if (!found) return std::nullopt;
-  if (*found == "on" || *found == "true" || *found == "1" || *found == "yes") return true;
-  if (*found == "off" || *found == "false" || *found == "0" || *found == "no") return false;
+  if (const auto value = word_of_switch(*found)) return value;
   fail(name, "must be on or off");
+}
+
+OptionPlaces OptionValues::places() const {
+  OptionPlaces places;
+  for (const auto& [name, option] : options_)
+    if (!option.place.empty()) places.emplace(name, option.place);
+  return places;
 }
 
 std::optional<std::size_t> OptionValues::choice(const std::string& name, const std::vector<std::string>& choices) const {

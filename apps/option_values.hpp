@@ -29,14 +29,17 @@ class OptionValues {
   struct Range {
     double minimum = 0;
     bool above = false;  // the minimum itself is excluded
-    double below = 0;    // an excluded maximum, where has_maximum
     bool has_maximum = false;
+    double maximum = 0;
+    bool with_maximum = false;  // else it is excluded
   };
   std::optional<double> number(const std::string& name, const Range& range) const;  // always finite
   // Numbers with commas between, at least one of them; empty when the option is not given.
   std::vector<double> numbers(const std::string& name, const Range& range) const;
 
   std::optional<bool> on_off(const std::string& name) const;
+  // Where the options that did not come from the command line stand.
+  OptionPlaces places() const;
   // The place of the word in `choices`. Others get the list, and the nearest when there is one.
   std::optional<std::size_t> choice(const std::string& name, const std::vector<std::string>& choices) const;
 
@@ -46,5 +49,8 @@ class OptionValues {
 
   RawOptions options_;
 };
+
+// on, true, yes, 1, or off, false, no, 0, in any case; empty for other words.
+std::optional<bool> word_of_switch(std::string_view word);
 
 }  // namespace pipetrain

@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
-#include "apps/option_layers.hpp"
+#include "apps/option_values.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -24,6 +25,25 @@ std::string bare_name(const std::string& argument) {
                                             argument));
 }
 
+// Names with underscores become ours, and a switch takes the on or off that follows it.
+std::vector<std::string> normalised(const std::vector<OptionSpec>& table, std::vector<std::string> arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    std::string& argument = arguments[i];
+    if (!argument.starts_with("--")) continue;
+    const auto name_end = argument.begin() + static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size()));
+    std::string dashed(argument.begin(), name_end);
+    std::replace(dashed.begin(), dashed.end(), '_', '-');
+    const OptionSpec* spec = find_option(table, dashed.substr(2));
+    if (!spec) continue;
+    std::copy(dashed.begin(), dashed.end(), argument.begin());
+    if (!spec->value.empty() || name_end != argument.end() || i + 1 == arguments.size()) continue;
+    if (!word_of_switch(arguments[i + 1])) continue;
+    argument += '=' + arguments[i + 1];
+    arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  }
+  return arguments;
+}
+
 // CLI11 would take the next option for the value of one that lacks its own.
 void check_values_follow(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -38,7 +58,8 @@ void check_values_follow(const std::vector<OptionSpec>& table, const std::vector
 
 }  // namespace
 
-RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments) {
+RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::vector<std::string>& given_arguments) {
+  const std::vector<std::string> arguments = normalised(table, given_arguments);
   check_values_follow(table, arguments);
   CLI::App app;
   app.set_help_flag();

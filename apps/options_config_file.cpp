@@ -82,20 +82,27 @@ std::string word_of(const json& value, const std::string& where) {
   fail(where, "has no single value; write a string, a number, true or false");
 }
 
+bool takes_number(const OptionSpec& spec) {
+  constexpr std::string_view words = " N V K M P X S T RATE SECONDS ";
+  return words.find(" " + spec.value + " ") != words.npos;
+}
+
 void add_option(const std::vector<OptionSpec>& table, const std::string& place, const std::string& key, const json& value,
                 RawOptions& options) {
-  if (value.is_null()) return;
   std::string name = key;
   std::replace(name.begin(), name.end(), '_', '-');
   const OptionSpec* spec = find_option(table, name);
   if (!spec) fail_unknown_option(table, name, fmt::format("{}: {}", place, key));
   if (name == "config" || name == "help" || name == "version")
     fail(fmt::format("{}: {}", place, key), "cannot stand in a file; give it on the command line");
+  if (value.is_null() || (value == "auto" && takes_number(*spec))) return;  // DeepSpeed's word for the default
   const std::string where = fmt::format("{}: {}", place, key);
   RawOption option;
-  if (value.is_array() && spec->many) {
+  option.place = place;
+  if (value.is_array()) {
     for (const json& element : value) option.words.push_back(word_of(element, where));
     if (option.words.empty()) fail(where, "is an empty list; give a value or leave it out");
+    if (!spec->many) option.words = {fmt::format("{}", fmt::join(option.words, ","))};
   } else {
     option.words = {word_of(value, where)};
   }

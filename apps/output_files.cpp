@@ -21,12 +21,18 @@ namespace {
 std::mutex unfinished_mutex;
 std::set<fs::path> unfinished;  // temporaries that are there now
 
+[[noreturn]] void fail_write(const std::string& option, const fs::path& path, int reason) {
+  throw Error(ErrorKind::input, fmt::format("--{} {}: cannot be written ({}); check the disk and the permissions", option,
+                                            path.string(), std::strerror(reason)));
+}
+
 }  // namespace
 
 std::optional<fs::path> output_file(const OptionValues& values, const std::string& name) {
   const auto text = values.text(name);
   if (!text) return std::nullopt;
   const fs::path path = *text;
+  if (path == "-") values.fail(name, "would be a file of that name; write /dev/stdout for the standard output, or ./-");
   const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) values.fail(name, "is a folder; give a file");
@@ -35,6 +41,13 @@ std::optional<fs::path> output_file(const OptionValues& values, const std::strin
   const bool writable = fs::exists(path, ignored) ? ::access(path.c_str(), W_OK) == 0 : ::access(parent.c_str(), W_OK) == 0;
   if (!writable) values.fail(name, "cannot be written; check the permissions");
   return path;
+}
+
+void check_input_file(const OptionValues& values, const std::string& name) {
+  const fs::path path = values.text(name).value_or("");
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) values.fail(name, "there is no such file; check the path");
+  if (fs::is_directory(path, ignored)) values.fail(name, "is a folder; give a file");
 }
 
 OutputFiles::~OutputFiles() {
@@ -46,16 +59,16 @@ OutputFiles::~OutputFiles() {
   }
 }
 
-void OutputFiles::add(const fs::path& path, const std::function<void(std::ostream&)>& write) {
+void OutputFiles::add(const std::string& option, const fs::path& path, const std::function<void(std::ostream&)>& write) {
   std::error_code ignored;
   if (fs::exists(path, ignored) &&
       !fs::is_regular_file(path, ignored)) {  // such as /dev/stdout: nothing can be put in its place
     std::ofstream out(path, std::ios::binary);
     write(out);
-    if (!out.flush()) throw Error(ErrorKind::input, fmt::format("{}: cannot be written", path.string()));
+    if (!out.flush()) fail_write(option, path, errno);
     return;
   }
-  files_.push_back({path.string() + fmt::format(".{}.partial", ::getpid()), path});
+  files_.push_back({option, path.string() + fmt::format(".{}.partial", ::getpid()), path});
   std::ofstream out;
   {
     const std::lock_guard lock(unfinished_mutex);
@@ -64,9 +77,7 @@ void OutputFiles::add(const fs::path& path, const std::function<void(std::ostrea
   }
   if (out) write(out);
   out.close();
-  if (!out)
-    throw Error(ErrorKind::input, fmt::format("{}: cannot be written ({}); check the disk and the permissions", path.string(),
-                                              std::strerror(errno)));
+  if (!out) fail_write(option, path, errno);
 }
 
 void OutputFiles::put_in_place() {
@@ -74,7 +85,7 @@ void OutputFiles::put_in_place() {
   for (const File& file : files_) {
     std::error_code error;
     fs::rename(file.temporary, file.target, error);
-    if (error) throw Error(ErrorKind::input, fmt::format("{}: cannot be written ({})", file.target.string(), error.message()));
+    if (error) fail_write(file.option, file.target, error.value());
   }
   for (const File& file : files_) unfinished.erase(file.temporary);
   files_.clear();

@@ -15,6 +15,9 @@ namespace pipetrain {
 // The file that this option names, if it is given and can be made or written: checked without touching it. Throws Error(input).
 std::optional<std::filesystem::path> output_file(const OptionValues& values, const std::string& name);
 
+// Throws Error(input) where the file that this option names is not there or is a folder.
+void check_input_file(const OptionValues& values, const std::string& name);
+
 // Collects files beside their targets and puts them in place together. What was not put in place is removed again.
 class OutputFiles {
  public:
@@ -23,12 +26,13 @@ class OutputFiles {
   OutputFiles& operator=(const OutputFiles&) = delete;
   ~OutputFiles();
 
-  // Throws Error(input) when it cannot be written.
-  void add(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write);
+  // `option`, such as "svg", is named in errors. Throws Error(input) when it cannot be written.
+  void add(const std::string& option, const std::filesystem::path& path, const std::function<void(std::ostream&)>& write);
   void put_in_place();
 
  private:
   struct File {
+    std::string option;
     std::filesystem::path temporary, target;
   };
   std::vector<File> files_;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "apps/suggest.hpp"
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
 #include "model/files.hpp"
@@ -52,6 +53,7 @@ int agreed(const OptionValues& values, const char* name, std::int64_t most, std:
 }
 
 void fail_unknown_schedule(const OptionValues& values, const std::string& name, const std::vector<std::string>& known) {
+  if (const auto ours = our_schedule(name)) values.fail("schedule", fmt::format("unknown schedule; here it is {}", *ours));
   const auto nearest = nearest_name(name, known);
   values.fail("schedule",
               nearest ? fmt::format("unknown schedule; did you mean {}?", *nearest)

@@ -30,8 +30,9 @@ void RunRecords::add(const StepReport& report) {
 void RunRecords::write() const {
   if (!has_steps_) return;
   OutputFiles files;
-  if (timeline_) files.add(*options_.trace, [&](std::ostream& out) { draw(out, *options_.trace, timeline_->timeline()); });
-  if (profile_) files.add(*options_.profile, [&](std::ostream& out) { write_profile(out, profile_->profile()); });
+  if (timeline_)
+    files.add("trace", *options_.trace, [&](std::ostream& out) { draw(out, *options_.trace, timeline_->timeline()); });
+  if (profile_) files.add("profile", *options_.profile, [&](std::ostream& out) { write_profile(out, profile_->profile()); });
   files.put_in_place();
 }
 

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <ostream>
 
+#include "apps/counted.hpp"
 #include "apps/output_files.hpp"
 #include "apps/simulate_report.hpp"
 #include "core/error.hpp"
@@ -57,12 +58,13 @@ class Simulation {
   void write_files() const {
     OutputFiles files;
     using schedules::Timeline;
-    if (options_.svg) files.add(*options_.svg, [&](std::ostream& out) { write_svg(out, timeline_); });
-    if (options_.html) files.add(*options_.html, [&](std::ostream& out) { write_html(out, timeline_, runs_.front().summary); });
-    if (options_.trace) files.add(*options_.trace, [&](std::ostream& out) { write_chrome_trace(out, timeline_); });
-    if (options_.csv) files.add(*options_.csv, [&](std::ostream& out) { write_csv(out, timeline_); });
+    if (options_.svg) files.add("svg", *options_.svg, [&](std::ostream& out) { write_svg(out, timeline_); });
+    if (options_.html)
+      files.add("html", *options_.html, [&](std::ostream& out) { write_html(out, timeline_, runs_.front().summary); });
+    if (options_.trace) files.add("trace", *options_.trace, [&](std::ostream& out) { write_chrome_trace(out, timeline_); });
+    if (options_.csv) files.add("csv", *options_.csv, [&](std::ostream& out) { write_csv(out, timeline_); });
     if (options_.plan_out)
-      files.add(*options_.plan_out, [&](std::ostream& out) {
+      files.add("plan-out", *options_.plan_out, [&](std::ostream& out) {
         out << (options_.plan_out->extension() == ".csv" ? to_pytorch_csv(plan_) : to_text(plan_));
       });
     files.put_in_place();
@@ -75,11 +77,11 @@ class Simulation {
       return;
     }
     const auto& best = runs_.front();
-    fmt::print("pp {}, {} microbatches, ideal {:.6g}{}{}\n\n{}\n", best.pp, best.microbatches, best.ideal,
+    fmt::print("pp {}, {}, ideal {:.6g}{}{}\n\n{}\n", best.pp, counted(best.microbatches, "microbatch", "es"), best.ideal,
                options_.profile ? " s" : "",
-               options_.jitter > 0
-                   ? fmt::format(", deviation {:g} in {} runs from seed {}", options_.jitter, options_.runs, options_.seed)
-                   : "",
+               options_.jitter > 0 ? fmt::format(", deviation {:g} in {} from seed {}", options_.jitter,
+                                                 counted(options_.runs, "run"), options_.seed)
+                                   : "",
                schedule_table(runs_));
     fmt::print("{}: what each stage does, and when it waits\n{}\n{}\n", best.name, stage_table(best),
                critical_path_text(timeline_));

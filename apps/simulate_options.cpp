@@ -31,6 +31,7 @@ void read_schedule(const OptionValues& values, SimulateOptions& options) {
   options.schedule = values.text("schedule").value_or(options.schedule);
   if (!schedules::find_schedule(options.schedule) && options.schedule != "all") {
     if (!names_plan_file(options.schedule)) fail_unknown_schedule(values, options.schedule, names_and_all());
+    check_input_file(values, "schedule");
     options.plan = read_plan_file(options.schedule);
     options.schedule = options.plan->schedule;
   }
@@ -180,13 +181,16 @@ SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments
   SimulateOptions options;
   const OptionValues values(gather_options(simulate_option_table(), arguments, environment, options.notes));
   read_schedule(values, options);
-  if (const auto costs = values.text("costs")) options.profile = read_profile(*costs);
+  if (const auto costs = values.text("costs")) {
+    check_input_file(values, "costs");
+    options.profile = read_profile(*costs);
+  }
   read_shape(values, options);
   if (options.profile && options.profile->pp != options.pp)
     values.fail("costs", fmt::format("a profile of pp {}, not of pp {}; profile a run of the same layout", options.profile->pp,
                                      options.pp));
   read_times(values, options);
-  check_model(values, options);
+  placing_errors(values.places(), [&] { check_model(values, options); });
   read_outputs(values, options);
   return options;
 }
@@ -206,7 +210,9 @@ std::string simulate_help() {
          "Options can also come from the environment (PIPETRAIN_PP=2) or from the --config file. The bubble is the share of "
          "all\n"
          "stages' time from first start to last end in which they run nothing; the span bubble leaves out the way to the last\n"
-         "stage: the most that one stage waits between its own first start and last end.\n";
+         "stage: the most that one stage waits between its own first start and last end. Ideal is the time of the slowest\n"
+         "stage's work without any waiting, microbatches x (F + I + W); idle is what a stage waits in the whole step: the\n"
+         "step's time less its own work.\n";
 }
 
 }  // namespace pipetrain

@@ -1,5 +1,6 @@
 #include "apps/suggest.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "core/nearest_name.hpp"
@@ -7,6 +8,14 @@
 namespace pipetrain {
 
 namespace {
+
+constexpr std::string_view always_on = "this is always on here, leave it out";
+constexpr std::string_view automatic = "this is automatic here, leave it out";
+constexpr std::string_view cut_by_cost = "stages are cut by cost here, leave it out";
+constexpr std::string_view one_process =
+    "one process drives all GPUs of a host, leave it out; runs over several hosts are not built yet";
+constexpr std::string_view context_parallel = "context parallelism is not built yet; leave it out";
+constexpr std::string_view model_folder = "--model (a preset, or a folder with a config.json)";
 
 // Names in lower case with dashes. Grouped by what they mean here.
 const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
@@ -114,7 +123,7 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"bf16", "--precision bf16"},
       {"bfloat16", "--precision bf16"},
       {"fp32", "--precision fp32"},
-      {"fp16", "--precision bf16"},
+      {"fp16", "fp16 is not built yet; use --precision bf16 on GPUs, fp32 on the CPU"},
       {"g", "--recompute full"},
       {"grad-checkpoint", "--recompute full"},
       {"gradient-checkpoint", "--recompute full"},
@@ -144,32 +153,112 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"steps-per-print", "--log-interval"},
       {"logging-steps", "--log-interval"},
       {"deepspeed-config", "--config"},
-      {"a", "always on"},
-      {"flash-attention", "always on"},
-      {"enable-flash-attention", "always on"},
-      {"use-flash-attn", "always on"},
-      {"enable-all-optimization", "always on"},
-      {"enable-fused-normalization", "always on"},
-      {"enable-jit-fused", "always on"},
-      {"overlap-grad-reduce", "automatic"},
-      {"overlap-param-gather", "automatic"},
-      {"tp-comm-overlap", "automatic"},
-      {"overlap-communication", "automatic"},
-      {"overlap-comm", "automatic"},
-      {"enable-sequence-overlap", "automatic"},
-      {"zero-bucket-size-in-m", "automatic"},
-      {"ddp-bucket-cap-mb", "automatic"},
-      {"num-layers-per-stage", "automatic: stages are cut by cost"},
-      {"nproc-per-node", "pipetrain launch --nproc"},
-      {"hostfile", "pipetrain launch"},
-      {"master-addr", "pipetrain launch --master HOST:PORT"},
-      {"master-port", "pipetrain launch --master HOST:PORT"},
+      {"a", always_on},
+      {"flash-attention", always_on},
+      {"enable-flash-attention", always_on},
+      {"use-flash-attn", always_on},
+      {"enable-all-optimization", always_on},
+      {"enable-fused-normalization", always_on},
+      {"enable-jit-fused", always_on},
+      {"overlap-grad-reduce", automatic},
+      {"overlap-param-gather", automatic},
+      {"tp-comm-overlap", automatic},
+      {"overlap-communication", automatic},
+      {"overlap-comm", automatic},
+      {"enable-sequence-overlap", automatic},
+      {"zero-bucket-size-in-m", automatic},
+      {"ddp-bucket-cap-mb", automatic},
+      {"num-layers-per-stage", cut_by_cost},
+      {"nproc-per-node", one_process},
+      {"hostfile", one_process},
+      {"master-addr", one_process},
+      {"master-port", one_process},
       {"zero-stage", "--zero"},
       {"cpu-offload", "--offload"},
       {"initial-scale", "--loss-scale"},
       {"initial-scale-power", "--loss-scale"},
       {"hidden-dropout", "--dropout"},
       {"attention-dropout", "--dropout"},
+      {"nnodes", one_process},
+      {"node-rank", one_process},
+      {"world-size", "--pp, --tp and --dp"},
+      {"hidden-size", model_folder},
+      {"ffn-hidden-size", model_folder},
+      {"num-attention-heads", model_folder},
+      {"max-position-embeddings", model_folder},
+      {"model.name", "--model"},
+      {"model.flavor", "--model"},
+      {"hf-assets-path", "--model DIR"},
+      {"pipeline", "--pp"},
+      {"partition", cut_by_cost},
+      {"partition-method", cut_by_cost},
+      {"context-parallel-size", context_parallel},
+      {"context-parallel-degree", context_parallel},
+      {"expert-model-parallel-size", "expert parallelism is not built yet; leave it out"},
+      {"expert-parallel-degree", "expert parallelism is not built yet; leave it out"},
+      {"data-parallel-shard-degree", "--zero"},
+      {"use-distributed-optimizer", "--zero"},
+      {"zero-optimization", "--zero"},
+      {"stage", "--zero"},
+      {"offload-optimizer", "--offload"},
+      {"pin-memory", automatic},
+      {"allgather-partitions", automatic},
+      {"reduce-scatter", automatic},
+      {"contiguous-gradients", automatic},
+      {"bucket-cap-mb", automatic},
+      {"optimizer", "the optimizer is AdamW; give --lr, --beta1, --beta2, --adam-eps and --weight-decay"},
+      {"scheduler", "--lr-schedule with --warmup-steps and --min-lr"},
+      {"warmup-min-lr", "the warm-up begins near 0 here, leave it out"},
+      {"warmup-type", "the warm-up is linear here, leave it out"},
+      {"lr-decay-iters", "the rate decays over all steps here, leave it out"},
+      {"total-num-steps", "--steps"},
+      {"train-samples", "--steps"},
+      {"max-steps-per-epoch", "--steps"},
+      {"min-scale", "--loss-scale"},
+      {"max-scale", "--loss-scale"},
+      {"growth-factor", "--loss-scale"},
+      {"backoff-factor", "--loss-scale"},
+      {"growth-interval", "--loss-scale"},
+      {"hysteresis", "--loss-scale"},
+      {"min-loss-scale", "--loss-scale"},
+      {"fused-normalization", always_on},
+      {"jit-fused", always_on},
+      {"activation-checkpoint.mode", "--recompute"},
+      {"checkpoint.folder", "--save"},
+      {"checkpoint.interval", "--save-interval"},
+      {"keep-latest-k", "--save-keep"},
+      {"config-file", "--config"},
+      {"log-freq", "--log-interval"},
+      {"plot-loss", "--metrics"},
+      {"predict-with-generate", "writing text is not built yet; leave it out"},
+  };
+  return names;
+}
+
+// How other systems call schedules: in lower case, without dashes and underscores.
+const std::unordered_map<std::string_view, std::string_view>& foreign_schedules() {
+  static const std::unordered_map<std::string_view, std::string_view> names = {
+      {"1f1b", "1f1b"},
+      {"onefoneb", "1f1b"},
+      {"pipedreamflush", "1f1b"},
+      {"filldrain", "gpipe"},
+      {"gpipe", "gpipe"},
+      {"interleaved1f1b", "interleaved"},
+      {"virtualpipeline", "interleaved"},
+      {"loopedbfs", "looped-bfs"},
+      {"zb", "zb-h1"},
+      {"zb1p", "zb-h1"},
+      {"zerobubble", "zb-h1"},
+      {"interleavedzerobubble", "zb-h1 or zb-v"},
+      {"zbh1", "zb-h1"},
+      {"zbh2", "zb-h2"},
+      {"zb2p", "zb-h2"},
+      {"zbv", "zb-v"},
+      {"zbvzerobubble", "zb-v"},
+      {"vhalf", "v-half"},
+      {"vmin", "v-min"},
+      {"dualpipev", "dualpipe-v"},
+      {"dualpipe", "dualpipe-v"},
   };
   return names;
 }
@@ -177,8 +266,20 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
 }  // namespace
 
 std::optional<std::string> our_spelling(std::string_view foreign_name) {
-  const auto found = foreign_names().find(normalised_name(foreign_name));
+  const std::string name = normalised_name(foreign_name);
+  if (name.ends_with("-bucket-size")) return std::string(automatic);
+  auto found = foreign_names().find(name);
+  if (found == foreign_names().end()) found = foreign_names().find(std::string_view(name).substr(name.rfind('.') + 1));
   if (found == foreign_names().end()) return std::nullopt;
+  return std::string(found->second);
+}
+
+std::optional<std::string> our_schedule(std::string_view foreign_name) {
+  std::string name = normalised_name(foreign_name);
+  name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
+  if (name.starts_with("schedule")) name.erase(0, 8);  // PyTorch's classes, such as ScheduleZBVZeroBubble
+  const auto found = foreign_schedules().find(name);
+  if (found == foreign_schedules().end()) return std::nullopt;
   return std::string(found->second);
 }
 

@@ -7,9 +7,13 @@
 
 namespace pipetrain {
 
-// What an option of ColossalAI, DeepSpeed, Megatron-LM or the Hugging Face trainer is called here, e.g.
-// "pipeline-model-parallel-size" -> "--pp"; "p" -> "--pp, --tp and --dp". Dashes and underscores are the same. Several
-// systems spell one meaning; the table has them all.
+// What an option of ColossalAI, DeepSpeed, Megatron-LM, torchtitan or the Hugging Face trainer is called here, e.g.
+// "pipeline-model-parallel-size" -> "--pp"; "p" -> "--pp, --tp and --dp"; where no option is the answer, a clause that says
+// what is: "this is always on here, leave it out". Dashes and underscores are the same; of torchtitan's dotted names the last
+// part is enough. Several systems spell one meaning; the table has them all.
 std::optional<std::string> our_spelling(std::string_view foreign_name);
+
+// The same for schedules: "ZBVZeroBubble" -> "zb-v".
+std::optional<std::string> our_schedule(std::string_view foreign_name);
 
 }  // namespace pipetrain

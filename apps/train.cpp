@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "actors/training/checkpoint.hpp"
 #include "actors/training/trainer.hpp"
 #include "apps/command_line.hpp"
+#include "apps/counted.hpp"
 #include "apps/dry_run.hpp"
 #include "apps/metrics_file.hpp"
 #include "apps/progress.hpp"
@@ -68,11 +70,13 @@ class Outputs {
         total_(total),
         progress_(Progress::on_stderr(options.log_interval)) {
     if (options.metrics) metrics_.emplace(*options.metrics, trainer.steps_done() > 0);
-    for (const auto& note : options.notes) progress_.note(note);
+    if (!metrics_ || metrics_->tried()) tell(options.notes);
+    if (metrics_ && !metrics_->tried()) held_back_ = options.notes;
   }
 
   void step(const StepReport& report) {
     if (metrics_) metrics_->write(metrics_of(report, memory_, flops_per_token_));
+    tell(std::exchange(held_back_, {}));
     // A moving average that forgets the slow first steps.
     seconds_per_step_ = seconds_per_step_ == 0 ? report.seconds : 0.9 * seconds_per_step_ + 0.1 * report.seconds;
     progress_.step(progress_of(report, total_, seconds_per_step_));
@@ -81,7 +85,12 @@ class Outputs {
   void finish() { progress_.finish(); }
 
  private:
+  void tell(const std::vector<std::string>& notes) {
+    for (const auto& text : notes) progress_.note(text);
+  }
+
   std::vector<DeviceMemory> memory_;
+  std::vector<std::string> held_back_;  // notes, until a line of metrics has shown that they can be written
   double flops_per_token_;
   std::int64_t total_;
   double seconds_per_step_ = 0;
@@ -135,10 +144,10 @@ class Run {
   int end() {
     if (options_.save) trainer_.save_model(*options_.save / "model");
     if (!last_loss_) {
-      fmt::print("nothing left to do: {} steps were done before\n", trainer_.steps_done());
+      fmt::print("nothing left to do: {} done before\n", counted(trainer_.steps_done(), "step"));
       return 0;
     }
-    fmt::print("{} steps, loss {:.4f} -> {:.4f}{}\n", trainer_.steps_done(), trainer_.first_loss(), *last_loss_,
+    fmt::print("{}, loss {:.4f} -> {:.4f}{}\n", counted(trainer_.steps_done(), "step"), trainer_.first_loss(), *last_loss_,
                options_.save ? fmt::format(", saved {}", (*options_.save / "model").string()) : "");
     return 0;
   }
@@ -188,15 +197,20 @@ void print_waiting(const RunFailed& failure) {
 }  // namespace
 
 int run_train(const TrainOptions& options) {
-  TrainJob job = make_train_job(options);
+  std::optional<TrainJob> job;
+  placing_errors(options.places, [&] {
+    job = make_train_job(options);
+    if (options.dry_run) print_dry_run(*job);
+  });
   if (options.dry_run) {
-    print_dry_run(job);
+    for (const auto& note : options.notes) fmt::print(stderr, "{}\n", note);
     return 0;
   }
-  const double flops_per_token = model_flops_per_token(job.config, job.dataset->sequence_length());
+  const double flops_per_token = model_flops_per_token(job->config, job->dataset->sequence_length());
   if (options.save) check_hf_target(*options.save / "model");
-  RunRecords records(options, job);
-  auto trainer = std::make_unique<Trainer>(std::move(job));
+  RunRecords records(options, *job);
+  std::unique_ptr<Trainer> trainer;
+  placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(*std::exchange(job, {})); });
   const SignalAnswers answers([&] { finish_step(options, *trainer); },
                               [&] {
                                 for (const auto& line : trainer->waiting()) print_beside_progress(line);

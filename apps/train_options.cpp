@@ -4,14 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "apps/batch_sizes.hpp"
+#include "apps/counted.hpp"
 #include "apps/device_choice.hpp"
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"
 #include "apps/plan_file.hpp"
+#include "core/error.hpp"
 #include "schedules/builders.hpp"
 
 namespace pipetrain {
@@ -22,10 +25,21 @@ namespace {
 
 constexpr std::int64_t any_count = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t most_devices = 65536;
+constexpr OptionValues::Range below_one{.minimum = 0, .has_maximum = true, .maximum = 1};
+
+// Whether an option that is not built asks for what happens without it, such as --zero 0.
+bool asks_for_default(const OptionValues& values, const OptionSpec& spec) {
+  const std::string word = values.text(spec.name).value_or("");
+  if (spec.default_value == "off") return word_of_switch(word) == false;
+  double number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return spec.default_value == "0" && error == std::errc() && end == word.data() + word.size() && number == 0;
+}
 
 void refuse_unbuilt(const OptionValues& values) {
   for (const OptionSpec& spec : train_option_table())
-    if (!spec.built && values.given(spec.name)) values.fail(spec.name, "this option is not built yet; leave it out");
+    if (!spec.built && values.given(spec.name) && !asks_for_default(values, spec))
+      values.fail(spec.name, "this option is not built yet; leave it out");
 }
 
 void read_model_and_data(const OptionValues& values, TrainOptions& options) {
@@ -51,6 +65,7 @@ void read_schedule_name(const OptionValues& values, TrainOptions& options) {
   options.schedule = values.text("schedule").value_or(options.schedule);
   if (schedules::find_schedule(options.schedule)) return;
   if (!names_plan_file(options.schedule)) fail_unknown_schedule(values, options.schedule, schedule_names());
+  check_input_file(values, "schedule");
   options.plan_file = options.schedule;
   options.plan = std::make_shared<const schedules::Plan>(read_plan_file(options.plan_file));
   options.schedule = options.plan->schedule;
@@ -100,12 +115,12 @@ void read_length_and_optimizer(const OptionValues& values, TrainOptions& options
   constexpr LearningRate::Kind kinds[] = {LearningRate::Kind::constant, LearningRate::Kind::linear, LearningRate::Kind::cosine};
   if (kind) options.lr_schedule = kinds[*kind];
   options.warmup_steps = values.integer("warmup-steps", 0, any_count).value_or(0);
-  options.warmup_ratio = values.number("warmup-ratio", {0, false, 1, true});
+  options.warmup_ratio = values.number("warmup-ratio", {.minimum = 0, .has_maximum = true, .maximum = 1, .with_maximum = true});
   if (options.warmup_ratio == 0.0) options.warmup_ratio.reset();
   if (options.warmup_ratio && options.warmup_steps > 0)
     values.fail("warmup-ratio", fmt::format("--warmup-steps {} is given too; keep one of them", options.warmup_steps));
-  options.beta1 = values.number("beta1", {0, false, 1, true}).value_or(options.beta1);
-  options.beta2 = values.number("beta2", {0, false, 1, true}).value_or(options.beta2);
+  options.beta1 = values.number("beta1", below_one).value_or(options.beta1);
+  options.beta2 = values.number("beta2", below_one).value_or(options.beta2);
   options.adam_eps = values.number("adam-eps", {0, true}).value_or(options.adam_eps);
   options.weight_decay = values.number("weight-decay", {}).value_or(options.weight_decay);
   options.clip_grad = values.number("clip-grad", {}).value_or(options.clip_grad);
@@ -159,6 +174,17 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   options.stall_timeout = values.integer("stall-timeout", 0, 1'000'000).value_or(options.stall_timeout);
 }
 
+void read_fault(const Environment& environment, TrainOptions& options) {
+  const auto variable = environment.find("PIPETRAIN_FAULT");
+  if (variable == environment.end() || variable->second.empty()) return;
+  options.fault = parse_fault(variable->second);
+  if (options.fault->rank >= options.device_count())
+    throw Error(
+        ErrorKind::input,
+        fmt::format("PIPETRAIN_FAULT={}: there is no rank {}; pp {} x tp {} x dp {} has {}, counted from 0", variable->second,
+                    options.fault->rank, options.pp, options.tp, options.dp, counted(options.device_count(), "rank")));
+}
+
 }  // namespace
 
 LearningRate TrainOptions::learning_rate(std::int64_t total_steps) const {
@@ -170,17 +196,17 @@ LearningRate TrainOptions::learning_rate(std::int64_t total_steps) const {
 TrainOptions parse_train_options(const std::vector<std::string>& arguments, const Environment& environment,
                                  const Machine& machine) {
   TrainOptions options;
-  if (const auto fault = environment.find("PIPETRAIN_FAULT"); fault != environment.end())
-    options.fault = parse_fault(fault->second);
   const OptionValues values(gather_options(train_option_table(), arguments, environment, options.notes));
+  options.places = values.places();
   refuse_unbuilt(values);
-  read_model_and_data(values, options);
+  placing_errors(options.places, [&] { read_model_and_data(values, options); });
   read_schedule_name(values, options);
   read_layout(values, options);
   read_chunks_and_order(values, options);
   read_length_and_optimizer(values, options);
   read_numbers(values, machine, options);
   read_files(values, options);
+  read_fault(environment, options);
   return options;
 }
 
@@ -200,6 +226,8 @@ std::string train_help() {
          "--save\n"
          "is given; a second signal stops at once, and so does a step in which no action completes for 20 s (or for\n"
          "--stall-timeout) after the first. SIGUSR1 prints what each stage waits for.\n"
+         "\n"
+         "PIPETRAIN_FAULT=rank:step:kind (throw, exit, hang, nan or oom) makes a rank fail in a step, to see what follows.\n"
          "\n"
          "Other commands, each with its own --help: simulate (a schedule under a virtual clock), tune (search the fastest\n"
          "layout), doctor (what this machine has). launch, tokenize, generate and export are not built yet.\n";

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/training/fault.hpp"
+#include "apps/option_layers.hpp"
 #include "core/device.hpp"
 #include "core/dtype.hpp"
 #include "data/dataset.hpp"
@@ -67,6 +68,8 @@ struct TrainOptions {
   bool dry_run = false;
   std::int64_t stall_timeout = 600;  // seconds without any action completing; 0: never
   std::optional<Fault> fault;        // PIPETRAIN_FAULT
+
+  OptionPlaces places;  // of what was not given on the command line
 
   // Lines for stderr. To be printed once nothing can end in exit status 2 any more, because an error is alone there.
   std::vector<std::string> notes;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "apps/counted.hpp"
 #include "apps/output_files.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
@@ -47,7 +48,8 @@ void write_plans(const TuneOptions& options, const SearchResult& result) {
     throw Error(ErrorKind::input, fmt::format("--plans {}: cannot be made ({})", options.plans->string(), error.message()));
   OutputFiles files;
   for (const auto& [layout, seconds, bubble, memory] : result.best)
-    if (layout.plan) files.add(plan_path(options, layout), [&](std::ostream& out) { out << schedules::to_text(*layout.plan); });
+    if (layout.plan)
+      files.add("plans", plan_path(options, layout), [&](std::ostream& out) { out << schedules::to_text(*layout.plan); });
   files.put_in_place();
 }
 
@@ -94,9 +96,9 @@ void print_json(const TuneOptions& options, const SearchResult& result) {
 void print_table(const TuneOptions& options, const SearchResult& result) {
   const auto& request = options.request;
   const auto& speed = request.speed;
-  fmt::print("{}: {:.3g} B parameters, {} devices of {:.4g} GiB, {} sequences of {} tokens a step\n", options.model,
-             static_cast<double>(parameter_count(request.config)) / 1e9, request.devices, speed.memory_bytes / gib,
-             request.global_batch, request.sequence);
+  fmt::print("{}: {:.3g} B parameters, {} of {:.4g} GiB, {} of {} a step\n", options.model,
+             static_cast<double>(parameter_count(request.config)) / 1e9, counted(request.devices, "device"),
+             speed.memory_bytes / gib, counted(request.global_batch, "sequence"), counted(request.sequence, "token"));
   fmt::print("each {:g} TFLOP/s in {}, memory {:g} GB/s; links {:g} GB/s, {:g} us; {:g} us a block\n", speed.flops / 1e12,
              request.precision == DType::bf16 ? "bf16" : "fp32", speed.memory_rate / 1e9, speed.link_rate / 1e9,
              speed.latency * 1e6, speed.block_overhead * 1e6);

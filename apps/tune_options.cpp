@@ -8,6 +8,7 @@
 
 #include "apps/measured_devices.hpp"
 #include "apps/option_values.hpp"
+#include "apps/output_files.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 
@@ -46,6 +47,7 @@ struct Usual {
 Usual usual_numbers(const OptionValues& values, TuneOptions& options) {
   Usual usual;
   if (const auto file = values.text("measured")) {
+    check_input_file(values, "measured");
     const MeasuredDevices measured = read_measured_devices(*file);
     usual.devices = measured.count;
     usual.device = measured.kind;
@@ -154,7 +156,7 @@ const std::vector<OptionSpec>& tune_option_table() {
 TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const Environment& environment) {
   TuneOptions options;
   const OptionValues values(gather_options(tune_option_table(), arguments, environment, options.notes));
-  read_model(values, options);
+  placing_errors(values.places(), [&] { read_model(values, options); });
   read_devices(values, options);
   options.count = static_cast<int>(values.integer("count", 1, 1000).value_or(options.count));
   options.json = values.on_off("json").value_or(false);

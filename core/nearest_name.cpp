@@ -32,7 +32,8 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
   if (wanted.size() >= 3 && std::count_if(candidates.begin(), candidates.end(), begins) == 1)
     return *std::find_if(candidates.begin(), candidates.end(), begins);
   const auto nearest = std::min_element(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
-    return edit_distance(wanted, a) < edit_distance(wanted, b);
+    const int to_a = edit_distance(wanted, a), to_b = edit_distance(wanted, b);
+    return to_a != to_b ? to_a < to_b : a.size() > b.size();
   });
   const int allowed = std::max<int>(1, static_cast<int>(wanted.size()) / 3);
   if (nearest == candidates.end() || edit_distance(wanted, *nearest) > allowed) return std::nullopt;

@@ -126,21 +126,17 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   if (options.inputs.empty()) return open_inside_text(options);
   std::vector<std::vector<InputFile>> inputs;
   std::vector<double> weights;
+  bool weighted = false;
   for (const DataInput& input : options.inputs) {
     inputs.push_back(examine(input.path));
-    if (input.weight) weights.push_back(*input.weight);
-  }
-  if (!weights.empty() && weights.size() != inputs.size()) {
-    const auto bare =
-        std::find_if(options.inputs.begin(), options.inputs.end(), [](const auto& input) { return !input.weight; });
-    fail(fmt::format("--data {}: has no weight, but other inputs have; give every input a weight (PATH:WEIGHT) or none",
-                     bare->path.string()));
+    weights.push_back(input.weight.value_or(1));
+    weighted = weighted || input.weight;
   }
   const std::int64_t length = choose_sequence_length(options, inputs);
   std::vector<std::unique_ptr<Dataset>> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     parts.push_back(open_input(options.inputs[i].path.string(), inputs[i], length, options.vocabulary));
-  if (weights.empty() || parts.size() == 1) return concatenate(std::move(parts));
+  if (!weighted || parts.size() == 1) return concatenate(std::move(parts));
   return mix(std::move(parts), weights, options.shuffle, options.seed);
 }
 

@@ -59,8 +59,9 @@ struct DatasetOptions {
 // .txt: its bytes are the tokens. .jsonl: rows {"text": "..."} are documents of bytes, rows {"input_ids": [...]} are one sample
 // each. A folder holds such files, read in the order of their names. Documents (a .txt file, a text row) are packed: joined
 // with end_of_document() between them and cut into samples that overlap by one token, so that sample k is tokens
-// [k * seq_len, (k + 1) * seq_len]. Inputs without weights are read one after the other; with weights, an epoch has as many
-// samples as the inputs together, and each is drawn from input j with probability weight_j / sum, in turn through that input.
+// [k * seq_len, (k + 1) * seq_len]. Inputs without weights are read one after the other; with a weight for any (1 for the
+// others), an epoch has as many samples as the inputs together, and each is drawn from input j with probability weight_j / sum,
+// in turn through that input.
 //
 // Throws Error(input) that names file and line for a path that is missing or of an unknown kind, empty data, a row that is not
 // JSON or not of these forms, a token id that is no integer in [0, vocabulary), a row of another length, a sample longer than

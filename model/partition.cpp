@@ -70,8 +70,8 @@ std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int 
   if (inner < static_cast<std::size_t>(parts)) {
     throw Error(
         ErrorKind::input,
-        fmt::format("{} layers have {} attention and MLP blocks, too few for {} stages; use {} or fewer (--pp x chunks)",
-                    config.layers, inner, parts, inner));
+        fmt::format("the model's {} attention and MLP blocks are too few for {} stages; use {} or fewer (--pp x chunks)", inner,
+                    parts, inner));
   }
   const auto cost_of = [&](const Block& block) {
     return static_cast<std::int64_t>(block_flops_per_token(config, block, sequence) +

@@ -14,7 +14,7 @@ command_test() {
         shift
         ;;
       --preset=*) preset=${1#*=} ;;
-      --) ;;
+      -*) die "test: unknown option '$1'; see ./dev help" ;;
       *) filters+=("$1") ;;
     esac
     shift || true

@@ -99,10 +99,7 @@ std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId 
     setup.adamw = job.adamw;
     setup.needs = needs;
     setup.wrap_ops = job.wrap_ops;
-    if (job.fault && job.fault->rank == static_cast<int>(index)) {
-      setup.fault = job.fault->kind;
-      setup.fault_step = job.fault->step;
-    }
+    if (job.fault && job.fault->rank == static_cast<int>(index)) setup.fault = job.fault;
     setups.push_back(std::move(setup));
   }
   return setups;

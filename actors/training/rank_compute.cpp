@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <thread>
@@ -18,8 +19,18 @@ using schedules::InputKind;
 namespace {
 
 std::string label(const RankId& id) {
-  return "stage " + std::to_string(id.stage) + ", rank " + std::to_string(id.tp_rank) + ", replica " +
+  return "stage " + std::to_string(id.stage) + ", tp rank " + std::to_string(id.tp_rank) + ", replica " +
          std::to_string(id.replica);
+}
+
+// "rank 3 (stage 1, tp rank 1, replica 0) in step 2"
+std::string place_of(const Fault& fault, const RankId& id) {
+  return "rank " + std::to_string(fault.rank) + " (" + label(id) + ") in step " + std::to_string(fault.step);
+}
+
+// For faults that leave no other word of themselves.
+void tell(const Fault& fault, const RankId& id, const char* what) {
+  std::fprintf(stderr, "%s %s, as PIPETRAIN_FAULT asks\n", place_of(fault, id).c_str(), what);
 }
 
 }  // namespace
@@ -137,17 +148,18 @@ void RankCompute::begin_step(const StepInfo& step) {
   step_ = step;
   clock_->begin_step(*stream_);
   model_->begin_step();
-  if (setup_.fault && setup_.fault_step == step.step) provoke(*setup_.fault);
+  if (setup_.fault && setup_.fault->step == step.step) provoke(*setup_.fault);
 }
 
-void RankCompute::provoke(FaultKind kind) {
-  switch (kind) {
+void RankCompute::provoke(const Fault& fault) {
+  switch (fault.kind) {
     case FaultKind::raise:
-      throw Error(ErrorKind::internal, label(setup_.id) + ": a fault was asked for (PIPETRAIN_FAULT)");
+      throw Error(ErrorKind::internal, place_of(fault, setup_.id) + ": a fault was asked for (PIPETRAIN_FAULT)");
     case FaultKind::exit:
+      tell(fault, setup_.id, "ends the process");
       std::_Exit(1);
     case FaultKind::out_of_memory:
-      setup_.device->allocate(std::size_t{1} << 60, label(setup_.id) + ": a fault");
+      setup_.device->allocate(std::size_t{1} << 60, place_of(fault, setup_.id) + ": the fault of PIPETRAIN_FAULT");
       break;
     case FaultKind::nan: {
       static const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -156,6 +168,7 @@ void RankCompute::provoke(FaultKind kind) {
       break;
     }
     case FaultKind::hang:
+      tell(fault, setup_.id, "hangs");
       // Hangs the stream as a stuck kernel would, until the run gives up on it.
       stream_->host_callback([this] {
         while (!stream_->failure()) std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -57,9 +57,8 @@ struct RankSetup {
   bool same_order = true;
   AdamW adamw;  // rate, step and scale come with each step
   schedules::StageNeeds needs;
-  WrapOps wrap_ops;                // may be null
-  std::optional<FaultKind> fault;  // to provoke at fault_step
-  std::int64_t fault_step = 0;
+  WrapOps wrap_ops;            // may be null
+  std::optional<Fault> fault;  // of this rank
 };
 
 // Bytes on the device, by purpose.
@@ -131,7 +130,7 @@ class RankCompute {
   std::vector<Stream*> streams() const;
   const Tensor& arena(StateKind kind) const;
   void load_arena(StateKind kind, const WeightSource& source);
-  void provoke(FaultKind kind);
+  void provoke(const Fault& fault);
   Tensor allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what);
   // `output`: where to write what the launch's output slot is to hold.
   void run_compute(const Launch& launch, const Tensor& output);

@@ -238,9 +238,9 @@ TEST_CASE("a failure on purpose ends the run with its cause named and nothing le
     std::string part;
   };
   for (const auto& [kind, error, part] :
-       {Case{FaultKind::raise, ErrorKind::internal, "stage 1, rank 0, replica 1"},
+       {Case{FaultKind::raise, ErrorKind::internal, "rank 6 (stage 1, tp rank 0, replica 1) in step 2"},
         Case{FaultKind::nan, ErrorKind::numeric, "of step 2 is NaN"},
-        Case{FaultKind::out_of_memory, ErrorKind::out_of_memory, "stage 1, rank 0, replica 1"},
+        Case{FaultKind::out_of_memory, ErrorKind::out_of_memory, "rank 6 (stage 1, tp rank 0, replica 1) in step 2"},
         Case{FaultKind::hang, ErrorKind::peer_lost, "no action completed"}}) {
     TrainJob job = random_job(small_config(), 8, 4, {2, 2, 2, 1});
     job.fault = Fault{6, 2, kind};

@@ -144,6 +144,29 @@ TEST_CASE("a provoked failure is one named line and exit status 1; a process tha
   CHECK(run("--steps 1", "PIPETRAIN_FAULT=1:3:boom").status == 2);
 }
 
+TEST_CASE("a provoked failure names its rank and its step") {
+  const auto failed = [](const std::string& kind) {
+    return run("--pp 2 --tp 2 --device cpu --steps 3 --stall-timeout 1", "PIPETRAIN_FAULT=3:2:" + kind).err;
+  };
+  for (const char* kind : {"throw", "oom", "hang", "exit"}) {
+    INFO(kind);
+    CHECK(failed(kind).find("rank 3 (stage 1, tp rank 1, replica 0) in step 2") != std::string::npos);
+  }
+}
+
+TEST_CASE("notes stand on stderr only where nothing is wrong") {
+  const std::string small = "--seq-len 8 --layers 1 --microbatches 1 --steps 1 ", nonsense = "PIPETRAIN_NONSENSE=1";
+  for (const char* wrong : {"--metrics /dev/full", "--data nothing.txt", "--tp 3", "--device cpu --tp 3 --dry-run"}) {
+    const Result result = run(small + wrong, nonsense);
+    INFO(result.err);
+    CHECK(result.status == 2);
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+  }
+  for (const char* right : {"", "--dry-run", "--metrics /dev/null"})
+    CHECK(run(small + right, nonsense).err.find("PIPETRAIN_NONSENSE is no option") != std::string::npos);
+  CHECK(run(small, "PIPETRAIN_TP=3").err.find("PIPETRAIN_TP: --tp 3: ") != std::string::npos);
+}
+
 TEST_CASE("a dry run prints the plan and the memory and trains nothing") {
   const Result result = run("--pp 2 --tp 2 --dp 2 --dry-run");
   CHECK(result.status == 0);

@@ -174,7 +174,37 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   const TrainOptions two = parse({"--device", "cpu"}, {{"PIPETRAIN_DATA", "a.txt b.txt"}, {"PIPETRAIN_FAULT", "0:1:nan"}});
   CHECK(two.data.size() == 2);
   CHECK(two.notes.empty());
-  CHECK_THAT(parse({"--device", "cpu"}, {{"PIPETRAIN_PPP", "2"}}).notes.at(0), Catch::Matchers::Contains("PIPETRAIN_PPP"));
+  const auto note = [](const char* name) { return parse({"--device", "cpu"}, {{name, "2"}}).notes.at(0); };
+  const std::string passed_over = " is no option of pipetrain and is passed over; ";
+  CHECK(note("PIPETRAIN_PPP") == "the environment variable PIPETRAIN_PPP" + passed_over + "did you mean PIPETRAIN_PP?");
+  CHECK(note("PIPETRAIN_PP_SIZE") == "the environment variable PIPETRAIN_PP_SIZE" + passed_over + "here it is PIPETRAIN_PP");
+  for (const char* reserved : {"PIPETRAIN_ZERO", "PIPETRAIN_LOSS_SCALE"})
+    CHECK_THROWS_AS(parse({}, {{reserved, "2"}}), pipetrain::Error);
+}
+
+TEST_CASE("options that are not built may be given what happens anyway") {
+  CHECK(parse({"--zero", "0", "--dropout", "0.0", "--offload", "off"}).pp == 1);
+  CHECK(parse({}, {{"PIPETRAIN_ZERO", "0"}}).pp == 1);
+  for (const Words& words : {Words{"--zero", "1"}, {"--dropout", "0.1"}, {"--offload", "on"}})
+    CHECK_THROWS_AS(parse(words), pipetrain::Error);
+}
+
+TEST_CASE("names with underscores, words after switches and words in capitals are understood") {
+  CHECK(parse({"--seq_len", "8", "--log_interval=3"}).seq_len == 8);
+  CHECK(parse({"--dry_run", "true", "--pp", "2"}).pp == 2);
+  CHECK_FALSE(parse({"--dry-run", "off"}).dry_run);
+  CHECK(parse({"--dry-run", "on"}).dry_run);
+  CHECK(parse({"--dry-run=True"}).dry_run);
+  CHECK_FALSE(parse({"--shuffle", "OFF"}).shuffle);
+  CHECK(parse({"--warmup-ratio", "1"}).warmup_ratio == 1);
+}
+
+TEST_CASE("lists in a file are what commas are on the command line, and auto is the default of a number") {
+  TempFolder folder;
+  const std::string toml = folder.write("run.toml", "devices = [3, 1]\npp = 2\nlr = \"auto\"\n").string();
+  const TrainOptions options = parse({"--config", toml}, {}, four_gpus);
+  CHECK(options.devices == std::vector<int>{3, 1});
+  CHECK(options.lr == 3e-4);
 }
 
 TEST_CASE("recomputation has three modes") {

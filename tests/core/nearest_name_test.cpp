@@ -16,6 +16,7 @@ TEST_CASE("the nearest name is offered when it is near") {
   const std::vector<std::string> names = {"pp",        "tp",      "microbatch", "microbatches",
                                           "precision", "seq-len", "save",       "save-keep"};
   CHECK(nearest_name("microbach", names) == "microbatch");
+  CHECK(nearest_name("microbatchs", names) == "microbatches");
   CHECK(nearest_name("prec", names) == "precision");
   CHECK(nearest_name("seq_len", names) == "seq-len");
   CHECK(nearest_name("SAVE", names) == "save");

@@ -110,7 +110,7 @@ TEST_CASE("a sequence longer than the model's is refused") {
   CHECK_THAT(error_for("a.txt", "abcdefgh", 0), StartsWith("--seq-len: neither the model nor the data"));
 }
 
-TEST_CASE("weights are numbers above 0, for every input or none") {
+TEST_CASE("weights are numbers above 0") {
   TempFolder folder;
   const std::string file = folder.write("a.txt", "abcdefgh").string();
   const std::string odd = folder.write("b.txt:2", "abcdefgh").string();
@@ -120,8 +120,4 @@ TEST_CASE("weights are numbers above 0, for every input or none") {
   CHECK_FALSE(parse_data_input(odd).weight);  // that file exists
   for (const char* weight : {"0", "-1", "nan", "inf", "two", "1x", ""})
     CHECK_THROWS_AS(parse_data_input(file + ":" + weight), Error);
-  DatasetOptions options;
-  options.sequence_length = 2;
-  options.inputs = {{file, 2.0}, {file, std::nullopt}};
-  CHECK_THAT(error_of(options), Catch::Matchers::Contains("has no weight, but other inputs have"));
 }

@@ -113,7 +113,7 @@ TEST_CASE("weights are the odds of a mixture, and every sample of an input comes
   for (int i = 0; i < 3000; ++i) rows[i % 3 == 0] += "{\"input_ids\":[" + std::to_string(i) + ",0]}\n";
   const std::string big = folder.write("big.jsonl", rows[0]).string(), small = folder.write("small.jsonl", rows[1]).string();
   DatasetOptions options;
-  options.inputs = {parse_data_input(big + ":1"), parse_data_input(small + ":3.0")};
+  options.inputs = {parse_data_input(big + GENERATE("", ":1")), parse_data_input(small + ":3.0")};  // 1 is the default
   options.vocabulary = 3000;
   options.shuffle = GENERATE(false, true);
   options.seed = 5;

@@ -1,0 +1,14 @@
+// Numbers of things in sentences.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace pipetrain {
+
+// "1 step", "2 steps", "2 microbatches" (ending "es").
+inline std::string counted(std::int64_t count, const std::string& thing, const std::string& ending = "s") {
+  return std::to_string(count) + " " + thing + (count == 1 ? "" : ending);
+}
+
+}  // namespace pipetrain
