@@ -132,8 +132,7 @@ void Simulation::give_room(int v) {
   for (int i = 0; i < plan_.microbatches; ++i) {
     if (v == 0) free_slot(InputKind::activation, 0, 0);
     if (v > 0) stage(at.stage).protocol.credit_returned(InputKind::gradient, at.chunk);
-    if (v + 1 < plan_.placement.virtual_stages())
-      stage(at.stage).protocol.credit_returned(InputKind::activation, at.chunk);
+    if (v + 1 < plan_.placement.virtual_stages()) stage(at.stage).protocol.credit_returned(InputKind::activation, at.chunk);
   }
   to_pump_.insert(at.stage);
 }
