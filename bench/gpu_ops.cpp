@@ -1,12 +1,13 @@
 // What each GPU operation reaches at Llama shapes, and GPT-2's at those of its largest model and of a wider one, beside what
 // the chip's memory and matrix units reach in the same run.
 //
-//   bench_gpu_ops [tokens]
+//   bench_gpu_ops [tokens [NAME]]     only operations with NAME in their names; 4096 tokens
 //
 // Bytes are the fewest the operation must move: each input read once, each output written once. Rates come from the time of
 // many calls in a row on data that does not stay in the cache, so they include the gaps between launches.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -26,15 +27,17 @@ using bench::Limit;
 
 class GpuBench {
  public:
-  explicit GpuBench(std::int64_t tokens) : tokens_(tokens), bench_(bench::gpu_op_bench()) {}
+  GpuBench(std::int64_t tokens, std::string only) : tokens_(tokens), only_(std::move(only)), bench_(bench::gpu_op_bench()) {}
 
   void run() {
     copies();
-    for (const std::int64_t hidden : {4096}) norms(hidden);
+    norms(tokens_, 4096, 32000);
+    norms(4 * tokens_, 2048, 128256);  // Llama-3.2-1B, 4 sequences
     for (const std::int64_t inner : {11008, 14336}) swiglu(inner);
     for (const std::int64_t hidden : {1600, 4096}) gpt2(hidden);
     rotary({1, tokens_, 32, 32, 128});
     rotary({1, tokens_, 32, 8, 128});
+    rotary({4, tokens_, 32, 8, 64});
     for (const std::int64_t vocabulary : {32000, 128256}) head(vocabulary);
     arenas();
     matrices();
@@ -48,13 +51,14 @@ class GpuBench {
   static constexpr std::size_t cache_bytes = std::size_t{60} << 20;
 
   std::int64_t tokens_;
+  std::string only_;
   bench::OpBench bench_;
   Ops* ops_ = &bench_.ops();
   double copy_rate_ = 0;
   std::string table_;
 
   Tensor make(const Shape& shape, DType dtype) { return bench_.make(shape, dtype); }
-  Tensor make_ids(std::int64_t vocabulary) { return bench_.make_ids(tokens_, vocabulary); }
+  bool left_out(const std::string& name) const { return name.find(only_) == std::string::npos; }
 
   // Copies of one operation's data, as many as make the cache useless.
   static int sets_for(double bytes) {
@@ -65,7 +69,7 @@ class GpuBench {
     const double time = bench_.seconds(calls_for(bytes / 4e12), [&](int i) { call(i % sets); });
     const double rate = bytes / time * 1e-9;
     bench_.free_all();
-    const double equal = copy_rate_of(static_cast<std::size_t>(bytes / 2));
+    const double equal = copy_rate_of(static_cast<std::size_t>(bytes / 512) * 256);
     bench::report("gpu " + name, rate, "GB/s", Limit::at_least, 0.85 * copy_rate_);
     bench::report("gpu " + name + " over a copy of as many bytes", rate / equal, "ratio");
     table_ += fmt::format("{:<48} {:7.1f} us {:6.0f} GB/s {:6.1f} % of best copy, {:5.1f} % of an equal one\n", name,
@@ -73,6 +77,7 @@ class GpuBench {
   }
 
   void report_flops(const std::string& name, double flops, const std::function<void()>& call) {
+    if (left_out(name)) return;
     const double time = bench_.seconds(calls_for(flops / 6e14), [&](int) { call(); });
     const double host = host_seconds(call);
     bench::report("gpu " + name, flops / time * 1e-12, "TFLOP/s");
@@ -121,31 +126,35 @@ class GpuBench {
   // Tensors for each set; call(set index) gets them.
   template <class Make, class Call>
   void with_sets(const std::string& name, double bytes, Make make_set, Call call) {
+    if (left_out(name)) return;
     const int sets = sets_for(bytes);
     std::vector<decltype(make_set())> all;
     for (int i = 0; i < sets; ++i) all.push_back(make_set());
     report_bytes(name, bytes, sets, [&](int i) { call(all[static_cast<std::size_t>(i)]); });
   }
 
-  void norms(std::int64_t hidden) {
-    const Shape shape{tokens_, hidden};
-    const double row = static_cast<double>(tokens_ * hidden) * 2;  // one activation
-    const std::string size = fmt::format(" {} x {} bf16", tokens_, hidden);
+  void norms(std::int64_t tokens, std::int64_t hidden, std::int64_t vocabulary) {
+    const Shape shape{tokens, hidden};
+    const double row = static_cast<double>(tokens * hidden) * 2;  // one activation
+    const std::string size = fmt::format(" {} x {} bf16", tokens, hidden);
     const auto make_set = [&] {
       return std::vector<Tensor>{make(shape, DType::bf16),  make(shape, DType::bf16),    make(shape, DType::bf16),
-                                 make(shape, DType::bf16),  make({hidden}, DType::bf16), make({tokens_}, DType::f32),
+                                 make(shape, DType::bf16),  make({hidden}, DType::bf16), make({tokens}, DType::f32),
                                  make({hidden}, DType::f32)};
     };
     with_sets("rms_norm" + size, 2 * row, make_set, [&](auto& t) { ops_->rms_norm(t[0], t[4], 1e-5F, t[1], t[5]); });
     with_sets("rms_norm_backward + residual" + size, 4 * row, make_set,
               [&](auto& t) { ops_->rms_norm_backward(t[0], t[1], t[4], t[5], &t[2], t[3], t[6]); });
-    const std::int64_t vocabulary = 32000;
+    // The rows of the table that so many random ids name: each is moved once.
+    const double fraction = static_cast<double>(tokens) / static_cast<double>(vocabulary);
+    const double named = row * (1 - std::exp(-fraction)) / fraction;
     const auto make_embedding = [&] {
-      return std::vector<Tensor>{make_ids(vocabulary), make({vocabulary, hidden}, DType::bf16), make(shape, DType::bf16),
-                                 make({vocabulary, hidden}, DType::f32)};
+      return std::vector<Tensor>{bench_.make_ids(tokens, vocabulary), make({vocabulary, hidden}, DType::bf16),
+                                 make(shape, DType::bf16), make({vocabulary, hidden}, DType::f32)};
     };
-    with_sets("embedding" + size, 2 * row, make_embedding, [&](auto& t) { ops_->embedding({}, t[0], t[1], 0, t[2]); });
-    with_sets("embedding_grad" + size, 5 * row, make_embedding, [&](auto& t) { ops_->embedding_grad(t[0], t[2], 0, t[3]); });
+    with_sets("embedding" + size, named + row, make_embedding, [&](auto& t) { ops_->embedding({}, t[0], t[1], 0, t[2]); });
+    with_sets("embedding_grad" + size, 4 * named + row, make_embedding,
+              [&](auto& t) { ops_->embedding_grad(t[0], t[2], 0, t[3]); });
   }
 
   void swiglu(std::int64_t inner) {
@@ -196,12 +205,13 @@ class GpuBench {
   }
 
   void rotary(const AttentionShape& shape) {
-    const double bytes = static_cast<double>(shape.tokens() * (shape.heads + shape.kv_heads) * shape.head_dim) * 4;
+    const double bytes = static_cast<double>(shape.tokens() * (shape.heads + shape.kv_heads) * shape.head_dim) * 4 +
+                         static_cast<double>(shape.sequence * shape.head_dim) * 4;  // the angles
     const auto make_set = [&] {
       return std::vector<Tensor>{make({shape.tokens(), shape.packed_cols()}, DType::bf16),
                                  make({shape.sequence, 2, shape.head_dim / 2}, DType::f32)};
     };
-    with_sets(fmt::format("rotary {} heads on {} bf16", shape.heads, shape.kv_heads), bytes, make_set,
+    with_sets(fmt::format("rotary {} heads on {} of {} bf16", shape.heads, shape.kv_heads, shape.head_dim), bytes, make_set,
               [&](auto& t) { ops_->rotary(shape, t[0], t[1], false); });
   }
 
@@ -209,8 +219,8 @@ class GpuBench {
     const double logits = static_cast<double>(tokens_ * vocabulary) * 2;
     const std::string size = fmt::format(" {} x {} bf16", tokens_, vocabulary);
     const auto make_set = [&] {
-      return std::vector<Tensor>{make({tokens_, vocabulary}, DType::bf16), make_ids(vocabulary), make({tokens_}, DType::f32),
-                                 make({1}, DType::f64)};
+      return std::vector<Tensor>{make({tokens_, vocabulary}, DType::bf16), bench_.make_ids(tokens_, vocabulary),
+                                 make({tokens_}, DType::f32), make({1}, DType::f64)};
     };
     with_sets("cross_entropy" + size, logits, make_set, [&](auto& t) { ops_->cross_entropy({}, t[0], t[1], 0, t[2], t[3]); });
     with_sets("cross_entropy_backward" + size, 2 * logits, make_set,
@@ -275,7 +285,7 @@ class GpuBench {
 
 int main(int argc, char** argv) {
   try {
-    GpuBench(argc > 1 ? std::atoll(argv[1]) : 4096).run();
+    GpuBench(argc > 1 ? std::atoll(argv[1]) : 4096, argc > 2 ? argv[2] : "").run();
   } catch (const Error& error) {
     fmt::print(stderr, "bench_gpu_ops: error: {}\n", error.what());
     return exit_status(error.kind());
