@@ -10,8 +10,9 @@ struct Factors {
 };
 
 template <int W>
-__global__ void adamw_kernel(float* __restrict__ weight, const float* __restrict__ grad, float* __restrict__ m,
-                             float* __restrict__ v, bf16* __restrict__ rounded, std::int64_t packs, Factors f) {
+__global__ void adamw_kernel(float* weight, const float* grad, float* m, float* v, bf16* rounded, std::int64_t packs,
+                             Factors f) {
+  wait_for_previous();
   const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
   const auto w = load<W>(weight, pack);
@@ -46,9 +47,8 @@ void adamw(cudaStream_t stream, const Tensor& weight, const Tensor& grad, const 
     constexpr int W = decltype(w)::value;
     if (elements == 0) return;
     bf16* copy = rounded == nullptr ? nullptr : data_of<bf16>(*rounded) + from;
-    adamw_kernel<W><<<blocks_for(elements / W, 256), 256, 0, stream>>>(data_of<float>(weight) + from,
-                                                                       data_of<float>(grad) + from, data_of<float>(m) + from,
-                                                                       data_of<float>(v) + from, copy, elements / W, factors);
+    launch(stream, adamw_kernel<W>, blocks_for(elements / W, 256), 256, 0, data_of<float>(weight) + from,
+           data_of<float>(grad) + from, data_of<float>(m) + from, data_of<float>(v) + from, copy, elements / W, factors);
   };
   const bool aligned = aligned16(weight.data) && aligned16(grad.data) && aligned16(m.data) && aligned16(v.data) &&
                        (rounded == nullptr || aligned16(rounded->data));

@@ -9,117 +9,75 @@ constexpr int row_threads = 512;
 constexpr int unroll = 4;         // packs of a thread in flight together
 constexpr float lowest = -1e30F;  // below every logit, yet lowest - lowest is a number
 
-template <class T>
-__device__ float exponential(float value) {
-  if constexpr (sizeof(T) == 2) {
-    float power;  // 2^-21 relative near 0, far below bf16, in two instructions
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(value * 1.4426950408889634F));
-    return power;
-  } else {
-    return expf(value);
-  }
+__device__ inline float warp_max(float value) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, step));
+  return value;
 }
 
-// A running softmax denominator: sum of exp(logit - largest) (Milakov and Gimelshein 2018).
-struct Denominator {
-  float largest = lowest, sum = 0;
-
-  template <class T>
-  __device__ void merge(float other_largest, float other_sum) {
-    const float both = fmaxf(largest, other_largest);
-    sum = sum * exponential<T>(largest - both) + other_sum * exponential<T>(other_largest - both);
-    largest = both;
-  }
-};
-
-template <class T>
-__device__ Denominator block_denominator(Denominator mine) {
-  __shared__ float largest[32], sum[32];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-    const float other_largest = __shfl_xor_sync(0xffffffffU, mine.largest, step);
-    const float other_sum = __shfl_xor_sync(0xffffffffU, mine.sum, step);
-    mine.merge<T>(other_largest, other_sum);
-  }
-  if (lane == 0) largest[warp] = mine.largest, sum[warp] = mine.sum;
-  __syncthreads();
-  Denominator all;
-  for (int i = 0; i < row_threads / 32; ++i) all.merge<T>(largest[i], sum[i]);
-  return all;
-}
-
+// One block a row, which reads its logits once: each thread keeps the largest so far and the sum of exp(logit - largest), then
+// warps and the block bring the sums to a common largest (Milakov and Gimelshein 2018).
 template <class T, int W>
-struct Batch {
-  Pack<T, W> in[unroll];
-  int first;
-
-  __device__ void fetch(const T* logits, int pack, int packs) {
-    first = pack;
-#pragma unroll
-    for (int n = 0; n < unroll; ++n) {
-      if (has(n, packs)) in[n] = load<W>(logits, first + n * row_threads);
-    }
-  }
-  __device__ bool has(int n, int packs) const { return first + n * row_threads < packs; }
-};
-
-// This thread's share of a row's denominator; the next batch is on its way while this one is added.
-template <class T, int W>
-__device__ Denominator row_share(const T* logits, int packs) {
-  Denominator mine;
-  Batch<T, W> next;
-  next.fetch(logits, threadIdx.x, packs);
-  while (next.first < packs) {
-    const Batch<T, W> batch = next;
-    next.fetch(logits, batch.first + row_threads * unroll, packs);
-    float top = mine.largest;
-#pragma unroll
-    for (int n = 0; n < unroll; ++n) {
-#pragma unroll
-      for (int i = 0; i < W; ++i) {
-        if (batch.has(n, packs)) top = fmaxf(top, batch.in[n][i]);
-      }
-    }
-    mine.sum *= exponential<T>(mine.largest - top);
-    mine.largest = top;
-#pragma unroll
-    for (int n = 0; n < unroll; ++n) {
-      if (!batch.has(n, packs)) break;
-#pragma unroll
-      for (int i = 0; i < W; ++i) mine.sum += exponential<T>(batch.in[n][i] - top);
-    }
-  }
-  return mine;
-}
-
-template <class T, int W>
-__global__ void __launch_bounds__(row_threads)
-    local_kernel(const T* __restrict__ logits, const int* __restrict__ targets, std::int64_t first_id, int cols,
-                 float* __restrict__ largest, float* __restrict__ sum, float* __restrict__ target_logit) {
+__global__ void __launch_bounds__(row_threads, 3) local_kernel(const T* logits, const int* targets, std::int64_t first_id,
+                                                               int cols, float* largest, float* sum, float* target_logit) {
+  __shared__ float tops[32], totals[32];
+  wait_for_previous();
   const std::int64_t row = blockIdx.x;
+  const int packs = cols / W;
   logits += row * cols;
-  const Denominator all = block_denominator<T>(row_share<T, W>(logits, cols / W));
-  if (threadIdx.x == 0) {
+  float top = lowest, total = 0;
+  for (int first = threadIdx.x; first < packs; first += row_threads * unroll) {
+    Pack<T, W> in[unroll];
+#pragma unroll
+    for (int n = 0; n < unroll; ++n) {
+      if (first + n * row_threads < packs) in[n] = load<W>(logits, first + n * row_threads);
+    }
+    const float before = top;
+#pragma unroll
+    for (int n = 0; n < unroll; ++n) {
+      if (first + n * row_threads >= packs) break;
+#pragma unroll
+      for (int i = 0; i < W; ++i) top = fmaxf(top, in[n][i]);
+    }
+    total *= exponential<T>(before - top);
+#pragma unroll
+    for (int n = 0; n < unroll; ++n) {
+      if (first + n * row_threads >= packs) break;
+      forget(in[n]);
+#pragma unroll
+      for (int i = 0; i < W; ++i) total += exponential<T>(in[n][i] - top);
+    }
+  }
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const float warp_top = warp_max(top);
+  total = warp_sum(total * exponential<T>(top - warp_top));
+  if (lane == 0) tops[warp] = warp_top, totals[warp] = total;
+  __syncthreads();
+  if (warp != 0) return;
+  top = lane < row_threads / 32 ? tops[lane] : lowest;
+  total = lane < row_threads / 32 ? totals[lane] : 0.0F;
+  const float row_top = warp_max(top);
+  total = warp_sum(total * exponential<T>(top - row_top));
+  if (lane == 0) {
     const int target = targets[row];
     const std::int64_t col = target - first_id;
-    largest[row] = all.largest;
-    sum[row] = all.sum;
+    largest[row] = row_top;
+    sum[row] = total;
     target_logit[row] = target >= 0 && col >= 0 && col < cols ? to_float(logits[col]) : 0.0F;
   }
 }
 
-__global__ void rescale_kernel(int tokens, const float* __restrict__ own_largest, const float* __restrict__ largest,
-                               float* __restrict__ sum) {
+__global__ void rescale_kernel(int tokens, const float* own_largest, const float* largest, float* sum) {
+  wait_for_previous();
   const int token = blockIdx.x * blockDim.x + threadIdx.x;
   if (token < tokens) sum[token] *= expf(own_largest[token] - largest[token]);
 }
 
 // One block: the order of the sum depends on the number of tokens only.
-__global__ void loss_kernel(int tokens, const int* __restrict__ targets, const float* __restrict__ largest,
-                            const float* __restrict__ sum, const float* __restrict__ target_logit,
-                            float* __restrict__ log_sum_exp, double* __restrict__ loss_sum) {
+__global__ void loss_kernel(int tokens, const int* targets, const float* largest, const float* sum, const float* target_logit,
+                            float* log_sum_exp, double* loss_sum) {
   __shared__ double shared[1024];
+  wait_for_previous();
   double loss = 0;
   for (int token = threadIdx.x; token < tokens; token += blockDim.x) {
     const float log_sum = logf(sum[token]);
@@ -138,8 +96,8 @@ __global__ void loss_kernel(int tokens, const int* __restrict__ targets, const f
 
 template <class T, int W>
 __global__ void __launch_bounds__(row_threads)
-    backward_kernel(T* __restrict__ logits, const int* __restrict__ targets, std::int64_t first_id, int cols,
-                    const float* __restrict__ log_sum_exp, float scale) {
+    backward_kernel(T* logits, const int* targets, std::int64_t first_id, int cols, const float* log_sum_exp, float scale) {
+  wait_for_previous();
   const std::int64_t row = blockIdx.x;
   const int packs = cols / W;
   logits += row * cols;
@@ -184,21 +142,21 @@ void cross_entropy_local(cudaStream_t stream, const Tensor& logits, const Tensor
   if (logits.rows() == 0) return;
   with_logits(logits, [&](auto t, auto w) {
     using T = typename decltype(t)::type;
-    local_kernel<T, decltype(w)::value><<<static_cast<unsigned>(logits.rows()), row_threads, 0, stream>>>(
-        data_of<T>(logits), data_of<int>(targets), first_id, static_cast<int>(logits.cols()), largest, sum, target_logit);
+    launch(stream, local_kernel<T, decltype(w)::value>, static_cast<unsigned>(logits.rows()), row_threads, 0,
+           data_of<T>(logits), data_of<int>(targets), first_id, static_cast<int>(logits.cols()), largest, sum, target_logit);
   });
 }
 
 void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float* own_largest, const float* largest,
                            float* sum) {
   if (tokens == 0) return;
-  rescale_kernel<<<blocks_for(tokens, 256), 256, 0, stream>>>(static_cast<int>(tokens), own_largest, largest, sum);
+  launch(stream, rescale_kernel, blocks_for(tokens, 256), 256, 0, static_cast<int>(tokens), own_largest, largest, sum);
 }
 
 void cross_entropy_loss(cudaStream_t stream, const Tensor& targets, const float* largest, const float* sum,
                         const float* target_logit, const Tensor& log_sum_exp, const Tensor& loss_sum) {
-  loss_kernel<<<1, 1024, 0, stream>>>(static_cast<int>(targets.elements()), data_of<int>(targets), largest, sum, target_logit,
-                                      data_of<float>(log_sum_exp), data_of<double>(loss_sum));
+  launch(stream, loss_kernel, 1, 1024, 0, static_cast<int>(targets.elements()), data_of<int>(targets), largest, sum,
+         target_logit, data_of<float>(log_sum_exp), data_of<double>(loss_sum));
 }
 
 void cross_entropy_backward(cudaStream_t stream, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
@@ -206,9 +164,9 @@ void cross_entropy_backward(cudaStream_t stream, const Tensor& logits, const Ten
   if (logits.rows() == 0) return;
   with_logits(logits, [&](auto t, auto w) {
     using T = typename decltype(t)::type;
-    backward_kernel<T, decltype(w)::value><<<static_cast<unsigned>(logits.rows()), row_threads, 0, stream>>>(
-        data_of<T>(logits), data_of<int>(targets), first_id, static_cast<int>(logits.cols()), data_of<float>(log_sum_exp),
-        scale);
+    launch(stream, backward_kernel<T, decltype(w)::value>, static_cast<unsigned>(logits.rows()), row_threads, 0,
+           data_of<T>(logits), data_of<int>(targets), first_id, static_cast<int>(logits.cols()), data_of<float>(log_sum_exp),
+           scale);
   });
 }
 

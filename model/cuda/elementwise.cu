@@ -6,7 +6,8 @@ namespace pipetrain::cuda {
 namespace {
 
 template <class T, int W>
-__global__ void add_kernel(T* __restrict__ target, const T* __restrict__ source, std::int64_t packs) {
+__global__ void add_kernel(T* target, const T* source, std::int64_t packs) {
+  wait_for_previous();
   const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
   auto sum = reinterpret_cast<Pack<T, W>*>(target)[pack];
@@ -17,7 +18,8 @@ __global__ void add_kernel(T* __restrict__ target, const T* __restrict__ source,
 }
 
 template <class TI, class T, int W>
-__global__ void add_residual_kernel(const TI* __restrict__ sum, const T* residual, T* out, std::int64_t packs) {
+__global__ void add_residual_kernel(const TI* sum, const T* residual, T* out, std::int64_t packs) {
+  wait_for_previous();
   const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
   const auto in = load<W>(sum, pack);
@@ -33,8 +35,9 @@ __global__ void add_residual_kernel(const TI* __restrict__ sum, const T* residua
 }
 
 template <class T, int W>
-__global__ void add_ranks_kernel(const T* __restrict__ received, int ranks, int own_rank, const T* __restrict__ own,
-                                 const T* residual, T* out, std::int64_t packs) {
+__global__ void add_ranks_kernel(const T* received, int ranks, int own_rank, const T* own, const T* residual, T* out,
+                                 std::int64_t packs) {
+  wait_for_previous();
   const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
   const auto of_rank = [&](int rank) { return rank == own_rank ? load<W>(own, pack) : load<W>(received, rank * packs + pack); };
@@ -63,7 +66,8 @@ constexpr int sum_threads = 512;
 // depend on the alignment.
 template <bool wide>
 __global__ void __launch_bounds__(sum_threads)
-    square_sum_kernel(const float* __restrict__ data, std::int64_t count, double* partial, unsigned* counter, double* sum) {
+    square_sum_kernel(const float* data, std::int64_t count, double* partial, unsigned* counter, double* sum) {
+  wait_for_previous();
   constexpr int step = sum_threads * 4, batch = 8;  // elements a round of the block; rounds in flight together
   static_assert(block_elements % (step * batch) == 0);
   __shared__ double shared[sum_threads];
@@ -122,8 +126,8 @@ void add(cudaStream_t stream, const Tensor& target, const Tensor& source) {
     using T = typename decltype(t)::type;
     constexpr int W = decltype(w)::value;
     if (elements == 0) return;
-    add_kernel<T, W>
-        <<<blocks_for(elements / W, 256), 256, 0, stream>>>(data_of<T>(target) + from, data_of<T>(source) + from, elements / W);
+    launch(stream, add_kernel<T, W>, blocks_for(elements / W, 256), 256, 0, data_of<T>(target) + from,
+           data_of<T>(source) + from, elements / W);
   };
   if (target.dtype == DType::f64) return run(Type<double>{}, Constant<1>{}, 0, count);
   if (target.dtype != DType::f32) throw Error(ErrorKind::internal, std::string("add: not for ") + to_string(target.dtype));
@@ -142,8 +146,8 @@ void add_residual(cudaStream_t stream, const Tensor& sum, const Tensor* residual
       using T = typename decltype(t)::type;
       with_width<T>(aligned && count % full_width<T> == 0, [&](auto w) {
         constexpr int W = decltype(w)::value;
-        add_residual_kernel<TI, T, W><<<blocks_for(count / W, 256), 256, 0, stream>>>(
-            data_of<TI>(sum), residual == nullptr ? nullptr : data_of<T>(*residual), data_of<T>(out), count / W);
+        launch(stream, add_residual_kernel<TI, T, W>, blocks_for(count / W, 256), 256, 0, data_of<TI>(sum),
+               residual == nullptr ? nullptr : data_of<T>(*residual), data_of<T>(out), count / W);
       });
     });
   });
@@ -159,9 +163,9 @@ void add_ranks(cudaStream_t stream, const Tensor& received, int rank, const Tens
     using T = typename decltype(t)::type;
     with_width<T>(aligned && count % full_width<T> == 0, [&](auto w) {
       constexpr int W = decltype(w)::value;
-      add_ranks_kernel<T, W><<<blocks_for(count / W, 256), 256, 0, stream>>>(
-          data_of<T>(received), static_cast<int>(received.rows()), rank, data_of<T>(own),
-          residual == nullptr ? nullptr : data_of<T>(*residual), data_of<T>(out), count / W);
+      launch(stream, add_ranks_kernel<T, W>, blocks_for(count / W, 256), 256, 0, data_of<T>(received),
+             static_cast<int>(received.rows()), rank, data_of<T>(own), residual == nullptr ? nullptr : data_of<T>(*residual),
+             data_of<T>(out), count / W);
     });
   });
 }
@@ -180,9 +184,9 @@ void square_sum(cudaStream_t stream, const Tensor& tensor, const Tensor& sum, vo
   }
   const unsigned blocks = blocks_for(count, block_elements);
   if (aligned16(tensor.data)) {
-    square_sum_kernel<true><<<blocks, sum_threads, 0, stream>>>(data_of<float>(tensor), count, partial, counter, out);
+    launch(stream, square_sum_kernel<true>, blocks, sum_threads, 0, data_of<float>(tensor), count, partial, counter, out);
   } else {
-    square_sum_kernel<false><<<blocks, sum_threads, 0, stream>>>(data_of<float>(tensor), count, partial, counter, out);
+    launch(stream, square_sum_kernel<false>, blocks, sum_threads, 0, data_of<float>(tensor), count, partial, counter, out);
   }
 }
 

@@ -7,74 +7,163 @@ namespace {
 
 // One block a token; zeros for ids whose row another rank has.
 template <class TT, class T, int W>
-__global__ void embedding_kernel(const int* __restrict__ ids, const TT* __restrict__ table, std::int64_t first_id,
-                                 std::int64_t vocabulary, T* __restrict__ out, int cols) {
+__global__ void embedding_kernel(const int* ids, const TT* table, std::int64_t first_id, std::int64_t vocabulary, T* out,
+                                 int cols) {
+  constexpr int unroll = 4;  // packs in flight together
+  wait_for_previous();
   const std::int64_t token = blockIdx.x;
   const std::int64_t row = ids[token] - first_id;
   const bool here = row >= 0 && row < vocabulary;
-  for (int pack = threadIdx.x; pack < cols / W; pack += blockDim.x) {
-    float values[W] = {};
-    if (here) {
-      const auto in = load<W>(table + row * cols, pack);
+  for (int first = threadIdx.x; first < cols / W; first += unroll * blockDim.x) {
+    Pack<TT, W> in[unroll] = {};
 #pragma unroll
-      for (int i = 0; i < W; ++i) values[i] = in[i];
+    for (int n = 0; n < unroll; ++n) {
+      const int pack = first + n * blockDim.x;
+      if (here && pack < cols / W) in[n] = load<W>(table + row * cols, pack);
     }
-    store(out + token * cols, pack, values);
+#pragma unroll
+    for (int n = 0; n < unroll; ++n) {
+      const int pack = first + n * blockDim.x;
+      if (pack >= cols / W) break;
+      float values[W];
+#pragma unroll
+      for (int i = 0; i < W; ++i) values[i] = in[n][i];
+      store(out + token * cols, pack, values);
+    }
   }
 }
 
-// order[p] = the token at place p when tokens are sorted by id, equal ids in token order: each warp counts what comes before
-// its token. Quadratic in the tokens, yet a few microseconds at 4096, with nothing to allocate.
-__global__ void sort_tokens_kernel(const int* __restrict__ ids, int tokens, int* __restrict__ order) {
-  const int token = static_cast<int>((blockIdx.x * blockDim.x + threadIdx.x) / 32), lane = threadIdx.x % 32;
-  if (token >= tokens) return;
-  const int id = ids[token];
-  int before = 0;
-#pragma unroll 4
-  for (int other = lane; other < tokens; other += 32) {
-    const int other_id = ids[other];
-    before += other_id < id || (other_id == id && other < token);
+constexpr int sort_threads = 1024;
+
+// Integers summed over the block, and those of the threads before this one.
+struct BlockSum {
+  int all = 0, before = 0;
+};
+__device__ BlockSum block_sum(int value) {
+  __shared__ int warps[sort_threads / 32];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int upto = value;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int more = __shfl_up_sync(0xffffffffU, upto, step);
+    if (lane >= step) upto += more;
   }
-  before = __reduce_add_sync(0xffffffffU, before);
-  if (lane == 0) order[before] = token;
+  __syncthreads();  // of an earlier call
+  if (lane == 31) warps[warp] = upto;
+  __syncthreads();
+  const int other = warps[lane];
+  return {__reduce_add_sync(0xffffffffU, other), __reduce_add_sync(0xffffffffU, lane < warp ? other : 0) + upto - value};
+}
+
+// Sorts tokens so that those of one id are neighbours, in token order: order[place] = token, ids_in_order[place] = its id.
+// Which id comes before which follows from the ids and the number of blocks. A block takes the ids that hash to it: it lists
+// their tokens in order behind those of the blocks before it, then counts for each what comes before it within the list.
+__global__ void __launch_bounds__(sort_threads)
+    sort_tokens_kernel(const int* ids, int tokens, int* list, int* order, int* ids_in_order) {
+  __shared__ int keys[sort_threads];
+  wait_for_previous();
+  const auto block_of = [](int id) { return __umulhi(static_cast<unsigned>(id) * 2654435761U, gridDim.x); };
+  // Each warp takes neighbours, 32 at a time.
+  const int each = (tokens + sort_threads - 1) / sort_threads * 32, lane = threadIdx.x % 32;
+  const int begin = threadIdx.x / 32 * each, end = begin + each < tokens ? begin + each : tokens;
+  int mine = 0, earlier = 0;
+#pragma unroll 8
+  for (int token = begin + lane; token < end; token += 32) {
+    const unsigned block = block_of(ids[token]);
+    mine += block == blockIdx.x;
+    earlier += block < blockIdx.x;
+  }
+  const int offset = block_sum(earlier).all;
+  const BlockSum own = block_sum(mine);
+  list += offset;
+  int place = __shfl_sync(0xffffffffU, own.before, 0);  // of the warp's first
+  for (int first = begin; first < end; first += 32) {
+    const bool here = first + lane < end && block_of(ids[first + lane]) == blockIdx.x;
+    const unsigned lanes = __ballot_sync(0xffffffffU, here);
+    if (here) list[place + __popc(lanes & ((1U << lane) - 1))] = first + lane;
+    place += __popc(lanes);
+  }
+  __syncthreads();
+  for (int first = 0; first < own.all; first += sort_threads) {
+    const int at = first + threadIdx.x;
+    const int token = at < own.all ? list[at] : 0, id = ids[token];
+    int rank = 0;
+    for (int other = 0; other < own.all; other += sort_threads) {
+      __syncthreads();
+      if (other + threadIdx.x < own.all) keys[threadIdx.x] = ids[list[other + threadIdx.x]];
+      __syncthreads();
+      const int count = at >= own.all ? 0 : own.all - other < sort_threads ? own.all - other : sort_threads;
+#pragma unroll 8
+      for (int k = 0; k < count; ++k) rank += keys[k] < id || (keys[k] == id && other + k < at);
+    }
+    if (at >= own.all) continue;
+    order[offset + rank] = token;
+    ids_in_order[offset + rank] = id;
+  }
 }
 
 // The block of the first place of an id owns that row of the table (blockIdx.y: a slice of its columns) and adds its tokens in
 // order, so no two blocks write the same element.
-template <class T, int W>
-__global__ void embedding_grad_kernel(const int* __restrict__ ids, const int* __restrict__ order, int tokens,
-                                      const T* __restrict__ dy, std::int64_t first_id, std::int64_t vocabulary,
-                                      float* __restrict__ dtable, int cols) {
-  constexpr int unroll = 4;
-  const int place = blockIdx.x;
-  const int id = ids[order[place]];
-  const std::int64_t row = id - first_id;
-  const int pack = blockIdx.y * blockDim.x + threadIdx.x;
-  if (row < 0 || row >= vocabulary || pack >= cols / W) return;
-  if (place > 0 && ids[order[place - 1]] == id) return;
+constexpr int grad_threads = 128;
 
-  float sum[W];
-  const auto old = load<W>(dtable + row * cols, pack);
+template <class T, int W, int N>
+__global__ void embedding_grad_kernel(const int* ids_in_order, const int* order, int tokens, const T* dy, std::int64_t first_id,
+                                      std::int64_t vocabulary, float* dtable, int cols) {
+  constexpr int unroll = 2;  // tokens at once
+  wait_for_previous();
+  const int place = blockIdx.x, id = ids_in_order[place];
+  const std::int64_t row = id - first_id;
+  const int first = blockIdx.y * blockDim.x * N + threadIdx.x, packs = cols / W;
+  int token[unroll];
+  bool same[unroll];
+  const auto look = [&](int at) {
 #pragma unroll
-  for (int i = 0; i < W; ++i) sum[i] = old[i];
-  for (int at = place; at < tokens; at += unroll) {
-    Pack<T, W> in[unroll];
-    bool same[unroll];
+    for (int u = 0; u < unroll; ++u) {
+      const int clipped = at + u < tokens ? at + u : tokens - 1;
+      token[u] = order[clipped];
+      same[u] = at + u < tokens && ids_in_order[clipped] == id;
+    }
+  };
+  look(place);
+  if (row < 0 || row >= vocabulary || (place > 0 && ids_in_order[place - 1] == id)) return;
+
+  Pack<float, W> old[N];
 #pragma unroll
-    for (int n = 0; n < unroll; ++n) {
-      const int token = at + n < tokens ? order[at + n] : 0;
-      same[n] = at + n < tokens && ids[token] == id;
-      if (same[n]) in[n] = load<W>(dy + static_cast<std::int64_t>(token) * cols, pack);
+  for (int n = 0; n < N; ++n) {
+    const int pack = first + n * blockDim.x;
+    if (pack < packs) old[n] = load<W>(dtable + row * cols, pack);
+  }
+  float sum[N][W] = {};
+  for (int at = place; same[0];) {
+    Pack<T, W> in[unroll][N];
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+        const int pack = first + n * blockDim.x;
+        if (same[u] && pack < packs) in[u][n] = load<W>(dy + static_cast<std::int64_t>(token[u]) * cols, pack);
+      }
     }
 #pragma unroll
-    for (int n = 0; n < unroll; ++n) {
-      if (!same[n]) continue;
+    for (int u = 0; u < unroll; ++u) {
+      if (!same[u]) continue;
 #pragma unroll
-      for (int i = 0; i < W; ++i) sum[i] += in[n][i];
+      for (int n = 0; n < N; ++n) {
+#pragma unroll
+        for (int i = 0; i < W; ++i) sum[n][i] += in[u][n][i];
+      }
     }
     if (!same[unroll - 1]) break;
+    look(at += unroll);
   }
-  store(dtable + row * cols, pack, sum);
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const int pack = first + n * blockDim.x;
+    if (pack >= packs) break;
+#pragma unroll
+    for (int i = 0; i < W; ++i) sum[n][i] += old[n][i];
+    store(dtable + row * cols, pack, sum[n]);
+  }
 }
 
 }  // namespace
@@ -87,28 +176,28 @@ void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std:
       using TT = typename decltype(tt)::type;
       using T = typename decltype(t)::type;
       with_width<T>(aligned && out.cols() % full_width<T> == 0, [&](auto w) {
-        embedding_kernel<TT, T, decltype(w)::value><<<static_cast<unsigned>(out.rows()), 256, 0, stream>>>(
-            data_of<int>(ids), data_of<TT>(table), first_id, table.rows(), data_of<T>(out), static_cast<int>(out.cols()));
+        launch(stream, embedding_kernel<TT, T, decltype(w)::value>, static_cast<unsigned>(out.rows()), 128, 0,
+               data_of<int>(ids), data_of<TT>(table), first_id, table.rows(), data_of<T>(out), static_cast<int>(out.cols()));
       });
     });
   });
 }
 
-std::size_t embedding_grad_scratch(std::int64_t tokens) { return static_cast<std::size_t>(tokens) * sizeof(int); }
+std::size_t embedding_grad_scratch(std::int64_t tokens) { return static_cast<std::size_t>(3 * tokens) * sizeof(int); }
 
 void embedding_grad(cudaStream_t stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable,
-                    void* scratch) {
+                    int multiprocessors, void* scratch) {
   if (dy.elements() == 0) return;
   const int tokens = static_cast<int>(dy.rows()), cols = static_cast<int>(dy.cols());
-  auto* order = static_cast<int*>(scratch);
-  sort_tokens_kernel<<<blocks_for(tokens, 4), 128, 0, stream>>>(data_of<int>(ids), tokens, order);
+  int *list = static_cast<int*>(scratch), *order = list + tokens, *ids_in_order = order + tokens;
+  launch(stream, sort_tokens_kernel, multiprocessors, sort_threads, 0, data_of<int>(ids), tokens, list, order, ids_in_order);
   with_type(dy.dtype, "embedding_grad", [&](auto t) {
     using T = typename decltype(t)::type;
     with_width<T>(aligned16(dy.data) && aligned16(dtable.data) && cols % full_width<T> == 0, [&](auto w) {
-      constexpr int W = decltype(w)::value;
-      const dim3 grid(static_cast<unsigned>(tokens), blocks_for(cols / W, 128));
-      embedding_grad_kernel<T, W><<<grid, 128, 0, stream>>>(data_of<int>(ids), order, tokens, data_of<T>(dy), first_id,
-                                                            dtable.rows(), data_of<float>(dtable), cols);
+      constexpr int W = decltype(w)::value, N = 2;
+      const dim3 blocks(static_cast<unsigned>(tokens), blocks_for(cols / W, grad_threads * N));
+      launch(stream, embedding_grad_kernel<T, W, N>, blocks, grad_threads, 0, ids_in_order, order, tokens, data_of<T>(dy),
+             first_id, dtable.rows(), data_of<float>(dtable), cols);
     });
   });
 }

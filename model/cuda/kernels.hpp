@@ -57,7 +57,7 @@ void swiglu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& gate_u
 void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out);
 std::size_t embedding_grad_scratch(std::int64_t tokens);  // bytes
 void embedding_grad(cudaStream_t stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable,
-                    void* scratch);
+                    int multiprocessors, void* scratch);
 
 // attention.cu: fp32, any head size up to 256
 void attention(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out,

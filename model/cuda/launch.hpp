@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 
 #include <cstdint>
 #include <string>
@@ -55,9 +55,33 @@ inline unsigned blocks_for(std::int64_t work, std::int64_t per_block) {
   return static_cast<unsigned>(ceil_div(work, per_block));
 }
 
+// Starts a kernel that begins with wait_for_previous(): its launch overlaps the end of the kernel before it in the stream
+// (programmatic dependent launch), which saves 1 to 2 us of the 10 to 40 that these kernels take. Bytes of dynamic shared
+// memory.
+template <class... Parameters, class... Arguments>
+void launch(cudaStream_t stream, void (*kernel)(Parameters...), dim3 blocks, dim3 threads, std::size_t shared,
+            Arguments... arguments) {
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared;
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
+  cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+}
+
 template <class T>
 T* data_of(const Tensor& tensor) {
   return static_cast<T*>(tensor.data);
+}
+
+template <class T>
+T* data_or_null(const Tensor* tensor) {
+  return tensor == nullptr ? nullptr : data_of<T>(*tensor);
 }
 
 }  // namespace pipetrain::cuda

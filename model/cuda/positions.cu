@@ -7,8 +7,8 @@ namespace {
 
 // One block a token.
 template <class T, int W>
-__global__ void add_positions_kernel(std::int64_t first_token, std::int64_t sequence, const T* __restrict__ table, T* x,
-                                     int cols) {
+__global__ void add_positions_kernel(std::int64_t first_token, std::int64_t sequence, const T* table, T* x, int cols) {
+  wait_for_previous();
   const std::int64_t row = blockIdx.x, position = (first_token + row) % sequence;
   for (int pack = threadIdx.x; pack < cols / W; pack += blockDim.x) {
     const auto in = load<W>(x + row * cols, pack), add = load<W>(table + position * cols, pack);
@@ -21,8 +21,9 @@ __global__ void add_positions_kernel(std::int64_t first_token, std::int64_t sequ
 
 // One block a position (blockIdx.y: a slice of its columns), which adds its tokens in order.
 template <class T, int W>
-__global__ void positions_grad_kernel(std::int64_t first_token, std::int64_t sequence, const T* __restrict__ dy,
-                                      float* __restrict__ dtable, std::int64_t rows, int cols) {
+__global__ void positions_grad_kernel(std::int64_t first_token, std::int64_t sequence, const T* dy, float* dtable,
+                                      std::int64_t rows, int cols) {
+  wait_for_previous();
   constexpr int unroll = 4;
   const std::int64_t position = blockIdx.x;
   const std::int64_t first = (position - first_token % sequence + sequence) % sequence;
@@ -57,8 +58,8 @@ void add_positions(cudaStream_t stream, std::int64_t first_token, std::int64_t s
     using T = typename decltype(t)::type;
     with_width<T>(aligned16(table.data) && aligned16(x.data) && x.cols() % full_width<T> == 0, [&](auto w) {
       constexpr int W = decltype(w)::value;
-      add_positions_kernel<T, W><<<static_cast<unsigned>(x.rows()), 128, 0, stream>>>(
-          first_token, sequence, data_of<T>(table), data_of<T>(x), static_cast<int>(x.cols()));
+      launch(stream, add_positions_kernel<T, W>, static_cast<unsigned>(x.rows()), 128, 0, first_token, sequence,
+             data_of<T>(table), data_of<T>(x), static_cast<int>(x.cols()));
     });
   });
 }
@@ -72,8 +73,8 @@ void positions_grad(cudaStream_t stream, std::int64_t first_token, std::int64_t 
     with_width<T>(aligned16(dy.data) && aligned16(dtable.data) && cols % full_width<T> == 0, [&](auto w) {
       constexpr int W = decltype(w)::value;
       const dim3 grid(static_cast<unsigned>(sequence), blocks_for(cols / W, 128));
-      positions_grad_kernel<T, W>
-          <<<grid, 128, 0, stream>>>(first_token, sequence, data_of<T>(dy), data_of<float>(dtable), dy.rows(), cols);
+      launch(stream, positions_grad_kernel<T, W>, grid, 128, 0, first_token, sequence, data_of<T>(dy), data_of<float>(dtable),
+             dy.rows(), cols);
     });
   });
 }

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "model/cuda/kernels.hpp"
 #include "model/cuda/launch.hpp"
 #include "model/cuda/vector.cuh"
@@ -5,31 +7,42 @@
 namespace pipetrain::cuda {
 namespace {
 
-// One block a token. A thread turns W pairs (i, i + D/2) of a head at once; blockDim is a multiple of the threads a head takes,
-// so that a thread meets the same angles in every head.
+constexpr int unroll = 4;  // heads of a thread, all in flight together
+constexpr int max_threads = 512;
+
+// One token a column of blocks. A thread turns the same W pairs (i, i + D/2) of several heads, so that it needs one set of
+// angles: blockDim is a multiple of the threads a head takes.
 template <class T, int W>
-__global__ void rotary_kernel(T* __restrict__ qkv, const float* __restrict__ cos_sin, int sequence, int heads, int half,
-                              std::int64_t row_stride, float direction) {
-  const int chunks = half / W;
-  const int chunk = threadIdx.x % chunks;
+__global__ void __launch_bounds__(max_threads, 2)
+    rotary_kernel(T* qkv, const float* cos_sin, int sequence, int heads, int half, std::int64_t row_stride, float direction) {
+  wait_for_previous();
+  const int chunks = half / W, chunk = threadIdx.x % chunks, step = blockDim.x / chunks;
+  const int first_head = blockIdx.y * step * unroll + threadIdx.x / chunks;
   const std::int64_t token = blockIdx.x;
   const float* angles = cos_sin + (token % sequence) * 2 * half;
   T* row = qkv + token * row_stride;
-  const auto cosines = load<W>(angles, chunk);
-  const auto sines = load<W>(angles + half, chunk);
-  for (int item = threadIdx.x; item < heads * chunks; item += blockDim.x) {
-    T* head = row + static_cast<std::int64_t>(item / chunks) * 2 * half;
-    const auto first = load<W>(head, chunk);
-    const auto second = load<W>(head + half, chunk);
+  Pack<T, W> first[unroll], second[unroll];
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const int head = first_head + n * step;
+    if (head >= heads) continue;
+    first[n] = load<W>(row + head * 2 * half, chunk);
+    second[n] = load<W>(row + head * 2 * half + half, chunk);
+  }
+  const auto cosines = load<W>(angles, chunk), sines = load<W>(angles + half, chunk);
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const int head = first_head + n * step;
+    if (head >= heads) break;
     float out_first[W], out_second[W];
 #pragma unroll
     for (int i = 0; i < W; ++i) {
       const float sine = sines[i] * direction;
-      out_first[i] = first[i] * cosines[i] - second[i] * sine;
-      out_second[i] = second[i] * cosines[i] + first[i] * sine;
+      out_first[i] = first[n][i] * cosines[i] - second[n][i] * sine;
+      out_second[i] = second[n][i] * cosines[i] + first[n][i] * sine;
     }
-    store(head, chunk, out_first);
-    store(head + half, chunk, out_second);
+    store(row + head * 2 * half, chunk, out_first);
+    store(row + head * 2 * half + half, chunk, out_second);
   }
 }
 
@@ -44,11 +57,11 @@ void rotary(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv,
     with_width<T>(half % full_width<T> == 0 && aligned16(qkv.data), [&](auto w) {
       constexpr int W = decltype(w)::value;
       const int chunks = half / W;
-      const int rounds = ceil_div(heads * chunks, 256);
-      const int threads = ceil_div(ceil_div(heads, rounds) * chunks, chunks) * chunks;
-      rotary_kernel<T, W><<<static_cast<unsigned>(shape.tokens()), threads, 0, stream>>>(
-          data_of<T>(qkv), data_of<float>(cos_sin), static_cast<int>(shape.sequence), heads, half, shape.packed_cols(),
-          inverse ? -1.0F : 1.0F);
+      const int together =
+          std::min(ceil_div(heads, unroll), std::max(max_threads / 2 / chunks, 1));  // heads side by side in a block
+      const dim3 blocks(static_cast<unsigned>(shape.tokens()), static_cast<unsigned>(ceil_div(heads, together * unroll)));
+      launch(stream, rotary_kernel<T, W>, blocks, together * chunks, 0, data_of<T>(qkv), data_of<float>(cos_sin),
+             static_cast<int>(shape.sequence), heads, half, shape.packed_cols(), inverse ? -1.0F : 1.0F);
     });
   });
 }

@@ -9,7 +9,8 @@ constexpr int threads = 256;
 constexpr int unroll = 2;  // packs a thread: loads of both are in flight together
 
 template <class T, int W>
-__global__ void swiglu_kernel(const T* __restrict__ gate_up, T* __restrict__ y, unsigned row_packs, std::int64_t packs) {
+__global__ void swiglu_kernel(const T* gate_up, T* y, unsigned row_packs, std::int64_t packs) {
+  wait_for_previous();
   Pack<T, W> gate[unroll], up[unroll];
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * unroll + threadIdx.x;
 #pragma unroll
@@ -32,8 +33,8 @@ __global__ void swiglu_kernel(const T* __restrict__ gate_up, T* __restrict__ y, 
 }
 
 template <class T, int W>
-__global__ void swiglu_backward_kernel(const T* __restrict__ dy, const T* gate_up, T* dgate_up, unsigned row_packs,
-                                       std::int64_t packs) {
+__global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_up, unsigned row_packs, std::int64_t packs) {
+  wait_for_previous();
   Pack<T, W> gate[unroll], up[unroll], grad[unroll];
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * unroll + threadIdx.x;
 #pragma unroll
@@ -81,8 +82,8 @@ void swiglu(cudaStream_t stream, const Tensor& gate_up, const Tensor& y) {
   if (y.elements() == 0) return;
   with_packs(y, aligned16(gate_up.data) && aligned16(y.data), [&](auto t, auto w, unsigned row_packs, std::int64_t packs) {
     using T = typename decltype(t)::type;
-    swiglu_kernel<T, decltype(w)::value>
-        <<<blocks_for(packs, threads * unroll), threads, 0, stream>>>(data_of<T>(gate_up), data_of<T>(y), row_packs, packs);
+    launch(stream, swiglu_kernel<T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0, data_of<T>(gate_up),
+           data_of<T>(y), row_packs, packs);
   });
 }
 
@@ -91,8 +92,8 @@ void swiglu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& gate_u
   const bool aligned = aligned16(gate_up.data) && aligned16(dy.data) && aligned16(dgate_up.data);
   with_packs(dy, aligned, [&](auto t, auto w, unsigned row_packs, std::int64_t packs) {
     using T = typename decltype(t)::type;
-    swiglu_backward_kernel<T, decltype(w)::value><<<blocks_for(packs, threads * unroll), threads, 0, stream>>>(
-        data_of<T>(dy), data_of<T>(gate_up), data_of<T>(dgate_up), row_packs, packs);
+    launch(stream, swiglu_backward_kernel<T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0,
+           data_of<T>(dy), data_of<T>(gate_up), data_of<T>(dgate_up), row_packs, packs);
   });
 }
 

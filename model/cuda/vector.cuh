@@ -1,13 +1,21 @@
-// Reading and writing several elements at once, as fp32 in registers. Device code only.
+// What kernels share: their first statement, and several elements read and written at once as fp32 in registers. Device code
+// only.
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_runtime.h>
 
 #include <cstdint>
 
 namespace pipetrain::cuda {
 
 using bf16 = __nv_bfloat16;
+
+// The first statement of every kernel that launch() of launch.hpp starts. Its blocks may be there while the kernel before it in
+// the stream still runs; what follows sees all that that one wrote, and may overwrite what it read. Such a kernel's pointers
+// are not __restrict__: reads of memory that is said never to change could move in front of the wait. So it reads before it
+// writes.
+__device__ inline void wait_for_previous() { cudaGridDependencySynchronize(); }
 
 template <class T>
 constexpr int full_width = 16 / static_cast<int>(sizeof(T));  // elements of the widest access of one thread
@@ -26,13 +34,27 @@ __device__ inline bf16 from_float<bf16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
-// The fast exponential is good to 2^-21 relative, far below bf16; fp32 takes the exact one.
+// For bf16 in two instructions: 2^-21 relative near 0, far below its rounding. fp32 takes the exact one.
+template <class T>
+__device__ float exponential(float value) {
+  if constexpr (sizeof(T) == 2) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(value * 1.4426950408889634F));
+    return power;
+  } else {
+    return expf(value);
+  }
+}
+
 template <class T>
 __device__ float sigmoid(float value) {
+  const float inverse = 1.0F + exponential<T>(-value);
   if constexpr (sizeof(T) == 2) {
-    return __fdividef(1.0F, 1.0F + __expf(-value));
+    float quotient;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(quotient) : "f"(inverse));
+    return quotient;
   } else {
-    return 1.0F / (1.0F + expf(-value));
+    return 1.0F / inverse;
   }
 }
 
@@ -64,8 +86,16 @@ __device__ void forget(Pack<T, W>& pack) {
 template <int W, class T>
 __device__ void store(T* data, std::int64_t pack, const float (&values)[W]) {
   Pack<T, W> packed;
+  if constexpr (sizeof(T) == 2 && W % 2 == 0) {  // two in one instruction
 #pragma unroll
-  for (int i = 0; i < W; ++i) packed.at[i] = from_float<T>(values[i]);
+    for (int i = 0; i < W; i += 2) {
+      const auto pair = __floats2bfloat162_rn(values[i], values[i + 1]);
+      packed.at[i] = pair.x, packed.at[i + 1] = pair.y;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < W; ++i) packed.at[i] = from_float<T>(values[i]);
+  }
   reinterpret_cast<Pack<T, W>*>(data)[pack] = packed;
 }
 
