@@ -105,18 +105,4 @@ __device__ inline float warp_sum(float value) {
   return value;
 }
 
-// Each of B values summed over all threads of the block, in every thread. Two calls in a row need different shared memory.
-template <int B>
-__device__ void block_sums(float (&values)[B], float (*shared)[32]) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = (blockDim.x + 31) / 32;
-#pragma unroll
-  for (int b = 0; b < B; ++b) {
-    values[b] = warp_sum(values[b]);
-    if (lane == 0) shared[b][warp] = values[b];
-  }
-  __syncthreads();
-#pragma unroll
-  for (int b = 0; b < B; ++b) values[b] = warp_sum(lane < warps ? shared[b][lane] : 0.0F);
-}
-
 }  // namespace pipetrain::cuda
