@@ -210,6 +210,7 @@ class Checker {
       std::smatch match;
       if (std::regex_match(line, match, include)) {
         check_include(path, path + ':' + std::to_string(line_number), match[2].str(), match[1].str() == "\"");
+        has_device_code = has_device_code || fs::path(match[2].str()).extension() == ".cuh";  // kernels to instantiate
       }
       has_device_code = has_device_code || std::regex_search(line.substr(0, line.find("//")), device_code);
     }

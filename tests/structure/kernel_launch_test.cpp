@@ -1,0 +1,43 @@
+// Kernels of model/cuda that launch() starts may be there before the one in front of them has ended: forgetting the wait is a
+// race that no run has to show.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "catch.hpp"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string text_of(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+std::size_t count(const std::string& text, const std::string& words) {
+  std::size_t found = 0;
+  for (auto at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("every kernel that may overlap the one before it waits for it, and claims no memory as unchanging") {
+  std::size_t kernels = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(PIPETRAIN_SOURCE_DIR) / "model/cuda")) {
+    const std::string text = text_of(entry.path());
+    // A file starts all its kernels one way.
+    if (count(text, "__global__") == 0 || count(text, "<<<") > 0) continue;
+    INFO(entry.path());
+    CHECK(count(text, "wait_for_previous();") == count(text, "__global__"));
+    CHECK(count(text, "__restrict__") == 0);
+    kernels += count(text, "__global__");
+  }
+  CHECK(kernels > 0);
+  for (const char* mixed : {"attention.cu", "small_gemm.cu"}) {
+    CHECK(count(text_of(fs::path(PIPETRAIN_SOURCE_DIR) / "model/cuda" / mixed), " launch(stream") == 0);
+  }
+}
