@@ -230,6 +230,8 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"config-file", "--config"},
       {"log-freq", "--log-interval"},
       {"plot-loss", "--metrics"},
+      {"do-eval", "evaluation is not built yet; leave it out"},
+      {"evaluation-strategy", "evaluation is not built yet; leave it out"},
       {"predict-with-generate", "writing text is not built yet; leave it out"},
   };
   return names;
