@@ -158,9 +158,9 @@ TEST_CASE("a failure on purpose ends a run on GPUs with its cause named and noth
   };
   for (const int gpus : {1, 2}) {
     for (const Layout layout : {Layout{2, 1, 2, 1}, Layout{2, 2, 1, 1}}) {
-      for (const auto& [kind, error, part] : {Case{FaultKind::raise, ErrorKind::internal, "stage 1, rank "},
+      for (const auto& [kind, error, part] : {Case{FaultKind::raise, ErrorKind::internal, "rank 3 (stage 1, "},
                                               Case{FaultKind::nan, ErrorKind::numeric, "of step 2 is NaN"},
-                                              Case{FaultKind::out_of_memory, ErrorKind::out_of_memory, "stage 1, rank "},
+                                              Case{FaultKind::out_of_memory, ErrorKind::out_of_memory, "rank 3 (stage 1, "},
                                               Case{FaultKind::hang, ErrorKind::peer_lost, "no action completed"}}) {
         TrainJob job = golden_job("llama2_tiny", layout);
         if (!on_gpus(job, gpus)) return;
