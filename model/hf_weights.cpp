@@ -1,6 +1,7 @@
-// Reading a Hugging Face folder's weights: one safetensors file, or shards listed by an index.
+// Reading a Hugging Face folder's weights: one safetensors file, or shards.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -44,6 +45,65 @@ WeightMap read_index(const fs::path& file) {
   return map;
 }
 
+[[noreturn]] void refuse_folder(const fs::path& folder, const std::string& what) {
+  throw Error(ErrorKind::input, fmt::format("{}: {}", folder.string(), what));
+}
+
+// The N of "NAME-00002-of-0000N.safetensors", with the number cut out of the name; 0 for other names.
+std::size_t shards_of(const std::string& name, std::string& without_number) {
+  constexpr std::size_t tail = std::string_view("-00002-of-00004.safetensors").size();
+  if (name.size() <= tail) return 0;
+  const std::size_t at = name.size() - tail;
+  const auto number = [&](std::size_t from) {
+    std::size_t value = 0;
+    const auto [end, error] = std::from_chars(name.data() + from, name.data() + from + 5, value);
+    return error == std::errc() && end == name.data() + from + 5 ? value : 0;
+  };
+  if (name[at] != '-' || name.compare(at + 6, 4, "-of-") != 0 || number(at + 1) == 0) return 0;
+  without_number = name.substr(0, at) + name.substr(at + 6);
+  return number(at + 10);
+}
+
+// What holds the weights: an index of shards, or files that are read whole.
+struct WeightFiles {
+  fs::path index;
+  std::vector<std::string> files;
+};
+
+// The names that Hugging Face writes come first; else what is there must be the weights without doubt.
+WeightFiles find_weight_files(const fs::path& folder) {
+  std::vector<std::string> files, indexes;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors.index.json")) indexes.push_back(name);
+    // A checkpoint's moments have the names of the weights.
+    if (name.ends_with(".safetensors") && !name.starts_with("exp_avg")) files.push_back(name);
+  }
+  const auto has = [](const std::vector<std::string>& names, const char* name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (has(files, "model.safetensors")) return {{}, {"model.safetensors"}};
+  if (has(indexes, "model.safetensors.index.json")) return {folder / "model.safetensors.index.json", {}};
+  if (indexes.size() > 1)
+    refuse_folder(folder, "has several *.safetensors.index.json files; name the right one model.safetensors.index.json");
+  if (!indexes.empty()) return {folder / indexes.front(), {}};
+  if (files.empty()) refuse_folder(folder, "has no *.safetensors files; to start from random weights say --init random");
+
+  std::set<std::string> sets;
+  std::size_t shards = 1;
+  for (const std::string& name : files) {
+    std::string set = name;
+    shards = std::max(shards, shards_of(name, set));
+    sets.insert(set);
+  }
+  if (sets.size() > 1)
+    refuse_folder(folder, "has several *.safetensors files and no index; name the one to read model.safetensors");
+  if (files.size() < shards)
+    refuse_folder(folder, fmt::format("has {} of its {} shards; get the others", files.size(), shards));
+  return {{}, files};
+}
+
 // The N of "model.layers.N.", else -1.
 std::int64_t layer_of(const std::string& name) {
   constexpr std::string_view prefix = "model.layers.";
@@ -59,6 +119,7 @@ class HfWeights : public WeightSource {
     open_files();
     find_tied_embedding(config);
     check_model(config);
+    for (const auto& [name, file] : files_) file.check_coverage();
   }
 
   void load(const Parameter& parameter, float* out) const override {
@@ -85,25 +146,26 @@ class HfWeights : public WeightSource {
   }
 
   void open_files() {
-    const fs::path single = folder_ / "model.safetensors", index = folder_ / "model.safetensors.index.json";
-    std::error_code ignored;
-    if (fs::exists(single, ignored)) {
-      const SafetensorsReader& file = open("model.safetensors");
-      for (const auto& [name, entry] : file.entries()) tensors_.emplace(name, Place{&file, name});
-    } else if (fs::exists(index, ignored)) {
-      for (const auto& [name, shard] : read_index(index)) {
-        const SafetensorsReader& file = open(shard);
-        if (!file.entries().contains(name)) {
-          throw Error(ErrorKind::input,
-                      fmt::format("{}: tensor {} is missing, though model.safetensors.index.json says it is there",
-                                  file.path().string(), name));
-        }
-        tensors_.emplace(name, Place{&file, name});
+    const WeightFiles found = find_weight_files(folder_);
+    for (const std::string& name : found.files) {
+      const SafetensorsReader& file = open(name);
+      for (const auto& [tensor, entry] : file.entries()) {
+        const auto [place, added] = tensors_.emplace(tensor, Place{&file, tensor});
+        if (!added)
+          refuse_folder(folder_, fmt::format("tensor {} is both in {} and in {}", tensor,
+                                             place->second.file->path().filename().string(), name));
       }
-    } else {
-      throw Error(ErrorKind::input, fmt::format("{}: no model.safetensors and no model.safetensors.index.json; to start from "
-                                                "random weights say --init random",
-                                                folder_.string()));
+    }
+    if (!found.index.empty()) open_shards(found.index);
+  }
+  void open_shards(const fs::path& index) {
+    for (const auto& [name, shard] : read_index(index)) {
+      const SafetensorsReader& file = open(shard);
+      if (!file.entries().contains(name)) {
+        throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing, though {} says it is there", file.path().string(),
+                                                  name, index.filename().string()));
+      }
+      tensors_.emplace(name, Place{&file, name});
     }
   }
   const SafetensorsReader& open(const std::string& name) {

@@ -100,8 +100,8 @@ void SafetensorsReader::read_header() {
     refuse(fmt::format("its header claims {} bytes, more than the {} allowed: not a safetensors file, or damaged", length,
                        most_header_bytes));
   }
-  const std::uint64_t data_begin = sizeof(length) + length;
-  if (data_begin > file_.size()) {
+  data_begin_ = sizeof(length) + length;
+  if (data_begin_ > file_.size()) {
     refuse(fmt::format("its header claims {} bytes and the file has {}: truncated, or not a safetensors file", length,
                        file_.size()));
   }
@@ -131,38 +131,39 @@ void SafetensorsReader::read_header() {
     if (element_bytes == 0) refuse_tensor(fmt::format("unknown dtype {}", dtype->dump(-1, ' ', true)));
     const auto bytes = byte_count(entry.shape, element_bytes);
     if (!bytes) refuse_tensor(fmt::format("the size of shape {} overflows", shape_text(entry.shape)));
-    if (begin > end || end > file_.size() - data_begin) {
+    if (begin > end || end > file_.size() - data_begin_) {
       refuse_tensor(fmt::format("its data_offsets [{}, {}] lie outside the file's {} bytes of data: truncated, or damaged",
-                                begin, end, file_.size() - data_begin));
+                                begin, end, file_.size() - data_begin_));
     }
     if (end - begin != *bytes) {
       refuse_tensor(fmt::format("its data_offsets hold {} bytes, its shape {} of {} needs {}", end - begin,
                                 shape_text(entry.shape), entry.dtype, *bytes));
     }
-    entry.begin = data_begin + begin;
-    entry.end = data_begin + end;
+    entry.begin = data_begin_ + begin;
+    entry.end = data_begin_ + end;
     entries_.emplace(name, std::move(entry));
   }
-  check_coverage(data_begin);
 }
 
-// The tensors must fill the data part exactly, so that nothing hides in it.
-void SafetensorsReader::check_coverage(std::uint64_t data_begin) const {
+void SafetensorsReader::check_coverage() const {
   std::vector<const std::pair<const std::string, Entry>*> sorted;
   for (const auto& item : entries_) sorted.push_back(&item);
   std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) {
     return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
   });
-  std::uint64_t covered = data_begin;
+  const auto refuse_bytes = [this](std::uint64_t bytes, const std::string& where) {
+    refuse(fmt::format("{} bytes {} belong to no tensor: its header lacks one, or the file is damaged", bytes, where));
+  };
+  std::uint64_t covered = data_begin_;
   const std::string* before = nullptr;
   for (const auto* item : sorted) {
     const auto& [name, entry] = *item;
     if (entry.begin < covered) refuse(fmt::format("tensors {} and {} overlap", *before, name));
-    if (entry.begin > covered) refuse(fmt::format("tensor {}: {} unused bytes before it", name, entry.begin - covered));
+    if (entry.begin > covered) refuse_bytes(entry.begin - covered, "before tensor " + name);
     covered = entry.end;
     before = &name;
   }
-  if (covered != file_.size()) refuse(fmt::format("{} unused bytes at the end", file_.size() - covered));
+  if (covered != file_.size()) refuse_bytes(file_.size() - covered, "at the end");
 }
 
 void SafetensorsReader::check(const std::string& name, const Shape& shape) const {
@@ -224,6 +225,18 @@ void SafetensorsWriter::write(const float* values) {
 void SafetensorsWriter::finish() {
   assert(next_ == tensors_.size());
   file_.sync();
+}
+
+void write_tensors(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
+                   const std::function<void(std::size_t, float*)>& fill) {
+  SafetensorsWriter writer(path, tensors);
+  std::vector<float> values;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    values.resize(static_cast<std::size_t>(tensors[i].shape.elements()));
+    fill(i, values.data());
+    writer.write(values.data());
+  }
+  writer.finish();
 }
 
 }  // namespace pipetrain

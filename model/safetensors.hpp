@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,22 +27,25 @@ class SafetensorsReader {
     std::uint64_t begin = 0, end = 0;  // bytes in the file
   };
 
-  // Checks the whole header against the file before it returns.
+  // Checks every tensor of the header against the file before it returns.
   explicit SafetensorsReader(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const noexcept { return file_.path(); }
   const std::map<std::string, Entry>& entries() const noexcept { return entries_; }
   // Throws unless the tensor is there with this shape and of a dtype that read() converts: F32, F16, BF16.
   void check(const std::string& name, const Shape& shape) const;
+  // Throws unless the tensors fill the data without hole or overlap. For after check(): a hole is most often a tensor that
+  // lacks its name, which check() tells.
+  void check_coverage() const;
   // out = elements [first, first + count) of a tensor that check() accepted, as f32.
   void read(const std::string& name, std::int64_t first, std::int64_t count, float* out) const;
 
  private:
   [[noreturn]] void refuse(const std::string& what) const;
   void read_header();
-  void check_coverage(std::uint64_t data_begin) const;
 
   InputFile file_;
+  std::uint64_t data_begin_ = 0;
   std::map<std::string, Entry> entries_;
 };
 
@@ -59,5 +63,9 @@ class SafetensorsWriter {
   std::vector<NamedShape> tensors_;
   std::size_t next_ = 0;
 };
+
+// A whole file of f32 tensors, on disk when this returns; fill(i, out) gives tensors[i].
+void write_tensors(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
+                   const std::function<void(std::size_t, float*)>& fill);
 
 }  // namespace pipetrain

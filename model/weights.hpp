@@ -23,9 +23,10 @@ class WeightSource {
 
 // Normal(0, config.init_std), norms 1; each element a pure function of (seed, name, index in the full tensor).
 std::unique_ptr<WeightSource> random_weights(const ModelConfig& config, std::uint64_t seed);
-// DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json; f32, bf16 and f16 are converted to f32. Checks
-// every header, and that the model's tensors are there with their shapes and no unknown ones, before it returns; layers that
-// the configuration cuts off, and a tied model's redundant lm_head.weight, are passed over. Throws Error(input).
+// DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json, or where neither is there, the one *.safetensors
+// file, index or complete set of numbered shards; f32, bf16 and f16 are converted to f32. Checks every header, and that the
+// model's tensors are there with their shapes and no unknown ones, before it returns; layers that the configuration cuts off,
+// and a tied model's redundant lm_head.weight, are passed over. Throws Error(input).
 std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const std::filesystem::path& folder);
 
 struct NamedShape {
@@ -41,6 +42,9 @@ std::vector<NamedShape> logical_tensors(const ModelConfig& config);
 // written, or a file or a folder that is no model is there; what fill throws passes through.
 void save_hf_model(const ModelConfig& config, const std::filesystem::path& folder,
                    const std::function<void(std::size_t, float*)>& fill);
+// The same two files into a folder that exists, synced: for who makes the folder appear whole.
+void write_hf_model(const ModelConfig& config, const std::filesystem::path& folder,
+                    const std::function<void(std::size_t, float*)>& fill);
 // Throws what save_hf_model would throw already now, before hours of training, as far as can be told: the folder cannot be
 // made, or something else is in its place. Leaves nothing behind.
 void check_hf_target(const std::filesystem::path& folder);

@@ -33,7 +33,7 @@ json entry(const std::string& dtype, const json& shape, const json& offsets) {
 std::string error_of(const std::string& bytes) {
   const TempFolder folder;
   const std::filesystem::path file = folder.write("x.safetensors", bytes);
-  const std::string text = input_error([&] { SafetensorsReader reader(file); });
+  const std::string text = input_error([&] { SafetensorsReader(file).check_coverage(); });
   if (text.empty()) return "";
   REQUIRE(text.starts_with(file.string() + ": "));
   return text.substr(file.string().size() + 2);
@@ -148,8 +148,8 @@ TEST_CASE("safetensors: broken files end in one line that names file and tensor"
   CHECK(two({0, 8}, {8, 16}).empty());
   CHECK(two({8, 16}, {0, 8}).empty());
   CHECK(two({0, 8}, {4, 12}) == "tensors a and b overlap");
-  CHECK(two({8, 16}, {8, 16}) == "tensor a: 8 unused bytes before it");
-  CHECK(error_of(good, 20) == "4 unused bytes at the end");
+  CHECK(two({8, 16}, {8, 16}) == "8 bytes before tensor a belong to no tensor: its header lacks one, or the file is damaged");
+  CHECK(error_of(good, 20) == "4 bytes at the end belong to no tensor: its header lacks one, or the file is damaged");
 }
 
 TEST_CASE("safetensors: a tensor that is not as the model needs it is named") {

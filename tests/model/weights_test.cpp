@@ -16,6 +16,7 @@
 #include "model/error_text.hpp"
 #include "model/philox.hpp"
 #include "model/safetensors.hpp"
+#include "run_program.hpp"
 #include "temp_folder.hpp"
 
 namespace pipetrain {
@@ -243,13 +244,21 @@ TEST_CASE("missing and unknown tensors are named") {
   std::vector<std::string> names = names_of(config);
   const auto error = [&] { return input_error([&] { hf_weights(config, folder.path()); }); };
 
-  CHECK(error() ==
-        folder.path().string() +
-            ": no model.safetensors and no model.safetensors.index.json; to start from random weights say --init random");
+  CHECK(error() == folder.path().string() + ": has no *.safetensors files; to start from random weights say --init random");
   SECTION("missing") {
     names.erase(std::find(names.begin(), names.end(), "model.layers.1.mlp.up_proj.weight"));
     write_file(file, config, names);
     CHECK(error() == file.string() + ": tensor model.layers.1.mlp.up_proj.weight is missing");
+  }
+  SECTION("missing in the header, its data still there") {
+    write_file(file, config, names);
+    std::string bytes = read_file(file);
+    const std::string name = "model.layers.1.self_attn.q_proj.weight";
+    std::string entry = bytes.substr(bytes.find('"' + name));
+    entry = entry.substr(0, entry.find("},") + 2);
+    bytes.replace(bytes.find(entry), entry.size(), std::string(entry.size(), ' '));
+    folder.write("model.safetensors", bytes);
+    CHECK(error() == file.string() + ": tensor " + name + " is missing");
   }
   SECTION("no head, though not tied") {
     names.pop_back();
@@ -318,6 +327,32 @@ TEST_CASE("shards are found by their index, which must not lead out of the folde
   CHECK(error() == folder.path().string() + ": tensor " + names[0] + " is missing");
   index = {{"weight_map", 1}};
   CHECK(error() == where + "no \"weight_map\" object");
+}
+
+TEST_CASE("weights under other names are read where there is no doubt which") {
+  const ModelConfig config = small_config();
+  const TempFolder folder;
+  const std::vector<std::string> names = names_of(config);
+  const auto middle = names.begin() + static_cast<std::ptrdiff_t>(names.size() / 2);
+  const auto write = [&](const char* file, auto begin, auto end) { write_file(folder.path() / file, config, {begin, end}); };
+  const auto read = [&] { return load_all(*hf_weights(config, folder.path()), config); };
+  const auto error = [&] { return input_error([&] { hf_weights(config, folder.path()); }); };
+  SECTION("one file") {
+    write("weights.safetensors", names.begin(), names.end());
+    write("exp_avg.safetensors", names.begin(), names.end());
+    CHECK(read() == load_all(*random_weights(config, 1), config));
+    write("other.safetensors", names.begin(), names.end());
+    CHECK(error().find("several *.safetensors files and no index") != std::string::npos);
+  }
+  SECTION("shards without an index") {
+    write("llama-00001-of-00002.safetensors", names.begin(), middle);
+    CHECK(error() == folder.path().string() + ": has 1 of its 2 shards; get the others");
+    write("llama-00002-of-00002.safetensors", middle, names.end());
+    CHECK(read() == load_all(*random_weights(config, 1), config));
+    fs::remove(folder.path() / "llama-00002-of-00002.safetensors");
+    write("llama-00002-of-00002.safetensors", names.begin(), names.end());
+    CHECK(error().find("is both in llama-0000") != std::string::npos);
+  }
 }
 
 // --- Saving

@@ -1,0 +1,100 @@
+#include "model/folder_draft.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "core/error.hpp"
+#include "model/files.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& what) {
+  throw Error(ErrorKind::input, fmt::format("{}: {}", path.string(), what));
+}
+
+// Where the folder really is: without a trailing slash, a link followed.
+fs::path resolved(const fs::path& folder) {
+  std::error_code error;
+  fs::path real = fs::weakly_canonical(fs::absolute(folder), error);
+  if (error) refuse(folder, fmt::format("cannot be written: {}", error.message()));
+  if (!real.has_filename()) real = real.parent_path();
+  if (!real.has_filename()) refuse(folder, "is not the name of a folder to write");
+  return real;
+}
+
+fs::path beside(const fs::path& folder, const char* suffix) {
+  return folder.parent_path() / (folder.filename().string() + suffix);
+}
+
+}  // namespace
+
+FolderDraft::FolderDraft(const fs::path& target) : target_(resolved(target)), path_(beside(target_, ".partial")) {
+  try {
+    create();
+  } catch (const fs::filesystem_error& error) {
+    clean_up();
+    refuse(target_, fmt::format("cannot be written: {}", error.code().message()));
+  }
+}
+
+FolderDraft::~FolderDraft() {
+  if (!published_) clean_up();
+}
+
+void FolderDraft::create() {
+  for (fs::path parent = target_.parent_path(); !fs::exists(parent); parent = parent.parent_path()) made_.push_back(parent);
+  fs::create_directories(target_.parent_path());
+  fs::remove_all(path_);
+  fs::create_directory(path_);
+}
+
+void FolderDraft::publish() {
+  sync_folder(path_);
+  try {
+    if (fs::exists(target_)) {
+      swap_with_old();
+    } else {
+      fs::rename(path_, target_);
+    }
+  } catch (const fs::filesystem_error& error) {
+    refuse(target_, fmt::format("cannot be replaced: {}", error.code().message()));
+  }
+  published_ = true;
+  sync_folder(target_.parent_path());
+}
+
+void FolderDraft::swap_with_old() const {
+  std::error_code ignored;
+  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
+    fs::remove_all(path_, ignored);
+    return;
+  }
+  if (errno != EINVAL && errno != ENOSYS) {
+    throw fs::filesystem_error("rename", target_, std::error_code(errno, std::generic_category()));
+  }
+  const fs::path old = beside(target_, ".old");  // a file system without exchange: two renames
+  fs::remove_all(old);
+  fs::rename(target_, old);
+  try {
+    fs::rename(path_, target_);
+  } catch (...) {
+    fs::rename(old, target_, ignored);
+    throw;
+  }
+  fs::remove_all(old, ignored);
+}
+
+void FolderDraft::clean_up() const noexcept {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+  for (const fs::path& parent : made_) fs::remove(parent, ignored);  // only empty ones go
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,35 @@
+// A folder that appears whole or not at all: written beside its final place as NAME.partial, then renamed.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+namespace pipetrain {
+
+// Every failure is an Error(input) that names the folder. What was not published is removed again, with the parents made for
+// it; what a killed run left under the same name goes when the next draft begins. Not thread-safe.
+class FolderDraft {
+ public:
+  // Makes the empty draft, and parents that are missing. A link is followed, so that the rename happens beside the real folder.
+  explicit FolderDraft(const std::filesystem::path& target);
+  FolderDraft(const FolderDraft&) = delete;
+  FolderDraft& operator=(const FolderDraft&) = delete;
+  ~FolderDraft();
+
+  const std::filesystem::path& target() const noexcept { return target_; }
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+  // In place of an older folder, if there is one; durable when it returns. The files must have been synced.
+  void publish();
+
+ private:
+  void create();
+  void swap_with_old() const;
+  void clean_up() const noexcept;
+
+  std::filesystem::path target_, path_;
+  std::vector<std::filesystem::path> made_;  // innermost first
+  bool published_ = false;
+};
+
+}  // namespace pipetrain
