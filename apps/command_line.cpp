@@ -1,14 +1,18 @@
 #include "apps/command_line.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 #include "apps/doctor.hpp"
 #include "apps/signals.hpp"
@@ -76,6 +80,10 @@ bool asks_for(const std::vector<std::string>& arguments, std::string_view option
   return std::find(arguments.begin(), arguments.end(), option) != arguments.end();
 }
 
+void print_internal_error(const std::exception& error) {
+  print_error(fmt::format("internal error: {}; this is a bug, please report it", error.what()));
+}
+
 // "help COMMAND" and "COMMAND help" are "COMMAND --help".
 int run_command(std::vector<std::string> arguments, const Environment& environment) {
   const auto take_word = [&](std::string_view word) {
@@ -102,28 +110,60 @@ int run_command(std::vector<std::string> arguments, const Environment& environme
   return command.run(arguments, environment);
 }
 
-}  // namespace
-
-// One line whatever the text holds.
-void print_error(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
-  fmt::print(stderr, "pipetrain: error: {}\n", text);
+// A file opened later must not take the place of a closed standard stream and receive what is printed there. Results written to
+// the one held here fail, as they would on the closed one.
+void hold_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) != -1) continue;
+    const int held = ::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+    if (held != stream && held >= 0) ::close(held);
+  }
 }
 
-int run_command_line(const std::vector<std::string>& arguments, const Environment& environment) {
-  const SignalWatch watch;
+int run_and_report(const std::vector<std::string>& arguments, const Environment& environment) {
   try {
+    const SignalWatch watch;
     return run_command(arguments, environment);
   } catch (const Error& error) {
     print_error(error.what());
     return exit_status(error.kind());
   } catch (const std::bad_alloc&) {
     print_error("the host is out of memory; use a smaller model, --microbatch or --seq-len");
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) return 0;  // told by check_results_written()
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      print_error("the host lets this process start no more threads; raise ulimit -u or -v, or use fewer devices or --threads");
+    } else {
+      print_internal_error(error);
+    }
   } catch (const std::exception& error) {
-    print_error(fmt::format("internal error: {}; this is a bug, please report it", error.what()));
+    print_internal_error(error);
   }
   return 1;
+}
+
+// What a command prints is its result: where that is lost, it has failed. Returns the exit status.
+int check_results_written(int status) {
+  errno = 0;
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (written || status != 0) return status;
+  print_error(fmt::format("stdout: the results cannot be written{}; make room, or send them elsewhere",
+                          errno != 0 ? fmt::format(" ({})", std::strerror(errno)) : ""));
+  return exit_status(ErrorKind::input);
+}
+
+}  // namespace
+
+// One line whatever the text holds; nothing is left to do where it cannot be written.
+void print_error(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  std::fputs(fmt::format("pipetrain: error: {}\n", text).c_str(), stderr);
+}
+
+int run_command_line(const std::vector<std::string>& arguments, const Environment& environment) {
+  hold_standard_streams();
+  return check_results_written(run_and_report(arguments, environment));
 }
 
 Environment process_environment() {

@@ -65,6 +65,7 @@ SignalWatch::SignalWatch() {
   report.sa_handler = [](int) { report_wanted = true; };
   report.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &report, nullptr);
+  std::signal(SIGXFSZ, SIG_IGN);
   thread_ = std::thread([this] { watch(); });
 }
 

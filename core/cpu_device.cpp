@@ -1,5 +1,8 @@
 #include "core/cpu_device.hpp"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -32,6 +35,16 @@ std::size_t cgroup(const char* name) {
   return file >> bytes ? bytes : unlimited;
 }
 
+// What this process may still map (ulimit -v): stacks of threads and mapped files count too.
+MemoryInfo address_space() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {unlimited, unlimited};
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const std::size_t used = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return {limit.rlim_cur, limit.rlim_cur - std::min<std::size_t>(used, limit.rlim_cur)};
+}
+
 }  // namespace
 
 std::string to_string(const DeviceId& id) { return (id.kind == DeviceKind::cpu ? "cpu:" : "cuda:") + std::to_string(id.index); }
@@ -41,7 +54,8 @@ CpuDevice::CpuDevice(int index, int threads) : index_(index), tiles_(threads - 1
 MemoryInfo CpuDevice::memory() const {
   const std::size_t limit = cgroup("memory.max"), used = cgroup("memory.current");
   const std::size_t group_free = limit == unlimited || used == unlimited ? unlimited : limit - std::min(used, limit);
-  return {std::min(meminfo("MemTotal"), limit), std::min(meminfo("MemAvailable"), group_free)};
+  const MemoryInfo space = address_space();
+  return {std::min({meminfo("MemTotal"), limit, space.total}), std::min({meminfo("MemAvailable"), group_free, space.free})};
 }
 
 Buffer CpuDevice::allocate(std::size_t bytes, const std::string& what) {

@@ -27,10 +27,17 @@ bool spin_until(Done done) {
 
 TilePool::TilePool(int helpers) {
   helpers_.reserve(static_cast<std::size_t>(helpers));
-  for (int i = 0; i < helpers; ++i) helpers_.emplace_back([this] { help(); });
+  try {
+    for (int i = 0; i < helpers; ++i) helpers_.emplace_back([this] { help(); });
+  } catch (...) {  // no more threads; those that run must end before they go
+    end_helpers();
+    throw;
+  }
 }
 
-TilePool::~TilePool() {
+TilePool::~TilePool() { end_helpers(); }
+
+void TilePool::end_helpers() {
   stop_ = true;
   generation_.fetch_add(1);
   generation_.notify_all();

@@ -13,6 +13,7 @@ namespace pipetrain {
 
 class TilePool {
  public:
+  // Throws std::system_error when so many threads cannot be started.
   explicit TilePool(int helpers);
   ~TilePool();
   TilePool(const TilePool&) = delete;
@@ -24,6 +25,7 @@ class TilePool {
 
  private:
   void help();
+  void end_helpers();
   void work_on_tiles();
 
   // A job is open while bit 0 of state_ is set; the other bits count helpers inside it. A helper enters only an open job, so a

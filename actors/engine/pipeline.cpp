@@ -1,9 +1,15 @@
 #include "actors/engine/pipeline.hpp"
 
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
 #include "actors/engine/protocol.hpp"
 #include "actors/engine/queue.hpp"
 #include "actors/engine/stage.hpp"
 #include "actors/engine/supervisor.hpp"
+#include "core/thread_limit.hpp"
 
 namespace pipetrain {
 
@@ -23,35 +29,30 @@ class Pipeline::Actors {
       : options_(std::move(options)),
         needs_(schedules::validate(options_.plan, options_.order, options_.slot_life)),
         own_system_(options_.system == nullptr ? std::make_unique<OwnSystem>() : nullptr),
-        system_(options_.system == nullptr ? own_system_->system : *options_.system) {
-    supervisor_ = system_.spawn<SupervisorActor>(SupervisorSetup{
-        options_.replicas, stages(), options_.grace, options_.virtual_time ? std::chrono::milliseconds(0) : options_.stall});
-    ConnectSupervisor members;
-    for (int replica = 0; replica < options_.replicas; ++replica) build_replica(replica, make_compute, make_source, members);
-    all_ = members.stages;
-    all_.insert(all_.end(), members.feeders.begin(), members.feeders.end());
-    all_.insert(all_.end(), queues_.begin(), queues_.end());
-    all_.push_back(supervisor_);
-    caf::anon_send(supervisor_, std::move(members));
-    for (auto& connection : connections_) caf::anon_send(connection.queue, connection.ends);
-    connections_.clear();
+        system_(options_.system == nullptr ? *own_system_->system : *options_.system) {
+    try {
+      build(make_compute, make_source);
+    } catch (...) {  // the system's end would wait for those that are there already
+      stop();
+      throw;
+    }
   }
 
-  ~Actors() {
-    for (auto& actor : all_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
-    if (options_.virtual_time) return;
-    caf::scoped_actor self(system_);
-    self->wait_for(all_);
-  }
+  ~Actors() { stop(); }
 
   const caf::actor& supervisor() const { return supervisor_; }
-  const caf::actor& stage(StageId id) const { return all_[static_cast<std::size_t>(id.replica * stages() + id.stage)]; }
+  const caf::actor& stage(StageId id) const { return stages_[static_cast<std::size_t>(id.replica * stages() + id.stage)]; }
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }
 
  private:
+  // CAF ends the process or hangs when only some of its threads can be started: its scheduler's, a clock and a printer.
   struct OwnSystem {
+    OwnSystem() {
+      check_threads(std::max(4, static_cast<int>(std::thread::hardware_concurrency())) + 2);
+      system.emplace(config);
+    }
     caf::actor_system_config config;
-    caf::actor_system system{config};
+    std::optional<caf::actor_system> system;
   };
   struct Connection {
     caf::actor queue;
@@ -64,6 +65,30 @@ class Pipeline::Actors {
 
   int stages() const { return options_.plan.placement.stages(); }
   int chunks() const { return options_.plan.placement.chunks(); }
+
+  template <class Actor, class... Arguments>
+  caf::actor spawn(Arguments&&... arguments) {
+    all_.push_back(system_.spawn<Actor>(std::forward<Arguments>(arguments)...));
+    return all_.back();
+  }
+
+  void build(const ComputeFactory& make_compute, const SourceFactory& make_source) {
+    supervisor_ = spawn<SupervisorActor>(SupervisorSetup{
+        options_.replicas, stages(), options_.grace, options_.virtual_time ? std::chrono::milliseconds(0) : options_.stall});
+    ConnectSupervisor members;
+    for (int replica = 0; replica < options_.replicas; ++replica) build_replica(replica, make_compute, make_source, members);
+    stages_ = members.stages;
+    caf::anon_send(supervisor_, std::move(members));
+    for (auto& connection : connections_) caf::anon_send(connection.queue, connection.ends);
+    connections_.clear();
+  }
+
+  void stop() {
+    for (auto& actor : all_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    if (options_.virtual_time) return;
+    caf::scoped_actor self(system_);
+    self->wait_for(all_);
+  }
 
   void build_replica(int replica, const ComputeFactory& make_compute, const SourceFactory& make_source,
                      ConnectSupervisor& members) {
@@ -80,8 +105,8 @@ class Pipeline::Actors {
       stage_actors.push_back(spawn_stage({replica, stage}, std::move(computes[static_cast<std::size_t>(stage)]), inputs));
     }
     const auto& last_inputs = at(inputs, placement().at(placement().virtual_stages() - 1));
-    const auto feeder = system_.spawn<FeederActor>(replica, make_source(replica), at(inputs, placement().at(0)).activations,
-                                                   last_inputs.targets, supervisor_);
+    const auto feeder = spawn<FeederActor>(replica, make_source(replica), at(inputs, placement().at(0)).activations,
+                                           last_inputs.targets, supervisor_);
     for (int v = 0; v < placement().virtual_stages(); ++v) connect(v, inputs, stage_actors, feeder);
     members.stages.insert(members.stages.end(), stage_actors.begin(), stage_actors.end());
     members.feeders.push_back(feeder);
@@ -97,17 +122,14 @@ class Pipeline::Actors {
     const auto& needs = needs_[static_cast<std::size_t>(where.stage)].chunks[static_cast<std::size_t>(where.chunk)];
     const int v = placement().virtual_stage(where.stage, where.chunk);
     const int last = placement().virtual_stages() - 1;
-    const auto spawn = [&](InputKind kind, int producer, int slots) {
+    const auto make_queue = [&](InputKind kind, int producer, int slots) {
       const int producer_chunk = producer < 0 ? 0 : placement().at(producer).chunk;
-      auto queue = system_.spawn<QueueActor>(QueueRoute{kind, where.chunk, producer_chunk},
-                                             compute.make_slots(kind, where.chunk, slots));
-      queues_.push_back(queue);
-      return queue;
+      return spawn<QueueActor>(QueueRoute{kind, where.chunk, producer_chunk}, compute.make_slots(kind, where.chunk, slots));
     };
     ChunkInputs inputs;
-    inputs.activations = spawn(InputKind::activation, v - 1, needs.activation_slots);
-    if (v < last) inputs.gradients = spawn(InputKind::gradient, v + 1, needs.gradient_slots);
-    if (v == last) inputs.targets = spawn(InputKind::target, -1, needs.target_slots);
+    inputs.activations = make_queue(InputKind::activation, v - 1, needs.activation_slots);
+    if (v < last) inputs.gradients = make_queue(InputKind::gradient, v + 1, needs.gradient_slots);
+    if (v == last) inputs.targets = make_queue(InputKind::target, -1, needs.target_slots);
     return inputs;
   }
 
@@ -137,7 +159,7 @@ class Pipeline::Actors {
       }
       setup.chunks.push_back(std::move(queues));
     }
-    return system_.spawn<StageActor>(std::move(setup));
+    return spawn<StageActor>(std::move(setup));
   }
 
   // The queues that virtual stage v consumes from get their two ends.
@@ -157,8 +179,8 @@ class Pipeline::Actors {
   std::unique_ptr<OwnSystem> own_system_;
   caf::actor_system& system_;
   caf::actor supervisor_;
-  std::vector<caf::actor> queues_;
-  std::vector<caf::actor> all_;  // the stages first, replica-major
+  std::vector<caf::actor> stages_;  // replica-major
+  std::vector<caf::actor> all_;
   std::vector<Connection> connections_;
 };
 

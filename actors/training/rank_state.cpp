@@ -3,6 +3,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "actors/training/rank_compute.hpp"
@@ -31,7 +32,10 @@ void on_threads(unsigned threads, std::size_t count, const std::function<void(st
     }
   };
   std::vector<std::thread> others;
-  for (unsigned i = 1; i < std::min<std::size_t>(threads, count); ++i) others.emplace_back(run);
+  try {
+    for (unsigned i = 1; i < std::min<std::size_t>(threads, count); ++i) others.emplace_back(run);
+  } catch (const std::system_error&) {  // no more threads: those there are do the work
+  }
   run();
   for (auto& other : others) other.join();
   if (failure) std::rethrow_exception(failure);
