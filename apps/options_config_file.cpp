@@ -4,6 +4,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -46,7 +47,9 @@ std::size_t line_of_key(const std::string& text, const std::string& key) {
 
 json parse_json(const std::string& path, const std::string& text) {
   std::set<std::string> keys;
+  std::string last_key;
   const auto check_key = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::key) last_key = parsed.get<std::string>();
     if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second)
       fail(fmt::format("{}:{}: {}", path, line_of_key(text, parsed.get<std::string>()), parsed.get<std::string>()),
            "stands twice in this file; keep one");
@@ -57,6 +60,8 @@ json parse_json(const std::string& path, const std::string& text) {
   } catch (const json::parse_error& error) {
     const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
     fail(fmt::format("{}:{}", path, 1 + std::count(text.begin(), end, '\n')), "is not JSON here; correct the file");
+  } catch (const json::out_of_range&) {
+    fail(fmt::format("{}:{}: {}", path, line_of_key(text, last_key), last_key), "is too large a number; give a smaller one");
   }
 }
 
@@ -78,7 +83,11 @@ std::string word_of(const json& value, const std::string& where) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "on" : "off";
   if (value.is_number_integer()) return value.dump();
-  if (value.is_number_float()) return fmt::format("{}", value.get<double>());  // dump() would write null for nan
+  if (value.is_number_float()) {  // dump() would write null for nan
+    const double number = value.get<double>();
+    const bool large_integer = std::fabs(number) >= 0x1p63 && std::fabs(number) < 1e25;  // so that its range is what is wrong
+    return large_integer ? fmt::format("{:.0f}", number) : fmt::format("{}", number);
+  }
   fail(where, "has no single value; write a string, a number, true or false");
 }
 

@@ -6,11 +6,13 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <set>
 #include <system_error>
 
 #include "core/error.hpp"
+#include "data/dataset.hpp"
 
 namespace pipetrain {
 
@@ -48,6 +50,26 @@ void check_input_file(const OptionValues& values, const std::string& name) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) values.fail(name, "there is no such file; check the path");
   if (fs::is_directory(path, ignored)) values.fail(name, "is a folder; give a file");
+}
+
+void refuse_shared_files(const OptionValues& values, const std::vector<std::string>& outputs,
+                         const std::vector<std::string>& inputs) {
+  std::error_code ignored;
+  const auto place = [&](const std::string& text) { return fs::weakly_canonical(fs::absolute(text, ignored), ignored); };
+  std::map<fs::path, std::string> taken;
+  for (const std::string& name : inputs)
+    for (const std::string& text : values.list(name))
+      if (const fs::path path = name == "data" ? parse_data_input(text).path : fs::path(text);
+          fs::is_regular_file(path, ignored))
+        taken.emplace(place(path.string()), "--" + name + " reads");
+  for (const std::string& name : outputs) {
+    const auto text = values.text(name);
+    if (!text) continue;
+    const bool shareable =
+        fs::exists(*text, ignored) && !fs::is_regular_file(*text, ignored) && !fs::is_directory(*text, ignored);
+    const auto [other, free] = taken.emplace(place(*text), "--" + name + " writes");
+    if (!free && !shareable) values.fail(name, fmt::format("{} there too; give each its own place", other->second));
+  }
 }
 
 OutputFiles::~OutputFiles() {

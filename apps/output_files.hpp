@@ -17,6 +17,10 @@ std::optional<std::filesystem::path> output_file(const OptionValues& values, con
 
 // Throws Error(input) where the file that this option names is not there or is a folder.
 void check_input_file(const OptionValues& values, const std::string& name);
+// Throws Error(input) when two of the options `outputs` name one place, or one of them a file that one of `inputs` reads. What
+// is neither a file nor a folder, such as /dev/null, may be named twice.
+void refuse_shared_files(const OptionValues& values, const std::vector<std::string>& outputs,
+                         const std::vector<std::string>& inputs);
 
 // Collects files beside their targets and puts them in place together. What was not put in place is removed again.
 class OutputFiles {

@@ -76,6 +76,8 @@ void read_times(const OptionValues& values, SimulateOptions& options) {
   options.slots = per_stage(values, "memory-slots", options.pp, {1});
   options.jitter = values.number("jitter", {}).value_or(0);
   options.runs = static_cast<int>(values.integer("runs", 1, 1'000'000).value_or(options.jitter > 0 ? 101 : 1));
+  if (values.given("runs") && options.jitter == 0)
+    values.fail("runs", "without --jitter every run is the same; give --jitter S, or leave this out");
   options.seed = values.unsigned_integer("seed").value_or(0);
 }
 
@@ -115,6 +117,7 @@ void read_outputs(const OptionValues& values, SimulateOptions& options) {
   options.trace = output_file(values, "trace");
   options.csv = output_file(values, "csv");
   options.plan_out = output_file(values, "plan-out");
+  refuse_shared_files(values, {"svg", "html", "trace", "csv", "plan-out"}, {"costs", "config", "schedule"});
   if (options.plan_out && options.plan_out->extension() != ".txt" && options.plan_out->extension() != ".csv")
     values.fail("plan-out", "must end in .txt (our format) or .csv (PyTorch's)");
 }

@@ -37,6 +37,7 @@ nlohmann::ordered_json json_of(const SimulatedSchedule& run) {
                                    {"peak_activations", per_stage(&schedules::StageSummary::peak_activations)},
                                    {"actions", run.actions},
                                    {"valid", true}};  // what is not valid was refused
+  if (run.fits) object["fits_memory_slots"] = *run.fits;
   if (run.jitter)
     object["jitter"] = {
         {"runs", run.jitter->runs}, {"seed", run.jitter->seed}, {"median", run.jitter->median}, {"p95", run.jitter->p95}};
@@ -83,8 +84,8 @@ std::string schedule_table(const std::vector<SimulatedSchedule>& runs) {
     const double second = jitter ? run.jitter->p95 : run.summary.makespan - run.ideal;
     text += fmt::format("{:<{}} {:>6} {:>10.6g} {:>10.5g} {:>5.1f} % {:>11.5g} {:>6.4g}{}\n", run.name, name_width, run.chunks,
                         jitter ? run.jitter->median : run.summary.makespan, second, 100 * run.summary.bubble_fraction,
-                        run.summary.span_bubble, most_held(run.summary), run.fits ? "" : " *");
-    all_fit = all_fit && run.fits;
+                        run.summary.span_bubble, most_held(run.summary), run.fits.value_or(true) ? "" : " *");
+    all_fit = all_fit && run.fits.value_or(true);
   }
   if (!all_fit) text += "* holds more than the memory slots\n";
   return text;

@@ -24,7 +24,7 @@ struct SimulatedSchedule {
   schedules::Summary summary;
   std::optional<JitterReport> jitter;
   std::vector<double> peak_bytes;  // per stage; empty where the costs do not tell
-  bool fits = true;                // the memory slots asked for
+  std::optional<bool> fits;        // the memory slots, where some were asked for
 };
 
 // The array of the contract: one object per schedule.

@@ -122,6 +122,9 @@ TEST_CASE("simulate: costs per stage, messages, slots and chunks") {
       CHECK(plan[0]["peak_activations"][stage].get<double>() <= slots[2 * stage] - '0');
   }
   CHECK_THAT(run("--pp 4 --microbatches 12 --schedule 1f1b --memory-slots 2").out, Contains("* holds more"));
+  for (const auto& [slots, fits] : {std::pair{"2", false}, {"4", true}})
+    CHECK(simulated("--pp 4 --microbatches 12 --schedule 1f1b --memory-slots " + std::string(slots))[0]["fits_memory_slots"] ==
+          fits);
 }
 
 TEST_CASE("simulate: messages take latency and bytes over bandwidth, on each edge its own") {
@@ -241,6 +244,8 @@ TEST_CASE("simulate names what is wrong in one line") {
   CHECK_THAT(wrong("--pp 60000 --microbatches 1000000"), Contains("use fewer"));
   CHECK_THAT(wrong("--schedul 1f1b"), Contains("did you mean --schedule?"));
   CHECK_THAT(wrong("--schedule missing.txt"), Contains("missing.txt"));
+  CHECK_THAT(wrong("--runs 5"), Contains("--runs 5: ") && Contains("--jitter"));
+  CHECK_THAT(wrong("--schedule 1f1b --forward 1e308"), Contains("more than a number can hold"));
 }
 
 TEST_CASE("simulate names file, line, action and rule of a wrong plan") {

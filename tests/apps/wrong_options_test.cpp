@@ -212,6 +212,8 @@ TEST_CASE("a config file that cannot be understood is refused with its line") {
   CHECK_THAT(config_error("run.toml", "config = \"other.toml\"\n"), Contains("cannot stand in a file"));
   CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n \"tp\": }"), StartsWith("run.json:2: is not JSON here"));
   CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n\"pp\": 3}"), Contains("stands twice"));
+  CHECK(config_error("run.json", "{\"pp\": 2,\n\"lr\": 1e400}") == "run.json:2: lr: is too large a number; give a smaller one");
+  CHECK_THAT(config_error("run.json", "{\"steps\": 99999999999999999999}"), Contains("must be from 1 to 9223372036854775807"));
   CHECK_THAT(config_error("run.json", "[1]"), Contains("is not one JSON object"));
   CHECK_THAT(config_error("run.yaml", "pp: 2"), Contains("neither .toml nor .json"));
   CHECK_THAT(error_of({"--config", "/nonexistent/run.toml"}), StartsWith("--config /nonexistent/run.toml: cannot be read"));
