@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstring>
+#include <string_view>
 
 #include "core/error.hpp"
 
@@ -31,18 +33,33 @@ std::string list(const std::vector<std::optional<std::int64_t>>& values) {
   return text + "]";
 }
 
-// Where the last complete line ends.
-off_t end_of_last_line(int fd) {
-  char buffer[4096];
-  for (off_t end = ::lseek(fd, 0, SEEK_END); end > 0;) {
-    const off_t begin = std::max<off_t>(0, end - static_cast<off_t>(sizeof buffer));
-    const ssize_t got = ::pread(fd, buffer, static_cast<std::size_t>(end - begin), begin);
-    if (got <= 0) return end;
-    for (ssize_t at = got; at > 0; --at)
-      if (buffer[at - 1] == '\n') return begin + at;
-    end = begin;
+// The step that a line tells about; nothing where it is not one of ours.
+std::optional<std::int64_t> step_of(std::string_view line) {
+  constexpr std::string_view begin = R"({"step":)";
+  std::int64_t step = 0;
+  if (!line.starts_with(begin)) return {};
+  const auto [end, error] = std::from_chars(line.data() + begin.size(), line.data() + line.size(), step);
+  return error == std::errc() ? std::optional(step) : std::nullopt;
+}
+
+// Where the complete lines of steps up to `last` end; -1 when the file cannot be read.
+off_t end_of_steps(int fd, std::int64_t last) {
+  std::vector<char> buffer(1 << 16);
+  std::string line;
+  off_t end = 0;
+  for (off_t at = 0;;) {
+    const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got < 0 ? -1 : end;
+    for (ssize_t i = 0; i < got; ++i) {
+      line += buffer[static_cast<std::size_t>(i)];
+      if (line.back() != '\n') continue;
+      if (step_of(line).value_or(last) > last) return end;
+      end = at + i + 1;
+      line.clear();
+    }
+    at += got;
   }
-  return 0;
 }
 
 // Whether a line's worth of bytes can be written at `end`; they are cut off again.
@@ -67,13 +84,13 @@ std::string to_json_line(const StepMetrics& metrics) {
       shortest(metrics.loss_scale), metrics.skipped);
 }
 
-MetricsFile::MetricsFile(std::filesystem::path path, bool append) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
+MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t steps_done) : path_(std::move(path)) {
+  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (steps_done > 0 ? 0 : O_TRUNC), 0666);
   const char* failed = fd_ < 0 ? "opened" : nullptr;
   struct stat info {};
   if (!failed && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode)) {  // a pipe or a terminal has no end to go on from
-    const off_t end = append ? end_of_last_line(fd_) : 0;
-    tried_ = ::ftruncate(fd_, end) == 0 && has_room(fd_, end) && ::lseek(fd_, end, SEEK_SET) == end;
+    const off_t end = steps_done > 0 ? end_of_steps(fd_, steps_done) : 0;
+    tried_ = end >= 0 && ::ftruncate(fd_, end) == 0 && has_room(fd_, end) && ::lseek(fd_, end, SEEK_SET) == end;
     if (!tried_) failed = "written";
   }
   if (!failed) return;

@@ -29,9 +29,10 @@ std::string to_json_line(const StepMetrics& metrics);
 // Not thread-safe.
 class MetricsFile {
  public:
-  // `append` for a resumed run: an unfinished last line, left by a killed run, is cut off first. Else the file starts anew.
-  // Throws Error(input) when it cannot be opened, or a disk has no room for a line.
-  MetricsFile(std::filesystem::path path, bool append);
+  // For a run that goes on after `steps_done`: from the first line of a later step on, which an earlier run left that got
+  // further than its checkpoint, the file is cut off, and so is an unfinished last line. With 0 the file starts anew. Throws
+  // Error(input) when it cannot be opened, read or cut, or a disk has no room for a line.
+  MetricsFile(std::filesystem::path path, std::int64_t steps_done);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;

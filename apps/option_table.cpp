@@ -70,7 +70,8 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Numbers and devices", "devices", "LIST", "GPUs to use, in rank order, e.g. 0,1,2,3", "the first ones"},
       {"Numbers and devices", "threads", "N", "compute threads of each CPU device", "cores / devices, at least 1"},
 
-      {"Checkpoints", "save", "DIR", "write checkpoints and, at the end, DIR/model (a Hugging Face folder)", ""},
+      {"Checkpoints", "save", "DIR", "write checkpoints of this one run and, at the end, DIR/model (a Hugging Face folder)",
+       ""},
       {"Checkpoints", "save-interval", "N", "a checkpoint every N steps", "only at the end"},
       {"Checkpoints", "save-keep", "K", "keep the newest K checkpoints", "all"},
       {"Checkpoints", "load", "DIR", "start from this checkpoint", ""},
@@ -86,7 +87,7 @@ const std::vector<OptionSpec>& train_option_table() {
 
       {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
       {"General", "stall-timeout", "SECONDS", "a step in which no action completes for this long fails; 0: never", "600"},
-      {"General", "dry-run", "", "print the plan and the memory of each device, and stop", "off"},
+      {"General", "dry-run", "", "print the plan and the memory of each device, and stop; status 1 if it does not fit", "off"},
       {"General", "help", "", "print this page", ""},
       {"General", "version", "", "print the version", ""},
   };

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/training/checkpoint.hpp"
+#include "actors/training/job_memory.hpp"
 #include "actors/training/trainer.hpp"
 #include "apps/command_line.hpp"
 #include "apps/counted.hpp"
@@ -64,14 +65,15 @@ StepProgress progress_of(const StepReport& report, std::int64_t total, double se
 // Everything that hears of a step.
 class Outputs {
  public:
-  Outputs(const TrainOptions& options, const Trainer& trainer, double flops_per_token, std::int64_t total)
+  Outputs(const TrainOptions& options, const std::vector<std::string>& notes, const Trainer& trainer, double flops_per_token,
+          std::int64_t total)
       : memory_(trainer.memory()),
         flops_per_token_(flops_per_token),
         total_(total),
         progress_(Progress::on_stderr(options.log_interval)) {
-    if (options.metrics) metrics_.emplace(*options.metrics, trainer.steps_done() > 0);
-    if (!metrics_ || metrics_->tried()) tell(options.notes);
-    if (metrics_ && !metrics_->tried()) held_back_ = options.notes;
+    if (options.metrics) metrics_.emplace(*options.metrics, trainer.steps_done());
+    if (!metrics_ || metrics_->tried()) tell(notes);
+    if (metrics_ && !metrics_->tried()) held_back_ = notes;
   }
 
   void step(const StepReport& report) {
@@ -105,12 +107,13 @@ bool ends(const RunLength& length, const StepReport& report, double first_loss) 
 // The step loop, and what to leave behind at its end.
 class Run {
  public:
-  Run(const TrainOptions& options, Trainer& trainer, RunRecords& records, double flops_per_token)
+  Run(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, RunRecords& records,
+      double flops_per_token)
       : options_(options),
         trainer_(trainer),
         records_(records),
         length_(run_length(options, trainer.steps_per_epoch())),
-        outputs_(options, trainer, flops_per_token, length_.loss_ratio ? 0 : length_.steps) {}
+        outputs_(options, notes, trainer, flops_per_token, length_.loss_ratio ? 0 : length_.steps) {}
 
   // Returns the exit status.
   int run() {
@@ -198,16 +201,21 @@ void print_waiting(const RunFailed& failure) {
 
 int run_train(const TrainOptions& options) {
   std::optional<TrainJob> job;
+  std::vector<std::string> notes = options.notes;
   placing_errors(options.places, [&] {
-    job = make_train_job(options);
+    job = make_train_job(options, notes);
     if (options.dry_run) print_dry_run(*job);
   });
   if (options.dry_run) {
-    for (const auto& note : options.notes) fmt::print(stderr, "{}\n", note);
+    for (const auto& note : notes) fmt::print(stderr, "{}\n", note);
+    check_job_memory(*job);
     return 0;
   }
   const double flops_per_token = model_flops_per_token(job->config, job->dataset->sequence_length());
-  if (options.save) check_hf_target(*options.save / "model");
+  if (options.save) {
+    check_hf_target(*options.save / "model");
+    remove_unfinished_checkpoints(*options.save);
+  }
   RunRecords records(options, *job);
   std::unique_ptr<Trainer> trainer;
   placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(*std::exchange(job, {})); });
@@ -216,7 +224,7 @@ int run_train(const TrainOptions& options) {
                                 for (const auto& line : trainer->waiting()) print_beside_progress(line);
                               });
   try {
-    return Run(options, *trainer, records, flops_per_token).run();
+    return Run(options, notes, *trainer, records, flops_per_token).run();
   } catch (const RunFailed& failure) {
     print_waiting(failure);
     print_error(failure.what());

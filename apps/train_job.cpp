@@ -7,6 +7,7 @@
 #include "actors/training/checkpoint.hpp"
 #include "actors/training/job_plan.hpp"
 #include "core/error.hpp"
+#include "data/fingerprint.hpp"
 
 namespace pipetrain {
 namespace {
@@ -37,27 +38,38 @@ std::shared_ptr<const Dataset> open_data(const TrainOptions& options, const Mode
   return open_dataset(data);
 }
 
-// The checkpoint that this run goes on from, if any.
-std::optional<std::filesystem::path> starting_checkpoint(const TrainOptions& options) {
+// The checkpoint that this run goes on from, if any: the newest complete one on --resume.
+std::optional<std::filesystem::path> starting_checkpoint(const TrainOptions& options, std::vector<std::string>& notes) {
   if (options.load) return options.load;
   if (!options.resume) return {};
-  const auto found = find_checkpoints(*options.save);
-  return found.empty() ? std::nullopt : std::optional(found.back());
+  auto found = find_checkpoints(*options.save);
+  for (; !found.empty(); found.pop_back()) {
+    const auto fault = checkpoint_fault(found.back());
+    if (!fault) return found.back();
+    notes.push_back(fmt::format("{} is passed over: {}", found.back().filename().string(), *fault));
+  }
+  return {};
 }
 
 // The next samples follow from these: another run with other settings would repeat some and leave out others.
 void check_same_data(const CheckpointState& state, const TrainJob& job, const std::filesystem::path& checkpoint) {
-  const auto check = [&](auto made_with, auto given, const char* option) {
-    if (made_with == given) return;
+  const auto refuse = [&](const std::string& what) {
     throw Error(
         ErrorKind::input,
-        fmt::format("{}: was made with {} {}, this run has {}; give the same, so that the data goes on where it stopped",
-                    checkpoint.string(), option, made_with, given));
+        fmt::format("{}: was made with {}; give the same, so that the data goes on where it stopped, or begin a new run "
+                    "from its weights alone: --model {}",
+                    checkpoint.string(), what, checkpoint.string()));
   };
+  const auto check = [&](auto made_with, auto given, const char* option) {
+    if (made_with != given) refuse(fmt::format("{} {}, this run has {}", option, made_with, given));
+  };
+  const auto on_off = [](bool value) { return std::string(value ? "on" : "off"); };
   check(state.global_batch, job.batch.global_batch(), "--global-batch");
   check(state.sequence, job.dataset->sequence_length(), "--seq-len");
   check(state.seed, job.seed, "--seed");
-  check(state.shuffle, job.shuffle, "--shuffle");
+  check(on_off(state.shuffle), on_off(job.shuffle), "--shuffle");
+  if (state.data != data_fingerprint(*job.dataset))
+    refuse(fmt::format("other --data, of {} samples, this run has {}", state.samples, job.dataset->size()));
 }
 
 // What a plan from a file must have for this model and layout.
@@ -69,8 +81,8 @@ void check_plan(const TrainOptions& options, const TrainJob& job) {
   }
 }
 
-void set_initial_state(const TrainOptions& options, TrainJob& job) {
-  if (const auto checkpoint = starting_checkpoint(options)) {
+void set_initial_state(const TrainOptions& options, std::vector<std::string>& notes, TrainJob& job) {
+  if (const auto checkpoint = starting_checkpoint(options, notes)) {
     Checkpoint opened = open_checkpoint(*checkpoint, job.config);
     check_same_data(opened.state, job, *checkpoint);
     job.initial = std::move(opened.initial);
@@ -85,7 +97,7 @@ void set_initial_state(const TrainOptions& options, TrainJob& job) {
 
 }  // namespace
 
-TrainJob make_train_job(const TrainOptions& options) {
+TrainJob make_train_job(const TrainOptions& options, std::vector<std::string>& notes) {
   TrainJob job;
   job.config = read_model(options);
   job.dataset = open_data(options, job.config);
@@ -113,7 +125,7 @@ TrainJob make_train_job(const TrainOptions& options) {
   job.stall = std::chrono::seconds(options.stall_timeout);
   job.fault = options.fault;
   if (job.plan) check_plan(options, job);
-  set_initial_state(options, job);
+  set_initial_state(options, notes, job);
   const Sampler sampler(job.dataset->size(), job.batch, job.shuffle, job.seed);
   job.learning_rate = options.learning_rate(run_length(options, sampler.steps_per_epoch()).steps);
   return job;
@@ -122,7 +134,7 @@ TrainJob make_train_job(const TrainOptions& options) {
 RunLength run_length(const TrainOptions& options, std::int64_t steps_per_epoch) {
   constexpr std::int64_t most_epochs = 10;
   if (!options.steps && !options.epochs) {
-    if (!options.data.empty()) return {steps_per_epoch, 0, {}};
+    if (!options.data.empty() || options.lr == 0) return {steps_per_epoch, 0, {}};
     return {most_epochs * steps_per_epoch, steps_per_epoch, 0.8};
   }
   RunLength length{options.steps.value_or(0), 0, {}};

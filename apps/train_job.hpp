@@ -3,14 +3,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "actors/training/trainer.hpp"
 #include "apps/train_options.hpp"
 
 namespace pipetrain {
 
-// Throws Error(input) for a model or data that is wrong, or that do not go together.
-TrainJob make_train_job(const TrainOptions& options);
+// Throws Error(input) for a model or data that is wrong, or that do not go together. What a user should know of, such as a
+// damaged checkpoint that was passed over, is added to `notes`, for stderr.
+TrainJob make_train_job(const TrainOptions& options, std::vector<std::string>& notes);
 
 // When a run ends.
 struct RunLength {
@@ -20,7 +23,7 @@ struct RunLength {
 };
 
 // With neither --steps nor --epochs: one epoch; of the inside text at least one, then until the loss is below 0.8 of the
-// first, at most ten.
+// first, at most ten. A learning rate of 0 never lowers the loss: one epoch.
 RunLength run_length(const TrainOptions& options, std::int64_t steps_per_epoch);
 
 }  // namespace pipetrain

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "actors/training/rank_compute.hpp"
@@ -22,6 +23,8 @@ struct CheckpointState {
   std::int64_t global_batch = 0, sequence = 0;
   std::uint64_t seed = 0;
   bool shuffle = true;
+  std::int64_t samples = 0;  // in one epoch
+  std::uint64_t data = 0;    // data_fingerprint()
 };
 
 // fill(kind, i, out) gives the full tensor logical_tensors(config)[i]. Replaces a checkpoint of the same step. Throws
@@ -36,11 +39,16 @@ struct Checkpoint {
 // Throws Error(input) when it is no whole checkpoint, or one of another model.
 Checkpoint open_checkpoint(const std::filesystem::path& checkpoint, const ModelConfig& config);
 
+// Why this folder is no complete checkpoint, or nothing when it is one: everything but the tensors' values is read.
+std::optional<std::string> checkpoint_fault(const std::filesystem::path& checkpoint);
+
 // DIR/step-00000010
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, std::int64_t step);
-// The complete checkpoints in a folder, oldest first.
+// What is named as a checkpoint in a folder, complete or not, oldest first.
 std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path& folder);
-// Removes all but the newest `keep`.
+// Removes all that are older than the newest `keep` complete ones.
 void remove_old_checkpoints(const std::filesystem::path& folder, std::int64_t keep);
+// Removes the half-written ones that a killed run left. No other run may be saving there.
+void remove_unfinished_checkpoints(const std::filesystem::path& folder);
 
 }  // namespace pipetrain

@@ -6,10 +6,12 @@
 #include <map>
 
 #include "actors/training/checkpoint.hpp"
+#include "actors/training/job_memory.hpp"
 #include "actors/training/parallel_layout.hpp"
 #include "actors/training/token_source.hpp"
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
+#include "data/fingerprint.hpp"
 
 namespace pipetrain {
 namespace {
@@ -56,25 +58,12 @@ void check_finite(double value, const char* what, std::int64_t step) {
                                       "; lower --lr or look at the data of this step");
 }
 
-std::vector<DeviceMemory> estimate(const ParallelLayout& layout, const TrainJob& job,
-                                   const std::vector<schedules::StageNeeds>& needs) {
-  std::vector<DeviceMemory> devices;
-  for (int replica = 0; replica < static_cast<int>(job.batch.dp); ++replica) {
-    for (int stage = 0; stage < job.pp; ++stage) {
-      for (const auto& setup : layout.rank_setups(job, {replica, stage}, needs[static_cast<std::size_t>(stage)])) {
-        devices.push_back({setup.id, estimate_memory(setup)});
-      }
-    }
-  }
-  return devices;
-}
-
 }  // namespace
 
 JobEstimate estimate_job(const TrainJob& job) {
   const ParallelLayout layout(job);
   const auto needs = validate(layout.plan(), job.order, TransformerCompute::slot_life());
-  return {layout.plan(), needs, layout.parts(), estimate(layout, job, needs)};
+  return {layout.plan(), needs, layout.parts(), estimate_devices(layout, job, needs)};
 }
 
 class Trainer::Run {
@@ -86,7 +75,7 @@ class Trainer::Run {
         steps_done_(job_.steps_done),
         first_loss_(job_.first_loss) {
     const auto needs = validate(layout_.plan(), job_.order, TransformerCompute::slot_life());
-    check_memory(needs);
+    check_memory(layout_, job_, needs);
     build_computes(needs);
     PipelineOptions options;
     options.plan = layout_.plan();
@@ -156,6 +145,8 @@ class Trainer::Run {
     state.sequence = job_.dataset->sequence_length();
     state.seed = job_.seed;
     state.shuffle = job_.shuffle;
+    state.samples = job_.dataset->size();
+    state.data = data_fingerprint(*job_.dataset);
     const LogicalTensors tensors(*this);
     pipetrain::save_checkpoint(folder, job_.config, state,
                                [&](StateKind kind, std::size_t index, float* out) { tensors.copy(kind, index, out); });
@@ -196,39 +187,6 @@ class Trainer::Run {
     };
     std::vector<std::vector<Slice>> slices_;  // as logical_tensors()
   };
-
-  struct MemoryNeed {
-    const Device* device = nullptr;
-    std::size_t bytes = 0;
-  };
-
-  // By name; the CPU's devices share the host's memory, each GPU has its own. job: the run's own, or one with another mode of
-  // recomputation.
-  std::map<std::string, MemoryNeed> memory_needs(const TrainJob& job, const std::vector<schedules::StageNeeds>& stages) const {
-    std::map<std::string, MemoryNeed> needs;
-    for (const auto& rank : estimate(layout_, job, stages)) {
-      const Device& device = layout_.device(rank.rank);
-      MemoryNeed& need = needs[job.device == DeviceKind::cpu ? "the host" : to_string(device.id())];
-      need.device = &device;
-      need.bytes += rank.use.total();
-    }
-    return needs;
-  }
-
-  void check_memory(const std::vector<schedules::StageNeeds>& stages) const {
-    for (const auto& [name, need] : memory_needs(job_, stages)) {
-      const std::size_t free = need.device->memory().free;
-      if (need.bytes <= free) continue;
-      TrainJob recomputing = job_;
-      recomputing.recompute = Recompute::full;
-      const std::size_t less = memory_needs(recomputing, stages).at(name).bytes;
-      const std::string advice =
-          less < need.bytes ? "--recompute full (about " + std::to_string(less >> 20) + " MiB then), " : "";
-      throw Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.bytes >> 20) + " MiB and " +
-                                                std::to_string(free >> 20) + " MiB are free; use " + advice +
-                                                "a smaller --microbatch or --seq-len, or more devices");
-    }
-  }
 
   std::size_t index_of(StageId id) const { return static_cast<std::size_t>(id.replica * job_.pp + id.stage); }
 

@@ -131,7 +131,8 @@ TimeShares time_shares(const std::vector<DeviceTrace>& devices, double seconds,
 
 StepMeasures measure_step(const Row& row, const Schedule& schedule, const std::filesystem::path& tokens, int warmup) {
   const auto arguments = train_arguments(row, schedule, tokens, warmup + 7);
-  TrainJob job = make_train_job(parse_train_options({arguments.begin() + 1, arguments.end()}, {}, this_machine()));
+  TrainOptions options = parse_train_options({arguments.begin() + 1, arguments.end()}, {}, this_machine());
+  TrainJob job = make_train_job(options, options.notes);
   AllOpTimes times;
   job.wrap_ops = times.wrap();
   const FreeMemory memory(job.devices);

@@ -60,7 +60,7 @@ TEST_CASE("a run goes on from a checkpoint to the bit") {
   }
 }
 
-TEST_CASE("what is no whole checkpoint of this model is refused, and never found as the newest") {
+TEST_CASE("what is no whole checkpoint of this model is refused, and does not count among those kept") {
   const TempFolder folder;
   Trainer trainer(golden_job("llama3_tiny", {}));
   trainer.step();
@@ -69,22 +69,28 @@ TEST_CASE("what is no whole checkpoint of this model is refused, and never found
   trainer.save_checkpoint(folder.path());
   fs::create_directories(folder.path() / "step-00000009.partial");  // a run was killed
   fs::create_directories(folder.path() / "step-00000010");          // no state in it
+  fs::create_directories(folder.path() / "step-100000000");         // more digits, and later
   const auto found = find_checkpoints(folder.path());
-  REQUIRE(found.size() == 2);
-  CHECK(found.back() == folder.path() / "step-00000002");
+  REQUIRE(found.size() == 4);
+  CHECK(found[2] == folder.path() / "step-00000010");
+  CHECK_FALSE(checkpoint_fault(found[1]));
+  CHECK(checkpoint_fault(found[2])->find("is not a complete checkpoint: it has no state.json") != std::string::npos);
 
   ModelConfig other = golden_job("llama3_tiny", {}).config;
   const ModelConfig config = other;
   other.layers = 4;
-  expect_error([&] { open_checkpoint(found.back(), other); }, "of another model");
-  expect_error([&] { open_checkpoint(folder.path() / "step-00000010", config); }, "is not a checkpoint");
-  fs::resize_file(found.back() / "exp_avg.safetensors", 5000);
-  expect_error([&] { open_checkpoint(found.back(), config); }, "exp_avg.safetensors");
+  expect_error([&] { open_checkpoint(found[1], other); }, "of another model");
+  expect_error([&] { open_checkpoint(found[2], config); }, "is not a complete checkpoint");
+  remove_unfinished_checkpoints(folder.path());
+  CHECK_FALSE(fs::exists(folder.path() / "step-00000009.partial"));
+  remove_old_checkpoints(folder.path(), 2);  // two complete ones: nothing is too old
+  CHECK(find_checkpoints(folder.path()) == found);
+  fs::resize_file(found[1] / "exp_avg.safetensors", 5000);
+  expect_error([&] { open_checkpoint(found[1], config); }, "exp_avg.safetensors");
+  remove_old_checkpoints(folder.path(), 1);  // the only complete one stays
+  CHECK(find_checkpoints(folder.path()) == found);
   std::ofstream(found.front() / "state.json") << "{\"format\": 1}";
   expect_error([&] { open_checkpoint(found.front(), config); }, "state.json");
-
-  remove_old_checkpoints(folder.path(), 1);
-  CHECK(find_checkpoints(folder.path()) == std::vector<fs::path>{folder.path() / "step-00000002"});
 }
 
 TEST_CASE("a checkpoint that cannot be written leaves nothing") {

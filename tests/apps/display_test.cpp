@@ -68,34 +68,40 @@ TEST_CASE("losses and norms read back to the bit") {
   }
 }
 
-TEST_CASE("a metrics file starts anew, or is appended to on resume") {
+TEST_CASE("a metrics file starts anew, or goes on after the steps that were done") {
   TempFolder folder;
   const auto path = folder.write("m.jsonl", "old\n");
   StepMetrics metrics;
   metrics.step = 1;
   {
-    MetricsFile file(path, false);
+    MetricsFile file(path, 0);
     file.write(metrics);
     CHECK(content(path) == to_json_line(metrics) + "\n");  // there before the file is closed
   }
   const std::string first = content(path);
   std::ofstream(path, std::ios::app) << R"({"step":2,"lo)";  // a killed run
   metrics.step = 2;
-  MetricsFile(path, true).write(metrics);
-  CHECK(content(path) == first + to_json_line(metrics) + "\n");
+  MetricsFile(path, 1).write(metrics);
+  const std::string second = first + to_json_line(metrics) + "\n";
+  CHECK(content(path) == second);
+  metrics.step = 3;
+  MetricsFile(path, 2).write(metrics);
+  metrics.step = 2;
+  MetricsFile(path, 1).write(metrics);  // from a checkpoint before the last lines
+  CHECK(content(path) == second);
 }
 
 TEST_CASE("a metrics file that cannot be written is an input error") {
   TempFolder folder;
   try {
-    MetricsFile(folder.path() / "none" / "m.jsonl", false);
+    MetricsFile(folder.path() / "none" / "m.jsonl", 0);
     FAIL("no error");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::input);
     CHECK_THAT(error.what(), Catch::Matchers::StartsWith("--metrics ") && Catch::Matchers::Contains("No such file"));
   }
   if (std::filesystem::exists("/dev/full")) {
-    MetricsFile full("/dev/full", false);
+    MetricsFile full("/dev/full", 0);
     CHECK_THROWS_WITH(full.write({}), Catch::Matchers::Contains("No space left"));
   }
 }

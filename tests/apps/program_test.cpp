@@ -130,14 +130,14 @@ TEST_CASE("a signal ends the other commands with its status and one line") {
 TEST_CASE("a provoked failure is one named line and exit status 1; a process that exits leaves no half-written files") {
   TempFolder folder;
   const std::string save = (folder.path() / "run").string();
-  const std::string options = "--pp 2 --steps 4 --save-interval 1 --stall-timeout 1 --save " + save;
+  const std::string options = "--pp 2 --steps 4 --save-interval 1 --stall-timeout 1 --save ";
   for (const std::string kind : {"throw", "oom", "nan", "hang"}) {
-    const Result result = run(options, "PIPETRAIN_FAULT=1:3:" + kind);
+    const Result result = run(options + save + "-" + kind, "PIPETRAIN_FAULT=1:3:" + kind);
     INFO(kind << ": " << result.err);
     CHECK(result.status == 1);
     CHECK(result.err.find("\npipetrain: error: ") != std::string::npos);
   }
-  CHECK(run(options, "PIPETRAIN_FAULT=1:3:exit").status == 1);
+  CHECK(run(options + save, "PIPETRAIN_FAULT=1:3:exit").status == 1);
   CHECK(std::filesystem::exists(save + "/step-00000002/state.json"));
   CHECK_FALSE(std::filesystem::exists(save + "/step-00000003"));
   CHECK_FALSE(std::filesystem::exists(save + "/model"));

@@ -12,9 +12,10 @@ using namespace pipetrain;
 namespace {
 
 TrainJob tiny_job(int tp) {
-  return make_train_job(parse_train_options({"--device", "cpu", "--threads", "1", "--seq-len", "64", "--microbatches", "2",
-                                             "--steps", "4", "--tp", std::to_string(tp)},
-                                            {}, this_machine()));
+  TrainOptions options = parse_train_options({"--device", "cpu", "--threads", "1", "--seq-len", "64", "--microbatches", "2",
+                                              "--steps", "4", "--tp", std::to_string(tp)},
+                                             {}, this_machine());
+  return make_train_job(options, options.notes);
 }
 
 std::vector<double> losses(Trainer& trainer) {

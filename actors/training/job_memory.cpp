@@ -1,0 +1,65 @@
+#include "actors/training/job_memory.hpp"
+
+#include <map>
+#include <string>
+
+#include "actors/training/transformer_compute.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+struct MemoryNeed {
+  const Device* device = nullptr;
+  std::size_t bytes = 0;
+};
+
+// By name; the CPU's devices share the host's memory, each GPU has its own.
+std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, const TrainJob& job,
+                                               const std::vector<schedules::StageNeeds>& stages) {
+  std::map<std::string, MemoryNeed> needs;
+  for (const auto& rank : estimate_devices(layout, job, stages)) {
+    const Device& device = layout.device(rank.rank);
+    MemoryNeed& need = needs[job.device == DeviceKind::cpu ? "the host" : to_string(device.id())];
+    need.device = &device;
+    need.bytes += rank.use.total();
+  }
+  return needs;
+}
+
+}  // namespace
+
+std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const TrainJob& job,
+                                           const std::vector<schedules::StageNeeds>& needs) {
+  std::vector<DeviceMemory> devices;
+  for (int replica = 0; replica < static_cast<int>(job.batch.dp); ++replica) {
+    for (int stage = 0; stage < job.pp; ++stage) {
+      for (const auto& setup : layout.rank_setups(job, {replica, stage}, needs[static_cast<std::size_t>(stage)])) {
+        devices.push_back({setup.id, estimate_memory(setup)});
+      }
+    }
+  }
+  return devices;
+}
+
+void check_memory(const ParallelLayout& layout, const TrainJob& job, const std::vector<schedules::StageNeeds>& needs) {
+  for (const auto& [name, need] : memory_needs(layout, job, needs)) {
+    const std::size_t free = need.device->memory().free;
+    if (need.bytes <= free) continue;
+    TrainJob recomputing = job;
+    recomputing.recompute = Recompute::full;
+    const std::size_t less = memory_needs(layout, recomputing, needs).at(name).bytes;
+    const std::string advice =
+        less < need.bytes ? "--recompute full (about " + std::to_string(less >> 20) + " MiB then), " : "";
+    throw Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.bytes >> 20) + " MiB and " +
+                                              std::to_string(free >> 20) + " MiB are free; use " + advice +
+                                              "a smaller --microbatch or --seq-len, or more devices");
+  }
+}
+
+void check_job_memory(const TrainJob& job) {
+  const ParallelLayout layout(job);
+  check_memory(layout, job, validate(layout.plan(), job.order, TransformerCompute::slot_life()));
+}
+
+}  // namespace pipetrain

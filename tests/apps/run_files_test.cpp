@@ -1,0 +1,186 @@
+// The files and streams that a run reads and writes: what is there afterwards, whatever went wrong.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "run_program.hpp"
+
+using namespace pipetrain;
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
+
+Result run(const std::string& arguments, const std::string& variables = "") {
+  return run_program(PIPETRAIN_PROGRAM, arguments, variables);
+}
+
+// One line on stderr, status 2; the line without its beginning.
+std::string refused(const std::string& arguments, const std::string& variables = "") {
+  const Result result = run(arguments, variables);
+  INFO(arguments << ": " << result.err);
+  CHECK(result.status == 2);
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+  const std::string begin = "pipetrain: error: ";
+  REQUIRE_THAT(result.err, StartsWith(begin));
+  return result.err.substr(begin.size());
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// The steps that a metrics file tells about.
+std::vector<int> steps(const fs::path& metrics) {
+  std::vector<int> found;
+  std::ifstream file(metrics);
+  for (std::string line; std::getline(file, line);) found.push_back(std::stoi(line.substr(line.find(':') + 1)));
+  return found;
+}
+
+void replace_in(const fs::path& file, const std::string& old, const std::string& text) {
+  std::string content = read_file(file);
+  REQUIRE(content.find(old) != std::string::npos);
+  content.replace(content.find(old), old.size(), text);
+  std::ofstream(file, std::ios::binary) << content;
+}
+
+}  // namespace
+
+TEST_CASE("a limit on the size of files is told like a full disk, and leaves nothing half-written") {
+  const TempFolder folder;
+  const std::string save = (folder.path() / "run").string(), picture = (folder.path() / "x.svg").string();
+  const Result trained = run(small + "--steps 4 --save-interval 2 --save " + save, "ulimit -f 100;");
+  CHECK(trained.status == 2);
+  CHECK_THAT(trained.err, Contains("\npipetrain: error: ") && Contains("File too large"));
+  CHECK_THAT(refused("simulate --svg " + picture, "ulimit -f 10;"), Contains("x.svg: cannot be written"));
+  CHECK(names_in(folder.path()).empty());
+}
+
+TEST_CASE("results that cannot be written to stdout are an error") {
+  const TempFolder folder;
+  const fs::path err = folder.path() / "err";
+  for (const std::string& command :
+       {std::string("simulate --json"), std::string("simulate"), std::string("doctor"), std::string("--version"),
+        std::string("--help"), small + "--dry-run", small + "--steps 1"}) {
+    for (const char* target : {"> /dev/full", ">&-"}) {
+      const std::string line = "'" PIPETRAIN_PROGRAM "' " + command + " 2> '" + err.string() + "' " + target;
+      const int status = std::system(line.c_str());
+      INFO(line << ": " << read_file(err));
+      REQUIRE(WIFEXITED(status));
+      CHECK(WEXITSTATUS(status) == 2);
+      CHECK_THAT(read_file(err), Contains("pipetrain: error: stdout: the results cannot be written"));
+    }
+  }
+  const int status = std::system("'" PIPETRAIN_PROGRAM "' --pp 0 2> /dev/full");
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 2);
+}
+
+TEST_CASE("a folder with another run's checkpoints is refused before anything is computed") {
+  const TempFolder folder;
+  const std::string save = (folder.path() / "run").string();
+  REQUIRE(run(small + "--steps 4 --save-interval 2 --save " + save).status == 0);
+  const auto before = names_in(save);
+  CHECK(refused(small + "--steps 3 --save-keep 1 --save " + save) ==
+        "--save " + save +
+            ": holds checkpoints of another run, the newest step-00000004; go on from it with --resume, or give another "
+            "folder\n");
+  CHECK_THAT(refused(small + "--load " + save + "/step-00000002 --save " + save), Contains("the newest step-00000004"));
+  CHECK(names_in(save) == before);
+
+  const std::string other = (folder.path() / "other").string();
+  CHECK(run(small + "--steps 5 --resume --save " + save).status == 0);
+  CHECK(run(small + "--steps 6 --load " + save + "/step-00000005 --save " + save).status == 0);
+  CHECK(run(small + "--steps 5 --load " + save + "/step-00000002 --save " + other).status == 0);
+  CHECK(run(small + "--steps 2 --resume --save " + (folder.path() / "empty").string()).status == 0);
+}
+
+TEST_CASE("--resume takes the newest checkpoint that is complete, and says what it passed over") {
+  const TempFolder folder;
+  const std::string save = (folder.path() / "run").string();
+  REQUIRE(run(small + "--steps 3 --save-interval 1 --save " + save).status == 0);
+  const std::string newest = save + "/step-00000003";
+  SECTION("a file is missing") {
+    fs::remove(newest + "/" + std::string(GENERATE("model.safetensors", "exp_avg.safetensors", "state.json", "config.json")));
+  }
+  SECTION("a file is cut short") { fs::resize_file(newest + "/exp_avg_sq.safetensors", 5000); }
+  SECTION("a step that cannot be") {
+    replace_in(newest + "/state.json", "\"step\": 3",
+               "\"step\": " + std::string(GENERATE("-1", "0", "1.5", "4611686018427387904")));
+  }
+  fs::create_directories(save + "/step-00000009.partial/x");
+  const Result resumed = run(small + "--steps 4 --resume --save " + save);
+  INFO(resumed.err);
+  CHECK(resumed.status == 0);
+  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("going on after step 2"));
+  CHECK_FALSE(fs::exists(save + "/step-00000009.partial"));
+  CHECK_THAT(refused(small + "--load " + newest), Contains(newest));
+}
+
+TEST_CASE("a run goes on with the same data only") {
+  const TempFolder folder;
+  const std::string save = (folder.path() / "run").string();
+  const std::string text = folder.write("a.txt", std::string(500, 'a')).string();
+  const std::string other = folder.write("b.txt", std::string(500, 'b')).string();
+  REQUIRE(run(small + "--steps 2 --data " + text + " --save " + save).status == 0);
+  const std::string go_on = small + "--steps 3 --resume --save " + save;
+  CHECK_THAT(refused(go_on + " --data " + other), Contains("was made with other --data"));
+  CHECK_THAT(refused(go_on + " --shuffle off --data " + text), Contains("--shuffle on, this run has off"));
+  CHECK_THAT(refused(go_on + " --layers 2 --data " + text), Contains("give the --model, and the --layers"));
+  fs::rename(text, folder.path() / "moved.txt");
+  CHECK(run(go_on + " --data " + (folder.path() / "moved.txt").string()).status == 0);
+}
+
+TEST_CASE("metrics of a run that goes on have every step once") {
+  const TempFolder folder;
+  const std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "m.jsonl").string();
+  const std::string options = small + "--steps 6 --save-interval 2 --save " + save + " --metrics " + metrics;
+  CHECK(run(options, "PIPETRAIN_FAULT=0:4:throw").status == 1);
+  CHECK(steps(metrics) == std::vector<int>{1, 2, 3});
+  CHECK(run(options + " --resume").status == 0);
+  CHECK(steps(metrics) == std::vector<int>{1, 2, 3, 4, 5, 6});
+}
+
+TEST_CASE("two outputs of one name, or an output that is read, are refused") {
+  const TempFolder folder;
+  const std::string file = (folder.path() / "same").string(), text = folder.write("t.txt", std::string(500, 'a')).string();
+  CHECK(refused("--metrics " + file + " --trace " + folder.path().string() + "/./same") ==
+        "--trace " + folder.path().string() + "/./same: --metrics writes there too; give each its own place\n");
+  CHECK_THAT(refused("--save " + file + " --metrics " + file), Contains("--save writes there too"));
+  CHECK_THAT(refused("--data " + text + " --metrics " + text), Contains("--data reads there too"));
+  CHECK_THAT(refused("simulate --svg " + file + " --html " + file), Contains("--svg writes there too"));
+  CHECK(run("simulate --svg /dev/null --html /dev/null").status == 0);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"t.txt"});
+}
+
+TEST_CASE("too little room for threads or memory is one line") {
+  const Result threads = run(small + "--tp 8 --pp 2", "ulimit -v 500000;");
+  CHECK(threads.status == 1);
+  CHECK_THAT(threads.err, Contains("pipetrain: error: the host") && Contains("threads") && Contains("ulimit"));
+  const Result memory = run("--model llama3.2-1b --seq-len 512 --device cpu --steps 1", "ulimit -v 4000000;");
+  CHECK(memory.status == 1);
+  CHECK_THAT(memory.err, Contains("the run needs about") && Contains("MiB are free"));
+}
+
+TEST_CASE("a dry run of what does not fit says so after its tables") {
+  const Result result = run("--model llama3.2-1b --seq-len 512 --device cpu --dry-run", "ulimit -v 4000000;");
+  CHECK(result.status == 1);
+  CHECK_THAT(result.out, Contains("total MiB"));
+  CHECK_THAT(result.err, StartsWith("pipetrain: error: the host: the run needs about"));
+}
+
+TEST_CASE("a learning rate of 0 ends after one epoch of the inside text") {
+  const Result result = run("--device cpu --seq-len 128 --layers 1 --microbatch 200 --microbatches 1 --lr 0");
+  CHECK(result.status == 0);
+  CHECK_THAT(result.out, StartsWith("3 steps"));
+}
