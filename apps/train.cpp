@@ -83,7 +83,6 @@ class Outputs {
     seconds_per_step_ = seconds_per_step_ == 0 ? report.seconds : 0.9 * seconds_per_step_ + 0.1 * report.seconds;
     progress_.step(progress_of(report, total_, seconds_per_step_));
   }
-  void note(const std::string& text) { progress_.note(text); }
   void finish() { progress_.finish(); }
 
  private:
@@ -117,12 +116,6 @@ class Run {
 
   // Returns the exit status.
   int run() {
-    const std::int64_t first_step = trainer_.steps_done();
-    if (first_step > 0) {
-      outputs_.note(fmt::format("going on after step {}", first_step));
-    } else if (options_.resume) {
-      outputs_.note(fmt::format("no complete checkpoint in {}: starting afresh", options_.save->string()));
-    }
     while (trainer_.steps_done() < length_.steps && stop_signal() == 0) {
       const StepReport report = trainer_.step();
       last_loss_ = report.loss;
@@ -210,6 +203,11 @@ int run_train(const TrainOptions& options) {
     for (const auto& note : notes) fmt::print(stderr, "{}\n", note);
     check_job_memory(*job);
     return 0;
+  }
+  if (job->steps_done > 0) {
+    notes.push_back(fmt::format("going on after step {}", job->steps_done));
+  } else if (options.resume) {
+    notes.push_back(fmt::format("no complete checkpoint in {}: starting afresh", options.save->string()));
   }
   const double flops_per_token = model_flops_per_token(job->config, job->dataset->sequence_length());
   if (options.save) {

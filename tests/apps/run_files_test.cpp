@@ -149,6 +149,8 @@ TEST_CASE("metrics of a run that goes on have every step once") {
   CHECK(steps(metrics) == std::vector<int>{1, 2, 3});
   CHECK(run(options + " --resume").status == 0);
   CHECK(steps(metrics) == std::vector<int>{1, 2, 3, 4, 5, 6});
+  CHECK_THAT(refused(small + "--steps 7 --resume --save " + save + " --metrics /dev/full"),
+             StartsWith("--metrics /dev/full: "));
 }
 
 TEST_CASE("two outputs of one name, or an output that is read, are refused") {
