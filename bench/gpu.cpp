@@ -37,7 +37,7 @@ int measure_part(const GpuOptions& options) {
     return 0;
   }
   for (const Schedule& schedule : row.schedules) {
-    if (schedule.name != options.schedule) continue;
+    if (schedule.text() != options.schedule) continue;
     fmt::print("{}\n", to_json(measure_step(row, schedule, options.data, options.warmup)));
     return 0;
   }

@@ -37,7 +37,7 @@ std::vector<std::string> train_arguments(const Row& row, const Schedule& schedul
     add("--schedule", schedule.name);
     add("--chunks", schedule.chunks);
   }
-  add("--recompute", row.recompute);
+  add("--recompute", schedule.recompute);
   add("--device", row.on_cpu ? "cpu" : "cuda");
   add("--precision", row.on_cpu ? "fp32" : "bf16");
   if (row.on_cpu) add("--threads", 1);

@@ -52,10 +52,10 @@ void add_schedules(const RowResult& result, std::vector<Number>& numbers) {
   const bool promised = result.row.predictable;
   for (const ScheduleResult& one : result.ours) {
     const double measured = one.figures.seconds.median;
-    numbers.push_back({name_of(result, "step predicted, " + one.schedule.name), error_percent(one.predicted, measured), "% off",
-                       promised ? Limit::at_most : Limit::none, largest_prediction_error});
+    numbers.push_back({name_of(result, "step predicted, " + one.schedule.text()), error_percent(one.predicted, measured),
+                       "% off", promised ? Limit::at_most : Limit::none, largest_prediction_error});
     if (one.from_split_run && one.schedule.name != "zb-h1")
-      numbers.push_back({name_of(result, "step predicted from zb-h1's costs, " + one.schedule.name),
+      numbers.push_back({name_of(result, "step predicted from zb-h1's costs, " + one.schedule.text()),
                          error_percent(*one.from_split_run, measured), "% off"});
   }
   if (result.ours.size() < 2) return;
@@ -160,17 +160,17 @@ std::string schedules_table(const std::vector<RowResult>& results) {
   for (const RowResult& result : results) {
     if (result.row.pp == 1) continue;
     if (table.empty())
-      table = fmt::format("{:<24} {:<12} {:>9} {:>8} {:>11} {:>7} {:>14} {:>8}\n", "schedules", "", "seconds", "bubble",
+      table = fmt::format("{:<24} {:<28} {:>9} {:>8} {:>11} {:>7} {:>14} {:>8}\n", "schedules", "", "seconds", "bubble",
                           "simulated", "off", "from zb-h1's", "memory");
     for (const ScheduleResult& one : result.ours) {
       const double seconds = one.figures.seconds.median;
       table += fmt::format(
-          "{:<24} {:<12} {:>9.4f} {:>7.1f}% {:>11.4f} {:>6.1f}% {:>14} {:>8.1f}\n", result.row.name, one.schedule.name, seconds,
-          100 * one.figures.bubble, one.predicted, error_percent(one.predicted, seconds),
+          "{:<24} {:<28} {:>9.4f} {:>7.1f}% {:>11.4f} {:>6.1f}% {:>14} {:>8.1f}\n", result.row.name, one.schedule.text(),
+          seconds, 100 * one.figures.bubble, one.predicted, error_percent(one.predicted, seconds),
           one.from_split_run ? fmt::format("{:.4f}", *one.from_split_run) : "-", one.figures.memory_without_state / gibibyte);
     }
     for (const RunFigures& peer : result.peers)
-      table += fmt::format("{:<24} {:<12} {:>9.4f}  PyTorch {}\n", result.row.name, "", peer.seconds.median, peer.variant);
+      table += fmt::format("{:<24} {:<28} {:>9.4f}  PyTorch {}\n", result.row.name, "", peer.seconds.median, peer.variant);
   }
   return table;
 }

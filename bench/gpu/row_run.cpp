@@ -33,9 +33,9 @@ class RowRun {
     fs::create_directories(folder_);
     write_random_tokens(row(), tokens());
     for (int round = 0; round < options_.rounds; ++round) one_round(round);
+    sort_runs(result_);
     if (!result_.ours.empty()) extra_parts();
     fs::remove(tokens());
-    sort_by_speed();
     return std::move(result_);
   }
 
@@ -111,8 +111,10 @@ class RowRun {
   }
 
   std::optional<ScheduleResult> our_run(const Schedule& schedule, int round, const std::vector<std::string>& more) {
-    const std::string label = row().pp > 1 ? schedule.name : "run";
-    const std::string file = fmt::format("{}{}-{}", label, more.empty() ? "" : more.back(), round);
+    const std::string label = row().pp > 1 ? schedule.text() : "run";
+    const std::string again = schedule.recompute == "none" ? "" : "-" + schedule.recompute;
+    const std::string file =
+        fmt::format("{}{}{}-{}", row().pp > 1 ? schedule.name : "run", again, more.empty() ? "" : more.back(), round);
     auto arguments = train_arguments(row(), schedule, tokens(), options_.warmup + options_.steps);
     const fs::path metrics = folder_ / (file + ".metrics"), profile = folder_ / (file + ".profile");
     arguments.insert(arguments.end(), {"--metrics", metrics.string(), "--profile", profile.string(), "--trace",
@@ -126,18 +128,18 @@ class RowRun {
     result.schedule = schedule;
     const bool read = guarded(what, [&] {
       result.figures = read_metrics(metrics, options_.warmup);
-      result.figures.variant = row().pp > 1 ? schedule.name : "";
+      result.figures.variant = row().pp > 1 ? schedule.text() : "";
       const auto& state = state_of(schedule);
       if (!state.empty()) result.figures.memory_without_state = most_without_state(result.figures.memory, state);
       result.predicted = predicted_seconds(read_profile(profile), schedule);
-      if (schedule.name == "zb-h1") split_profile_ = profile;
+      if (schedule.name == "zb-h1" && schedule.recompute == row().schedules.front().recompute) split_profile_ = profile;
     });
     return read ? std::optional(result) : std::nullopt;
   }
 
   // Asked once for all schedules of one chunk: they place the blocks alike.
   const std::vector<double>& state_of(const Schedule& schedule) {
-    std::vector<double>& state = states_[schedule.chunks == 1 ? "" : schedule.name];
+    std::vector<double>& state = states_[schedule.chunks == 1 ? "" : schedule.text()];
     if (state.empty()) state = ask_state(schedule);
     return state;
   }
@@ -146,7 +148,7 @@ class RowRun {
     auto arguments = train_arguments(row(), schedule, tokens(), 1);
     arguments.emplace_back("--dry-run");
     Command command = our_command(arguments);
-    if (!run(command, "pipetrain --dry-run", "dry-run-" + schedule.name)) return {};
+    if (!run(command, "pipetrain --dry-run", "dry-run-" + schedule.text())) return {};
     return state_bytes(output_of(command));
   }
 
@@ -183,7 +185,8 @@ class RowRun {
     for (ScheduleResult& result : result_.ours) {
       guarded("simulating " + result.schedule.name, [&] {
         const Profile profile = read_profile(*split_profile_);
-        if (can_predict(profile, result.schedule)) result.from_split_run = predicted_seconds(profile, result.schedule);
+        if (result.schedule.recompute == row().schedules.front().recompute && can_predict(profile, result.schedule))
+          result.from_split_run = predicted_seconds(profile, result.schedule);
       });
     }
   }
@@ -202,22 +205,16 @@ class RowRun {
                          "--data",
                          tokens().string(),
                          "--schedule",
-                         best().schedule.name};
+                         result_.ours.front().schedule.text()};
     command.without = "PIPETRAIN_";
     if (!run(command, "measuring its " + part, part)) return;
     guarded(part, [&] { read(output_of(command)); });
   }
 
-  const ScheduleResult& best() const {
-    return *std::max_element(result_.ours.begin(), result_.ours.end(), [](const ScheduleResult& a, const ScheduleResult& b) {
-      return a.figures.tokens_per_second < b.figures.tokens_per_second;
-    });
-  }
-
   // A schedule that ran in several rounds keeps its run of middle throughput.
   void keep_best(const ScheduleResult& result) {
     runs_.push_back(result);
-    const auto same = [&](const ScheduleResult& one) { return one.schedule.name == result.schedule.name; };
+    const auto same = [&](const ScheduleResult& one) { return one.schedule.text() == result.schedule.text(); };
     std::vector<ScheduleResult> mine;
     std::copy_if(runs_.begin(), runs_.end(), std::back_inserter(mine), same);
     std::sort(mine.begin(), mine.end(), [](const ScheduleResult& a, const ScheduleResult& b) {
@@ -225,14 +222,6 @@ class RowRun {
     });
     std::erase_if(result_.ours, same);
     result_.ours.push_back(mine[(mine.size() - 1) / 2]);
-  }
-
-  void sort_by_speed() {
-    std::sort(result_.ours.begin(), result_.ours.end(), [](const ScheduleResult& a, const ScheduleResult& b) {
-      return a.figures.tokens_per_second > b.figures.tokens_per_second;
-    });
-    std::sort(result_.peers.begin(), result_.peers.end(),
-              [](const RunFigures& a, const RunFigures& b) { return a.tokens_per_second > b.tokens_per_second; });
   }
 
   const GpuOptions& options_;
@@ -260,6 +249,19 @@ Programs find_programs() {
   if (!programs.peer_script.empty() && ::access(programs.peer_script.c_str(), R_OK) != 0)
     throw Error(ErrorKind::input, "bench gpu: PIPETRAIN_TORCH_PEER names no file: " + programs.peer_script);
   return programs;
+}
+
+void sort_runs(RowResult& result) {
+  std::sort(result.ours.begin(), result.ours.end(), [](const ScheduleResult& a, const ScheduleResult& b) {
+    return a.figures.tokens_per_second > b.figures.tokens_per_second;
+  });
+  std::sort(result.peers.begin(), result.peers.end(),
+            [](const RunFigures& a, const RunFigures& b) { return a.tokens_per_second > b.tokens_per_second; });
+  if (result.peers.empty()) return;
+  const auto fits = std::find_if(result.ours.begin(), result.ours.end(), [&](const ScheduleResult& one) {
+    return one.figures.memory_without_state <= result.peers.front().memory_without_state;
+  });
+  if (fits != result.ours.end()) std::rotate(result.ours.begin(), fits, fits + 1);
 }
 
 RowResult run_row(const Row& row, const GpuOptions& options, const Programs& programs, const fs::path& folder) {

@@ -36,9 +36,11 @@ struct ScheduleResult {
 
 struct RowResult {
   Row row;
-  std::vector<ScheduleResult> ours;  // the fastest first
-  std::vector<RunFigures> peers;     // the fastest first
-  std::vector<double> ratios;        // ours to the peer's in the same round, the first variants of both
+  // The first stands for the row: the fastest of those that take no more memory than the peer's fastest, where there are any.
+  // The others by speed.
+  std::vector<ScheduleResult> ours;
+  std::vector<RunFigures> peers;  // the fastest first
+  std::vector<double> ratios;     // ours to the peer's in the same round, the first variants of both
   std::optional<RunFigures> deterministic;
   std::optional<RowLimit> limit;
   std::vector<LimitOp> limit_ops;
@@ -48,6 +50,9 @@ struct RowResult {
 
   bool failed = false;  // something that should have run did not
 };
+
+// Puts what was measured in the order that RowResult promises.
+void sort_runs(RowResult& result);
 
 // `folder`: for the files of the runs.
 RowResult run_row(const Row& row, const GpuOptions& options, const Programs& programs, const std::filesystem::path& folder);

@@ -9,8 +9,10 @@
 namespace pipetrain::bench {
 namespace {
 
-// Without pipeline stages there is only one schedule.
-const std::vector<Schedule> pipeline_schedules = {{"1f1b", 1}, {"interleaved", 2}, {"zb-h1", 1}, {"zb-v", 2}};
+// Without pipeline stages there is only one schedule. Recomputation lets schedules that hold more microbatches fit the memory
+// that the peer takes.
+const std::vector<Schedule> pipeline_schedules = {{"1f1b", 1}, {"interleaved", 2},        {"zb-h1", 1},
+                                                  {"zb-v", 2}, {"zb-h1", 1, "selective"}, {"zb-v", 2, "selective"}};
 
 // Llama-2-7B cut to half: small enough for one GPU with all its state, so that every layout can be put beside one GPU.
 Row half(const std::string& layout, int pp, int tp, int dp, std::int64_t sequence = 4096) {
@@ -75,9 +77,11 @@ std::vector<Row> make_rows() {
     if (pp > 1) row.schedules = {{"1f1b", 1}, {"zb-h1", 1}};
     row.on_cpu = true;
   }
-  // With replicas the peer's compiler computes norms and SwiGLU again in the backward.
+  // With replicas what is kept comes close to what the peer keeps.
   for (Row& row : rows) {
-    if (row.dp > 1) row.recompute = "selective";
+    if (row.dp == 1) continue;
+    std::erase_if(row.schedules, [](const Schedule& schedule) { return schedule.recompute != "none"; });
+    for (Schedule& schedule : row.schedules) schedule.recompute = "selective";
   }
   return rows;
 }
@@ -94,8 +98,7 @@ std::string Row::layout() const {
   for (const auto& [option, size] : {std::pair("pp", pp), {"tp", tp}, {"dp", dp}}) {
     if (size > 1) text += fmt::format("{} {}, ", option, size);
   }
-  return text + fmt::format("{} microbatches of {} x {}", microbatches, microbatch, sequence) +
-         (recompute == "none" ? "" : ", recompute " + recompute);
+  return text + fmt::format("{} microbatches of {} x {}", microbatches, microbatch, sequence);
 }
 
 const std::vector<Row>& all_rows() {

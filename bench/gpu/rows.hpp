@@ -10,6 +10,8 @@ namespace pipetrain::bench {
 struct Schedule {
   std::string name = "1f1b";
   int chunks = 1;
+  std::string recompute = "none";
+  std::string text() const { return recompute == "none" ? name : name + ", recompute " + recompute; }
 };
 
 // How PyTorch runs a row.
@@ -27,8 +29,7 @@ struct Row {
   int pp = 1, tp = 1, dp = 1;
   std::int64_t microbatch = 1, microbatches = 1;  // of one replica
   std::int64_t sequence = 4096;
-  std::string recompute = "none";  // ours, to keep no more than the peer does
-  // The best one measured counts; the first where only one is to be run. Likewise the peer's.
+  // The best one measured counts (see RowResult); the first where only one is to be run. Likewise the peer's.
   std::vector<Schedule> schedules{{}};
   std::vector<PeerVariant> peers{{}};
   double recorded = 0;       // the peer's tokens/s/GPU as measured before: 0 where there is none

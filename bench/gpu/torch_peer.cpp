@@ -65,7 +65,7 @@ std::vector<double> peer_state_bytes(const Row& row, const PeerVariant& variant)
   const double hidden = static_cast<double>(config.hidden), vocabulary = static_cast<double>(config.vocabulary);
   const double heads = static_cast<double>((2 * config.heads + 2 * config.kv_heads) * config.head_dim);
   const double layer = hidden * heads + 3 * hidden * static_cast<double>(config.intermediate);
-  const double bytes_each = row.dp == 1 ? 8 : 16.0 / row.dp + 6;
+  const double bytes_each = row.dp == 1 ? 8 : 12.0 / row.dp + 6;
   std::vector<double> bytes;
   for (int stage = 0; stage < row.pp; ++stage) {
     const bool first = stage == 0, last = is_v_shaped(variant) ? stage == 0 : stage == row.pp - 1;

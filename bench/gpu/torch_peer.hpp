@@ -17,8 +17,9 @@ RunFigures read_peer(const std::string& output, const Row& row, const PeerVarian
 
 // Bytes of parameters, gradients and optimizer state on each of its ranks, in its order: pp, dp, tp with tp fastest. Layers
 // are split evenly, embedding and head are not tied. Without data parallelism everything is bf16: 8 bytes a parameter. With
-// it (fully_shard, not resharded after the forward) every rank has 1/dp of the fp32 parameters, gradients and moments, and
-// all of a bf16 copy of the parameters and of the fp32 gradients that are summed up before they are reduced: 16 / dp + 6.
+// it (fully_shard, not resharded after the forward) every rank has 1/dp of the fp32 parameters and moments, and, when it holds
+// most, all of a bf16 copy of the parameters and of the fp32 gradients that are summed up before they are reduced: 12 / dp + 6.
+// (Its part of the reduced gradients comes into being as the last backward frees activations and the unreduced ones.)
 std::vector<double> peer_state_bytes(const Row& row, const PeerVariant& variant);
 
 }  // namespace pipetrain::bench

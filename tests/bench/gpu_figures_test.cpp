@@ -176,6 +176,25 @@ TEST_CASE("schedules are ranked right when none that is measured slower is simul
   CHECK(ranked_right({result_of("a", 1.0, 1.01), result_of("b", 1.001, 1.0)}));  // measured the same
 }
 
+TEST_CASE("the fastest schedule that takes no more memory than the peer stands for a row") {
+  RowResult result;
+  result.ours = {result_of("1f1b", 0.13, 0.13), result_of("zb-v", 0.1, 0.1), result_of("zb-h1", 0.12, 0.12)};
+  for (auto& one : result.ours) one.figures.memory_without_state = one.schedule.name == "zb-v" ? 16 : 9;
+  const auto first = [&] {
+    sort_runs(result);
+    return result.ours.front().schedule.name;
+  };
+  CHECK(first() == "zb-v");  // beside no peer the fastest
+  RunFigures fast, slow;
+  fast.tokens_per_second = 2, fast.memory_without_state = 9;
+  slow.tokens_per_second = 1, slow.memory_without_state = 20;
+  result.peers = {slow, fast};
+  CHECK(first() == "zb-h1");
+  CHECK(result.ours[1].schedule.name == "zb-v");
+  result.peers[0].memory_without_state = 8;
+  CHECK(first() == "zb-v");  // all take more
+}
+
 TEST_CASE("a row's numbers carry its promises") {
   RowResult result;
   result.row = row_named("llama2-7b-pp8");

@@ -142,7 +142,7 @@ TEST_CASE("with data parallelism the peer's state is sharded but for what is gat
   const auto four = peer_state_bytes(row_named("llama2-7b-16l-dp4"), {});
   REQUIRE(one.size() == 1);
   REQUIRE(four.size() == 4);
-  CHECK(four[0] == Approx(one[0] / 8 * (16.0 / 4 + 6)));
+  CHECK(four[0] == Approx(one[0] / 8 * (12.0 / 4 + 6)));
   // The V's first stage has both ends of the model.
   const auto v = peer_state_bytes(row_named("llama2-7b-pp8"), {"ZBVZeroBubble"});
   const auto straight = peer_state_bytes(row_named("llama2-7b-pp8"), {});
