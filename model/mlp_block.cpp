@@ -43,9 +43,11 @@ void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
   auto& saved = static_cast<MlpSaved&>(saved_base);
   const ArenaScope scope(context.workspace);
   if (context.recompute == Recompute::full) {
-    saved.gate_up = gate_up_.forward(context, saved.projection.input, backward_memory(context, gradients), saved.projection);
+    KeptMemory memory = backward_memory(context, gradients);
+    memory.results = &gradients.memory();  // as W reads what takes the place of gate_up
+    saved.gate_up = gate_up_.forward(context, saved.projection.input, memory, saved.projection);
   }
-  const Tensor gate_up_grad = gradients.allocate(saved.gate_up.shape, context.dtype);
+  const Tensor gate_up_grad = saved.gate_up;  // in its place: nothing reads gate_up after that
   {
     const ArenaScope inner_scope(context.workspace);
     const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : gated(context, saved.gate_up, gradients.memory());

@@ -110,6 +110,7 @@ class Ops {
   virtual void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) = 0;
   // y [T, I] = silu(gate) * up; gate_up [T, 2I] holds all gate columns, then all up columns (Shazeer 2020).
   virtual void swiglu(const Tensor& gate_up, const Tensor& y) = 0;
+  // dgate_up may be gate_up's memory.
   virtual void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) = 0;
 
   // y = (x - mean) * inv_std * weight + bias; mean and inv_std [Tr] f32, inv_std = 1 / sqrt(variance + eps), computed in fp32

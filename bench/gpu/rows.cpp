@@ -9,10 +9,8 @@
 namespace pipetrain::bench {
 namespace {
 
-// Without pipeline stages there is only one schedule. Recomputation lets schedules that hold more microbatches fit the memory
-// that the peer takes.
-const std::vector<Schedule> pipeline_schedules = {{"1f1b", 1}, {"interleaved", 2},        {"zb-h1", 1},
-                                                  {"zb-v", 2}, {"zb-h1", 1, "selective"}, {"zb-v", 2, "selective"}};
+// Without pipeline stages there is only one schedule.
+const std::vector<Schedule> pipeline_schedules = {{"1f1b", 1}, {"interleaved", 2}, {"zb-h1", 1}, {"zb-v", 2}};
 
 // Llama-2-7B cut to half: small enough for one GPU with all its state, so that every layout can be put beside one GPU.
 Row half(const std::string& layout, int pp, int tp, int dp, std::int64_t sequence = 4096) {
@@ -80,7 +78,6 @@ std::vector<Row> make_rows() {
   // With replicas what is kept comes close to what the peer keeps.
   for (Row& row : rows) {
     if (row.dp == 1) continue;
-    std::erase_if(row.schedules, [](const Schedule& schedule) { return schedule.recompute != "none"; });
     for (Schedule& schedule : row.schedules) schedule.recompute = "selective";
   }
   return rows;
