@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +14,7 @@
 #include <system_error>
 
 #include "apps/doctor.hpp"
+#include "apps/messages.hpp"
 #include "apps/signals.hpp"
 #include "apps/simulate.hpp"
 #include "apps/train.hpp"
@@ -153,13 +153,6 @@ int check_results_written(int status) {
 }
 
 }  // namespace
-
-// One line whatever the text holds; nothing is left to do where it cannot be written.
-void print_error(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
-  std::fputs(fmt::format("pipetrain: error: {}\n", text).c_str(), stderr);
-}
 
 int run_command_line(const std::vector<std::string>& arguments, const Environment& environment) {
   hold_standard_streams();

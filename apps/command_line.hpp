@@ -12,9 +12,6 @@ namespace pipetrain {
 // everything: an error becomes one line on stderr.
 int run_command_line(const std::vector<std::string>& arguments, const Environment& environment);
 
-// The contract's one line on stderr.
-void print_error(std::string text);
-
 // The PIPETRAIN_ variables of this process.
 Environment process_environment();
 

@@ -6,6 +6,7 @@
 
 #include "apps/counted.hpp"
 #include "apps/measured_devices.hpp"
+#include "apps/messages.hpp"
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"
 #include "core/device.hpp"
@@ -126,7 +127,7 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   const bool cpu = check_cpu();
   check_gpus();
   if (file) measure(values, *file);
-  for (const auto& note : notes) fmt::print(stderr, "{}\n", note);
+  for (const auto& note : notes) print_note(note);
   return cpu || cuda_device_count() > 0 ? 0 : 1;
 }
 

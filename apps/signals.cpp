@@ -1,6 +1,5 @@
 #include "apps/signals.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -10,6 +9,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "apps/messages.hpp"
 #include "apps/output_files.hpp"
 
 namespace pipetrain {
@@ -103,9 +103,5 @@ SignalAnswers::~SignalAnswers() {
 int stop_signal() { return caught; }
 std::string stop_signal_name() { return caught == SIGINT ? "SIGINT" : "SIGTERM"; }
 int stop_signal_status() { return 128 + caught; }
-
-void print_beside_progress(const std::string& line) {
-  fmt::print(stderr, "{}{}\n", ::isatty(STDERR_FILENO) != 0 ? "\r\x1b[K" : "", line);
-}
 
 }  // namespace pipetrain

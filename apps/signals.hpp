@@ -43,7 +43,4 @@ std::string stop_signal_name();
 // The shell's status for it: 130 or 143.
 int stop_signal_status();
 
-// A line on stderr from another thread than the progress bar's, which draws itself again at the next step.
-void print_beside_progress(const std::string& line);
-
 }  // namespace pipetrain

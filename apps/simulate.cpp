@@ -10,6 +10,7 @@
 #include <ostream>
 
 #include "apps/counted.hpp"
+#include "apps/messages.hpp"
 #include "apps/output_files.hpp"
 #include "apps/simulate_report.hpp"
 #include "core/error.hpp"
@@ -72,7 +73,7 @@ class Simulation {
   }
 
   void print() const {
-    for (const auto& note : notes_) fmt::print(stderr, "{}\n", note);
+    for (const auto& note : notes_) print_note(note);
     if (options_.json) {
       fmt::print("{}", simulation_json(runs_));
       return;

@@ -11,9 +11,9 @@
 #include "actors/training/checkpoint.hpp"
 #include "actors/training/job_memory.hpp"
 #include "actors/training/trainer.hpp"
-#include "apps/command_line.hpp"
 #include "apps/counted.hpp"
 #include "apps/dry_run.hpp"
+#include "apps/messages.hpp"
 #include "apps/metrics_file.hpp"
 #include "apps/progress.hpp"
 #include "apps/run_records.hpp"
@@ -151,11 +151,11 @@ class Run {
   int stopped() {
     const std::string signal = stop_signal_name();
     if (options_.save && trainer_.steps_done() > 0) {
-      fmt::print(stderr, "stopped by {} after step {}; go on with the same command and --resume\n", signal,
-                 trainer_.steps_done());
+      print_note(
+          fmt::format("stopped by {} after step {}; go on with the same command and --resume", signal, trainer_.steps_done()));
     } else {
-      fmt::print(stderr, "stopped by {} after step {}; nothing was saved (--save DIR saves, and --resume goes on)\n", signal,
-                 trainer_.steps_done());
+      print_note(fmt::format("stopped by {} after step {}; nothing was saved (--save DIR saves, and --resume goes on)", signal,
+                             trainer_.steps_done()));
     }
     return stop_signal_status();
   }
@@ -187,7 +187,7 @@ void finish_step(const TrainOptions& options, Trainer& trainer) {
 
 void print_waiting(const RunFailed& failure) {
   if (failure.kind() == ErrorKind::input || failure.kind() == ErrorKind::numeric) return;
-  for (const auto& line : failure.waiting()) fmt::print(stderr, "{}\n", line);
+  for (const auto& line : failure.waiting()) print_note(line);
 }
 
 }  // namespace
@@ -200,7 +200,7 @@ int run_train(const TrainOptions& options) {
     if (options.dry_run) print_dry_run(*job);
   });
   if (options.dry_run) {
-    for (const auto& note : notes) fmt::print(stderr, "{}\n", note);
+    for (const auto& note : notes) print_note(note);
     check_job_memory(*job);
     return 0;
   }

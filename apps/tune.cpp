@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "apps/counted.hpp"
+#include "apps/messages.hpp"
 #include "apps/output_files.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
@@ -135,7 +136,7 @@ int run_tune(const TuneOptions& options) {
                     "--global-batch or --seq-len",
                     options.request.speed.memory_bytes / gib, result.candidates, options.model, options.request.devices));
   write_plans(options, result);
-  for (const auto& note : options.notes) fmt::print(stderr, "{}\n", note);
+  for (const auto& note : options.notes) print_note(note);
   options.json ? print_json(options, result) : print_table(options, result);
   return 0;
 }
