@@ -32,13 +32,6 @@ std::string refused(const std::string& arguments, const std::string& variables =
   return result.err.substr(begin.size());
 }
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 // The steps that a metrics file tells about.
 std::vector<int> steps(const fs::path& metrics) {
   std::vector<int> found;

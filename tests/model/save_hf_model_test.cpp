@@ -1,0 +1,90 @@
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "catch.hpp"
+#include "model/error_text.hpp"
+#include "run_program.hpp"
+#include "temp_folder.hpp"
+#include "weights_fixture.hpp"
+
+namespace pipetrain {
+namespace {
+
+TEST_CASE("saving replaces an older model and keeps what else its folder holds") {
+  const TempFolder folder;
+  const ModelConfig config = small_config();
+  const fs::path model = folder.path() / "model";
+  save(config, model, 1);
+  fs::create_directory(model / "notes");
+  std::ofstream(model / "notes/a.txt") << "note";
+  std::ofstream(model / "tokenizer.json") << "{}";
+  std::ofstream(model / "model-00002-of-00002.safetensors") << "an older shard";
+  fs::create_directory(folder.path() / "model.partial");  // of a run that was killed
+  std::ofstream(folder.path() / "model.partial/model.safetensors") << "half";
+
+  save(config, model / "", 2);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"model"});
+  CHECK(names_in(model) == std::vector<std::string>{"config.json", "model.safetensors", "notes", "tokenizer.json"});
+  CHECK(read_file(model / "notes/a.txt") == "note");
+  CHECK(load_all(*hf_weights(config, model), config) == load_all(*random_weights(config, 2), config));
+}
+
+TEST_CASE("a failed save leaves everything as it was") {
+  const TempFolder folder;
+  const ModelConfig config = small_config();
+  const fs::path model = folder.path() / "model";
+  save(config, model);
+  const std::string before = read_file(model / "model.safetensors");
+  const auto broken = [](std::size_t i, float*) {
+    if (i == 3) throw Error(ErrorKind::peer_lost, "gone");
+  };
+  CHECK_THROWS_WITH(save_hf_model(config, model, broken), "gone");
+  CHECK_THROWS_WITH(save_hf_model(config, folder.path() / "a/b/c", broken), "gone");
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"model"});
+  CHECK(read_file(model / "model.safetensors") == before);
+}
+
+TEST_CASE("places that cannot be written are refused before and at saving") {
+  const TempFolder folder;
+  const ModelConfig config = small_config();
+  const auto check = [&](const fs::path& place, const std::string& message) {
+    const std::string expected = place.string() + ": " + message;
+    CHECK(input_error([&] { check_hf_target(place); }) == expected);
+    CHECK(input_error([&] { save(config, place); }) == expected);
+  };
+  const fs::path file = folder.write("file", "text"), other = folder.path() / "other";
+  fs::create_directory(other);
+  std::ofstream(other / "thesis.tex") << "text";
+  check(file, "cannot be written: a file is in its place");
+  check(file / "model", "cannot be written: Not a directory");
+  check(other, "is a folder with other things in it than a model; choose another place, or empty it");
+  const std::string error = input_error([&] { check_hf_target("/proc/pipetrain/model"); });  // no user can write there
+  CHECK(error.starts_with("/proc/pipetrain/model: cannot be written: "));
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"file", "other"});
+  CHECK(read_file(other / "thesis.tex") == "text");
+
+  CHECK_NOTHROW(check_hf_target(folder.path() / "new/model"));
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"file", "other"});
+}
+
+// A limit on file sizes stands for a full disk: the same calls fail.
+TEST_CASE("no space for the file ends in one line and leaves nothing behind") {
+  const TempFolder folder;
+  const ModelConfig config = small_config();
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit tight = before;
+  tight.rlim_cur = 20'000;
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
+  const std::string error = input_error([&] { save(config, folder.path() / "out/model"); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(error == (folder.path() / "out/model.partial/model.safetensors").string() + ": cannot be written: File too large");
+  CHECK(fs::is_empty(folder.path()));
+}
+
+}  // namespace
+}  // namespace pipetrain
