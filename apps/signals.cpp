@@ -11,6 +11,7 @@
 
 #include "apps/messages.hpp"
 #include "apps/output_files.hpp"
+#include "apps/save_lock.hpp"
 
 namespace pipetrain {
 namespace {
@@ -49,6 +50,7 @@ bool leave_when_asked = true;
 
 [[noreturn]] void leave() {
   remove_unfinished_outputs();
+  remove_save_lock();
   print_beside_progress("stopped by " + stop_signal_name());
   std::_Exit(stop_signal_status());
 }

@@ -17,6 +17,7 @@
 #include "apps/metrics_file.hpp"
 #include "apps/progress.hpp"
 #include "apps/run_records.hpp"
+#include "apps/save_lock.hpp"
 #include "apps/signals.hpp"
 #include "apps/train_job.hpp"
 #include "core/error.hpp"
@@ -195,7 +196,9 @@ void print_waiting(const RunFailed& failure) {
 int run_train(const TrainOptions& options) {
   std::optional<TrainJob> job;
   std::vector<std::string> notes = options.notes;
+  std::optional<SaveLock> save_lock;  // before a checkpoint to go on from is looked for
   placing_errors(options.places, [&] {
+    if (options.save && !options.dry_run) save_lock.emplace(*options.save, notes);
     job = make_train_job(options, notes);
     if (options.dry_run) print_dry_run(*job);
   });
@@ -228,7 +231,10 @@ int run_train(const TrainOptions& options) {
     print_error(failure.what());
     const bool stopped = failure.kind() == ErrorKind::aborted && stop_signal() != 0;
     const int status = stopped ? stop_signal_status() : exit_status(failure.kind());
-    if (!failure.everything_stopped()) leave_running_threads(status);
+    if (!failure.everything_stopped()) {
+      save_lock.reset();
+      leave_running_threads(status);
+    }
     return status;
   }
 }

@@ -38,6 +38,19 @@ std::shared_ptr<const Dataset> open_data(const TrainOptions& options, const Mode
   return open_dataset(data);
 }
 
+// Checkpoints of two runs in one folder would be mixed up: the older run's be taken for this one's. Going on from the newest
+// one is going on with that run, whichever option names it.
+void refuse_other_run(const TrainOptions& options) {
+  const auto found = find_checkpoints(*options.save);
+  std::error_code ignored;
+  if (options.resume || found.empty() || (options.load && std::filesystem::equivalent(*options.load, found.back(), ignored)))
+    return;
+  throw Error(ErrorKind::input,
+              fmt::format("--save {}: holds checkpoints of another run, the newest {}; go on from it with --resume, or give "
+                          "another folder",
+                          options.save->string(), found.back().filename().string()));
+}
+
 // The checkpoint that this run goes on from, if any: the newest complete one on --resume.
 std::optional<std::filesystem::path> starting_checkpoint(const TrainOptions& options, std::vector<std::string>& notes) {
   if (options.load) return options.load;
@@ -98,6 +111,7 @@ void set_initial_state(const TrainOptions& options, std::vector<std::string>& no
 }  // namespace
 
 TrainJob make_train_job(const TrainOptions& options, std::vector<std::string>& notes) {
+  if (options.save) refuse_other_run(options);
   TrainJob job;
   job.config = read_model(options);
   job.dataset = open_data(options, job.config);

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <limits>
 
-#include "actors/training/checkpoint.hpp"
 #include "apps/batch_sizes.hpp"
 #include "apps/counted.hpp"
 #include "apps/device_choice.hpp"
@@ -153,18 +152,6 @@ std::optional<fs::path> output_folder(const OptionValues& values, const std::str
   return path;
 }
 
-// Checkpoints of two runs in one folder would be mixed up: the older run's be taken for this one's. Going on from the newest
-// one is going on with that run, whichever option names it.
-void refuse_other_run(const OptionValues& values, const TrainOptions& options) {
-  const auto found = find_checkpoints(*options.save);
-  std::error_code ignored;
-  if (options.resume || found.empty() || (options.load && fs::equivalent(*options.load, found.back(), ignored))) return;
-  values.fail("save",
-              fmt::format("holds checkpoints of another run, the newest {}; go on from it with --resume, or give another "
-                          "folder",
-                          found.back().filename().string()));
-}
-
 void read_files(const OptionValues& values, TrainOptions& options) {
   options.save = output_folder(values, "save");
   options.save_interval = values.integer("save-interval", 1, any_count);
@@ -179,7 +166,6 @@ void read_files(const OptionValues& values, TrainOptions& options) {
     if (options.resume) values.fail("load", "--resume is given too; keep one of them");
     options.load = *load;
   }
-  if (options.save) refuse_other_run(values, options);
   options.metrics = output_file(values, "metrics");
   options.trace = output_file(values, "trace");
   options.profile = output_file(values, "profile");
