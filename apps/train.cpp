@@ -167,7 +167,7 @@ class Run {
   RunLength length_;
   Outputs outputs_;
   std::optional<double> last_loss_;
-  std::int64_t saved_step_ = -1;
+  std::int64_t saved_step_ = 0;  // none: before step 1 there is nothing to go on from
 };
 
 // A run that failed: who waited for whom, then the cause. Threads that still run cannot be joined, so the process ends here.

@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "catch.hpp"
 #include "run_program.hpp"
@@ -20,38 +23,48 @@ const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 
 
 Result run(const std::string& arguments) { return run_program(PIPETRAIN_PROGRAM, arguments); }
 
-// A run that does its steps but the last, and hangs in that one until it is killed.
-class HangingRun {
+// A run in the background, killed at the end of the scope.
+class LiveRun {
  public:
-  HangingRun(const std::string& arguments, int last_step) {
-    const std::string err = (folder_.path() / "err").string();
-    const std::string command = "PIPETRAIN_FAULT=0:" + std::to_string(last_step) + ":hang exec '" PIPETRAIN_PROGRAM "' " +
-                                arguments + " > /dev/null 2> '" + err + "'";
+  explicit LiveRun(const std::string& arguments, const std::string& variables = "") {
+    const std::string command =
+        variables + " exec '" PIPETRAIN_PROGRAM "' " + arguments + " > /dev/null 2> '" + err_.string() + "'";
     process_ = ::fork();
     if (process_ == 0) {
       ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
       ::_exit(127);
     }
-    const std::string line = "step " + std::to_string(last_step - 1);
-    for (int tries = 0; tries < 600 && read_file(err).find(line) == std::string::npos; ++tries)
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    INFO(read_file(err));
-    REQUIRE(read_file(err).find(line) != std::string::npos);
   }
-  ~HangingRun() { kill(); }
+  ~LiveRun() {
+    if (process_ > 0) end_by(SIGKILL);
+  }
 
   pid_t process() const { return process_; }
-  void kill() {
-    if (process_ <= 0) return;
-    ::kill(process_, SIGKILL);
-    ::waitpid(process_, nullptr, 0);
-    process_ = 0;
+  std::string err() const { return read_file(err_); }
+  void wait_until(const std::function<bool()>& reached) const {
+    for (int tries = 0; tries < 6000 && !reached(); ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    INFO(err());
+    REQUIRE(reached());
+  }
+  int end_by(int signal) {
+    int status = 0;
+    ::kill(process_, signal);
+    ::waitpid(std::exchange(process_, 0), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
  private:
   TempFolder folder_;
+  fs::path err_ = folder_.path() / "err";
   pid_t process_ = 0;
 };
+
+// Hangs in a step after the one that it waits for.
+std::unique_ptr<LiveRun> hanging_run(const std::string& arguments, int step) {
+  auto run = std::make_unique<LiveRun>(arguments, "PIPETRAIN_FAULT=0:" + std::to_string(step + 1) + ":hang");
+  run->wait_until([&] { return run->err().find("step " + std::to_string(step)) != std::string::npos; });
+  return run;
+}
 
 }  // namespace
 
@@ -59,19 +72,19 @@ TEST_CASE("a second live run is refused in a folder that another saves to, until
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
   const std::string second = small + "--steps 4 --resume --save " + save;
-  HangingRun first(small + "--save-interval 2 --save " + save, 4);
+  const auto first = hanging_run(small + "--save-interval 2 --save " + save, 3);
   REQUIRE(fs::exists(save + "/step-00000002"));
 
   const Result refused = run(second);
   CHECK(refused.status == 2);
-  CHECK(refused.err == "pipetrain: error: --save " + save + ": another run (process " + std::to_string(first.process()) +
+  CHECK(refused.err == "pipetrain: error: --save " + save + ": another run (process " + std::to_string(first->process()) +
                            ") is saving there; wait until it ends, or give another folder\n");
   CHECK_THAT(run_program(PIPETRAIN_PROGRAM, small + "--steps 4 --resume", "PIPETRAIN_SAVE=" + save).err,
              Contains("error: PIPETRAIN_SAVE: --save " + save));
   CHECK(run(second + " --dry-run").status == 0);
   CHECK(run(small + "--steps 1 --save " + save + "2").status == 0);
 
-  first.kill();
+  first->end_by(SIGKILL);
   const Result resumed = run(second);
   INFO(resumed.err);
   CHECK(resumed.status == 0);
@@ -82,11 +95,11 @@ TEST_CASE("a second live run is refused in a folder that another saves to, until
 TEST_CASE("a folder that nothing is saved to yet is held too") {
   const TempFolder folder;
   const std::string save = (folder.path() / "deep/run").string();
-  HangingRun first(small + "--save " + save, 2);
+  const auto first = hanging_run(small + "--save " + save, 1);
   const Result refused = run(small + "--steps 1 --save " + save + "/");
   CHECK(refused.status == 2);
   CHECK_THAT(refused.err, Contains("is saving there"));
-  first.kill();
+  first->end_by(SIGKILL);
   CHECK(run(small + "--steps 1 --save " + save).status == 0);
   CHECK(names_in(save) == std::vector<std::string>{"model", "step-00000001"});
 }
@@ -97,4 +110,15 @@ TEST_CASE("a run that saves nothing leaves no folder, and a dry run never makes 
   CHECK(run(small + "--steps 1 --data " + folder.write("a.txt", "").string() + " --save " + save).status == 2);
   CHECK(run(small + "--dry-run --save " + save).status == 0);
   CHECK(names_in(folder.path()) == std::vector<std::string>{"a.txt"});
+}
+
+TEST_CASE("a run that is stopped before its first step leaves nothing") {
+  const TempFolder folder, place;
+  const std::string data = folder.write("long.txt", std::string(50'000'000, 'a')).string();
+  const fs::path save = place.path() / "run";
+  LiveRun run(small + "--data " + data + " --save " + save.string());
+  run.wait_until([&] { return fs::exists(save); });
+  CHECK(run.end_by(SIGTERM) == 143);
+  INFO(run.err());
+  CHECK(names_in(place.path()).empty());
 }
