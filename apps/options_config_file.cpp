@@ -65,7 +65,7 @@ json parse_json(const std::string& path, const std::string& text) {
   }
 }
 
-// TOML values become JSON ones, so that one function reads both. Dates and tables become an object, which no option takes.
+// TOML values become JSON ones, so that one function reads both. Dates become an empty object, which no option takes.
 json to_json(const toml::node& node) {
   if (const auto* value = node.as_string()) return value->get();
   if (const auto* value = node.as_integer()) return value->get();
@@ -76,7 +76,10 @@ json to_json(const toml::node& node) {
     for (const toml::node& element : *array) values.push_back(to_json(element));
     return values;
   }
-  return json::object();
+  json members = json::object();
+  if (const auto* members_of = node.as_table())
+    for (const auto& [key, member] : *members_of) members[std::string(key.str())] = to_json(member);
+  return members;
 }
 
 std::string word_of(const json& value, const std::string& where) {
@@ -96,11 +99,48 @@ bool takes_number(const OptionSpec& spec) {
   return words.find(" " + spec.value + " ") != words.npos;
 }
 
+// A feature of a DeepSpeed file that is turned off: {"enabled": false}, {"device": "none"}, or {"stage": 0} with nothing
+// offloaded.
+bool is_disabled_section(const json& value) {
+  if (!value.is_object()) return false;
+  if (value.contains("enabled")) return value["enabled"] == false;
+  if (value.contains("device")) return value["device"].is_null() || value["device"] == "none";
+  if (!value.contains("stage") || value["stage"] != 0) return false;
+  return std::all_of(value.items().begin(), value.items().end(), [](const auto& member) {
+    return !member.key().starts_with("offload") || member.value().is_null() || is_disabled_section(member.value());
+  });
+}
+
+// The same in one word, for what is off here unless it is asked for.
+bool is_off_anyway(const std::string& name, const json& value) {
+  static const std::set<std::string> names = {"fp16",
+                                              "bf16",
+                                              "bfloat16",
+                                              "zero-optimization",
+                                              "zero-stage",
+                                              "cpu-offload",
+                                              "use-distributed-optimizer",
+                                              "grad-checkpoint",
+                                              "gradient-checkpoint",
+                                              "gradient-checkpointing",
+                                              "do-eval",
+                                              "predict-with-generate"};
+  return (value == false || value == 0 || value.is_null()) && names.count(name) != 0;
+}
+
+// The name under which a bf16 that is turned off waits for settle_bf16().
+constexpr const char* bf16_off = "bf16";
+
 void add_option(const std::vector<OptionSpec>& table, const std::string& place, const std::string& key, const json& value,
                 RawOptions& options) {
   std::string name = key;
   std::replace(name.begin(), name.end(), '_', '-');
   const OptionSpec* spec = find_option(table, name);
+  if ((!spec || !spec->built) && (is_disabled_section(value) || is_off_anyway(name, value))) {
+    const std::string where = fmt::format("{}: {}", place, key);
+    if (name == "bf16" || name == "bfloat16") options[bf16_off] = {{"fp32"}, where + " is off", place};
+    return;
+  }
   if (!spec) fail_unknown_option(table, name, fmt::format("{}: {}", place, key));
   if (name == "config" || name == "help" || name == "version")
     fail(fmt::format("{}: {}", place, key), "cannot stand in a file; give it on the command line");
@@ -117,6 +157,15 @@ void add_option(const std::vector<OptionSpec>& table, const std::string& place, 
   }
   option.where = fmt::format("{} = {}", where, fmt::join(option.words, " "));
   if (!options.emplace(name, std::move(option)).second) fail(where, "stands twice in this file; keep one");
+}
+
+// bf16 is what a GPU computes in here unless told otherwise: where a file turns it off, and names no precision, fp32 is meant.
+void settle_bf16(const std::vector<OptionSpec>& table, RawOptions& options) {
+  const auto off = options.extract(bf16_off);
+  if (off.empty() || !find_option(table, "precision")) return;
+  const auto [precision, added] = options.try_emplace("precision", off.mapped());
+  if (!added && precision->second.words.back() == "bf16")
+    fail(off.mapped().where, "this file's precision is bf16; keep one of them");
 }
 
 }  // namespace
@@ -140,6 +189,7 @@ RawOptions read_config_file(const std::vector<OptionSpec>& table, const std::str
   } else {
     fail("--config " + path, "the ending is neither .toml nor .json; name the file after what it is");
   }
+  settle_bf16(table, options);
   return options;
 }
 

@@ -30,7 +30,7 @@ constexpr OptionValues::Range below_one{.minimum = 0, .has_maximum = true, .maxi
 // Whether an option that is not built asks for what happens without it, such as --zero 0.
 bool asks_for_default(const OptionValues& values, const OptionSpec& spec) {
   const std::string word = values.text(spec.name).value_or("");
-  if (spec.default_value == "off") return word_of_switch(word) == false;
+  if (spec.default_value == "off") return word_of_switch(word) == false || word == "none";
   double number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
   return spec.default_value == "0" && error == std::errc() && end == word.data() + word.size() && number == 0;

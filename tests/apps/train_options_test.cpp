@@ -182,8 +182,30 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
     CHECK_THROWS_AS(parse({}, {{reserved, "2"}}), pipetrain::Error);
 }
 
+TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
+  const TempFolder folder;
+  const auto from = [&](const std::string& name, const std::string& content, Words words = {}) {
+    words.insert(words.end(), {"--config", folder.write(name, content).string()});
+    return parse(words, {}, four_gpus);
+  };
+  const TrainOptions options = from("ds.json", R"({"pp": 2, "clip_grad": 0.5, "fp16": {"enabled": false, "loss_scale": 0},
+      "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "none"}, "overlap_comm": true},
+      "flops_profiler": {"enabled": false}, "tensorboard": {"enabled": false}, "gradient_checkpointing": false})");
+  CHECK(options.pp == 2);
+  CHECK(options.clip_grad == 0.5);
+  CHECK(options.precision == pipetrain::DType::bf16);
+  CHECK(from("ds.toml", "fp16 = false\n[zero_optimization]\nstage = 0\n[zero_optimization.offload_param]\ndevice = 'none'\n")
+            .pp == 1);
+
+  const std::string off = R"({"bf16": {"enabled": false}})";
+  CHECK(from("ds.json", off).precision == pipetrain::DType::f32);
+  CHECK(from("ds.json", off, {"--precision", "bf16"}).precision == pipetrain::DType::bf16);
+  CHECK(from("ds.json", R"({"bf16": false, "precision": "fp32"})").precision == pipetrain::DType::f32);
+}
+
 TEST_CASE("options that are not built may be given what happens anyway") {
   CHECK(parse({"--zero", "0", "--dropout", "0.0", "--offload", "off"}).pp == 1);
+  CHECK(parse({"--offload", "none"}).pp == 1);
   CHECK(parse({}, {{"PIPETRAIN_ZERO", "0"}}).pp == 1);
   for (const Words& words : {Words{"--zero", "1"}, {"--dropout", "0.1"}, {"--offload", "on"}})
     CHECK_THROWS_AS(parse(words), pipetrain::Error);

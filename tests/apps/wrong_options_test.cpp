@@ -203,6 +203,21 @@ TEST_CASE("an error names the layer that gave the value") {
   CHECK(config_error("run.json", "{\"zero\": 1}").find("run.json:1: zero = 1: ") == 0);
 }
 
+TEST_CASE("what a file of DeepSpeed's turns on is answered with ours") {
+  const auto answer = [](const std::string& content) { return config_error("ds.json", content); };
+  CHECK_THAT(answer(R"({"fp16": {"enabled": true}})"), StartsWith("ds.json:1: fp16: unknown option; fp16 is not built yet"));
+  CHECK_THAT(answer(R"({"bf16": {"enabled": true}})"), Contains("here it is --precision bf16"));
+  CHECK_THAT(answer(R"({"bf16": {"enabled": "auto"}})"), Contains("here it is --precision bf16"));
+  for (const char* zero : {R"({"stage": 1})", R"({"stage": 0, "offload_optimizer": {"device": "cpu"}})", "true"})
+    CHECK_THAT(answer(R"({"zero_optimization": )" + std::string(zero) + "}"),
+               Contains("here it is --zero, which is not built"));
+  CHECK_THAT(answer(R"({"offload": {"device": "cpu"}})"), StartsWith("ds.json:1: offload: "));
+  CHECK_THAT(answer(R"({"pp": {"enabled": false}})"), Contains("has no single value"));
+  CHECK_THAT(answer(R"({"overlap_comm": false})"), Contains("automatic here, leave it out"));
+  CHECK(answer("{\"precision\": \"bf16\",\n\"bf16\": {\"enabled\": false}}") ==
+        "ds.json:2: bf16 is off: this file's precision is bf16; keep one of them");
+}
+
 TEST_CASE("a config file that cannot be understood is refused with its line") {
   CHECK_THAT(config_error("run.toml", "pp = 2\ntp = = 3\n"), StartsWith("run.toml:2: is not TOML"));
   CHECK_THAT(config_error("run.toml", "pp = 2\npp = 3\n"), StartsWith("run.toml:2: "));
