@@ -4,6 +4,7 @@
 
 #include "apps/counted.hpp"
 #include "model/costs.hpp"
+#include "model/mode_names.hpp"
 #include "schedules/grid.hpp"
 
 namespace pipetrain {
@@ -40,15 +41,8 @@ void print_stages(const JobEstimate& estimate) {
   }
 }
 
-const char* recomputation(Recompute recompute) {
-  switch (recompute) {
-    case Recompute::none:
-      return "";
-    case Recompute::selective:
-      return ", recompute selective";
-    default:
-      return ", recompute full";
-  }
+std::string recomputation(Recompute recompute) {
+  return recompute == Recompute::none ? "" : fmt::format(", recompute {}", name_of(recompute));
 }
 
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }

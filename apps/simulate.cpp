@@ -256,9 +256,9 @@ class Simulation {
     const Profile& profile = *options_.profile;
     fmt::print(
         "predicted step: {:.6g} s, of which {:.3g} s are outside the pipeline; the profiled run ({}, {} microbatches, {} "
-        "steps) took {:.6g} s\n\n",
+        "steps; {}) took {:.6g} s\n\n",
         time_of(run) + profile.outside, profile.outside, profile.schedule, profile.microbatches, profile.steps,
-        profile.step_seconds);
+        profile.conditions(), profile.step_seconds);
   }
 
   const SimulateOptions& options_;

@@ -11,6 +11,7 @@
 #include "apps/output_files.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
+#include "model/mode_names.hpp"
 #include "schedules/plan_text.hpp"
 
 namespace pipetrain {
@@ -28,10 +29,6 @@ std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
-}
-
-const char* name_of(Recompute mode) {
-  return mode == Recompute::none ? "none" : mode == Recompute::selective ? "selective" : "full";
 }
 
 // Where the plan of an auto layout goes.
@@ -63,7 +60,7 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   if (layout.schedule == "interleaved" || layout.schedule == "looped-bfs") line += fmt::format(" --chunks {}", layout.chunks);
   const auto& request = options.request;
   if (layout.recompute != Recompute::none) line += fmt::format(" --recompute {}", name_of(layout.recompute));
-  line += fmt::format(" --precision {}", request.precision == DType::bf16 ? "bf16" : "fp32");
+  line += fmt::format(" --precision {}", precision_name(request.precision));
   if (request.device == DeviceKind::cpu) line += " --device cpu";
   return line;
 }
@@ -101,8 +98,8 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
              static_cast<double>(parameter_count(request.config)) / 1e9, counted(request.devices, "device"),
              speed.memory_bytes / gib, counted(request.global_batch, "sequence"), counted(request.sequence, "token"));
   fmt::print("each {:g} TFLOP/s in {}, memory {:g} GB/s; links {:g} GB/s, {:g} us; {:g} us a block\n", speed.flops / 1e12,
-             request.precision == DType::bf16 ? "bf16" : "fp32", speed.memory_rate / 1e9, speed.link_rate / 1e9,
-             speed.latency * 1e6, speed.block_overhead * 1e6);
+             precision_name(request.precision), speed.memory_rate / 1e9, speed.link_rate / 1e9, speed.latency * 1e6,
+             speed.block_overhead * 1e6);
   fmt::print(
       "{} layouts looked at, {} of them found too large for the memory{}\n\n", result.candidates, result.too_large,
       result.auto_left_out > 0 ? fmt::format("; auto had no time for its {} least promising ones", result.auto_left_out) : "");

@@ -6,6 +6,7 @@
 #include "actors/training/job_plan.hpp"
 #include "actors/training/stage_memory.hpp"
 #include "actors/training/transfer_times.hpp"
+#include "model/mode_names.hpp"
 
 namespace pipetrain {
 
@@ -30,6 +31,15 @@ double seconds_of(const TracedAction& action) { return Seconds(action.times.end 
 bool is_collective(ActionKind kind) { return kind == ActionKind::reduce_grads || kind == ActionKind::sum_tied; }
 
 }  // namespace
+
+std::string Profile::conditions() const {
+  std::string text = device;
+  if (!precision.empty()) text += ", " + precision;
+  if (!recompute.empty()) text += ", recompute " + recompute;
+  if (deterministic) text += std::string(", deterministic ") + (*deterministic ? "on" : "off");
+  if (device == "cpu" && threads > 0) text += ", threads " + std::to_string(threads);
+  return text;
+}
 
 bool Profile::splits_backward() const {
   return std::all_of(stages.begin(), stages.end(), [](const StageProfile& stage) {
@@ -104,6 +114,10 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.tied = job.config.tied_embeddings;
   layout_.schedule = job.schedule;
   layout_.device = job.device == DeviceKind::cpu ? "cpu" : "cuda";
+  layout_.precision = precision_name(job.precision);
+  layout_.recompute = name_of(job.recompute);
+  layout_.threads = job.threads;
+  layout_.deterministic = job.deterministic;
   layout_.sequence = job.dataset->sequence_length();
   const auto parts = partition_blocks(job.config, placement_.virtual_stages(), layout_.sequence, job.recompute);
   const StageMemory memory(job.config, job.tp, {job.batch.microbatch, layout_.sequence},

@@ -36,6 +36,10 @@ struct Profile {
   bool sequence_parallel = false, tied = false;
   std::string schedule;
   std::string device;
+  // How it computed. Profiles of earlier builds do not tell: empty, 0 and nothing.
+  std::string precision, recompute;  // as the options are given
+  int threads = 0;                   // of one CPU device
+  std::optional<bool> deterministic;
   std::int64_t sequence = 0;
   std::int64_t steps = 0;   // measured
   double step_seconds = 0;  // median of a whole step
@@ -44,6 +48,8 @@ struct Profile {
   double verdict = 0;       // from the last N to the first O
   std::vector<StageProfile> stages;
 
+  // The device and how it computed, as far as is known, e.g. "cuda, bf16, recompute full".
+  std::string conditions() const;
   // Whether the run's plan had I and W, whose times a plan of I and W needs.
   bool splits_backward() const;
   schedules::EndOfStep end_of_step() const { return {dp > 1, tp > 1 && sequence_parallel, tied}; }

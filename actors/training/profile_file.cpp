@@ -88,6 +88,15 @@ ChunkProfile read_chunk(const Reader& reader, const json& object) {
   return chunk;
 }
 
+// Keys that came later than the others: a file of an earlier build has none of them.
+void read_conditions(const Reader& reader, const json& layout, Profile& profile) {
+  if (!layout.contains("precision")) return;
+  profile.precision = reader.text(layout, "precision");
+  profile.recompute = reader.text(layout, "recompute");
+  profile.deterministic = reader.flag(layout, "deterministic");
+  profile.threads = static_cast<int>(reader.count(layout, "threads"));
+}
+
 }  // namespace
 
 void write_profile(std::ostream& out, const Profile& profile) {
@@ -97,6 +106,12 @@ void write_profile(std::ostream& out, const Profile& profile) {
   layout["schedule"] = profile.schedule;
   layout["sequence"] = profile.sequence;
   layout["device"] = profile.device;
+  if (profile.deterministic) {
+    layout["precision"] = profile.precision;
+    layout["recompute"] = profile.recompute;
+    layout["deterministic"] = *profile.deterministic;
+    layout["threads"] = profile.threads;
+  }
   auto stages = nlohmann::ordered_json::array();
   for (const StageProfile& stage : profile.stages) {
     auto chunks = nlohmann::ordered_json::array();
@@ -131,6 +146,7 @@ Profile read_profile(const std::filesystem::path& path) {
   profile.schedule = reader.text(layout, "schedule");
   profile.sequence = reader.count(layout, "sequence");
   profile.device = reader.text(layout, "device");
+  read_conditions(reader, layout, profile);
   profile.steps = reader.count(file, "steps");
   profile.step_seconds = reader.number(file, "step_seconds");
   profile.outside = reader.number(file, "outside");

@@ -271,8 +271,8 @@ TEST_CASE("a run's profile is what simulate reads, of the same model and layout 
   const auto train = [](const std::string& arguments) {
     return std::system(("'" PIPETRAIN_PROGRAM "' --device cpu " + arguments + " > /dev/null 2>&1").c_str());
   };
-  REQUIRE(train("--pp 2 --dp 2 --schedule zb-h1 --microbatches 4 --steps 3 --profile " + at("zb.json") + " --trace " +
-                at("trace.json")) == 0);
+  REQUIRE(train("--pp 2 --dp 2 --threads 1 --recompute full --schedule zb-h1 --microbatches 4 --steps 3 --profile " +
+                at("zb.json") + " --trace " + at("trace.json")) == 0);
   const json trace = json::parse(read_file(at("trace.json")));
   std::size_t events = 0;
   for (const auto& event : trace["traceEvents"]) events += event["ph"] == "X" ? 1 : 0;
@@ -296,6 +296,12 @@ TEST_CASE("a run's profile is what simulate reads, of the same model and layout 
   for (const int stage : {0, 1})
     slowest = std::max(slowest, 4 * (time(stage, "forward") + time(stage, "input_grad") + time(stage, "weight_grad")));
   CHECK_THAT(run("--costs " + at("zb.json")).out, Contains("MiB") && Contains("predicted step"));
+  CHECK_THAT(run("--costs " + at("zb.json")).out,
+             Contains("(zb-h1, 4 microbatches, 2 steps; cpu, fp32, recompute full, deterministic on, threads 1)"));
+  json earlier = profile;  // of a build that did not record how it computed
+  for (const char* key : {"precision", "recompute", "deterministic", "threads"}) earlier["layout"].erase(key);
+  write_file(at("earlier.json"), earlier.dump());
+  CHECK_THAT(run("--costs " + at("earlier.json")).out, Contains("2 steps; cpu) took "));
   CHECK(runs[0]["pp"] == 2);
   CHECK(runs[0]["microbatches"] == 4);
   CHECK(runs[0]["ideal"].get<double>() == Approx(slowest));
