@@ -61,8 +61,9 @@ std::string rate(double per_second, const char* unit) {
 
 void print_measured(const MeasuredDevices& devices) {
   const bool cpu = devices.kind == DeviceKind::cpu;
-  print_fact("measured", cpu ? fmt::format("{} CPU devices of {} threads, all at once", devices.count, devices.threads)
-                             : counted(devices.count, "GPU") + ", all at once");
+  print_fact("measured", (cpu ? fmt::format("{} CPU devices of {} threads", devices.count, devices.threads)
+                              : counted(devices.count, "GPU")) +
+                             ", all at once, rates that they sustain");
   print_fact("products", rate(devices.fp32_flops, "FLOP/s fp32") +
                              (devices.bf16_flops ? ", " + rate(*devices.bf16_flops, "FLOP/s bf16") : "") + " each");
   print_fact("copies", rate(devices.memory_rate, "B/s read and written") + " each");
@@ -97,7 +98,8 @@ void measure(const OptionValues& values, const std::filesystem::path& file) {
 
 const std::vector<OptionSpec>& doctor_option_table() {
   static const std::vector<OptionSpec> table = {
-      {"Speed", "measure", "FILE", "measure the devices and write what tune --measured reads; takes some seconds", ""},
+      {"Speed", "measure", "FILE", "measure what the devices sustain and write what tune --measured reads; takes some seconds",
+       ""},
       {"Speed", "device", "auto|cpu|cuda", "which to measure; auto takes the GPUs if there are any", "auto"},
       {"Speed", "threads", "N", "compute threads of one CPU device; as many devices as the cores have room for", "1"},
 

@@ -24,11 +24,13 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 struct Sizes {
   std::int64_t tokens, inputs, outputs;
   std::size_t copied;
-  double seconds;  // of one measurement: GPUs slow down as they get warm
+  // Seconds of the same work before a measurement, and of the measurement. A GPU clocks higher than it can for long until it
+  // has met its power limit, in products of random numbers after about a second.
+  double warm_up, measured;
 };
 Sizes sizes_for(DeviceKind kind) {
-  if (kind == DeviceKind::cpu) return {256, 1024, 1024, std::size_t{32} << 20, 0.2};
-  return {4096, 4096, 11008, std::size_t{256} << 20, 1};
+  if (kind == DeviceKind::cpu) return {256, 1024, 1024, std::size_t{32} << 20, 0.2, 0.2};
+  return {4096, 4096, 11008, std::size_t{256} << 20, 1.5, 0.5};
 }
 
 // One device with a stream and operations on it.
@@ -88,8 +90,8 @@ class Measurement {
   }
 
   double flops(DType dtype) {
-    const auto& [tokens, inputs, outputs, copied, limit] = sizes_;
-    return 2.0 * static_cast<double>(tokens * inputs * outputs) / product_seconds({tokens, inputs, outputs}, dtype);
+    const Product product{sizes_.tokens, sizes_.inputs, sizes_.outputs};
+    return 2.0 * static_cast<double>(product.tokens * product.inputs * product.outputs) / product_seconds(product, dtype);
   }
   double operation_seconds(DType dtype) { return product_seconds({8, 16, 16}, dtype); }
 
@@ -161,12 +163,21 @@ class Measurement {
     return seconds_a_call(calls);
   }
 
-  // With every device at work at once, after as long a time to warm up.
+  // With every device at work at once, and without a rest since it began. How often it is done follows the clock: the first
+  // calls, which set things up, take many times as long as those after them.
   double seconds_a_call(const std::vector<std::function<void()>>& calls) {
-    const double once = run(calls, 3) / 3;
-    const int times = std::clamp(static_cast<int>(sizes_.seconds / once), 3, 20000);
-    run(calls, times);
-    const double seconds = run(calls, times) / times;
+    constexpr double between_looks = 0.05;
+    const auto times_in = [](double span, double seconds) {
+      return std::clamp(static_cast<int>(span / seconds), 3, 1'000'000);
+    };
+    const auto start = Clock::now();
+    double seconds = run(calls, 3) / 3;
+    while (seconds_since(start) < sizes_.warm_up) {
+      const int times = times_in(between_looks, seconds);
+      seconds = run(calls, times) / times;
+    }
+    const int times = times_in(sizes_.measured, seconds);
+    seconds = run(calls, times) / times;
     for (const auto& worker : workers_) worker->free_all();
     return seconds;
   }

@@ -9,7 +9,7 @@
 
 namespace pipetrain {
 
-// Of each device, all of them at work at once.
+// Of each device, all of them at work at once, and of work that goes on: what a device reaches for a moment is more.
 struct MeasuredDevices {
   DeviceKind kind = DeviceKind::cpu;
   int count = 1;
