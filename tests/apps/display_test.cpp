@@ -2,24 +2,16 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "apps/metrics_file.hpp"
 #include "apps/progress.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
-#include "temp_folder.hpp"
+#include "run_program.hpp"
 
 using namespace pipetrain;
-using pipetrain::TempFolder;
 
 namespace {
-
-std::string content(const std::filesystem::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 StepProgress some_progress() {
   StepProgress progress;
@@ -76,19 +68,19 @@ TEST_CASE("a metrics file starts anew, or goes on after the steps that were done
   {
     MetricsFile file(path, 0);
     file.write(metrics);
-    CHECK(content(path) == to_json_line(metrics) + "\n");  // there before the file is closed
+    CHECK(read_file(path) == to_json_line(metrics) + "\n");  // there before the file is closed
   }
-  const std::string first = content(path);
+  const std::string first = read_file(path);
   std::ofstream(path, std::ios::app) << R"({"step":2,"lo)";  // a killed run
   metrics.step = 2;
   MetricsFile(path, 1).write(metrics);
   const std::string second = first + to_json_line(metrics) + "\n";
-  CHECK(content(path) == second);
+  CHECK(read_file(path) == second);
   metrics.step = 3;
   MetricsFile(path, 2).write(metrics);
   metrics.step = 2;
   MetricsFile(path, 1).write(metrics);  // from a checkpoint before the last lines
-  CHECK(content(path) == second);
+  CHECK(read_file(path) == second);
 }
 
 TEST_CASE("a metrics file that cannot be written is an input error") {

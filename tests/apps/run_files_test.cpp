@@ -1,12 +1,11 @@
 // The files and streams that a run reads and writes: what is there afterwards, whatever went wrong.
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
-#include "run_program.hpp"
+#include "pipetrain_program.hpp"
 
 using namespace pipetrain;
 namespace fs = std::filesystem;
@@ -16,21 +15,6 @@ using Catch::Matchers::StartsWith;
 namespace {
 
 const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
-
-Result run(const std::string& arguments, const std::string& variables = "") {
-  return run_program(PIPETRAIN_PROGRAM, arguments, variables);
-}
-
-// One line on stderr, status 2; the line without its beginning.
-std::string refused(const std::string& arguments, const std::string& variables = "") {
-  const Result result = run(arguments, variables);
-  INFO(arguments << ": " << result.err);
-  CHECK(result.status == 2);
-  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
-  const std::string begin = "pipetrain: error: ";
-  REQUIRE_THAT(result.err, StartsWith(begin));
-  return result.err.substr(begin.size());
-}
 
 // The steps that a metrics file tells about.
 std::vector<int> steps(const fs::path& metrics) {
@@ -96,7 +80,7 @@ TEST_CASE("a folder with another run's checkpoints is refused before anything is
   CHECK(refused(small + "--steps 3 --save-keep 1 --save " + save) ==
         "--save " + save +
             ": holds checkpoints of another run, the newest step-00000004; go on from it with --resume, or give another "
-            "folder\n");
+            "folder");
   CHECK_THAT(refused(small + "--load " + save + "/step-00000002 --save " + save), Contains("the newest step-00000004"));
   CHECK(names_in(save) == before);
 
@@ -159,7 +143,7 @@ TEST_CASE("two outputs of one name, or an output that is read, are refused") {
   const TempFolder folder;
   const std::string file = (folder.path() / "same").string(), text = folder.write("t.txt", std::string(500, 'a')).string();
   CHECK(refused("--metrics " + file + " --trace " + folder.path().string() + "/./same") ==
-        "--trace " + folder.path().string() + "/./same: --metrics writes there too; give each its own place\n");
+        "--trace " + folder.path().string() + "/./same: --metrics writes there too; give each its own place");
   CHECK_THAT(refused("--save " + file + " --metrics " + file), Contains("--save writes there too"));
   CHECK_THAT(refused("--data " + text + " --metrics " + text), Contains("--data reads there too"));
   CHECK_THAT(refused("simulate --svg " + file + " --html " + file), Contains("--svg writes there too"));

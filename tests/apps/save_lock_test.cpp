@@ -11,17 +11,16 @@
 #include <utility>
 
 #include "catch.hpp"
-#include "run_program.hpp"
+#include "pipetrain_program.hpp"
 
 using namespace pipetrain;
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
 const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
-
-Result run(const std::string& arguments) { return run_program(PIPETRAIN_PROGRAM, arguments); }
 
 // A run in the background, killed at the end of the scope.
 class LiveRun {
@@ -75,12 +74,9 @@ TEST_CASE("a second live run is refused in a folder that another saves to, until
   const auto first = hanging_run(small + "--save-interval 2 --save " + save, 3);
   REQUIRE(fs::exists(save + "/step-00000002"));
 
-  const Result refused = run(second);
-  CHECK(refused.status == 2);
-  CHECK(refused.err == "pipetrain: error: --save " + save + ": another run (process " + std::to_string(first->process()) +
-                           ") is saving there; wait until it ends, or give another folder\n");
-  CHECK_THAT(run_program(PIPETRAIN_PROGRAM, small + "--steps 4 --resume", "PIPETRAIN_SAVE=" + save).err,
-             Contains("error: PIPETRAIN_SAVE: --save " + save));
+  CHECK(refused(second) == "--save " + save + ": another run (process " + std::to_string(first->process()) +
+                               ") is saving there; wait until it ends, or give another folder");
+  CHECK_THAT(refused(small + "--steps 4 --resume", "PIPETRAIN_SAVE=" + save), StartsWith("PIPETRAIN_SAVE: --save " + save));
   CHECK(run(second + " --dry-run").status == 0);
   CHECK(run(small + "--steps 1 --save " + save + "2").status == 0);
 
@@ -96,9 +92,7 @@ TEST_CASE("a folder that nothing is saved to yet is held too") {
   const TempFolder folder;
   const std::string save = (folder.path() / "deep/run").string();
   const auto first = hanging_run(small + "--save " + save, 1);
-  const Result refused = run(small + "--steps 1 --save " + save + "/");
-  CHECK(refused.status == 2);
-  CHECK_THAT(refused.err, Contains("is saving there"));
+  CHECK_THAT(refused(small + "--steps 1 --save " + save + "/"), Contains("is saving there"));
   first->end_by(SIGKILL);
   CHECK(run(small + "--steps 1 --save " + save).status == 0);
   CHECK(names_in(save) == std::vector<std::string>{"model", "step-00000001"});

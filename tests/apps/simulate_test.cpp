@@ -6,12 +6,11 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "run_program.hpp"
+#include "pipetrain_program.hpp"
 
 using nlohmann::json;
 using pipetrain::read_file;
 using pipetrain::Result;
-using pipetrain::run_program;
 using pipetrain::TempFolder;
 namespace fs = std::filesystem;
 
@@ -19,7 +18,7 @@ namespace {
 
 void write_file(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
 
-Result run(const std::string& arguments) { return run_program(PIPETRAIN_PROGRAM, "simulate " + arguments); }
+Result run(const std::string& arguments) { return pipetrain::run("simulate " + arguments); }
 
 json simulated(const std::string& arguments) {
   const Result result = run(arguments + " --json");
@@ -28,17 +27,7 @@ json simulated(const std::string& arguments) {
   return json::parse(result.out);
 }
 
-// The one line of an error, without its beginning.
-std::string wrong(const std::string& arguments) {
-  const Result result = run(arguments);
-  INFO(arguments << ": " << result.out << result.err);
-  CHECK(result.status == 2);
-  CHECK(result.out.empty());
-  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
-  const std::string begin = "pipetrain: error: ";
-  REQUIRE(result.err.substr(0, begin.size()) == begin);
-  return result.err.substr(begin.size(), result.err.size() - begin.size() - 1);
-}
+std::string wrong(const std::string& arguments) { return pipetrain::refused("simulate " + arguments); }
 
 double largest(const json& values) {
   double most = 0;

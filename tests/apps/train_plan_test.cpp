@@ -1,22 +1,19 @@
 // pipetrain --schedule FILE: a plan from a file trains as the schedule it was written from, and a wrong one is told.
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "catch.hpp"
-#include "run_program.hpp"
+#include "pipetrain_program.hpp"
 
 using nlohmann::json;
 using pipetrain::read_file;
 using pipetrain::Result;
-using pipetrain::run_program;
+using pipetrain::run;
 using pipetrain::TempFolder;
 namespace fs = std::filesystem;
 
 namespace {
-
-Result run(const std::string& arguments) { return run_program(PIPETRAIN_PROGRAM, arguments); }
 
 const std::string small = "--device cpu --threads 1 --layers 2 --seq-len 16 --microbatch 2 ";
 
@@ -46,16 +43,7 @@ Trained train(const std::string& arguments) {
   return {losses(metrics), read_file(save + "/model/model.safetensors")};
 }
 
-std::string wrong(const std::string& arguments) {
-  const Result result = run(small + arguments);
-  INFO(arguments << ": " << result.out << result.err);
-  CHECK(result.status == 2);
-  CHECK(result.out.empty());
-  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
-  const std::string begin = "pipetrain: error: ";
-  REQUIRE(result.err.substr(0, begin.size()) == begin);
-  return result.err.substr(begin.size(), result.err.size() - begin.size() - 1);
-}
+std::string wrong(const std::string& arguments) { return pipetrain::refused(small + arguments); }
 
 using Catch::Matchers::Contains;
 

@@ -9,15 +9,13 @@
 
 #include "apps/tune_search.hpp"
 #include "catch.hpp"
-#include "run_program.hpp"
+#include "pipetrain_program.hpp"
 
 using namespace pipetrain;
 using nlohmann::json;
 using pipetrain::TempFolder;
 
 namespace {
-
-Result run(const std::string& arguments) { return run_program(PIPETRAIN_PROGRAM, arguments); }
 
 LayoutRequest request_of(const std::string& model, int devices) {
   LayoutRequest request;
