@@ -14,28 +14,6 @@ using schedules::Order;
 
 namespace {
 
-// See golden_direct_test.cpp: a handful of elements whose gradient is as small as Adam's eps go where rounding sends them.
-void check_weights(const RunRecord& record, const Reference& reference) {
-  int strayed = 0;
-  REQUIRE(record.weights.size() == reference.weights.size());
-  for (const auto& [name, values] : record.weights) {
-    const auto& expected = reference.weights.at(name);
-    REQUIRE(values.size() == expected.size());
-    for (std::size_t i = 0; i < values.size(); ++i) strayed += !(std::abs(values[i] - expected[i]) <= 1e-4F);
-  }
-  CHECK(strayed <= 8);
-}
-
-void check_golden(const RunRecord& record, const Reference& reference) {
-  REQUIRE(record.loss.size() == reference.loss.size());
-  for (std::size_t step = 0; step < reference.loss.size(); ++step) {
-    INFO("step " << step + 1);
-    CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= 2e-5);
-    CHECK(std::abs(record.grad_norm[step] / reference.grad_norm[step] - 1) <= 1e-4);
-  }
-  check_weights(record, reference);
-}
-
 ModelConfig small_config() {
   ModelConfig config;
   config.hidden = 32;

@@ -9,19 +9,6 @@ const AdamW adamw_settings{1e-2F, 0.9F, 0.95F, 1e-8F, 0.1F, 1, 1.0F};
 
 }  // namespace
 
-ModelConfig small_config() {
-  ModelConfig config;
-  config.hidden = 32;
-  config.layers = 3;
-  config.heads = 8;
-  config.kv_heads = 4;
-  config.head_dim = 4;
-  config.intermediate = 24;
-  config.vocabulary = 37;  // no tp but 1 divides it
-  config.max_positions = 64;
-  return config;
-}
-
 std::vector<Microbatch> random_microbatches(const ModelConfig& config, const MicrobatchShape& shape, int count) {
   std::mt19937 random(7);
   std::uniform_int_distribution<std::int32_t> token(0, static_cast<std::int32_t>(config.vocabulary) - 1);

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "direct_pipeline.hpp"
+#include "small_config.hpp"
 
 namespace pipetrain::test {
 
-ModelConfig small_config();
 std::vector<Microbatch> random_microbatches(const ModelConfig& config, const MicrobatchShape& shape, int count);
 
 struct Result {

@@ -8,24 +8,14 @@
 
 #include "catch.hpp"
 #include "model/weights.hpp"
+#include "small_config.hpp"
 
 namespace pipetrain {
 
 namespace fs = std::filesystem;
 
+using test::small_config;
 using Tensors = std::map<std::string, std::vector<float>>;
-
-inline ModelConfig small_config(bool tied = false) {
-  ModelConfig config = preset_config("tiny");
-  config.hidden = 32;
-  config.layers = 2;
-  config.head_dim = 4;
-  config.kv_heads = 4;
-  config.intermediate = 24;
-  config.vocabulary = 37;
-  config.tied_embeddings = tied;
-  return config;
-}
 
 inline Parameter whole(const NamedShape& tensor) {
   Parameter parameter;

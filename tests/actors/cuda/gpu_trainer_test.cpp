@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <map>
 
 #include "actors/golden_run.hpp"
 #include "catch.hpp"
@@ -29,22 +28,6 @@ bool on_gpus(TrainJob& job, int gpus, DType precision = DType::f32) {
   job.precision = precision;
   for (int rank = 0; rank < ranks; ++rank) job.devices.push_back(rank % gpus);
   return true;
-}
-
-void check_golden(const RunRecord& record, const Reference& reference) {
-  REQUIRE(record.loss.size() == reference.loss.size());
-  for (std::size_t step = 0; step < reference.loss.size(); ++step) {
-    INFO("step " << step + 1);
-    CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= 2e-5);
-    CHECK(std::abs(record.grad_norm[step] / reference.grad_norm[step] - 1) <= 1e-4);
-  }
-  int strayed = 0;  // elements whose gradient is as small as Adam's eps go where rounding sends them
-  REQUIRE(record.weights.size() == reference.weights.size());
-  for (const auto& [name, values] : record.weights) {
-    const auto& expected = reference.weights.at(name);
-    for (std::size_t i = 0; i < values.size(); ++i) strayed += !(std::abs(values[i] - expected[i]) <= 1e-4F);
-  }
-  CHECK(strayed <= 8);
 }
 
 void check_golden_on(int gpus, const std::vector<Layout>& layouts) {

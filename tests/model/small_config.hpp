@@ -1,0 +1,22 @@
+// A model small enough to compute by hand, that splits over 1, 2 or 4 devices.
+#pragma once
+
+#include "model/config.hpp"
+
+namespace pipetrain::test {
+
+inline ModelConfig small_config(bool tied = false) {
+  ModelConfig config;
+  config.hidden = 32;
+  config.layers = 3;
+  config.heads = 8;
+  config.kv_heads = 4;
+  config.head_dim = 4;
+  config.intermediate = 24;
+  config.vocabulary = 37;  // no tp but 1 divides it
+  config.max_positions = 64;
+  config.tied_embeddings = tied;
+  return config;
+}
+
+}  // namespace pipetrain::test
