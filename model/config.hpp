@@ -19,8 +19,18 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+// Whose names and config.json: Hugging Face's model_type.
+enum class Family { llama, gpt2 };
+enum class NormKind { rms, layer };           // layer norms have a bias besides the weight
+enum class PositionKind { rotary, learned };  // learned: a table of max_positions rows, added to the embedding
+enum class Activation { swiglu, gelu };       // of the MLP; gelu in its tanh form
+
 struct ModelConfig {
-  std::string family = "llama";
+  Family family = Family::llama;
+  NormKind norm = NormKind::rms;
+  PositionKind positions = PositionKind::rotary;
+  Activation activation = Activation::swiglu;
+  bool biases = false;  // of all matrices but the head's
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
