@@ -48,7 +48,7 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// The contract's presets that are built: "tiny", "llama-7b", ... Throws Error(input) naming the nearest one.
+// The presets: "tiny", "gpt2", "llama-7b", ... Throws Error(input) naming the nearest one.
 ModelConfig preset_config(const std::string& name);
 std::vector<std::string> preset_names();
 // From DIR/config.json. Throws Error(input) naming the file and the key.

@@ -71,6 +71,26 @@ ModelConfig tiny() {
   return config;
 }
 
+// Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", table 2; heads of 64.
+ModelConfig gpt2(std::int64_t hidden, std::int64_t layers) {
+  ModelConfig config;
+  config.family = Family::gpt2;
+  config.norm = NormKind::layer;
+  config.positions = PositionKind::learned;
+  config.activation = Activation::gelu;
+  config.biases = true;
+  config.hidden = hidden;
+  config.layers = layers;
+  config.head_dim = 64;
+  config.heads = config.kv_heads = hidden / config.head_dim;
+  config.intermediate = 4 * hidden;
+  config.vocabulary = 50257;
+  config.max_positions = 1024;
+  config.tied_embeddings = true;
+  config.bos_id = config.eos_id = 50256;
+  return config;
+}
+
 struct Preset {
   const char* name;
   ModelConfig (*config)();
@@ -78,6 +98,10 @@ struct Preset {
 
 constexpr std::array presets{
     Preset{"tiny", tiny},
+    Preset{"gpt2", [] { return gpt2(768, 12); }},
+    Preset{"gpt2-medium", [] { return gpt2(1024, 24); }},
+    Preset{"gpt2-large", [] { return gpt2(1280, 36); }},
+    Preset{"gpt2-xl", [] { return gpt2(1600, 48); }},
     Preset{"llama-7b",
            [] {
              return llama1({4096, 32, 32, 32, 11008}, 1e-6);
@@ -117,8 +141,6 @@ constexpr std::array presets{
     Preset{"llama3.2-1b", llama32_1b},
 };
 
-constexpr std::array unbuilt{"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
-
 }  // namespace
 
 std::vector<std::string> preset_names() {
@@ -130,12 +152,6 @@ std::vector<std::string> preset_names() {
 ModelConfig preset_config(const std::string& name) {
   for (const Preset& preset : presets) {
     if (name == preset.name) return preset.config();
-  }
-  for (const char* later : unbuilt) {
-    if (name == later) {
-      throw Error(ErrorKind::input,
-                  fmt::format("--model {}: GPT-2 models are not built yet; use {}", name, fmt::join(preset_names(), ", ")));
-    }
   }
   const auto nearest = nearest_name(name, preset_names());
   throw Error(ErrorKind::input,

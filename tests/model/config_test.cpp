@@ -1,12 +1,7 @@
-#include "model/config.hpp"
-
 #include <limits>
-#include <nlohmann/json.hpp>
 
-#include "catch.hpp"
+#include "model/config_fixture.hpp"
 #include "model/costs.hpp"
-#include "model/error_text.hpp"
-#include "temp_folder.hpp"
 
 namespace pipetrain {
 namespace {
@@ -28,24 +23,7 @@ json llama_json() {
           {"hidden_act", "silu"}};
 }
 
-ModelConfig parse(const TempFolder& folder, const std::string& text) {
-  folder.write("config.json", text);
-  return read_hf_config(folder.path());
-}
-ModelConfig parse(const json& config) { return parse(TempFolder(), config.dump()); }
-
-// The error for a configuration with this key set, without the file's name; "remove" removes it.
-std::string error_with(const std::string& key, const json& value) {
-  json config = llama_json();
-  config[key] = value;
-  if (value == "remove") config.erase(key);
-  const TempFolder folder;
-  const std::string text = input_error([&] { parse(folder, config.dump()); });
-  const std::string file = (folder.path() / "config.json").string() + ": ";
-  if (text.empty()) return "";
-  REQUIRE(text.starts_with(file));
-  return text.substr(file.size());
-}
+std::string error_with(const std::string& key, const json& value) { return config_error(llama_json(), key, value); }
 
 TEST_CASE("presets have the published numbers of parameters") {
   const auto [name, count] = GENERATE(table<std::string, std::int64_t>({{"llama-7b", 6'738'415'616},
@@ -65,7 +43,7 @@ TEST_CASE("every preset is valid, and its config.json reads back as the same mod
   for (const std::string& name : preset_names()) {
     INFO(name);
     const ModelConfig config = preset_config(name);
-    CHECK(parse(TempFolder(), hf_config_text(config)) == config);
+    CHECK(parse_config(TempFolder(), hf_config_text(config)) == config);
   }
 }
 
@@ -78,10 +56,10 @@ TEST_CASE("the default model splits over 1, 2, 4 and 8 devices and stages and ta
   }
 }
 
-TEST_CASE("an unknown preset names the nearest, one that is not built says so") {
+TEST_CASE("an unknown preset names the nearest") {
   CHECK(input_error([] { preset_config("llama2-7B"); }).find("did you mean llama2-7b?") != std::string::npos);
   CHECK(input_error([] { preset_config("tinny"); }).find("did you mean tiny?") != std::string::npos);
-  CHECK(input_error([] { preset_config("gpt2-xl"); }).find("GPT-2 models are not built yet") != std::string::npos);
+  CHECK(input_error([] { preset_config("gpt2_xl"); }).find("did you mean gpt2-xl?") != std::string::npos);
 }
 
 TEST_CASE("a Hugging Face folder's configuration is read") {
@@ -107,7 +85,7 @@ TEST_CASE("optional keys have Hugging Face's defaults") {
   for (const char* key : {"num_key_value_heads", "tie_word_embeddings", "hidden_act", "architectures"}) config.erase(key);
   config["eos_token_id"] = {5, 6};
   config["bos_token_id"] = nullptr;
-  const ModelConfig model = parse(config);
+  const ModelConfig model = parse_config(config);
   CHECK(model.kv_heads == 8);
   CHECK(model.head_dim == 8);
   CHECK(model.rope_theta == 1e4);
@@ -137,7 +115,7 @@ TEST_CASE("rotary settings are read in the forms of transformers 4 and 5") {
     config["rope_parameters"]["rope_type"] = "llama3";
     config["rope_parameters"]["rope_theta"] = 500000.0;
   }
-  const ModelConfig model = parse(config);
+  const ModelConfig model = parse_config(config);
   CHECK(model.rope_theta == 5e5);
   CHECK(model.rope_scaling == expected);
 }
@@ -145,10 +123,10 @@ TEST_CASE("rotary settings are read in the forms of transformers 4 and 5") {
 TEST_CASE("linear scaling and the default are read") {
   json config = llama_json();
   config["rope_scaling"] = {{"type", "linear"}, {"factor", 2}};
-  CHECK(parse(config).rope_scaling.kind == RopeScaling::Kind::linear);
-  CHECK(parse(config).rope_scaling.factor == 2);
+  CHECK(parse_config(config).rope_scaling.kind == RopeScaling::Kind::linear);
+  CHECK(parse_config(config).rope_scaling.factor == 2);
   config["rope_scaling"] = {{"rope_type", "default"}};
-  CHECK(parse(config).rope_scaling.kind == RopeScaling::Kind::none);
+  CHECK(parse_config(config).rope_scaling.kind == RopeScaling::Kind::none);
 }
 
 TEST_CASE("a missing key is named with its file") {
@@ -191,14 +169,16 @@ TEST_CASE("a model of absurd size is refused before anything is computed from it
   json config = llama_json();
   config["hidden_size"] = config["intermediate_size"] = 16'000'000;
   config["num_hidden_layers"] = 10'000;
-  CHECK(input_error([&] { parse(config); }).find("parameters, more than the 1e+14 supported") != std::string::npos);
+  CHECK(input_error([&] { parse_config(config); }).find("parameters, more than the 1e+14 supported") != std::string::npos);
 }
 
 TEST_CASE("models beyond what is built are refused, not trained wrongly") {
-  CHECK(error_with("model_type", "mistral") == "unknown architecture \"mistral\"; known: llama (LlamaForCausalLM)");
-  CHECK(error_with("architectures", {"LlamaForSequenceClassification"})
-            .starts_with("unknown architecture \"LlamaForSequenceClassification\""));
-  CHECK(error_with("model_type", "gpt2").find("not built yet") != std::string::npos);
+  const std::string known = "known: llama (LlamaForCausalLM), gpt2 (GPT2LMHeadModel)";
+  CHECK(error_with("model_type", "mistral") == "unknown architecture \"mistral\"; " + known);
+  CHECK(error_with("architectures", {"LlamaForSequenceClassification"}) ==
+        "unknown architecture \"LlamaForSequenceClassification\"; " + known + "; only language models are built");
+  CHECK(error_with("model_type", "gpt2") ==
+        "\"architectures\" is [\"LlamaForCausalLM\"]; it must be [\"GPT2LMHeadModel\"] for model_type \"gpt2\"");
   CHECK(error_with("attention_bias", true).starts_with("\"attention_bias\" is true: biases are not built"));
   CHECK(error_with("mlp_bias", true).starts_with("\"mlp_bias\" is true: biases are not built"));
   CHECK(error_with("hidden_act", "gelu") == "\"hidden_act\" is \"gelu\"; it must be \"silu\"");
@@ -208,12 +188,12 @@ TEST_CASE("models beyond what is built are refused, not trained wrongly") {
   json twice = llama_json();
   twice["rope_theta"] = 1e4;
   twice["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
-  CHECK(input_error([&] { parse(twice); }).find("keep one") != std::string::npos);
+  CHECK(input_error([&] { parse_config(twice); }).find("keep one") != std::string::npos);
 }
 
 TEST_CASE("a file that is no configuration ends in one line") {
   const TempFolder folder;
-  const auto error = [&](const std::string& text) { return input_error([&] { parse(folder, text); }); };
+  const auto error = [&](const std::string& text) { return input_error([&] { parse_config(folder, text); }); };
   const std::string file = (folder.path() / "config.json").string();
   CHECK(input_error([&] { read_hf_config(folder.path()); }) == file + ": cannot be read: No such file or directory");
   CHECK(error("").starts_with(file + ": not valid JSON: "));

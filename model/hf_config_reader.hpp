@@ -1,0 +1,45 @@
+// The strict reader of a Hugging Face config.json.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace pipetrain {
+
+// One JSON object of a file, read key by key. Every error is an Error(input) that names the file and the key. A null counts as
+// absent, as Hugging Face has it. Keeps a reference to the object.
+class HfConfigReader {
+ public:
+  static constexpr std::int64_t most_of_anything = std::int64_t{1} << 24;
+
+  // `model` as errors name it: "a Llama model needs it".
+  HfConfigReader(const nlohmann::json& object, std::string file, std::string model, std::string prefix = "")
+      : object_(object), file_(std::move(file)), model_(std::move(model)), prefix_(std::move(prefix)) {}
+
+  [[noreturn]] void refuse(const std::string& what) const;
+  [[noreturn]] void refuse(const std::string& key, const std::string& what) const;
+  // What the value is and what it should be. The key must be there.
+  [[noreturn]] void refuse_value(const std::string& key, const std::string& rule) const;
+
+  bool has(const std::string& key) const;
+  void require(const std::string& key) const;
+  const nlohmann::json& value(const std::string& key) const { return object_.at(key); }
+
+  std::int64_t count(const std::string& key, std::int64_t most = most_of_anything) const;
+  double positive(const std::string& key) const;
+  double positive_or(const std::string& key, double otherwise) const { return has(key) ? positive(key) : otherwise; }
+  bool flag_or(const std::string& key, bool otherwise) const;
+  std::string text_or(const std::string& key, const std::string& otherwise) const;
+  // A token id, or the first of a list of them.
+  std::optional<std::int64_t> token(const std::string& key, std::int64_t vocabulary) const;
+  // The object under the key, which must be there.
+  HfConfigReader inner(const std::string& key) const;
+
+ private:
+  const nlohmann::json& object_;
+  std::string file_, model_, prefix_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,37 @@
+// Configurations as files, and the errors they end in.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "catch.hpp"
+#include "model/config.hpp"
+#include "model/error_text.hpp"
+#include "temp_folder.hpp"
+
+namespace pipetrain {
+
+inline ModelConfig parse_config(const TempFolder& folder, const std::string& text) {
+  folder.write("config.json", text);
+  return read_hf_config(folder.path());
+}
+inline ModelConfig parse_config(const nlohmann::json& config) { return parse_config(TempFolder(), config.dump()); }
+
+// The error that this configuration ends in, without the file's name; empty when there is none.
+inline std::string config_error(const nlohmann::json& config) {
+  const TempFolder folder;
+  const std::string text = input_error([&] { parse_config(folder, config.dump()); });
+  const std::string file = (folder.path() / "config.json").string() + ": ";
+  if (text.empty()) return "";
+  REQUIRE(text.starts_with(file));
+  return text.substr(file.size());
+}
+
+// The error that the configuration ends in with this key set; "remove" removes it.
+inline std::string config_error(nlohmann::json config, const std::string& key, const nlohmann::json& value) {
+  config[key] = value;
+  if (value == "remove") config.erase(key);
+  return config_error(config);
+}
+
+}  // namespace pipetrain
