@@ -219,7 +219,8 @@ int run_train(const TrainOptions& options) {
   }
   RunRecords records(options, *job);
   std::unique_ptr<Trainer> trainer;
-  placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(*std::exchange(job, {})); });
+  placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(std::move(*job)); });
+  job.reset();
   const SignalAnswers answers([&] { finish_step(options, *trainer); },
                               [&] {
                                 for (const auto& line : trainer->waiting()) print_beside_progress(line);

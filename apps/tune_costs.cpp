@@ -43,7 +43,7 @@ double LayoutCosts::again_seconds(const Block& block, const Layout& layout) cons
   const ModelConfig& config = request_.config;
   const double tokens = static_cast<double>(layout.microbatch * request_.sequence), tp = layout.tp;
   const auto normed = 2.0 * static_cast<double>(config.hidden);
-  const double inner = block.kind == BlockKind::mlp ? 3.0 * static_cast<double>(config.intermediate) : 0;
+  const double inner = block.kind == BlockKind::mlp ? static_cast<double>(config.mlp_columns() + config.intermediate) : 0;
   const double flops = block_recompute_flops_per_token(config, block, request_.sequence, layout.recompute);
   return tokens / tp *
          (flops / request_.speed.flops + (normed + inner) * activation_bytes(request_) / request_.speed.memory_rate);

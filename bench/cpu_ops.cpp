@@ -169,8 +169,8 @@ void OpsBench::loss_and_embedding() {
   const Tensor logits = make({t, v}), ids = make({t}, DType::i32), sums = make({t}), loss = make({1}, DType::f64);
   const Tensor table = make({v, h}), out = make({t, h});
   const double all = static_cast<double>(t * v), rows = static_cast<double>(t * h);
-  passes("cross entropy", 2 * all, [&] { ops_->cross_entropy({}, logits, ids, 0, sums, loss); });
-  passes("cross entropy backward", 2 * all, [&] { ops_->cross_entropy_backward(logits, ids, 0, sums, 1e-3F); });
+  passes("cross entropy", 2 * all, [&] { ops_->cross_entropy({}, logits, ids, {0, v}, sums, loss); });
+  passes("cross entropy backward", 2 * all, [&] { ops_->cross_entropy_backward(logits, ids, {0, v}, sums, 1e-3F); });
   passes("embedding", 2 * rows, [&] { ops_->embedding({}, ids, table, 0, out); });
   passes("embedding grad", 3 * rows, [&] { ops_->embedding_grad(ids, out, 0, table); });
 }

@@ -222,9 +222,12 @@ class GpuBench {
       return std::vector<Tensor>{make({tokens_, vocabulary}, DType::bf16), bench_.make_ids(tokens_, vocabulary),
                                  make({tokens_}, DType::f32), make({1}, DType::f64)};
     };
-    with_sets("cross_entropy" + size, logits, make_set, [&](auto& t) { ops_->cross_entropy({}, t[0], t[1], 0, t[2], t[3]); });
-    with_sets("cross_entropy_backward" + size, 2 * logits, make_set,
-              [&](auto& t) { ops_->cross_entropy_backward(t[0], t[1], 0, t[2], 1e-3F); });
+    with_sets("cross_entropy" + size, logits, make_set, [&](auto& t) {
+      ops_->cross_entropy({}, t[0], t[1], {0, vocabulary}, t[2], t[3]);
+    });
+    with_sets("cross_entropy_backward" + size, 2 * logits, make_set, [&](auto& t) {
+      ops_->cross_entropy_backward(t[0], t[1], {0, vocabulary}, t[2], 1e-3F);
+    });
   }
 
   void arenas() {

@@ -26,6 +26,13 @@ class Shape {
     return dims_[static_cast<std::size_t>(axis)];
   }
   std::int64_t elements() const noexcept;  // 1 for rank 0
+  // The same but for one axis.
+  Shape with(int axis, std::int64_t size) const {
+    assert(axis >= 0 && axis < rank_ && size >= 0);
+    Shape other = *this;
+    other.dims_[static_cast<std::size_t>(axis)] = size;
+    return other;
+  }
   bool operator==(const Shape&) const = default;
 
  private:

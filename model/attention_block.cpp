@@ -4,24 +4,26 @@ namespace pipetrain {
 
 struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
-  Tensor qkv;          // [T, (Hq + 2 Hkv) D], rotated
+  Tensor qkv;          // [T, (Hq + 2 Hkv) D], rotated where positions are rotary
   Tensor heads;        // [T, Hq D], what the heads put out
   Tensor log_sum_exp;  // [batch, Hq, sequence] f32
 };
 
 AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
     : parameters_(parameters),
+      rotary_(config.positions == PositionKind::rotary),
       heads_(config.heads / tp.size()),
       kv_heads_(config.kv_heads / tp.size()),
       head_dim_(config.head_dim),
-      qkv_(config.norm_eps) {}
+      qkv_(config, config.biases),
+      out_(config) {}
 
 std::unique_ptr<BlockCompute::Saved> AttentionBlock::make_saved() const { return std::make_unique<AttentionSaved>(); }
 
 void AttentionBlock::bind(const Tensor& weights, const Tensor& grads) {
-  const std::vector<BoundTensor> bound = bind_tensors(parameters_, weights, grads);
-  qkv_.bind(bound.at(0), bound.at(1));
-  out_.bind(bound.at(2));
+  BoundTensors tensors(parameters_, weights, grads);
+  qkv_.bind(tensors);
+  out_.bind(tensors);
 }
 
 AttentionShape AttentionBlock::shape_of(const BlockContext& context) const {
@@ -32,7 +34,7 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
                             AttentionSaved& saved) const {
   const AttentionShape shape = shape_of(context);
   saved.qkv = qkv_.forward(context, input, memory, saved.projection);
-  context.ops.rotary(shape, saved.qkv, context.rotary_table, false);
+  if (rotary_) context.ops.rotary(shape, saved.qkv, context.rotary_table, false);
   saved.heads = memory.inputs->allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.sequence}, DType::f32);
   context.ops.attention(shape, saved.qkv, saved.heads, saved.log_sum_exp);
@@ -60,7 +62,7 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
     out_.backward(context, args.output_grad, saved.heads, heads_grad, gradients);
     context.ops.attention_backward(shape, heads_grad, saved.qkv, saved.heads, saved.log_sum_exp, qkv_grad);
   }
-  context.ops.rotary(shape, qkv_grad, context.rotary_table, true);
+  if (rotary_) context.ops.rotary(shape, qkv_grad, context.rotary_table, true);
   qkv_.backward(context, qkv_grad, &args.output_grad, args.input_grad, gradients, saved.projection);
 }
 

@@ -1,4 +1,5 @@
-// Norm, causal self-attention with rotary positions, residual. Heads are spread over the tensor-parallel group.
+// Norm, causal self-attention, residual; positions are rotary unless the embedding has added learned ones. Heads are spread
+// over the tensor-parallel group.
 #pragma once
 
 #include "model/block_compute.hpp"
@@ -24,6 +25,7 @@ class AttentionBlock final : public BlockCompute {
   AttentionShape shape_of(const BlockContext& context) const;
 
   BlockParameters parameters_;
+  bool rotary_;
   std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
   NormedProjection qkv_;
   ResidualProjection out_;

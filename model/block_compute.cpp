@@ -18,12 +18,14 @@ Tensor view(const Tensor& arena, std::size_t offset, const Shape& shape) {
 
 }  // namespace
 
-std::vector<BoundTensor> bind_tensors(const BlockParameters& parameters, const Tensor& weights, const Tensor& grads) {
-  std::vector<BoundTensor> bound;
-  for (const StoredTensor& tensor : parameters.tensors) {
-    bound.push_back({view(weights, tensor.offset, tensor.shape), view(grads, tensor.grad_offset, tensor.shape)});
-  }
-  return bound;
+BoundTensor BoundTensors::next() {
+  const StoredTensor& tensor = parameters_.tensors.at(next_++);
+  return {view(weights_, tensor.offset, tensor.shape), view(grads_, tensor.grad_offset, tensor.shape)};
+}
+
+VocabularyRows vocabulary_rows(const ModelConfig& config, const TensorParallel& tp) {
+  const RowSplit split(config.vocabulary, tp.size());
+  return {split.begin(tp.rank()), split.count(tp.rank())};
 }
 
 std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters,

@@ -19,8 +19,19 @@ struct BoundTensor {
   Tensor grad;
 };
 
-// The block's tensors in the arenas, in the layout's order. Arenas without memory give views without memory, for measuring.
-std::vector<BoundTensor> bind_tensors(const BlockParameters& parameters, const Tensor& weights, const Tensor& grads);
+// A block's tensors in the arenas, in the layout's order: each of the block's layers takes those it has. Arenas without memory
+// give views without memory, for measuring.
+class BoundTensors {
+ public:
+  BoundTensors(const BlockParameters& parameters, const Tensor& weights, const Tensor& grads)
+      : parameters_(parameters), weights_(weights), grads_(grads) {}
+  BoundTensor next();
+
+ private:
+  const BlockParameters& parameters_;
+  const Tensor &weights_, &grads_;
+  std::size_t next_ = 0;
+};
 
 // What the actions of one stage share.
 struct BlockContext {
@@ -62,6 +73,8 @@ class BlockCompute {
   BlockCompute() = default;
 };
 
+// The rows of the vocabulary that this rank has.
+VocabularyRows vocabulary_rows(const ModelConfig& config, const TensorParallel& tp);
 // The block of these parameters on this rank.
 std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters,
                                          const TensorParallel& tp);

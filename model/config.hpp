@@ -45,6 +45,9 @@ struct ModelConfig {
   bool tied_embeddings = false;
   double init_std = 0.02;
   std::optional<std::int64_t> bos_id, eos_id;
+
+  // What the MLP's first matrix puts out: gate and up side by side, or the one of a GELU.
+  std::int64_t mlp_columns() const { return (activation == Activation::swiglu ? 2 : 1) * intermediate; }
   bool operator==(const ModelConfig&) const = default;
 };
 

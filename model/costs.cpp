@@ -10,7 +10,7 @@ std::int64_t block_matmul_parameters(const ModelConfig& config, const Block& blo
     case BlockKind::attention:
       return 2 * config.hidden * (config.heads + config.kv_heads) * config.head_dim;
     case BlockKind::mlp:
-      return 3 * config.hidden * config.intermediate;
+      return config.hidden * (config.mlp_columns() + config.intermediate);
     case BlockKind::head:
       return config.hidden * config.vocabulary;
   }
@@ -20,14 +20,19 @@ std::int64_t block_matmul_parameters(const ModelConfig& config, const Block& blo
 }  // namespace
 
 std::int64_t block_parameter_count(const ModelConfig& config, const Block& block) {
+  const std::int64_t norm = config.norm == NormKind::layer ? 2 * config.hidden : config.hidden;
+  const auto biases = [&](std::int64_t outputs) { return config.biases ? outputs + config.hidden : 0; };
   switch (block.kind) {
     case BlockKind::embedding:
-      return config.hidden * config.vocabulary;
+      return config.hidden * (config.vocabulary + (config.positions == PositionKind::learned ? config.max_positions : 0));
+    case BlockKind::attention:
+      return norm + block_matmul_parameters(config, block) + biases((config.heads + 2 * config.kv_heads) * config.head_dim);
+    case BlockKind::mlp:
+      return norm + block_matmul_parameters(config, block) + biases(config.mlp_columns());
     case BlockKind::head:
-      return config.hidden + (config.tied_embeddings ? 0 : block_matmul_parameters(config, block));
-    default:
-      return config.hidden + block_matmul_parameters(config, block);
+      return norm + (config.tied_embeddings ? 0 : block_matmul_parameters(config, block));
   }
+  return 0;
 }
 
 std::int64_t parameter_count(const ModelConfig& config) {
@@ -69,7 +74,7 @@ double block_recompute_flops_per_token(const ModelConfig& config, const Block& b
       return 2.0 * static_cast<double>(config.hidden * (config.heads + 2 * config.kv_heads) * config.head_dim) + 2.0 * scores;
     }
     case BlockKind::mlp:
-      return 2.0 * static_cast<double>(2 * config.hidden * config.intermediate);
+      return 2.0 * static_cast<double>(config.hidden * config.mlp_columns());
     default:
       return 0;
   }

@@ -1,4 +1,5 @@
-// Token ids to the residual stream. The vocabulary's rows are spread over the tensor-parallel group.
+// Token ids to the residual stream, with learned positions where the model has them. The vocabulary's rows are spread over the
+// tensor-parallel group.
 #pragma once
 
 #include "model/block_compute.hpp"
@@ -16,8 +17,9 @@ class EmbeddingBlock final : public BlockCompute {
 
  private:
   BlockParameters parameters_;
-  std::int64_t first_id_;  // of this rank's rows
-  BoundTensor table_;
+  VocabularyRows vocabulary_;  // of this rank
+  bool learned_positions_;
+  BoundTensor table_, positions_;
 };
 
 }  // namespace pipetrain

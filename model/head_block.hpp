@@ -18,7 +18,7 @@ class HeadBlock final : public BlockCompute {
 
  private:
   BlockParameters parameters_;
-  std::int64_t first_id_;  // of this rank's columns
+  VocabularyRows vocabulary_;  // of this rank
   NormedProjection logits_;
 };
 

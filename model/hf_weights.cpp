@@ -8,6 +8,8 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "model/family.hpp"
+#include "model/parameter_slice.hpp"
 #include "model/safetensors.hpp"
 #include "model/strict_json.hpp"
 #include "model/weights.hpp"
@@ -18,8 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t most_index_bytes = std::size_t{64} << 20;
-constexpr const char* embedding_name = "model.embed_tokens.weight";
-constexpr const char* head_name = "lm_head.weight";
 
 // Which of the folder's files has which tensor.
 using WeightMap = std::map<std::string, std::string>;
@@ -105,8 +105,7 @@ WeightFiles find_weight_files(const fs::path& folder) {
 }
 
 // The N of "model.layers.N.", else -1.
-std::int64_t layer_of(const std::string& name) {
-  constexpr std::string_view prefix = "model.layers.";
+std::int64_t layer_of(const std::string& name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return -1;
   std::int64_t layer = -1;
   const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
@@ -115,8 +114,9 @@ std::int64_t layer_of(const std::string& name) {
 
 class HfWeights : public WeightSource {
  public:
-  HfWeights(const ModelConfig& config, const fs::path& folder) : folder_(folder) {
+  HfWeights(const ModelConfig& config, const fs::path& folder) : folder_(folder), names_(names_of(config.family)) {
     open_files();
+    complete_names();
     find_tied_embedding(config);
     check_model(config);
     for (const auto& [name, file] : files_) file.check_coverage();
@@ -127,9 +127,8 @@ class HfWeights : public WeightSource {
     if (found == tensors_.end()) refuse_missing(parameter.name);
     const Place& place = found->second;
     place.file->check(place.name, parameter.full);
-    for_each_run(parameter, [&](std::int64_t first, std::int64_t count, std::int64_t position) {
-      place.file->read(place.name, first, count, out + position);
-    });
+    read_slice(parameter, out,
+               [&](std::int64_t first, std::int64_t count, float* to) { place.file->read(place.name, first, count, to); });
   }
 
  private:
@@ -140,7 +139,7 @@ class HfWeights : public WeightSource {
 
   [[noreturn]] void refuse_missing(const std::string& name) const {
     const char* hint =
-        name == head_name ? " (if the model's embeddings are tied, config.json must say tie_word_embeddings)" : "";
+        name == names_.head ? " (if the model's embeddings are tied, config.json must say tie_word_embeddings)" : "";
     const fs::path& where = files_.size() == 1 ? files_.begin()->second.path() : folder_;
     throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing{}", where.string(), name, hint));
   }
@@ -176,10 +175,20 @@ class HfWeights : public WeightSource {
   // A tied checkpoint may name its one matrix as the head; one that has both is read as Hugging Face does, by the embedding.
   void find_tied_embedding(const ModelConfig& config) {
     if (!config.tied_embeddings) return;
-    const auto head = tensors_.find(head_name);
+    const auto head = tensors_.find(names_.head);
     if (head == tensors_.end()) return;
-    tensors_.emplace(embedding_name, head->second);
-    tensors_.erase(head_name);
+    tensors_.emplace(names_.embedding, head->second);
+    tensors_.erase(head);
+  }
+
+  // Files of the model without its head name its tensors without what they are called in the whole.
+  void complete_names() {
+    const std::string prefix = names_.optional_prefix;
+    const std::string bare = std::string(names_.embedding).substr(prefix.size());
+    if (prefix.empty() || !tensors_.contains(bare)) return;
+    std::map<std::string, Place> completed;
+    for (auto& [name, place] : tensors_) completed.emplace(name == names_.head ? name : prefix + name, std::move(place));
+    tensors_ = std::move(completed);
   }
 
   // Everything the model has is there as it must be, and nothing is there that the model would ignore.
@@ -192,8 +201,10 @@ class HfWeights : public WeightSource {
       known.insert(tensor.name);
     }
     for (const auto& [name, place] : tensors_) {
-      const bool cut_layer = layer_of(name) >= config.layers;       // the model keeps fewer layers than the file
-      const bool derived = name.ends_with(".rotary_emb.inv_freq");  // old files keep what is computed from the configuration
+      const bool cut_layer = layer_of(name, names_.layers) >= config.layers;  // the model keeps fewer layers than the file
+      // Old files keep what is computed from the configuration: frequencies, and causal masks.
+      const bool derived =
+          name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
       if (!known.contains(name) && !cut_layer && !derived) {
         throw Error(ErrorKind::input, fmt::format("{}: tensor {} is not part of the model that config.json describes",
                                                   place.file->path().string(), name));
@@ -202,6 +213,7 @@ class HfWeights : public WeightSource {
   }
 
   fs::path folder_;
+  FamilyNames names_;
   std::map<std::string, SafetensorsReader> files_;
   std::map<std::string, Place> tensors_;
 };
@@ -215,7 +227,8 @@ std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const fs::pa
 std::vector<NamedShape> logical_tensors(const ModelConfig& config) {
   std::vector<NamedShape> tensors;
   for (const Parameter& parameter : layout_parameters(config, {blocks_of(config)}, 0, 1).parameters) {
-    if (!parameter.tied_copy) tensors.push_back({parameter.name, parameter.full});
+    const bool another_slice = !tensors.empty() && tensors.back().name == parameter.name;
+    if (!parameter.tied_copy && !another_slice) tensors.push_back({parameter.name, parameter.full});
   }
   return tensors;
 }

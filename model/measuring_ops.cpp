@@ -29,7 +29,7 @@ class MeasuringOps : public Ops {
                            const Tensor&, const Tensor&, const Tensor&) override {
     measure<cpu::LayerNormScratch>(x);
   }
-  void cross_entropy(const TensorParallel&, const Tensor&, const Tensor& targets, std::int64_t, const Tensor&,
+  void cross_entropy(const TensorParallel&, const Tensor&, const Tensor& targets, const VocabularyRows&, const Tensor&,
                      const Tensor&) override {
     measure<cpu::LossScratch>(targets);
   }
@@ -52,7 +52,7 @@ class MeasuringOps : public Ops {
   void attention(const AttentionShape&, const Tensor&, const Tensor&, const Tensor&) override {}
   void attention_backward(const AttentionShape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                           const Tensor&) override {}
-  void cross_entropy_backward(const Tensor&, const Tensor&, std::int64_t, const Tensor&, float) override {}
+  void cross_entropy_backward(const Tensor&, const Tensor&, const VocabularyRows&, const Tensor&, float) override {}
   void adamw(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const AdamW&) override {}
   void add(const Tensor&, const Tensor&) override {}
   void round(const Tensor&, const Tensor&) override {}

@@ -1,39 +1,58 @@
 #include "model/mlp_block.hpp"
 
+#include <cassert>
+
 namespace pipetrain {
 namespace {
 
 struct MlpSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
-  Tensor gate_up;  // [T, 2I]
-  Tensor inner;    // [T, I], without a shape when the backward is to make it again
+  Tensor projected;  // [T, 2I] gate and up, or [T, I]
+  Tensor inner;      // [T, I], without a shape when the backward is to make it again
 };
 
 }  // namespace
 
 MlpBlock::MlpBlock(const ModelConfig& config, const BlockParameters& parameters)
-    : parameters_(parameters), gate_up_(config.norm_eps) {}
+    : parameters_(parameters), activation_(config.activation), up_(config, false), down_(config) {
+  assert((activation_ == Activation::gelu) == config.biases);
+}
 
 std::unique_ptr<BlockCompute::Saved> MlpBlock::make_saved() const { return std::make_unique<MlpSaved>(); }
 
 void MlpBlock::bind(const Tensor& weights, const Tensor& grads) {
-  const std::vector<BoundTensor> bound = bind_tensors(parameters_, weights, grads);
-  gate_up_.bind(bound.at(0), bound.at(1));
-  down_.bind(bound.at(2));
+  BoundTensors tensors(parameters_, weights, grads);
+  up_.bind(tensors);
+  if (activation_ == Activation::gelu) up_bias_ = tensors.next();
+  down_.bind(tensors);
 }
 
-Tensor MlpBlock::gated(const BlockContext& context, const Tensor& gate_up, Arena& memory) const {
-  const Tensor inner = memory.allocate({context.tokens(), gate_up.cols() / 2}, context.dtype);
-  context.ops.swiglu(gate_up, inner);
+Tensor MlpBlock::activated(const BlockContext& context, const Tensor& projected, Arena& memory) const {
+  const bool gated = activation_ == Activation::swiglu;
+  const Tensor inner = memory.allocate({context.tokens(), projected.cols() / (gated ? 2 : 1)}, context.dtype);
+  if (gated) {
+    context.ops.swiglu(projected, inner);
+  } else {
+    context.ops.gelu(projected, up_bias_.weight, inner);
+  }
   return inner;
+}
+
+void MlpBlock::activation_backward(const BlockContext& context, const Tensor& inner_grad, const Tensor& projected) const {
+  switch (activation_) {
+    case Activation::swiglu:
+      return context.ops.swiglu_backward(inner_grad, projected, projected);
+    case Activation::gelu:
+      return context.ops.gelu_backward(inner_grad, projected, up_bias_.weight, projected, up_bias_.grad);
+  }
 }
 
 void MlpBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& saved_memory, Saved& saved_base) const {
   auto& saved = static_cast<MlpSaved&>(saved_base);
   const ArenaScope scope(context.workspace);
   const KeptMemory memory = forward_memory(context, saved_memory);
-  saved.gate_up = gate_up_.forward(context, args.input, memory, saved.projection);
-  const Tensor inner = gated(context, saved.gate_up, memory.remade ? *memory.remade : context.workspace);
+  saved.projected = up_.forward(context, args.input, memory, saved.projection);
+  const Tensor inner = activated(context, saved.projected, memory.remade ? *memory.remade : context.workspace);
   saved.inner = memory.remade ? inner : Tensor{};
   down_.forward(context, inner, args.input, args.output);
 }
@@ -44,18 +63,18 @@ void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
   const ArenaScope scope(context.workspace);
   if (context.recompute == Recompute::full) {
     KeptMemory memory = backward_memory(context, gradients);
-    memory.results = &gradients.memory();  // as W reads what takes the place of gate_up
-    saved.gate_up = gate_up_.forward(context, saved.projection.input, memory, saved.projection);
+    memory.results = &gradients.memory();  // as W reads what takes the place of `projected`
+    saved.projected = up_.forward(context, saved.projection.input, memory, saved.projection);
   }
-  const Tensor gate_up_grad = saved.gate_up;  // in its place: nothing reads gate_up after that
   {
     const ArenaScope inner_scope(context.workspace);
-    const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : gated(context, saved.gate_up, gradients.memory());
+    const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved.projected, gradients.memory());
     const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
     down_.backward(context, args.output_grad, inner, inner_grad, gradients);
-    context.ops.swiglu_backward(inner_grad, saved.gate_up, gate_up_grad);
+    activation_backward(context, inner_grad, saved.projected);
   }
-  gate_up_.backward(context, gate_up_grad, &args.output_grad, args.input_grad, gradients, saved.projection);
+  // Its gradient has taken its place: nothing reads the values after that.
+  up_.backward(context, saved.projected, &args.output_grad, args.input_grad, gradients, saved.projection);
 }
 
 }  // namespace pipetrain

@@ -1,4 +1,5 @@
-// Norm, gated MLP (Shazeer 2020), residual. The inner columns are spread over the tensor-parallel group.
+// Norm, MLP, residual. The MLP is gated (Shazeer 2020), or one matrix and a GELU. The inner columns are spread over the
+// tensor-parallel group.
 #pragma once
 
 #include "model/block_compute.hpp"
@@ -17,11 +18,15 @@ class MlpBlock final : public BlockCompute {
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
 
  private:
-  // [T, I] in `memory`.
-  Tensor gated(const BlockContext& context, const Tensor& gate_up, Arena& memory) const;
+  // The inner columns [T, I], in `memory`, of what the first matrix put out: [T, 2I] gate and up, or [T, I].
+  Tensor activated(const BlockContext& context, const Tensor& projected, Arena& memory) const;
+  // In place: `projected` becomes its gradient.
+  void activation_backward(const BlockContext& context, const Tensor& inner_grad, const Tensor& projected) const;
 
   BlockParameters parameters_;
-  NormedProjection gate_up_;
+  Activation activation_;
+  NormedProjection up_;
+  BoundTensor up_bias_;  // of a GELU, which adds it
   ResidualProjection down_;
 };
 

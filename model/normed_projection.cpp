@@ -2,17 +2,18 @@
 
 namespace pipetrain {
 
-void NormedProjection::bind(const BoundTensor& norm, const BoundTensor& matrix) {
-  norm_ = norm;
-  matrix_ = matrix;
+void NormedProjection::bind(BoundTensors& tensors) {
+  norm_.bind(tensors);
+  matrix_ = tensors.next();
+  if (has_bias_) bias_ = tensors.next();
 }
 
 Tensor NormedProjection::forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
                                  Saved& saved) const {
-  const std::int64_t hidden = norm_.weight.elements();
+  const std::int64_t hidden = norm_.hidden();
   Arena* const kept = context.gathers() ? memory.inputs : memory.remade;
   saved.input = input;
-  saved.inv_rms = memory.results->allocate({context.shard_rows()}, DType::f32);
+  saved.statistics = norm_.allocate_statistics(context.shard_rows(), *memory.results);
   saved.normed = kept ? kept->allocate({context.tokens(), hidden}, context.dtype) : Tensor{};
   const Tensor output = memory.results->allocate({context.tokens(), matrix_.weight.rows()}, context.dtype);
 
@@ -21,15 +22,16 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
   const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
   const Tensor shard = kept ? saved.normed.row_range(first, first + context.shard_rows())
                             : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
-  context.ops.rms_norm(input, norm_.weight, eps_, shard, saved.inv_rms);
+  norm_.forward(context.ops, input, shard, saved.statistics);
   context.ops.gather_matmul(context.tp, MatmulKind::forward, shard, matrix_.weight, kept ? saved.normed : shard, output);
+  if (has_bias_) context.ops.add_bias(output, bias_.weight);
   return output;
 }
 
-// Only where nothing is gathered; writes the same inv_rms once more.
+// Only where nothing is gathered; writes the same statistics once more.
 Tensor NormedProjection::norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const {
   const Tensor normed = memory.allocate(saved.input.shape, context.dtype);
-  context.ops.rms_norm(saved.input, norm_.weight, eps_, normed, saved.inv_rms);
+  norm_.forward(context.ops, saved.input, normed, saved.statistics);
   return normed;
 }
 
@@ -38,8 +40,9 @@ void NormedProjection::backward(const BlockContext& context, const Tensor& outpu
   const ArenaScope scope(context.workspace);
   const Tensor normed = saved.normed.shape.rank() > 0 ? saved.normed : norm_again(context, gradients.memory(), saved);
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
+  if (has_bias_) context.ops.bias_grad(output_grad, bias_.grad);
   gradients.add_and_scatter(context.tp, output_grad, normed, matrix_.weight, matrix_.grad, normed_grad);
-  context.ops.rms_norm_backward(normed_grad, saved.input, norm_.weight, saved.inv_rms, residual, input_grad, norm_.grad);
+  norm_.backward(context.ops, normed_grad, saved.input, saved.statistics, residual, input_grad);
 }
 
 }  // namespace pipetrain

@@ -1,24 +1,27 @@
-// RMSNorm, then a column-parallel matrix: how attention, MLP and head begin. Under sequence parallelism the norm works on this
+// A norm, then a column-parallel matrix: how attention, MLP and head begin. Under sequence parallelism the norm works on this
 // rank's rows and its output is gathered in front of the matrix (Korthikanti et al. 2022).
 #pragma once
 
 #include "model/block_compute.hpp"
 #include "model/kept_memory.hpp"
+#include "model/norm.hpp"
 
 namespace pipetrain {
 
 class NormedProjection {
  public:
   struct Saved {
-    Tensor input;    // [Tr, H]
-    Tensor inv_rms;  // [Tr] f32
-    Tensor normed;   // [T, H], without a shape when the backward is to make it again
+    Tensor input;  // [Tr, H]
+    Norm::Statistics statistics;
+    Tensor normed;  // [T, H], without a shape when the backward is to make it again
   };
 
-  explicit NormedProjection(double norm_eps) : eps_(static_cast<float>(norm_eps)) {}
-  void bind(const BoundTensor& norm, const BoundTensor& matrix);
+  // bias: whether one is added to the matrix's output.
+  NormedProjection(const ModelConfig& config, bool bias) : norm_(config), has_bias_(bias) {}
+  void bind(BoundTensors& tensors);
 
-  // output [T, N], as a view of new memory. Without memory.remade, and if nothing is gathered, the norm's output is not kept.
+  // output [T, N], as a view of new memory. Without memory.remade, and if nothing is gathered,
+  // the norm's output is not kept.
   Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
   // output_grad [T, N] must stay valid as `gradients` asks. residual [Tr, H], the gradient that went around the block, or null;
   // input_grad [Tr, H] may be its memory.
@@ -28,8 +31,9 @@ class NormedProjection {
  private:
   Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;
 
-  float eps_;
-  BoundTensor norm_, matrix_;
+  Norm norm_;
+  bool has_bias_;
+  BoundTensor matrix_, bias_;
 };
 
 }  // namespace pipetrain

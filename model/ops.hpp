@@ -54,6 +54,11 @@ enum class MatmulKind {
 // Of a product's result, which does not tell itself when it has no rows.
 inline std::int64_t product_cols(MatmulKind kind, const Tensor& w) { return kind == MatmulKind::forward ? w.rows() : w.cols(); }
 
+// The rows of the vocabulary that this rank has.
+struct VocabularyRows {
+  std::int64_t first = 0, count = 0;
+};
+
 // What a product does with the gradient that is there.
 enum class Accumulate {
   no,   // writes over it, whatever it holds, NaN included; the bits are those of adding to zeros, but for a zero's sign
@@ -124,7 +129,7 @@ class Ops {
   // y [T, I] = gelu(x + bias) in its tanh form, 0.5 v (1 + tanh(sqrt(2 / pi) (v + 0.044715 v^3))) (Hendrycks and Gimpel 2016);
   // x [T, I] as the matrix left it, bias [I].
   virtual void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) = 0;
-  // dx = the gradient of x; dbias [I] f32 += its columns' sums.
+  // dx = the gradient of x, and may be its memory; dbias [I] f32 += its columns' sums.
   virtual void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx, const Tensor& dbias) = 0;
   // x [T, N] += bias [N]
   virtual void add_bias(const Tensor& x, const Tensor& bias) = 0;
@@ -146,12 +151,12 @@ class Ops {
 
   // --- Vocabulary-parallel loss
   // ------------------------------------------------------------------------------------------------- logits [T, V] of
-  // vocabulary rows [first_id, ...) on this rank; targets [T] i32, negative: not counted. loss_sum [1] f64 = sum of the counted
-  // tokens' cross-entropy, added in token order; log_sum_exp [T] f32 over the whole vocabulary.
-  virtual void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
-                             const Tensor& log_sum_exp, const Tensor& loss_sum) = 0;
-  // In place: logits become scale * (softmax - one_hot), zero rows where the target is not counted.
-  virtual void cross_entropy_backward(const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+  // this rank's rows of the vocabulary, or more columns, which do not count; targets [T] i32, negative: not counted. loss_sum
+  // [1] f64 = sum of the counted tokens' cross-entropy, added in token order; log_sum_exp [T] f32 over the whole vocabulary.
+  virtual void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets,
+                             const VocabularyRows& vocabulary, const Tensor& log_sum_exp, const Tensor& loss_sum) = 0;
+  // In place: logits become scale * (softmax - one_hot), zero rows where the target is not counted, zero where columns are not.
+  virtual void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
                                       const Tensor& log_sum_exp, float scale) = 0;
 
   // --- Flat arenas

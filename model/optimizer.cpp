@@ -13,9 +13,9 @@ Tensor span(const Tensor& arena, std::size_t begin, std::size_t elements) {
   return arena.row_range(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(begin + elements));
 }
 
-const StoredTensor* find_tensor(const ParameterLayout& layout, BlockKind kind, std::size_t index) {
+const BlockParameters* find_block(const ParameterLayout& layout, BlockKind kind) {
   for (const BlockParameters& block : layout.blocks) {
-    if (block.block.kind == kind) return &block.tensors.at(index);
+    if (block.block.kind == kind) return &block;
   }
   return nullptr;
 }
@@ -35,8 +35,10 @@ void sum_replicated_grads(const ParameterLayout& layout, int chunk, const Tensor
 TiedGrads tied_grads(const ParameterLayout& layout, const ModelConfig& config, const Tensor& grads) {
   TiedGrads tied;
   if (!config.tied_embeddings) return tied;
-  if (const auto* table = find_tensor(layout, BlockKind::embedding, 0)) tied.embedding = grad_of(*table, grads);
-  if (const auto* matrix = find_tensor(layout, BlockKind::head, 1)) tied.head = grad_of(*matrix, grads);
+  if (const auto* embedding = find_block(layout, BlockKind::embedding)) {
+    tied.embedding = grad_of(embedding->tensors.front(), grads);
+  }
+  if (const auto* head = find_block(layout, BlockKind::head)) tied.head = grad_of(head->tensors.back(), grads);
   return tied;
 }
 
@@ -66,8 +68,10 @@ void square_sums(const ParameterLayout& layout, int tp_rank, Ops& ops, const Ten
 }
 
 double global_norm(std::vector<NormPart> parts) {
-  std::sort(parts.begin(), parts.end(),
-            [](const NormPart& a, const NormPart& b) { return std::tie(a.name, a.tp_rank) < std::tie(b.name, b.tp_rank); });
+  // Stable: several slices of one tensor stay in the order in which their rank has them.
+  std::stable_sort(parts.begin(), parts.end(), [](const NormPart& a, const NormPart& b) {
+    return std::tie(a.name, a.tp_rank) < std::tie(b.name, b.tp_rank);
+  });
   double sum = 0;
   for (const NormPart& part : parts) sum += part.square_sum;
   return std::sqrt(sum);
@@ -78,17 +82,19 @@ float clip_factor(double norm, double max_norm) {
 }
 
 void adamw_step(const ParameterLayout& layout, Ops& ops, const OptimizerArenas& arenas, const AdamW& settings) {
-  const bool has_embedding = find_tensor(layout, BlockKind::embedding, 0) != nullptr;
+  const bool has_embedding = find_block(layout, BlockKind::embedding) != nullptr;
   std::size_t next = 0;  // the first parameter of the stored tensor: both lists have one order
   for (const BlockParameters& block : layout.blocks) {
     for (const StoredTensor& tensor : block.tensors) {
       const auto elements = static_cast<std::size_t>(tensor.shape.elements());
       const Parameter& parameter = layout.parameters.at(next);
       assert(parameter.grad_offset == tensor.grad_offset);
-      std::size_t used = 0;
+      const auto inside = [&](const Parameter& other) {
+        return other.grad_offset > tensor.grad_offset && other.grad_offset < tensor.grad_offset + elements;
+      };
       do {
-        used += static_cast<std::size_t>(layout.parameters.at(next++).local.elements());
-      } while (used < elements);
+        ++next;
+      } while (next < layout.parameters.size() && inside(layout.parameters[next]));
       if (parameter.tied_copy && has_embedding) continue;
       AdamW own = settings;
       if (!parameter.decays) own.weight_decay = 0;

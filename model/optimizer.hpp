@@ -44,8 +44,8 @@ struct NormPart {
   int tp_rank = 0;   // of the slice
   double square_sum = 0;
 };
-// The square root of all parts together, added in fp64 in the order of (name, tp_rank) whatever order they come in: the same
-// bits for every partition over stages. Pure.
+// The square root of all parts together, added in fp64 in the order of (name, tp_rank) whatever order they come in (one rank's
+// slices of one tensor come in its layout's order): the same bits for every partition over stages. Pure.
 double global_norm(std::vector<NormPart> parts);
 // What clipping multiplies gradients by: max_norm / norm when the norm is larger, else 1. max_norm 0 means no clipping.
 float clip_factor(double norm, double max_norm);

@@ -7,7 +7,7 @@
 
 #include "core/buffer.hpp"
 #include "core/error.hpp"
-#include "core/process_group.hpp"
+#include "model/block_plan.hpp"
 
 namespace pipetrain {
 namespace {
@@ -41,115 +41,20 @@ void check_tensor_parallel(const ModelConfig& config, int tp_size) {
   require(config.intermediate, "columns of the MLP (intermediate size)");
 }
 
-// One logical tensor, and which stored tensor of its block it is stacked into.
-struct Piece {
-  Parameter parameter;
-  std::size_t stored = 0;
-};
+BlockPlan plan_block(const ModelConfig& config, const Block& block, int tp_rank, int tp_size) {
+  BlockPlanner planner(tp_rank, tp_size);
+  switch (config.family) {
+    case Family::llama:
+      plan_llama_block(config, block, planner);
+      break;
+    case Family::gpt2:
+      plan_gpt2_block(config, block, planner);
+      break;
+  }
+  return planner.take();
+}
 
-// What one rank holds of one block, before it has a place.
-struct BlockPlan {
-  std::vector<Shape> stored;
-  std::vector<Piece> pieces;  // stacked by rows inside a stored tensor, in this order
-};
-
-class Splitter {
- public:
-  Splitter(const ModelConfig& config, int tp_rank, int tp_size) : config_(config), rank_(tp_rank), size_(tp_size) {}
-
-  BlockPlan plan(const Block& block) const {
-    BlockPlan plan;
-    switch (block.kind) {
-      case BlockKind::embedding:
-        plan_embedding(plan);
-        break;
-      case BlockKind::attention:
-        plan_attention(plan, block.layer);
-        break;
-      case BlockKind::mlp:
-        plan_mlp(plan, block.layer);
-        break;
-      case BlockKind::head:
-        plan_head(plan);
-        break;
-    }
-    return plan;
-  }
-
- private:
-  static Parameter whole(const std::string& name, std::int64_t length) {
-    Parameter parameter;
-    parameter.name = name;
-    parameter.full = parameter.local = {length};
-    parameter.decays = false;
-    return parameter;
-  }
-  Parameter rows(const std::string& name, std::int64_t full_rows, std::int64_t cols) const {
-    const RowSplit split(full_rows, size_);
-    Parameter parameter;
-    parameter.name = name;
-    parameter.full = {full_rows, cols};
-    parameter.local = {split.count(rank_), cols};
-    parameter.split_axis = size_ > 1 ? 0 : -1;
-    parameter.begin = split.begin(rank_);
-    return parameter;
-  }
-  Parameter columns(const std::string& name, std::int64_t full_rows, std::int64_t cols) const {
-    const RowSplit split(cols, size_);
-    Parameter parameter;
-    parameter.name = name;
-    parameter.full = {full_rows, cols};
-    parameter.local = {full_rows, split.count(rank_)};
-    parameter.split_axis = size_ > 1 ? 1 : -1;
-    parameter.begin = split.begin(rank_);
-    return parameter;
-  }
-
-  // Stores the parameters as one tensor, stacked by rows.
-  static void store(BlockPlan& plan, const std::vector<Parameter>& parameters) {
-    Shape shape = parameters.front().local;
-    if (shape.rank() == 2) {
-      std::int64_t total_rows = 0;
-      for (const Parameter& parameter : parameters) total_rows += parameter.local[0];
-      shape = {total_rows, shape[1]};
-    }
-    for (const Parameter& parameter : parameters) plan.pieces.push_back({parameter, plan.stored.size()});
-    plan.stored.push_back(shape);
-  }
-
-  void plan_embedding(BlockPlan& plan) const {
-    store(plan, {rows("model.embed_tokens.weight", config_.vocabulary, config_.hidden)});
-  }
-  void plan_attention(BlockPlan& plan, std::int64_t layer) const {
-    const std::string prefix = fmt::format("model.layers.{}.", layer);
-    const std::int64_t hidden = config_.hidden;
-    const std::int64_t query = config_.heads * config_.head_dim, key_value = config_.kv_heads * config_.head_dim;
-    store(plan, {whole(prefix + "input_layernorm.weight", hidden)});
-    store(plan,
-          {rows(prefix + "self_attn.q_proj.weight", query, hidden), rows(prefix + "self_attn.k_proj.weight", key_value, hidden),
-           rows(prefix + "self_attn.v_proj.weight", key_value, hidden)});
-    store(plan, {columns(prefix + "self_attn.o_proj.weight", hidden, query)});
-  }
-  void plan_mlp(BlockPlan& plan, std::int64_t layer) const {
-    const std::string prefix = fmt::format("model.layers.{}.", layer);
-    const std::int64_t hidden = config_.hidden, inner = config_.intermediate;
-    store(plan, {whole(prefix + "post_attention_layernorm.weight", hidden)});
-    store(plan, {rows(prefix + "mlp.gate_proj.weight", inner, hidden), rows(prefix + "mlp.up_proj.weight", inner, hidden)});
-    store(plan, {columns(prefix + "mlp.down_proj.weight", hidden, inner)});
-  }
-  void plan_head(BlockPlan& plan) const {
-    store(plan, {whole("model.norm.weight", config_.hidden)});
-    const bool tied = config_.tied_embeddings;
-    Parameter output = rows(tied ? "model.embed_tokens.weight" : "lm_head.weight", config_.vocabulary, config_.hidden);
-    output.tied_copy = tied;
-    store(plan, {output});
-  }
-
-  const ModelConfig& config_;
-  int rank_, size_;
-};
-
-// Gives every stored tensor its place: chunk by chunk, in a chunk the replicated vectors first, then the embedding's table.
+// Gives every stored tensor its place: chunk by chunk, in a chunk by the kinds of gradients.
 class Placer {
  public:
   explicit Placer(ParameterLayout& layout) : layout_(layout) {}
@@ -158,31 +63,24 @@ class Placer {
     const std::size_t first = layout_.blocks.size();
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       layout_.blocks.push_back({blocks[i], chunk, {}});
-      for (const Shape& shape : plans[i].stored) layout_.blocks.back().tensors.push_back({shape, 0, 0});
+      for (const StoredPlan& stored : plans[i].stored) layout_.blocks.back().tensors.push_back({stored.shape, 0, 0});
     }
     const std::size_t begin = layout_.grad_elements;
-    const auto place_all = [&](Kind kind) {
+    const auto place_all = [&](GradientKind kind) {
       for (std::size_t i = 0; i < blocks.size(); ++i) place(layout_.blocks[first + i], plans[i], kind);
       return Region{begin, layout_.grad_elements};
     };
-    layout_.replicated_grads.push_back(place_all(Kind::vector));
-    layout_.zeroed_grads.push_back(place_all(Kind::table));
-    layout_.chunk_grads.push_back(place_all(Kind::matrix));
+    layout_.replicated_grads.push_back(place_all(GradientKind::replicated));
+    layout_.zeroed_grads.push_back(place_all(GradientKind::summed));
+    layout_.chunk_grads.push_back(place_all(GradientKind::product));
     for (std::size_t i = 0; i < blocks.size(); ++i) list_parameters(layout_.blocks[first + i], plans[i]);
   }
 
  private:
-  enum class Kind { vector, table, matrix };
-
-  static Kind kind_of(const BlockParameters& block, const StoredTensor& tensor) {
-    if (tensor.shape.rank() == 1) return Kind::vector;
-    return block.block.kind == BlockKind::embedding ? Kind::table : Kind::matrix;
-  }
-
-  void place(BlockParameters& block, const BlockPlan& plan, Kind kind) {
+  void place(BlockParameters& block, const BlockPlan& plan, GradientKind kind) {
     for (std::size_t i = 0; i < block.tensors.size(); ++i) {
       StoredTensor& tensor = block.tensors[i];
-      if (kind_of(block, tensor) != kind) continue;
+      if (plan.stored[i].gradient != kind) continue;
       const std::size_t elements = align_elements(static_cast<std::size_t>(tensor.shape.elements()));
       tensor.grad_offset = layout_.grad_elements;
       layout_.grad_elements += elements;
@@ -238,12 +136,11 @@ ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<s
                                   int tp_size) {
   check_tensor_parallel(config, tp_size);
   assert(tp_rank >= 0 && tp_rank < tp_size);
-  const Splitter splitter(config, tp_rank, tp_size);
   ParameterLayout layout;
   Placer placer(layout);
   for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
     std::vector<BlockPlan> plans;
-    for (const Block& block : chunks[chunk]) plans.push_back(splitter.plan(block));
+    for (const Block& block : chunks[chunk]) plans.push_back(plan_block(config, block, tp_rank, tp_size));
     placer.place_chunk(chunks[chunk], plans, static_cast<int>(chunk));
   }
   return layout;

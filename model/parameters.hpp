@@ -27,12 +27,14 @@ struct Block {
 // All blocks of the model, in order: 2 x layers + 2.
 std::vector<Block> blocks_of(const ModelConfig& config);
 
-// One logical tensor, or this rank's slice of it, in the stage's arenas. A slice of rows or of columns is stored dense.
+// One logical tensor, or a slice of it that this rank holds, in the stage's arenas. A slice of rows or of columns is stored
+// dense. A rank may hold several slices of one tensor (of GPT-2's query, key and value in one).
 struct Parameter {
   std::string name;             // "model.layers.3.self_attn.q_proj.weight"
-  Shape full;                   // of the logical tensor
-  Shape local;                  // of the slice held here
-  int split_axis = -1;          // -1: every tensor-parallel rank holds all of it; 0: rows; 1: columns
+  Shape full;                   // of the logical tensor, as Hugging Face has it
+  Shape local;                  // of the slice held here, as the operations use it
+  bool transposed = false;      // local's rows are columns of full
+  int split_axis = -1;          // of full. -1: every tensor-parallel rank holds all of it; 0: rows; 1: columns
   std::int64_t begin = 0;       // of the slice, along split_axis
   std::size_t offset = 0;       // first element, in the weight arena
   std::size_t grad_offset = 0;  // first element, in the gradient arena
@@ -43,22 +45,10 @@ struct Parameter {
   bool tied_copy = false;
 };
 
-// Calls run(first, count, position) for each contiguous run of the slice: elements [first, first + count) of the full tensor
-// are elements [position, position + count) of the slice.
-template <class Run>
-void for_each_run(const Parameter& parameter, Run run) {
-  const std::int64_t count = parameter.local.elements();
-  if (parameter.split_axis != 1) {
-    const std::int64_t row = parameter.full.rank() == 2 ? parameter.full[1] : 1;
-    run(parameter.begin * row, count, std::int64_t{0});
-    return;
-  }
-  const std::int64_t cols = parameter.local[1];
-  for (std::int64_t row = 0; row < parameter.local[0]; ++row) run(row * parameter.full[1] + parameter.begin, cols, row * cols);
-}
-
 // A matrix or vector as the operations use it: possibly several logical tensors stacked by rows (q, k, v; gate, up). Starts at
-// a multiple of tensor_alignment, also in a bf16 arena of the same offsets.
+// a multiple of tensor_alignment, also in a bf16 arena of the same offsets. The embedding's table and the output matrix have
+// rows of zeros added, up to a multiple of 8, so that rows of logits are aligned: with 50,257 columns products are several
+// times slower than with 50,264. Weights and moments are to be zero wherever no parameter is.
 struct StoredTensor {
   Shape shape;
   std::size_t offset = 0;       // elements, in the weight arena
@@ -73,7 +63,8 @@ struct Region {
 struct BlockParameters {
   Block block;
   int chunk = 0;
-  // attention: norm, qkv, o. mlp: norm, gate_up, down. embedding: table. head: norm, output matrix.
+  // attention: norm, qkv, o. mlp: norm, gate_up (or the one matrix of a GELU), down. embedding: table, learned positions if
+  // any. head: norm, output matrix. A layer norm, and a matrix of a model with biases, is followed by its bias.
   std::vector<StoredTensor> tensors;
 };
 
@@ -83,10 +74,11 @@ struct ParameterLayout {
   std::size_t weight_elements = 0;      // length of the weight and of each optimizer-state arena
   std::size_t grad_elements = 0;        // of the gradient arena: more when this stage holds both ends of a tie
   std::vector<Region> chunk_grads;      // per chunk: its part of the gradient arena, contiguous
-  // Per chunk, inside its region: the gradients of parameters that all tensor-parallel ranks replicate, contiguous.
+  // Per chunk, inside its region: the gradients of parameters that all tensor-parallel ranks replicate (GradientKind),
+  // contiguous.
   std::vector<Region> replicated_grads;
-  // Per chunk, inside its region: the gradients that other operations than matrix products add to (those of vectors and of the
-  // embedding's table), contiguous. A step begins with zeros there; the others are written over by its first microbatch.
+  // Per chunk, inside its region: the gradients that other operations than matrix products add to (those of vectors and of
+  // tables), contiguous. A step begins with zeros there; the others are written over by its first microbatch.
   std::vector<Region> zeroed_grads;
 };
 

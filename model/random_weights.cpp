@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "model/parameter_slice.hpp"
 #include "model/philox.hpp"
 #include "model/weights.hpp"
 
@@ -59,27 +60,32 @@ Normals normal_pair(std::uint32_t radius_word, std::uint32_t angle_word) {
 class RandomWeights : public WeightSource {
  public:
   RandomWeights(const ModelConfig& config, std::uint64_t seed)
-      : key_{low(seed), high(seed)}, std_(static_cast<float>(config.init_std)) {}
+      : key_{low(seed), high(seed)}, std_(static_cast<float>(config.init_std)), residual_std_(std_) {
+    if (config.family == Family::gpt2) {
+      residual_std_ = static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers)));
+    }
+  }
 
   void load(const Parameter& parameter, float* out) const override {
     if (parameter.full.rank() == 1) {
-      std::fill_n(out, parameter.local.elements(), 1.0F);
+      std::fill_n(out, parameter.local.elements(), parameter.name.ends_with(".bias") ? 0.0F : 1.0F);
       return;
     }
     const std::uint64_t name = hash_of(parameter.name);
-    for_each_run(parameter, [&](std::int64_t first, std::int64_t count, std::int64_t position) {
-      fill(name, static_cast<std::uint64_t>(first), static_cast<std::size_t>(count), out + position);
+    const float deviation = parameter.name.ends_with(".c_proj.weight") ? residual_std_ : std_;
+    read_slice(parameter, out, [&](std::int64_t first, std::int64_t count, float* to) {
+      fill(name, deviation, static_cast<std::uint64_t>(first), static_cast<std::size_t>(count), to);
     });
   }
 
  private:
   // out = elements [first, first + count) of the named tensor.
-  void fill(std::uint64_t name, std::uint64_t first, std::size_t count, float* out) const {
+  void fill(std::uint64_t name, float deviation, std::uint64_t first, std::size_t count, float* out) const {
     std::array<float, lanes * words_a_block> values;
     std::uint64_t block = first / words_a_block;
     std::size_t skipped = first % words_a_block;
     while (count > 0) {
-      compute(name, block, values.data());
+      compute(name, deviation, block, values.data());
       const std::size_t used = std::min(count, values.size() - skipped);
       std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(skipped), used, out);
       out += used;
@@ -89,7 +95,7 @@ class RandomWeights : public WeightSource {
     }
   }
 
-  void compute(std::uint64_t name, std::uint64_t first_block, float* values) const {
+  void compute(std::uint64_t name, float deviation, std::uint64_t first_block, float* values) const {
     PhiloxWords<lanes> words;
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       words[0][lane] = low(first_block + lane);
@@ -102,8 +108,8 @@ class RandomWeights : public WeightSource {
       std::array<float, lanes> first, second;
       for (std::size_t lane = 0; lane < lanes; ++lane) {
         const Normals normals = normal_pair(words[2 * pair][lane], words[2 * pair + 1][lane]);
-        first[lane] = normals.first * std_;
-        second[lane] = normals.second * std_;
+        first[lane] = normals.first * deviation;
+        second[lane] = normals.second * deviation;
       }
       for (std::size_t lane = 0; lane < lanes; ++lane) {
         values[4 * lane + 2 * pair] = first[lane];
@@ -114,6 +120,7 @@ class RandomWeights : public WeightSource {
 
   PhiloxKey key_;
   float std_;
+  float residual_std_;  // of the matrices that end in the residual stream
 };
 
 }  // namespace

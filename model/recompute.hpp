@@ -2,15 +2,16 @@
 // on the same values as keeping them would, so results are the same to the bit.
 //
 // Between F and B (or W) one microbatch keeps, besides the input of every block:
-//   none       attention: normed, qkv, heads; MLP: normed, gate_up (whose gradient then takes its place), inner; head: normed,
-//              logits
+//   none       attention: normed, qkv, heads; MLP: normed, the first matrix's output (whose gradient then takes its place),
+//   inner;
+//              head: normed, logits
 //   selective  without normed and inner, which one elementwise pass makes again from what is kept. Under sequence parallelism
 //              normed is kept: it holds the other ranks' rows, and fetching them again costs about as much per byte saved as
 //              the whole forward of `full` does
 //   full       attention and MLP: nothing; all but their last matrix, whose output no backward reads, runs again. The head
 //              keeps what it keeps under selective: where its backward comes right after its forward, as in most schedules,
 //              computing the logits again would save nothing
-// Statistics (inv_rms, log_sum_exp) are kept with what they belong to.
+// Statistics (of norms, log_sum_exp) are kept with what they belong to.
 #pragma once
 
 namespace pipetrain {

@@ -7,16 +7,18 @@ namespace pipetrain {
 
 class ResidualProjection {
  public:
-  void bind(const BoundTensor& matrix) { matrix_ = matrix; }
+  explicit ResidualProjection(const ModelConfig& config) : has_bias_(config.biases) {}
+  void bind(BoundTensors& tensors);
 
-  // output [Tr, H] = residual [Tr, H] + input [T, K] x matrix
+  // output [Tr, H] = residual [Tr, H] + input [T, K] x matrix (+ bias)
   void forward(const BlockContext& context, const Tensor& input, const Tensor& residual, const Tensor& output) const;
   // input_grad [T, K]. The residual's gradient is output_grad itself. input is the forward's.
   void backward(const BlockContext& context, const Tensor& output_grad, const Tensor& input, const Tensor& input_grad,
                 WeightGradients& gradients) const;
 
  private:
-  BoundTensor matrix_;
+  bool has_bias_;
+  BoundTensor matrix_, bias_;
 };
 
 }  // namespace pipetrain

@@ -58,7 +58,8 @@ class StageModel {
   virtual std::size_t workspace_bytes() const = 0;  // the most that any action needs, those of the step's end included
   virtual Shape hidden_shape() const = 0;           // [Tr, H]
 
-  // The arenas of parameters(), flat: weights in the activations' type, gradients f32. Must be called before the first action;
+  // The arenas of parameters(), flat: weights in the activations' type and zero where no parameter is, gradients f32. Must be
+  // called before the first action;
   // also takes the little constant memory that the model owns (the rotary table) from the stream's device, and waits for it to
   // be filled.
   virtual void bind(const Tensor& weights, const Tensor& grads) = 0;

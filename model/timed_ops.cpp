@@ -151,18 +151,18 @@ class TimedOps : public Ops {
     timed(OpClass::attention, [&] { ops_->attention_backward(shape, dout, qkv, out, log_sum_exp, dqkv); });
   }
 
-  void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+  void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
                      const Tensor& log_sum_exp, const Tensor& loss_sum) override {
     timed_both(
-        tp, OpClass::elementwise, [&] { ops_->cross_entropy(tp, logits, targets, first_id, log_sum_exp, loss_sum); },
+        tp, OpClass::elementwise, [&] { ops_->cross_entropy(tp, logits, targets, vocabulary, log_sum_exp, loss_sum); },
         [&] {
-          ops_->cross_entropy({}, logits, targets, first_id, scratch(log_sum_exp.shape, log_sum_exp.dtype),
+          ops_->cross_entropy({}, logits, targets, vocabulary, scratch(log_sum_exp.shape, log_sum_exp.dtype),
                               scratch(loss_sum.shape, loss_sum.dtype, 1));
         });
   }
-  void cross_entropy_backward(const Tensor& logits, const Tensor& targets, std::int64_t first_id, const Tensor& log_sum_exp,
-                              float scale) override {
-    timed(OpClass::elementwise, [&] { ops_->cross_entropy_backward(logits, targets, first_id, log_sum_exp, scale); });
+  void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
+                              const Tensor& log_sum_exp, float scale) override {
+    timed(OpClass::elementwise, [&] { ops_->cross_entropy_backward(logits, targets, vocabulary, log_sum_exp, scale); });
   }
 
   void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) override {

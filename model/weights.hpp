@@ -21,7 +21,8 @@ class WeightSource {
   virtual void load(const Parameter& parameter, float* out) const = 0;
 };
 
-// Normal(0, config.init_std), norms 1; each element a pure function of (seed, name, index in the full tensor).
+// Normal(0, config.init_std), norms 1, biases 0; GPT-2's matrices that end in the residual stream have a deviation of
+// init_std / sqrt(2 layers) (Radford et al. 2019). Each element is a pure function of (seed, name, index in the full tensor).
 std::unique_ptr<WeightSource> random_weights(const ModelConfig& config, std::uint64_t seed);
 // DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json, or where neither is there, the one *.safetensors
 // file, index or complete set of numbered shards; f32, bf16 and f16 are converted to f32. Checks every header, and that the

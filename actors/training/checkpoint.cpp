@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "model/files.hpp"
 #include "model/folder_draft.hpp"
+#include "model/parameter_slice.hpp"
 #include "model/safetensors.hpp"
 #include "model/weights.hpp"
 
@@ -30,9 +31,8 @@ class TensorFile : public WeightSource {
     for (const auto& tensor : tensors) reader_.check(tensor.name, tensor.shape);
   }
   void load(const Parameter& parameter, float* out) const override {
-    for_each_run(parameter, [&](std::int64_t full, std::int64_t count, std::int64_t local) {
-      reader_.read(parameter.name, full, count, out + local);
-    });
+    read_slice(parameter, out,
+               [&](std::int64_t first, std::int64_t count, float* to) { reader_.read(parameter.name, first, count, to); });
   }
 
  private:

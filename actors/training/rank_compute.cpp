@@ -72,6 +72,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   square_sums_ = reports_.row_range(losses, losses + sums);
 
   stream_->zero(arenas_.grads);  // what lies between two tensors is summed over replicas, too
+  stream_->zero(arenas_.weights);
   stream_->zero(arenas_.m);
   stream_->zero(arenas_.v);
   for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {

@@ -12,6 +12,7 @@
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
+#include "model/parameter_slice.hpp"
 
 namespace pipetrain {
 namespace {
@@ -174,9 +175,7 @@ class Trainer::Run {
       for (const auto& slice : slices_[index]) {
         part.resize(static_cast<std::size_t>(slice.parameter->local.elements()));
         slice.rank->read(kind, *slice.parameter, part.data());
-        for_each_run(*slice.parameter, [&](std::int64_t at, std::int64_t count, std::int64_t local) {
-          std::copy_n(part.data() + local, count, full + at);
-        });
+        write_slice(*slice.parameter, part.data(), full);
       }
     }
 

@@ -149,20 +149,20 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::attention_backward(s, shape, dout, qkv, out, log_sum_exp, dqkv); });
   }
 
-  void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+  void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
                      const Tensor& log_sum_exp, const Tensor& loss_sum) override {
     const ArenaScope scope(*workspace_);
     const cpu::LossScratch scratch(*workspace_, targets);
-    enqueue([=](CpuStream& s) { cpu::row_max(s, logits, scratch.maxima); });
+    enqueue([=](CpuStream& s) { cpu::row_max(s, logits, vocabulary.count, scratch.maxima); });
     if (tp.size() > 1) tp.group->all_reduce(stream_, scratch.maxima, Reduction::max);
-    enqueue([=](CpuStream& s) { cpu::row_sums(s, logits, targets, first_id, scratch.maxima, scratch.sums); });
+    enqueue([=](CpuStream& s) { cpu::row_sums(s, logits, targets, vocabulary, scratch.maxima, scratch.sums); });
     if (tp.size() > 1) tp.group->all_reduce(stream_, scratch.sums, Reduction::sum);
     enqueue([=](CpuStream&) { cpu::token_losses(targets, scratch.maxima, scratch.sums, log_sum_exp, loss_sum); });
   }
 
-  void cross_entropy_backward(const Tensor& logits, const Tensor& targets, std::int64_t first_id, const Tensor& log_sum_exp,
-                              float scale) override {
-    enqueue([=](CpuStream& s) { cpu::cross_entropy_backward(s, logits, targets, first_id, log_sum_exp, scale); });
+  void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
+                              const Tensor& log_sum_exp, float scale) override {
+    enqueue([=](CpuStream& s) { cpu::cross_entropy_backward(s, logits, targets, vocabulary, log_sum_exp, scale); });
   }
 
   void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) override {

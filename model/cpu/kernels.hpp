@@ -43,14 +43,14 @@ void attention(CpuStream& stream, const AttentionShape& shape, const Tensor& qkv
 void attention_backward(CpuStream& stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv,
                         const Tensor& out, const Tensor& log_sum_exp, const Tensor& dqkv);
 
-// The largest logit of each row on this rank.
-void row_max(CpuStream& stream, const Tensor& logits, const Tensor& maxima);
+// The largest of the first `count` logits of each row on this rank.
+void row_max(CpuStream& stream, const Tensor& logits, std::int64_t count, const Tensor& maxima);
 // sums [2, T]: sum of exp(logit - max), and the target's logit where this rank has it, else 0.
-void row_sums(CpuStream& stream, const Tensor& logits, const Tensor& targets, std::int64_t first_id, const Tensor& maxima,
-              const Tensor& sums);
+void row_sums(CpuStream& stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
+              const Tensor& maxima, const Tensor& sums);
 void token_losses(const Tensor& targets, const Tensor& maxima, const Tensor& sums, const Tensor& log_sum_exp,
                   const Tensor& loss_sum);
-void cross_entropy_backward(CpuStream& stream, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+void cross_entropy_backward(CpuStream& stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
                             const Tensor& log_sum_exp, float scale);
 
 void adamw(CpuStream& stream, const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v,

@@ -18,14 +18,17 @@ __device__ inline float warp_max(float value) {
 // One block a row, which reads its logits once: each thread keeps the largest so far and the sum of exp(logit - largest), then
 // warps and the block bring the sums to a common largest (Milakov and Gimelshein 2018).
 template <class T, int W>
-__global__ void __launch_bounds__(row_threads, 3) local_kernel(const T* logits, const int* targets, std::int64_t first_id,
-                                                               int cols, float* largest, float* sum, float* target_logit) {
+__global__ void __launch_bounds__(row_threads, 3)
+    local_kernel(const T* logits, int stride, const int* targets, std::int64_t first_id, int cols, float* largest, float* sum,
+                 float* target_logit) {
   __shared__ float tops[32], totals[32];
   wait_for_previous();
   const std::int64_t row = blockIdx.x;
   const int packs = cols / W;
-  logits += row * cols;
+  logits += row * stride;
   float top = lowest, total = 0;
+  const int rest = packs * W + threadIdx.x;  // past the last whole pack
+  if (rest < cols) top = to_float(logits[rest]), total = 1;
   for (int first = threadIdx.x; first < packs; first += row_threads * unroll) {
     Pack<T, W> in[unroll];
 #pragma unroll
@@ -95,16 +98,21 @@ __global__ void loss_kernel(int tokens, const int* targets, const float* largest
 }
 
 template <class T, int W>
-__global__ void __launch_bounds__(row_threads)
-    backward_kernel(T* logits, const int* targets, std::int64_t first_id, int cols, const float* log_sum_exp, float scale) {
+__global__ void __launch_bounds__(row_threads) backward_kernel(T* logits, int stride, const int* targets, std::int64_t first_id,
+                                                               int cols, const float* log_sum_exp, float scale) {
   wait_for_previous();
   const std::int64_t row = blockIdx.x;
   const int packs = cols / W;
-  logits += row * cols;
+  logits += row * stride;
   const int target = targets[row];
   const float log_sum = log_sum_exp[row];
   const float row_scale = target >= 0 ? scale : 0.0F;
   const std::int64_t target_col = target >= 0 ? target - first_id : -1;
+  const auto gradient = [=](float logit, int col) {
+    return row_scale * (exponential<T>(logit - log_sum) - (col == target_col ? 1.0F : 0.0F));
+  };
+  const int rest = packs * W + threadIdx.x;  // past the last whole pack
+  if (rest < stride) logits[rest] = from_float<T>(rest < cols ? gradient(to_float(logits[rest]), rest) : 0.0F);
   for (int first = threadIdx.x; first < packs; first += row_threads * unroll) {
     Pack<T, W> in[unroll];
 #pragma unroll
@@ -118,10 +126,7 @@ __global__ void __launch_bounds__(row_threads)
       if (pack >= packs) break;
       float out[W];
 #pragma unroll
-      for (int i = 0; i < W; ++i) {
-        const float hot = static_cast<std::int64_t>(pack) * W + i == target_col ? 1.0F : 0.0F;
-        out[i] = row_scale * (exponential<T>(in[n][i] - log_sum) - hot);
-      }
+      for (int i = 0; i < W; ++i) out[i] = gradient(in[n][i], pack * W + i);
       store(logits, pack, out);
     }
   }
@@ -137,13 +142,14 @@ void with_logits(const Tensor& logits, Body body) {
 
 }  // namespace
 
-void cross_entropy_local(cudaStream_t stream, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+void cross_entropy_local(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
                          float* largest, float* sum, float* target_logit) {
   if (logits.rows() == 0) return;
   with_logits(logits, [&](auto t, auto w) {
     using T = typename decltype(t)::type;
     launch(stream, local_kernel<T, decltype(w)::value>, static_cast<unsigned>(logits.rows()), row_threads, 0,
-           data_of<T>(logits), data_of<int>(targets), first_id, static_cast<int>(logits.cols()), largest, sum, target_logit);
+           data_of<T>(logits), static_cast<int>(logits.cols()), data_of<int>(targets), vocabulary.first,
+           static_cast<int>(vocabulary.count), largest, sum, target_logit);
   });
 }
 
@@ -159,14 +165,14 @@ void cross_entropy_loss(cudaStream_t stream, const Tensor& targets, const float*
          target_logit, data_of<float>(log_sum_exp), data_of<double>(loss_sum));
 }
 
-void cross_entropy_backward(cudaStream_t stream, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+void cross_entropy_backward(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
                             const Tensor& log_sum_exp, float scale) {
   if (logits.rows() == 0) return;
   with_logits(logits, [&](auto t, auto w) {
     using T = typename decltype(t)::type;
     launch(stream, backward_kernel<T, decltype(w)::value>, static_cast<unsigned>(logits.rows()), row_threads, 0,
-           data_of<T>(logits), data_of<int>(targets), first_id, static_cast<int>(logits.cols()), data_of<float>(log_sum_exp),
-           scale);
+           data_of<T>(logits), static_cast<int>(logits.cols()), data_of<int>(targets), vocabulary.first,
+           static_cast<int>(vocabulary.count), data_of<float>(log_sum_exp), scale);
   });
 }
 

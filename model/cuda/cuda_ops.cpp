@@ -210,7 +210,7 @@ class CudaOps : public Ops {
     });
   }
 
-  void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+  void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
                      const Tensor& log_sum_exp, const Tensor& loss_sum) override {
     const std::int64_t tokens = logits.rows();
     const Tensor stats{scratch(static_cast<std::size_t>(4 * tokens) * sizeof(float)), {4, tokens}, DType::f32};
@@ -218,7 +218,7 @@ class CudaOps : public Ops {
     const auto row = [&](std::int64_t index) { return static_cast<float*>(stats.data) + index * tokens; };
     float *largest = row(0), *own_largest = row(1), *sum = row(2), *target_logit = row(3);
     enqueue("cross_entropy", [&](cudaStream_t native) {
-      cuda::cross_entropy_local(native, logits, targets, first_id, largest, sum, target_logit);
+      cuda::cross_entropy_local(native, logits, targets, vocabulary, largest, sum, target_logit);
     });
     if (tp.size() > 1) {
       stream_.copy(own_largest, largest, static_cast<std::size_t>(tokens) * sizeof(float));
@@ -232,10 +232,11 @@ class CudaOps : public Ops {
     });
   }
 
-  void cross_entropy_backward(const Tensor& logits, const Tensor& targets, std::int64_t first_id, const Tensor& log_sum_exp,
-                              float scale) override {
-    enqueue("cross_entropy_backward",
-            [&](cudaStream_t native) { cuda::cross_entropy_backward(native, logits, targets, first_id, log_sum_exp, scale); });
+  void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
+                              const Tensor& log_sum_exp, float scale) override {
+    enqueue("cross_entropy_backward", [&](cudaStream_t native) {
+      cuda::cross_entropy_backward(native, logits, targets, vocabulary, log_sum_exp, scale);
+    });
   }
 
   void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) override {

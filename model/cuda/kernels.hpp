@@ -68,14 +68,14 @@ void attention_backward(cudaStream_t stream, const AttentionShape& shape, const 
 
 // cross_entropy.cu. The first pass leaves each token's largest local logit, the sum of exp(logit - largest), and the target's
 // logit (0 when another rank has it or the token is not counted); all f32 [T].
-void cross_entropy_local(cudaStream_t stream, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+void cross_entropy_local(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
                          float* largest, float* sum, float* target_logit);
 // sum *= exp(own_largest - largest), before the sums of the ranks are added.
 void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float* own_largest, const float* largest,
                            float* sum);
 void cross_entropy_loss(cudaStream_t stream, const Tensor& targets, const float* largest, const float* sum,
                         const float* target_logit, const Tensor& log_sum_exp, const Tensor& loss_sum);
-void cross_entropy_backward(cudaStream_t stream, const Tensor& logits, const Tensor& targets, std::int64_t first_id,
+void cross_entropy_backward(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
                             const Tensor& log_sum_exp, float scale);
 
 // adamw.cu

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
+#include "model/full_tensors.hpp"
 #include "temp_folder.hpp"
 
 namespace pipetrain::test {
@@ -19,18 +20,6 @@ fs::path golden_folder(const std::string& name) { return fs::path(PIPETRAIN_TEST
 
 nlohmann::json trajectory(const std::string& name) {
   return nlohmann::json::parse(std::ifstream(golden_folder(name) / "trajectory.json"));
-}
-
-std::map<std::string, std::vector<float>> read_weights(const ModelConfig& config, const fs::path& folder) {
-  const auto source = hf_weights(config, folder);
-  std::map<std::string, std::vector<float>> weights;
-  for (const auto& parameter : layout_parameters(config, {blocks_of(config)}, 0, 1).parameters) {
-    if (parameter.tied_copy) continue;
-    auto& values = weights[parameter.name];
-    values.resize(static_cast<std::size_t>(parameter.full.elements()));
-    source->load(parameter, values.data());
-  }
-  return weights;
 }
 
 void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
@@ -105,7 +94,7 @@ RunRecord run(TrainJob job, std::int64_t steps) {
   }
   const TempFolder folder;
   trainer.save_model(folder.path() / "model");
-  record.weights = read_weights(config, folder.path() / "model");
+  record.weights = load_all(*hf_weights(config, folder.path() / "model"), config);
   return record;
 }
 
@@ -119,7 +108,8 @@ Reference golden_reference(const std::string& name) {
   const TempFolder folder;  // the final weights under the name that a model's weights have
   fs::copy_file(golden_folder(name) / "config.json", folder.path() / "config.json");
   fs::copy_file(golden_folder(name) / "final.safetensors", folder.path() / "model.safetensors");
-  reference.weights = read_weights(read_hf_config(folder.path()), folder.path());
+  const ModelConfig config = read_hf_config(folder.path());
+  reference.weights = load_all(*hf_weights(config, folder.path()), config);
   return reference;
 }
 

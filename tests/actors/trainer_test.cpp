@@ -39,7 +39,7 @@ void check_close(const RunRecord& a, const RunRecord& b) {
 }  // namespace
 
 TEST_CASE("every layout follows the golden trajectory, to the bit the same over pp, schedule and order", "[golden]") {
-  for (const std::string name : {"llama2_tiny", "llama3_tiny"}) {
+  for (const std::string name : {"llama2_tiny", "llama3_tiny", "gpt2_tiny"}) {
     const Reference reference = golden_reference(name);
     const auto steps = static_cast<std::int64_t>(reference.loss.size());
     for (const int tp : {1, 2, 4}) {

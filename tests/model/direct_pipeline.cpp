@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "comm/inprocess_group.hpp"
+#include "model/parameter_slice.hpp"
 
 namespace pipetrain::test {
 namespace {
@@ -40,17 +41,19 @@ Chunks cut_blocks(const ModelConfig& config, const std::vector<std::size_t>& pos
 
 void NamedRandomWeights::load(const Parameter& parameter, float* out) const {
   std::mt19937_64 random(std::hash<std::string>{}(parameter.name));
-  const bool norm = parameter.full.rank() == 1;
-  std::normal_distribution<float> normal(
-      norm ? 1.0F : 0.0F,
-      norm ? 0.1F
-           : (parameter.name.find("embed") != std::string::npos ? 0.5F
-                                                                : 1.0F / std::sqrt(static_cast<float>(parameter.full[1]))));
+  const auto deviation = [&] {
+    if (parameter.full.rank() == 1) return 0.1F;
+    for (const char* table : {"embed", "wte", "wpe"}) {
+      if (parameter.name.find(table) != std::string::npos) return 0.5F;
+    }
+    return 1.0F / std::sqrt(static_cast<float>(parameter.full[parameter.transposed ? 0 : 1]));
+  };
+  const bool norm = parameter.full.rank() == 1 && parameter.name.ends_with(".weight");
+  std::normal_distribution<float> normal(norm ? 1.0F : 0.0F, deviation());
   std::vector<float> full(static_cast<std::size_t>(parameter.full.elements()));
   for (float& value : full) value = normal(random);
-  for_each_run(parameter, [&](std::int64_t first, std::int64_t count, std::int64_t position) {
-    std::copy_n(full.begin() + first, count, out + position);
-  });
+  read_slice(parameter, out,
+             [&](std::int64_t first, std::int64_t count, float* to) { std::copy_n(full.begin() + first, count, to); });
 }
 
 struct DirectPipeline::Stage {
@@ -71,6 +74,7 @@ struct DirectPipeline::Stage {
     arenas.grads = arena(grad_memory, layout.grad_elements);
     arenas.m = arena(m_memory, layout.weight_elements);
     arenas.v = arena(v_memory, layout.weight_elements);
+    stream.zero(arenas.weights);
     stream.zero(arenas.m);
     stream.zero(arenas.v);
     model->bind(arenas.weights, arenas.grads);
@@ -300,13 +304,11 @@ Tensors DirectPipeline::collect(Arena arena) {
         std::vector<float>& full = tensors[parameter.name];
         const auto elements = static_cast<std::size_t>(parameter.full.elements());
         if (full.empty()) full.assign(elements, std::numeric_limits<float>::quiet_NaN());
-        for_each_run(parameter, [&](std::int64_t first, std::int64_t count, std::int64_t position) {
-          for (std::int64_t i = 0; i < count; ++i) {
-            float& value = full[static_cast<std::size_t>(first + i)];
-            require(std::isnan(value) || value == slice[position + i], "replicas of a parameter differ");
-            value = slice[position + i];
-          }
-        });
+        const std::vector<float> before = full;
+        write_slice(parameter, slice, full.data());
+        for (std::size_t i = 0; i < elements; ++i) {
+          require(std::isnan(before[i]) || before[i] == full[i], "replicas of a parameter differ");
+        }
       }
     }
   }
@@ -325,9 +327,10 @@ void DirectPipeline::shift_weights(const std::string& name, const std::vector<fl
         if (parameter.name != name || std::count(shifted.begin(), shifted.end(), parameter.offset) > 0) continue;
         shifted.push_back(parameter.offset);
         float* slice = stage.arenas.weights.as<float>() + parameter.offset;
-        for_each_run(parameter, [&](std::int64_t first, std::int64_t count, std::int64_t position) {
-          for (std::int64_t i = 0; i < count; ++i) slice[position + i] += change[static_cast<std::size_t>(first + i)];
-        });
+        std::vector<float> own(static_cast<std::size_t>(parameter.local.elements()));
+        read_slice(parameter, own.data(),
+                   [&](std::int64_t first, std::int64_t count, float* to) { std::copy_n(change.begin() + first, count, to); });
+        for (std::size_t i = 0; i < own.size(); ++i) slice[i] += own[i];
       }
     }
   }

@@ -3,21 +3,19 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/device.hpp"
 #include "core/process_group.hpp"
+#include "full_tensors.hpp"
 #include "model/optimizer.hpp"
 #include "model/stage_model.hpp"
-#include "model/weights.hpp"
 
 namespace pipetrain::test {
 
 using Chunks = std::vector<std::vector<Block>>;
-using Tensors = std::map<std::string, std::vector<float>>;  // full logical tensors by name
 
 // The model's blocks cut before these positions.
 Chunks cut_blocks(const ModelConfig& config, const std::vector<std::size_t>& positions);

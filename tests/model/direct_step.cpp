@@ -45,9 +45,9 @@ Result run_step(const PipelineSetup& setup, int microbatches, bool splits) {
   return result;
 }
 
-PipelineSetup small_setup(int tp, bool sequence_parallel) {
+PipelineSetup small_setup(int tp, bool sequence_parallel, Family family) {
   PipelineSetup setup;
-  setup.config = small_config();
+  setup.config = small_config(false, family);
   setup.shape = {2, 5};
   setup.tp = tp;
   setup.sequence_parallel = sequence_parallel;

@@ -20,6 +20,6 @@ constexpr float scale = 0.01F;  // of the losses
 // One step with each microbatch's actions one after the other; splits: I and W instead of B.
 Result run_step(const PipelineSetup& setup, int microbatches, bool splits = false);
 
-PipelineSetup small_setup(int tp = 1, bool sequence_parallel = false);
+PipelineSetup small_setup(int tp = 1, bool sequence_parallel = false, Family family = Family::llama);
 
 }  // namespace pipetrain::test

@@ -8,6 +8,7 @@
 
 #include "catch.hpp"
 #include "direct_pipeline.hpp"
+#include "full_tensors.hpp"
 
 namespace pipetrain::test {
 namespace {
@@ -54,15 +55,7 @@ class FinalWeights {
     fs::copy_file(golden.folder / "final.safetensors", folder_ / "model.safetensors");
   }
   ~FinalWeights() { fs::remove_all(folder_); }
-  Tensors load(const ModelConfig& config) const {
-    const auto source = hf_weights(config, folder_);
-    Tensors tensors;
-    for (const Parameter& parameter : layout_parameters(config, {blocks_of(config)}, 0, 1).parameters) {
-      tensors[parameter.name].resize(static_cast<std::size_t>(parameter.full.elements()));
-      source->load(parameter, tensors[parameter.name].data());
-    }
-    return tensors;
-  }
+  Tensors load(const ModelConfig& config) const { return load_all(*hf_weights(config, folder_), config); }
 
  private:
   fs::path folder_;
@@ -130,7 +123,7 @@ void follow(const Golden& golden, const Tensors& final_weights, const PipelineSe
 }  // namespace
 
 TEST_CASE("StageModel follows the golden trajectories", "[golden]") {
-  for (const std::string name : {"llama2_tiny", "llama3_tiny"}) {
+  for (const std::string name : {"llama2_tiny", "llama3_tiny", "gpt2_tiny"}) {
     const Golden golden(name);
     const Tensors final_weights = FinalWeights(golden).load(golden.config);
     for (const int tp : {1, 2, 4}) {
@@ -152,7 +145,7 @@ TEST_CASE("StageModel follows the golden trajectories on a GPU", "[golden][gpu]"
     WARN("no GPU here: nothing was tested");
     return;
   }
-  for (const std::string name : {"llama2_tiny", "llama3_tiny"}) {
+  for (const std::string name : {"llama2_tiny", "llama3_tiny", "gpt2_tiny"}) {
     const Golden golden(name);
     const Tensors final_weights = FinalWeights(golden).load(golden.config);
     for (const std::int64_t microbatch : {1, 4}) {

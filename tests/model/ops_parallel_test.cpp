@@ -200,9 +200,10 @@ TEST_CASE("vocabulary-parallel cross-entropy over uneven shards is the same on e
       const auto log_sum_exp = l.each([&](int r) { return l.team[r].poisoned({tokens}, DType::f32); });
       const auto loss = l.each([&](int r) { return l.team[r].poisoned({1}, DType::f64); });
       l.team.run([&](TestRank& r) {
-        r.ops().cross_entropy(r.tp(l.sequence_parallel), mine(part, r), mine(ttargets, r), cut.begin(r.rank()),
-                              mine(log_sum_exp, r), mine(loss, r));
-        r.ops().cross_entropy_backward(mine(part, r), mine(ttargets, r), cut.begin(r.rank()), mine(log_sum_exp, r), 0.5F);
+        r.ops().cross_entropy(r.tp(l.sequence_parallel), mine(part, r), mine(ttargets, r),
+                              {cut.begin(r.rank()), cut.count(r.rank())}, mine(log_sum_exp, r), mine(loss, r));
+        r.ops().cross_entropy_backward(mine(part, r), mine(ttargets, r), {cut.begin(r.rank()), cut.count(r.rank())},
+                                       mine(log_sum_exp, r), 0.5F);
       });
       const auto forward = reference::cross_entropy(logits, targets);
       const Values backward = reference::cross_entropy_backward(logits, targets, 0.5);
@@ -262,8 +263,8 @@ std::vector<unsigned char> bits_of_all_ops(const OpsBackend& backend, int thread
     ops.attention_backward(shape, dout, qkv, attended, attention_sums, dqkv);
     ops.swiglu(gate_up, activated);
     ops.swiglu_backward(dy, gate_up, dgate_up);
-    ops.cross_entropy(r.tp(false), logits, ids, 0, log_sum_exp, loss);
-    ops.cross_entropy_backward(logits, ids, 0, log_sum_exp, 0.5F);
+    ops.cross_entropy(r.tp(false), logits, ids, {0, logits.cols()}, log_sum_exp, loss);
+    ops.cross_entropy_backward(logits, ids, {0, logits.cols()}, log_sum_exp, 0.5F);
     ops.square_sum(grad, squares);
     ops.adamw(weight, grad, m, v, settings);
     ops.add(grad, weight);

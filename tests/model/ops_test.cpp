@@ -179,6 +179,34 @@ TEST_CASE("attention and its gradient match the reference", "[ops]") {
   });
 }
 
+TEST_CASE("logits may have columns that do not count: what they hold does not matter, their gradient is zero", "[ops]") {
+  on_every_backend([](Bench& b) {
+    for (const auto& [t, vocabulary, wide] : {std::tuple{5, 3, 8}, {33, 37, 40}, {70, 1001, 1008}, {64, 40, 41}}) {
+      INFO(t << " x " << vocabulary << " in rows of " << wide);
+      Values logits = b.draw({t, wide}, 4);
+      for (std::int64_t row = 0; row < t; ++row) {
+        for (std::int64_t col = vocabulary; col < wide; ++col) logits(row, col) = std::nan("");
+      }
+      const Values counted = col_range(logits, 0, vocabulary), targets = random_ids(t, -1, vocabulary, b.random);
+      const Tensor tlogits = b.put(logits), ttargets = b.rank.put(targets, DType::i32);
+      const Tensor log_sum_exp = b.rank.poisoned({t}, DType::f32), loss = b.rank.poisoned({1}, DType::f64);
+      b.team.run([&](TestRank& r) {
+        r.ops().cross_entropy(r.tp(false), tlogits, ttargets, {0, vocabulary}, log_sum_exp, loss);
+        r.ops().cross_entropy_backward(tlogits, ttargets, {0, vocabulary}, log_sum_exp, 0.25F);
+      });
+      const auto forward = reference::cross_entropy(counted, targets);
+      CHECK(b.rank.get(loss).data[0] == Approx(forward.loss_sum).epsilon(1e-5));
+      CHECK(relative_error(b.rank.get(log_sum_exp), forward.log_sum_exp) < statistics_tolerance);
+      const Values grad = b.rank.get(tlogits);
+      CHECK(relative_error(col_range(grad, 0, vocabulary), reference::cross_entropy_backward(counted, targets, 0.25)) <
+            b.tolerance);
+      for (std::int64_t row = 0; row < t; ++row) {
+        for (std::int64_t col = vocabulary; col < wide; ++col) CHECK(grad(row, col) == 0);
+      }
+    }
+  });
+}
+
 TEST_CASE("cross-entropy and its gradient match the reference, uncounted targets and large logits included", "[ops]") {
   on_every_backend([](Bench& b) {
     for (const Shape& shape : {Shape{1, 1}, Shape{5, 3}, Shape{33, 101}, Shape{100, 1000}}) {
@@ -189,8 +217,8 @@ TEST_CASE("cross-entropy and its gradient match the reference, uncounted targets
         const Tensor tlogits = b.put(logits), ttargets = b.rank.put(targets, DType::i32);
         const Tensor log_sum_exp = b.rank.poisoned({shape[0]}, DType::f32), loss = b.rank.poisoned({1}, DType::f64);
         b.team.run([&](TestRank& r) {
-          r.ops().cross_entropy(r.tp(false), tlogits, ttargets, 0, log_sum_exp, loss);
-          r.ops().cross_entropy_backward(tlogits, ttargets, 0, log_sum_exp, 0.25F);
+          r.ops().cross_entropy(r.tp(false), tlogits, ttargets, {0, shape[1]}, log_sum_exp, loss);
+          r.ops().cross_entropy_backward(tlogits, ttargets, {0, shape[1]}, log_sum_exp, 0.25F);
         });
         const auto forward = reference::cross_entropy(logits, targets);
         CHECK(b.rank.get(loss).data[0] == Approx(forward.loss_sum).epsilon(1e-5).margin(1e-5));

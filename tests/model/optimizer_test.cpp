@@ -24,7 +24,7 @@ ModelConfig tied_config() {
   return config;
 }
 
-// The arenas of one rank with random contents on a CPU device.
+// The arenas of one rank on a CPU device: random numbers, and zeros where no parameter is.
 class Arenas {
  public:
   explicit Arenas(const ParameterLayout& layout) {
@@ -33,6 +33,7 @@ class Arenas {
     m = fill(layout.weight_elements, 3);
     v = fill(layout.weight_elements, 4);
     for (float& value : v) value = std::abs(value);
+    zero_between_parameters(layout);
     ops->set_workspace(workspace);
   }
 
@@ -56,6 +57,20 @@ class Arenas {
     std::vector<float> values(elements);
     for (float& value : values) value = normal(random);
     return values;
+  }
+  void zero_between_parameters(const ParameterLayout& layout) {
+    std::vector<bool> of_weight(weights.size()), of_grad(grads.size());
+    for (const Parameter& parameter : layout.parameters) {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(parameter.local.elements()); ++i) {
+        of_weight[parameter.offset + i] = of_grad[parameter.grad_offset + i] = true;
+      }
+    }
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (!of_weight[i]) weights[i] = m[i] = v[i] = 0;
+    }
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+      if (!of_grad[i]) grads[i] = 0;
+    }
   }
 };
 

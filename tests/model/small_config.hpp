@@ -5,7 +5,7 @@
 
 namespace pipetrain::test {
 
-inline ModelConfig small_config(bool tied = false) {
+inline ModelConfig small_config(bool tied = false, Family family = Family::llama) {
   ModelConfig config;
   config.hidden = 32;
   config.layers = 3;
@@ -16,6 +16,15 @@ inline ModelConfig small_config(bool tied = false) {
   config.vocabulary = 37;  // no tp but 1 divides it
   config.max_positions = 64;
   config.tied_embeddings = tied;
+  if (family == Family::gpt2) {
+    config.family = family;
+    config.norm = NormKind::layer;
+    config.positions = PositionKind::learned;
+    config.activation = Activation::gelu;
+    config.biases = true;
+    config.kv_heads = config.heads;
+    config.max_positions = 7;
+  }
   return config;
 }
 

@@ -41,8 +41,9 @@ double total_loss(DirectPipeline& pipeline, const std::vector<Microbatch>& micro
 }  // namespace
 
 TEST_CASE("gradients are the derivatives of the loss along random directions", "[stage_model]") {
+  const Family family = GENERATE(Family::llama, Family::gpt2);
   for (const bool tied : {false, true}) {
-    PipelineSetup setup = small_setup();
+    PipelineSetup setup = small_setup(1, false, family);
     setup.config.tied_embeddings = tied;
     setup.config.rope_scaling = {RopeScaling::Kind::linear, 2};
     const auto microbatches = random_microbatches(setup.config, setup.shape, 3);
@@ -85,8 +86,9 @@ TEST_CASE("gradients are the derivatives of the loss along random directions", "
 }
 
 TEST_CASE("I then W gives the bits of B", "[stage_model]") {
+  const Family family = GENERATE(Family::llama, Family::gpt2);
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}, {4, true}}) {
-    const PipelineSetup setup = small_setup(tp, sequence_parallel);
+    const PipelineSetup setup = small_setup(tp, sequence_parallel, family);
     const Result whole = run_step(setup, 3), split = run_step(setup, 3, true);
     CHECK(whole == split);
     CHECK(std::isfinite(whole.norm));
@@ -107,8 +109,9 @@ TEST_CASE("weight gradients may come any time later, in microbatch order", "[sta
 }
 
 TEST_CASE("no partition into stages and chunks changes a bit", "[stage_model]") {
+  const Family family = GENERATE(Family::llama, Family::gpt2);
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}}) {
-    PipelineSetup setup = small_setup(tp, sequence_parallel);
+    PipelineSetup setup = small_setup(tp, sequence_parallel, family);
     const Result expected = run_step(setup, 2);
     const Chunks single = cut_blocks(setup.config, {1, 2, 3, 4, 5, 6, 7}), half = cut_blocks(setup.config, {4});
     const Chunks third = cut_blocks(setup.config, {3, 6});
@@ -145,14 +148,15 @@ TEST_CASE("activation slots are used again without a trace", "[stage_model]") {
 }
 
 TEST_CASE("tensor parallel ranks compute the model of one rank", "[stage_model]") {
+  const Family family = GENERATE(Family::llama, Family::gpt2);
   // 10, 5 and 3 tokens: rows and vocabulary never divide evenly; with 3 tokens one of 4 ranks has no row.
   for (const MicrobatchShape shape : {MicrobatchShape{2, 5}, {1, 5}, {1, 3}}) {
-    PipelineSetup one = small_setup();
+    PipelineSetup one = small_setup(1, false, family);
     one.shape = shape;
     const Result expected = run_step(one, 2);
     for (const int tp : {1, 2, 4}) {
       for (const bool sequence_parallel : {false, true}) {
-        PipelineSetup setup = small_setup(tp, sequence_parallel);
+        PipelineSetup setup = small_setup(tp, sequence_parallel, family);
         setup.shape = shape;
         const Result result = run_step(setup, 2);
         INFO("tp " << tp << " sequence parallel " << sequence_parallel << " tokens " << shape.tokens());
@@ -168,8 +172,9 @@ TEST_CASE("tensor parallel ranks compute the model of one rank", "[stage_model]"
 }
 
 TEST_CASE("tied embeddings give the same bits on one stage and on two", "[stage_model]") {
+  const Family family = GENERATE(Family::llama, Family::gpt2);
   for (const int tp : {1, 2}) {
-    PipelineSetup setup = small_setup(tp, true);
+    PipelineSetup setup = small_setup(tp, true, family);
     setup.config.tied_embeddings = true;
     const Result expected = run_step(setup, 2);
     CHECK(expected.weights.count("lm_head.weight") == 0);

@@ -2,39 +2,21 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
-#include <string>
 #include <vector>
 
 #include "catch.hpp"
-#include "model/weights.hpp"
+#include "full_tensors.hpp"
 #include "small_config.hpp"
 
 namespace pipetrain {
 
 namespace fs = std::filesystem;
 
+using test::load;
+using test::load_all;
 using test::small_config;
-using Tensors = std::map<std::string, std::vector<float>>;
-
-inline Parameter whole(const NamedShape& tensor) {
-  Parameter parameter;
-  parameter.name = tensor.name;
-  parameter.full = parameter.local = tensor.shape;
-  return parameter;
-}
-
-inline std::vector<float> load(const WeightSource& source, const Parameter& parameter) {
-  std::vector<float> values(static_cast<std::size_t>(parameter.local.elements()));
-  source.load(parameter, values.data());
-  return values;
-}
-
-inline Tensors load_all(const WeightSource& source, const ModelConfig& config) {
-  Tensors tensors;
-  for (const NamedShape& tensor : logical_tensors(config)) tensors[tensor.name] = load(source, whole(tensor));
-  return tensors;
-}
+using test::Tensors;
+using test::whole;
 
 inline void save(const ModelConfig& config, const fs::path& folder, std::uint64_t seed = 1) {
   const auto source = random_weights(config, seed);
@@ -50,17 +32,17 @@ inline void check_slices(const WeightSource& source, const ModelConfig& config) 
       for (const Parameter& parameter : layout_parameters(config, {blocks_of(config)}, rank, tp_size).parameters) {
         const std::vector<float> slice = load(source, parameter);
         const std::vector<float>& tensor = full.at(parameter.name);
-        if (parameter.full.rank() == 1) {
-          CHECK(slice == tensor);
-          continue;
-        }
         const std::int64_t row0 = parameter.split_axis == 0 ? parameter.begin : 0;
         const std::int64_t col0 = parameter.split_axis == 1 ? parameter.begin : 0;
+        const bool matrix = parameter.full.rank() == 2;
+        const std::int64_t cols = matrix ? parameter.local[1] : 1, full_cols = matrix ? parameter.full[1] : 1;
         bool same = true;
         for (std::int64_t row = 0; row < parameter.local[0]; ++row) {
-          for (std::int64_t col = 0; col < parameter.local[1]; ++col) {
-            same &= slice[static_cast<std::size_t>(row * parameter.local[1] + col)] ==
-                    tensor[static_cast<std::size_t>((row0 + row) * parameter.full[1] + col0 + col)];
+          for (std::int64_t col = 0; col < cols; ++col) {
+            const std::int64_t file_row = row0 + (parameter.transposed ? col : row);
+            const std::int64_t file_col = col0 + (parameter.transposed ? row : col);
+            same &= slice[static_cast<std::size_t>(row * cols + col)] ==
+                    tensor[static_cast<std::size_t>(file_row * full_cols + file_col)];
           }
         }
         INFO(parameter.name << " on rank " << rank << " of " << tp_size);

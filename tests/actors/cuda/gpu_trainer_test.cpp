@@ -1,5 +1,6 @@
 // Whole runs on GPUs: fp32 against the golden trajectories, bf16 against fp32. Ranks share a GPU where there are too few: the
 // arithmetic is the same, only the links are not used.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -31,7 +32,7 @@ bool on_gpus(TrainJob& job, int gpus, DType precision = DType::f32) {
 }
 
 void check_golden_on(int gpus, const std::vector<Layout>& layouts) {
-  for (const std::string name : {"llama2_tiny", "llama3_tiny"}) {
+  for (const std::string name : {"llama2_tiny", "llama3_tiny", "gpt2_tiny"}) {
     const Reference reference = golden_reference(name);
     for (const Layout& layout : layouts) {
       TrainJob job = golden_job(name, layout);
@@ -69,6 +70,20 @@ TEST_CASE("tensor- and data-parallel ranks on one GPU follow the golden trajecto
 
 TEST_CASE("two GPUs follow the golden trajectories in fp32", "[gpu][golden]") {
   check_golden_on(2, {{2, 1, 1, 2}, {1, 2, 1, 2}, {1, 1, 2, 2}, {2, 1, 1, 1, "zb-h1"}, {2, 1, 1, 1, "1f1b", 1, Order::ready}});
+}
+
+TEST_CASE("eight ranks follow the golden trajectories in fp32 on all GPUs there are", "[gpu][golden]") {
+  check_golden_on(std::clamp(cuda_device_count(), 1, 8), {{2, 2, 2, 1}, {8, 1, 1, 1, "zb-h1"}, {1, 1, 8, 1}});
+}
+
+TEST_CASE("tensor-parallel ranks give the same bits on other GPUs", "[gpu]") {
+  for (const int tp : {2, 4}) {
+    TrainJob first = golden_job("llama3_tiny", {1, tp}), second = golden_job("llama3_tiny", {1, tp});
+    if (!on_gpus(first, tp) || !on_gpus(second, 2 * tp)) return;
+    for (int& device : second.devices) device += tp;
+    INFO("tp " << tp);
+    CHECK((run(std::move(first), 3) == run(std::move(second), 3)));
+  }
 }
 
 TEST_CASE("fp32 on GPUs is the same to the bit over pp, schedule, order and rerun", "[gpu]") {

@@ -181,8 +181,8 @@ TEST_CASE("GPU cross-entropy in place", "[gpu]") {
       const Tensor tl = rank.put(logits, dtype), tt = rank.put(targets, DType::i32);
       const Tensor lse = rank.poisoned({shape[0]}, DType::f32), loss = rank.poisoned({1}, DType::f64);
       team.run([&](TestRank& r) {
-        r.ops().cross_entropy(r.tp(false), tl, tt, 0, lse, loss);
-        r.ops().cross_entropy_backward(tl, tt, 0, lse, 0.25F);
+        r.ops().cross_entropy(r.tp(false), tl, tt, {0, shape[1]}, lse, loss);
+        r.ops().cross_entropy_backward(tl, tt, {0, shape[1]}, lse, 0.25F);
       });
       const auto forward = reference::cross_entropy(logits, targets);
       CHECK(rank.get(loss).data[0] == Approx(forward.loss_sum).epsilon(1e-5));

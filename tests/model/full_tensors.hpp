@@ -1,0 +1,33 @@
+// All of a model's logical tensors from a source, as files have them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/weights.hpp"
+
+namespace pipetrain::test {
+
+using Tensors = std::map<std::string, std::vector<float>>;
+
+inline Parameter whole(const NamedShape& tensor) {
+  Parameter parameter;
+  parameter.name = tensor.name;
+  parameter.full = parameter.local = tensor.shape;
+  return parameter;
+}
+
+inline std::vector<float> load(const WeightSource& source, const Parameter& parameter) {
+  std::vector<float> values(static_cast<std::size_t>(parameter.local.elements()));
+  source.load(parameter, values.data());
+  return values;
+}
+
+inline Tensors load_all(const WeightSource& source, const ModelConfig& config) {
+  Tensors tensors;
+  for (const NamedShape& tensor : logical_tensors(config)) tensors[tensor.name] = load(source, whole(tensor));
+  return tensors;
+}
+
+}  // namespace pipetrain::test
