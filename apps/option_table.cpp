@@ -56,7 +56,8 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Optimizer (AdamW)", "beta2", "X", "decay of the second moment", "0.95"},
       {"Optimizer (AdamW)", "adam-eps", "X", "added to the root of the second moment", "1e-8"},
       {"Optimizer (AdamW)", "weight-decay", "X", "of tensors with two or more dimensions", "0.1"},
-      {"Optimizer (AdamW)", "dropout", "X", "share of activations to drop", "0", false, false},
+      {"Optimizer (AdamW)", "dropout", "X", "share of activations to drop; 0: none, whatever the model says", "0", false,
+       false},
       {"Optimizer (AdamW)", "clip-grad", "X", "largest global gradient norm; 0 turns clipping off", "1.0"},
 
       {"Numbers and devices", "precision", "fp32|bf16", "of computation", "fp32 on CPU, bf16 on GPU"},

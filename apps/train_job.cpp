@@ -16,6 +16,12 @@ bool is_folder(const std::string& model) { return std::filesystem::is_directory(
 
 ModelConfig read_model(const TrainOptions& options) {
   ModelConfig config = is_folder(options.model) ? read_hf_config(options.model) : preset_config(options.model);
+  if (options.no_dropout) config.dropout = 0;
+  if (config.dropout > 0) {
+    throw Error(ErrorKind::input, fmt::format("--model {}: its config.json asks for dropout of {}, which is not built yet; say "
+                                              "--dropout 0 to train without",
+                                              options.model, config.dropout));
+  }
   if (options.layers) {
     if (*options.layers > config.layers) {
       throw Error(ErrorKind::input,

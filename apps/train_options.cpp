@@ -53,6 +53,7 @@ void read_model_and_data(const OptionValues& values, TrainOptions& options) {
     values.fail("init",
                 fmt::format("hf loads the weights of a folder, but the model {} is no folder; use random", options.model));
   options.load_weights = folder && init.value_or(0) == 0;
+  options.no_dropout = values.given("dropout");  // another value than 0 is refused
   options.layers = values.integer("layers", 1, 1'000'000);
   for (const std::string& input : values.list("data")) options.data.push_back(parse_data_input(input));
   options.seq_len = values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max());

@@ -32,6 +32,7 @@ struct TrainOptions {
   std::optional<std::int64_t> seq_len;  // not given: from the data's rows, else the model
   bool shuffle = true;
   std::uint64_t seed = 0;
+  bool no_dropout = false;  // --dropout 0 is given: whatever the model was made with
 
   // Layout
   int pp = 1, tp = 1, dp = 1;

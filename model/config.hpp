@@ -44,6 +44,7 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   bool tied_embeddings = false;
   double init_std = 0.02;
+  double dropout = 0;  // the largest share that the model was made to drop anywhere; computing it is not built
   std::optional<std::int64_t> bos_id, eos_id;
 
   // What the MLP's first matrix puts out: gate and up side by side, or the one of a GELU.

@@ -2,6 +2,7 @@
 // n_positions again.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "model/hf_family.hpp"
@@ -12,16 +13,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* dropout_keys[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
-
-// Where a key is absent, Hugging Face drops a tenth.
-void refuse_dropout(const HfConfigReader& config) {
-  const std::string rule =
-      fmt::format("0: dropout is not built yet; set {} to 0 in config.json to train without it", fmt::join(dropout_keys, ", "));
-  for (const char* key : dropout_keys) {
-    if (!config.has(key)) config.refuse(key, "is absent, which stands for 0.1; it must be " + rule);
-    if (config.value(key) != 0) config.refuse_value(key, rule);
-  }
-}
 
 // Throws where something of the model is beyond what is built.
 void refuse_unbuilt(const HfConfigReader& config) {
@@ -35,7 +26,6 @@ void refuse_unbuilt(const HfConfigReader& config) {
   for (const char* key : {"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"}) {
     if (config.flag_or(key, false)) config.refuse_value(key, "false (it is not built)");
   }
-  refuse_dropout(config);
 }
 
 void read_gpt2(const HfConfigReader& config, ModelConfig& model) {
@@ -55,6 +45,8 @@ void read_gpt2(const HfConfigReader& config, ModelConfig& model) {
   model.max_positions = config.count("n_positions");
   model.norm_eps = config.positive("layer_norm_epsilon");
   model.tied_embeddings = config.flag_or("tie_word_embeddings", true);
+  // Where a key is absent, Hugging Face drops a tenth.
+  for (const char* key : dropout_keys) model.dropout = std::max(model.dropout, config.share_or(key, 0.1));
 }
 
 void write_gpt2(const ModelConfig& config, json& text) {
@@ -65,7 +57,7 @@ void write_gpt2(const ModelConfig& config, json& text) {
   text["n_positions"] = config.max_positions;
   text["activation_function"] = "gelu_new";
   text["layer_norm_epsilon"] = config.norm_eps;
-  for (const char* key : dropout_keys) text[key] = 0.0;
+  for (const char* key : dropout_keys) text[key] = config.dropout;
   text["scale_attn_weights"] = true;
   text["scale_attn_by_inverse_layer_idx"] = false;
   text["reorder_and_upcast_attn"] = false;

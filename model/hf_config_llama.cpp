@@ -16,9 +16,6 @@ void refuse_unbuilt(const HfConfigReader& config) {
     if (config.flag_or(key, false)) config.refuse(key, "is true: biases are not built; use a model without them");
   }
   if (config.text_or("hidden_act", "silu") != "silu") config.refuse_value("hidden_act", "\"silu\"");
-  if (config.has("attention_dropout") && config.value("attention_dropout") != 0) {
-    config.refuse_value("attention_dropout", "0 (dropout is not built)");
-  }
 }
 
 RopeScaling read_rope_scaling(const HfConfigReader& rope) {
@@ -122,6 +119,7 @@ void read_llama(const HfConfigReader& config, ModelConfig& model) {
   model.norm_eps = config.positive("rms_norm_eps");
   read_rope(config, model);
   model.tied_embeddings = config.flag_or("tie_word_embeddings", false);
+  model.dropout = config.share_or("attention_dropout", 0);
 }
 
 void write_llama(const ModelConfig& config, json& text) {
@@ -135,7 +133,7 @@ void write_llama(const ModelConfig& config, json& text) {
   text["hidden_act"] = "silu";
   text["rms_norm_eps"] = config.norm_eps;
   text["attention_bias"] = false;
-  text["attention_dropout"] = 0.0;
+  text["attention_dropout"] = config.dropout;
   text["mlp_bias"] = false;
   // transformers 4 reads rope_theta and rope_scaling, 5 rope_parameters.
   const json rope = rope_json(config);

@@ -51,6 +51,15 @@ double HfConfigReader::positive(const std::string& key) const {
   return value.get<double>();
 }
 
+double HfConfigReader::share_or(const std::string& key, double otherwise) const {
+  if (!has(key)) return otherwise;
+  const json& value = object_.at(key);
+  if (!value.is_number() || !(value.get<double>() >= 0) || value.get<double>() >= 1) {
+    refuse_value(key, "a number from 0 to below 1");
+  }
+  return value.get<double>();
+}
+
 bool HfConfigReader::flag_or(const std::string& key, bool otherwise) const {
   if (!has(key)) return otherwise;
   if (!object_.at(key).is_boolean()) refuse_value(key, "true or false");

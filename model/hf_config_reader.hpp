@@ -30,6 +30,7 @@ class HfConfigReader {
   std::int64_t count(const std::string& key, std::int64_t most = most_of_anything) const;
   double positive(const std::string& key) const;
   double positive_or(const std::string& key, double otherwise) const { return has(key) ? positive(key) : otherwise; }
+  double share_or(const std::string& key, double otherwise) const;  // from 0 to below 1
   bool flag_or(const std::string& key, bool otherwise) const;
   std::string text_or(const std::string& key, const std::string& otherwise) const;
   // A token id, or the first of a list of them.

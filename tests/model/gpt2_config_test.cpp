@@ -142,13 +142,16 @@ TEST_CASE("a missing key of GPT-2 is named with its file") {
   CHECK(config_error(neither) == "key \"model_type\" is missing; known: llama, gpt2");
 }
 
-TEST_CASE("dropout of GPT-2 is refused, said or not, with what to do") {
-  const std::string rule =
-      "it must be 0: dropout is not built yet; set resid_pdrop, embd_pdrop, attn_pdrop to 0 in config.json to train without it";
+TEST_CASE("the dropout of a model is the largest share it names; absent keys of GPT-2 stand for a tenth") {
+  CHECK(parse_config(gpt2_json()).dropout == 0);
   for (const std::string key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
-    CHECK(error_with(key, 0.1) == "\"" + key + "\" is 0.1; " + rule);
-    CHECK(error_with(key, "0") == "\"" + key + "\" is \"0\"; " + rule);
-    CHECK(error_with(key, "remove") == "\"" + key + "\" is absent, which stands for 0.1; " + rule);
+    json text = gpt2_json();
+    text[key] = 0.2;
+    CHECK(parse_config(text).dropout == 0.2);
+    text.erase(key);
+    CHECK(parse_config(text).dropout == 0.1);
+    CHECK(error_with(key, "0") == "\"" + key + "\" is \"0\"; it must be a number from 0 to below 1");
+    CHECK(error_with(key, 1.5) == "\"" + key + "\" is 1.5; it must be a number from 0 to below 1");
   }
 }
 

@@ -1,0 +1,49 @@
+// GPT-2 through the program: a folder as it is published, trained, stopped and gone on with.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "catch.hpp"
+#include "pipetrain_program.hpp"
+
+using nlohmann::json;
+using pipetrain::read_file;
+using pipetrain::refused;
+using pipetrain::run;
+using pipetrain::TempFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path golden = fs::path(PIPETRAIN_TEST_DATA) / "golden/gpt2_tiny";
+const std::string small = " --device cpu --threads 1 --seq-len 16 --lr-schedule constant --init random --layers 2";
+
+}  // namespace
+
+TEST_CASE("a GPT-2 made with dropout trains without it only when told to") {
+  const TempFolder folder;
+  json config = json::parse(std::ifstream(golden / "config.json"));
+  config["attn_pdrop"] = 0.1;
+  folder.write("config.json", config.dump());
+  const std::string model = "--model " + folder.path().string() + small;
+  CHECK(refused(model) == "--model " + folder.path().string() +
+                              ": its config.json asks for dropout of 0.1, which is not built yet; say --dropout 0 to train "
+                              "without");
+  CHECK(run(model + " --dropout 0 --dry-run").status == 0);
+}
+
+TEST_CASE("a GPT-2 goes on from its checkpoint to the same bits, in other stages") {
+  const TempFolder folder;
+  const auto train = [&](const std::string& name, const std::string& arguments) {
+    const auto result =
+        run("--model " + golden.string() + small + " --tp 2 --save " + (folder.path() / name).string() + " " + arguments);
+    INFO(result.err);
+    CHECK(result.status == 0);
+  };
+  train("whole", "--pp 2 --steps 4");
+  train("parts", "--pp 2 --steps 2 --save-interval 2");
+  train("parts", "--pp 1 --steps 4 --resume --microbatches 8");
+  const std::string weights = read_file(folder.path() / "whole/model/model.safetensors");
+  CHECK(!weights.empty());
+  CHECK(read_file(folder.path() / "parts/model/model.safetensors") == weights);
+}
