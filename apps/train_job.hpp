@@ -12,8 +12,8 @@
 namespace pipetrain {
 
 // Throws Error(input) for a model or data that is wrong, or that do not go together, and for a --save folder that holds another
-// run's checkpoints. What a user should know of, such as a
-// damaged checkpoint that was passed over, is added to `notes`, for stderr.
+// run's checkpoints. What a user should know of, such as a damaged checkpoint that was passed over, is added to `notes`, for
+// stderr.
 TrainJob make_train_job(const TrainOptions& options, std::vector<std::string>& notes);
 
 // When a run ends.

@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "model/config.hpp"
+#include "model/family.hpp"
 #include "model/files.hpp"
 #include "model/hf_config_reader.hpp"
 #include "model/hf_family.hpp"
@@ -82,8 +83,7 @@ ModelConfig read_hf_config(const std::filesystem::path& folder) {
   const HfConfigReader config(parsed, file.string(), family.name);
   if (config.has("quantization_config")) config.refuse("quantization_config", "is set; use the model's unquantized weights");
 
-  ModelConfig model;
-  model.family = family.family;
+  ModelConfig model = family_config(family.family);
   model.vocabulary = config.count("vocab_size");
   family.read(config, model);
   if (const double parameters = family.parameters(model); parameters > most_parameters) {

@@ -30,10 +30,6 @@ void refuse_unbuilt(const HfConfigReader& config) {
 
 void read_gpt2(const HfConfigReader& config, ModelConfig& model) {
   refuse_unbuilt(config);
-  model.norm = NormKind::layer;
-  model.positions = PositionKind::learned;
-  model.activation = Activation::gelu;
-  model.biases = true;
   model.hidden = config.count("n_embd");
   model.layers = config.count("n_layer", most_layers);
   model.heads = model.kv_heads = config.count("n_head");

@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
 #include "model/config.hpp"
+#include "model/family.hpp"
 
 namespace pipetrain {
 namespace {
@@ -73,12 +74,7 @@ ModelConfig tiny() {
 
 // Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", table 2; heads of 64.
 ModelConfig gpt2(std::int64_t hidden, std::int64_t layers) {
-  ModelConfig config;
-  config.family = Family::gpt2;
-  config.norm = NormKind::layer;
-  config.positions = PositionKind::learned;
-  config.activation = Activation::gelu;
-  config.biases = true;
+  ModelConfig config = family_config(Family::gpt2);
   config.hidden = hidden;
   config.layers = layers;
   config.head_dim = 64;

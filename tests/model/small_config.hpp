@@ -1,12 +1,12 @@
 // A model small enough to compute by hand, that splits over 1, 2 or 4 devices.
 #pragma once
 
-#include "model/config.hpp"
+#include "model/family.hpp"
 
 namespace pipetrain::test {
 
 inline ModelConfig small_config(bool tied = false, Family family = Family::llama) {
-  ModelConfig config;
+  ModelConfig config = family_config(family);
   config.hidden = 32;
   config.layers = 3;
   config.heads = 8;
@@ -17,11 +17,6 @@ inline ModelConfig small_config(bool tied = false, Family family = Family::llama
   config.max_positions = 64;
   config.tied_embeddings = tied;
   if (family == Family::gpt2) {
-    config.family = family;
-    config.norm = NormKind::layer;
-    config.positions = PositionKind::learned;
-    config.activation = Activation::gelu;
-    config.biases = true;
     config.kv_heads = config.heads;
     config.max_positions = 7;
   }
