@@ -1,15 +1,11 @@
 #include <cuda_runtime_api.h>
 
-#include <cassert>
-#include <functional>
-#include <string>
-
 #include "core/buffer.hpp"
 #include "core/cuda_stream.hpp"
-#include "core/error.hpp"
 #include "model/cuda/attention_cudnn.hpp"
-#include "model/cuda/gemm.hpp"
 #include "model/cuda/kernels.hpp"
+#include "model/cuda/ops_stream.hpp"
+#include "model/cuda/parallel_matmul.hpp"
 #include "model/ops.hpp"
 
 namespace pipetrain {
@@ -30,16 +26,16 @@ class CudaOps : public Ops {
  public:
   CudaOps(CudaStream& stream, bool deterministic)
       : stream_(stream),
+        ops_(stream),
         multiprocessors_(multiprocessors_of(current(stream))),
-        gemm_(stream.device_index()),
+        matmul_(ops_),
         attention_(stream.device_index(), deterministic),
-        gemm_workspace_(stream.device().allocate(cuda::gemm_workspace, "the workspace of matrix products")),
         counter_(stream.device().allocate(sizeof(unsigned), "a counter of the GPU operations")) {
     stream.zero({counter_.data(), {1}, DType::i32});
   }
   ~CudaOps() override {
     cudaSetDevice(stream_.device_index());
-    cudaStreamSynchronize(stream_.native());  // the scratch is in use until then
+    cudaStreamSynchronize(stream_.native());  // what the operations use beside their tensors is in use until then
   }
 
   Stream& stream() override { return stream_; }
@@ -48,48 +44,22 @@ class CudaOps : public Ops {
 
   void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w, const Tensor& full,
                      const Tensor& out) override {
-    const bool gathers = tp.sequence_parallel && tp.size() > 1;
-    if (PiecewiseTransfer* transfer = gathers ? in_pieces(tp, full) : nullptr) {
-      const RowSplit rows(full.rows(), tp.size());
-      return transfer->gather(stream_, shard, full, [&](std::int64_t begin, std::int64_t end) {
-        const bool own = begin == rows.begin(tp.rank());
-        matmul(kind, own ? shard : full.row_range(begin, end), w, nullptr, out.row_range(begin, end));
-      });
-    }
-    if (gathers) tp.group->all_gather(stream_, shard, full);
-    matmul(kind, gathers ? full : shard, w, nullptr, out);
+    matmul_.gather_matmul(tp, kind, shard, w, full, out);
   }
 
   void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
                       const Tensor& out) override {
-    if (tp.size() == 1) return matmul(kind, in, w, residual, out);
-    if (sums_in_pieces(tp, kind, in, w, residual, out, {})) return;
-    const std::int64_t cols = product_cols(kind, w);
-    // With shards, partial sums travel in the activations' type and are added in fp32; without, they stay fp32 all the way.
-    Tensor partial{nullptr, {in.rows(), cols}, tp.sequence_parallel ? out.dtype : DType::f32};
-    Tensor sum{nullptr, {out.rows(), cols}, DType::f32};
-    auto* memory = static_cast<char*>(scratch(align_up(partial.bytes()) + align_up(sum.bytes())));
-    partial.data = memory;
-    sum.data = memory + align_up(partial.bytes());
-    matmul(kind, in, w, nullptr, partial);
-    if (tp.sequence_parallel) {
-      tp.group->reduce_scatter(stream_, partial, sum);
-    } else {
-      tp.group->all_reduce(stream_, partial, Reduction::sum);
-      sum.data = partial.data;
-    }
-    enqueue("adding the residual", [&](cudaStream_t native) { cuda::add_residual(native, sum, residual, out); });
+    matmul_.matmul_scatter(tp, kind, in, w, residual, out);
+  }
+
+  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate) override {
+    matmul_.weight_grad(dy, x, dw, accumulate);
   }
 
   void backward_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& x,
                         const Tensor& dw, Accumulate accumulate) override {
-    const auto meanwhile = [&] { weight_grad(dy, x, dw, accumulate); };
-    if (tp.size() > 1 && sums_in_pieces(tp, MatmulKind::input_grad, dy, w, nullptr, dx, meanwhile)) return;
+    if (matmul_.backward_scatter_in_pieces(tp, dy, w, dx, x, dw, accumulate)) return;
     Ops::backward_scatter(tp, dy, w, dx, x, dw, accumulate);
-  }
-
-  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate) override {
-    multiply(Product::dw, dy, x, accumulate == Accumulate::yes ? dw.data : nullptr, dw);
   }
 
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
@@ -265,76 +235,18 @@ class CudaOps : public Ops {
 
  private:
   CudaStream& stream_;
+  cuda::OpsStream ops_;
   int multiprocessors_;
-  cuda::Gemm gemm_;
+  cuda::ParallelMatmul matmul_;
   cuda::CudnnAttention attention_;
-  Buffer gemm_workspace_, counter_, scratch_;
+  Buffer counter_;
 
   template <class Launch>
   void enqueue(const char* what, Launch launch) {
-    if (!stream_.begin()) return;
-    launch(stream_.native());
-    stream_.end(what);
+    ops_.enqueue(what, launch);
   }
 
-  // Memory for one operation; the next one may use it again, because one stream runs them in order. Grows when a shape is first
-  // seen, which waits for the stream: warm every shape up before it counts.
-  void* scratch(std::size_t bytes) {
-    if (bytes > scratch_.bytes()) {
-      stream_.synchronize();
-      scratch_ = Buffer();
-      scratch_ = stream_.device().allocate(bytes, "the scratch of the GPU operations");
-    }
-    return scratch_.data();
-  }
-
-  // Small tensors are moved sooner by one kernel than by many copies.
-  static PiecewiseTransfer* in_pieces(const TensorParallel& tp, const Tensor& full) {
-    constexpr std::size_t worthwhile = std::size_t{2} << 20;
-    return full.bytes() < worthwhile || full.rows() < tp.size() ? nullptr : tp.group->in_pieces();
-  }
-
-  // matmul_scatter with the ranks' partial sums on their way while others are computed, and while what `meanwhile` enqueues is.
-  // False where that is not worthwhile. `meanwhile` must not use scratch().
-  bool sums_in_pieces(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
-                      const Tensor& out, const std::function<void()>& meanwhile) {
-    Tensor partial{nullptr, {in.rows(), product_cols(kind, w)}, out.dtype};
-    PiecewiseTransfer* transfer = tp.sequence_parallel ? in_pieces(tp, partial) : nullptr;
-    if (transfer == nullptr) return false;
-    Tensor received{nullptr, {tp.size(), out.rows(), partial.cols()}, out.dtype};
-    auto* memory = static_cast<char*>(scratch(align_up(partial.bytes()) + received.bytes()));
-    partial.data = memory;
-    received.data = memory + align_up(partial.bytes());
-    const auto product = [&](std::int64_t begin, std::int64_t end) {
-      matmul(kind, in.row_range(begin, end), w, nullptr, partial.row_range(begin, end));
-    };
-    transfer->exchange(stream_, partial, received, product, meanwhile);
-    const std::int64_t begin = tp.shard_begin(in.rows());
-    const Tensor own = partial.row_range(begin, begin + out.rows());
-    enqueue("adding the ranks' sums",
-            [&](cudaStream_t native) { cuda::add_ranks(native, received, tp.rank(), own, residual, out); });
-    return true;
-  }
-
-  void matmul(MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual, const Tensor& out) {
-    multiply(kind == MatmulKind::forward ? Product::y : Product::dx, in, w, residual == nullptr ? nullptr : residual->data,
-             out);
-  }
-
-  void multiply(Product product, const Tensor& a, const Tensor& b, const void* addend, const Tensor& out) {
-    if (!stream_.begin()) return;
-    if (addend == out.data && out.dtype == DType::bf16) {
-      // In place cuBLASLt adds in memory: it rounds the product, then the sum. Apart, it rounds once.
-      void* apart = scratch(out.bytes());
-      stream_.copy(apart, addend, out.bytes());
-      addend = apart;
-    }
-    const cublasStatus_t status = gemm_.run(stream_.native(), product, a, b, addend, out, gemm_workspace_.data());
-    if (status == CUBLAS_STATUS_SUCCESS) return;
-    stream_.fail(std::make_exception_ptr(
-        Error(ErrorKind::peer_lost,
-              to_string(stream_.device().id()) + ": a matrix product failed: " + cublasLtGetStatusString(status))));
-  }
+  void* scratch(std::size_t bytes) { return ops_.scratch(bytes); }
 
   void lookup(const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out) {
     enqueue("embedding", [&](cudaStream_t native) { cuda::embedding(native, ids, table, first_id, out); });
