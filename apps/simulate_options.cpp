@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "apps/named_model.hpp"
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"
 #include "apps/plan_file.hpp"
@@ -13,8 +14,6 @@
 #include "schedules/builders.hpp"
 
 namespace pipetrain {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -86,13 +85,8 @@ void check_model(const OptionValues& values, const SimulateOptions& options) {
   const auto name = values.text("model");
   const auto layers = values.integer("layers", 1, 1'000'000);
   if (!name && !layers) return;
-  ModelConfig config;
-  config.layers = 0;
-  if (name) {
-    std::error_code ignored;
-    config = fs::is_directory(*name, ignored) ? read_hf_config(*name) : preset_config(*name);
-    if (layers && *layers > config.layers) values.fail("layers", fmt::format("the model {} has only {}", *name, config.layers));
-  }
+  ModelConfig config;  // without a name, of which the number of layers is known
+  if (name) config = named_model(*name, layers);
   if (layers) config.layers = *layers;
   if (name && options.profile && profile_config(config) != options.profile->config)
     values.fail("costs", fmt::format("a profile from another model: it is of {}, not of {}; profile a run of the same model",

@@ -6,28 +6,20 @@
 
 #include "actors/training/checkpoint.hpp"
 #include "actors/training/job_plan.hpp"
+#include "apps/named_model.hpp"
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
 
 namespace pipetrain {
 namespace {
 
-bool is_folder(const std::string& model) { return std::filesystem::is_directory(model); }
-
 ModelConfig read_model(const TrainOptions& options) {
-  ModelConfig config = is_folder(options.model) ? read_hf_config(options.model) : preset_config(options.model);
+  ModelConfig config = named_model(options.model, options.layers);
   if (options.no_dropout) config.dropout = 0;
   if (config.dropout > 0) {
     throw Error(ErrorKind::input, fmt::format("--model {}: its config.json asks for dropout of {}, which is not built yet; say "
                                               "--dropout 0 to train without",
                                               options.model, config.dropout));
-  }
-  if (options.layers) {
-    if (*options.layers > config.layers) {
-      throw Error(ErrorKind::input,
-                  fmt::format("--layers {}: the model {} has only {}", *options.layers, options.model, config.layers));
-    }
-    config.layers = *options.layers;
   }
   return config;
 }

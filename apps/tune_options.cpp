@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "apps/measured_devices.hpp"
+#include "apps/named_model.hpp"
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"
 #include "core/device.hpp"
@@ -21,14 +22,8 @@ constexpr double gib = std::int64_t{1} << 30;
 
 void read_model(const OptionValues& values, TuneOptions& options) {
   options.model = values.text("model").value_or(options.model);
-  std::error_code ignored;
-  auto& config = options.request.config;
-  config = std::filesystem::is_directory(options.model, ignored) ? read_hf_config(options.model) : preset_config(options.model);
-  if (const auto layers = values.integer("layers", 1, 1'000'000)) {
-    if (*layers > config.layers) values.fail("layers", fmt::format("the model {} has only {}", options.model, config.layers));
-    config.layers = *layers;
-    options.layers_given = true;
-  }
+  options.layers_given = values.given("layers");
+  const auto& config = options.request.config = named_model(options.model, values.integer("layers", 1, 1'000'000));
   options.request.sequence =
       values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max()).value_or(config.max_positions);
   if (options.request.sequence > config.max_positions)

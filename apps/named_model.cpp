@@ -1,0 +1,20 @@
+#include "apps/named_model.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+ModelConfig named_model(const std::string& model, std::optional<std::int64_t> layers) {
+  std::error_code ignored;
+  ModelConfig config = std::filesystem::is_directory(model, ignored) ? read_hf_config(model) : preset_config(model);
+  if (layers && *layers > config.layers)
+    throw Error(ErrorKind::input, fmt::format("--layers {}: the model {} has only {}", *layers, model, config.layers));
+  if (layers) config.layers = *layers;
+  return config;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,16 @@
+// The model that --model and --layers name.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "model/config.hpp"
+
+namespace pipetrain {
+
+// Of a Hugging Face folder (its config.json) or else of a preset, cut to its first `layers`. Throws Error(input), in a form
+// that placing_errors() knows.
+ModelConfig named_model(const std::string& model, std::optional<std::int64_t> layers);
+
+}  // namespace pipetrain
