@@ -98,7 +98,10 @@ std::vector<schedules::Link> Profile::edges() const {
   return edges;
 }
 
-std::string profile_config(const ModelConfig& config) { return nlohmann::json::parse(hf_config_text(config)).dump(); }
+std::string profile_config(ModelConfig config) {
+  config.dropout = 0;  // no run computes it
+  return nlohmann::json::parse(hf_config_text(config)).dump();
+}
 
 ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : placement_(placement_of(job)) {
   layout_.model = std::move(model);

@@ -61,8 +61,8 @@ struct Profile {
   std::vector<schedules::Link> edges() const;
 };
 
-// The text that stands for a model in its profiles: equal texts, equal models.
-std::string profile_config(const ModelConfig& config);
+// The text that stands for a model in its profiles: equal texts, equal models but for their dropout.
+std::string profile_config(ModelConfig config);
 
 // Gathers the newest steps of a run. A time is the median over steps of the mean over a step's microbatches and replicas; the
 // first step, which warms up, counts only when it is alone. A collective's time is that of the stage that came to it last.

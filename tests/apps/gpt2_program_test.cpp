@@ -16,20 +16,39 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path golden = fs::path(PIPETRAIN_TEST_DATA) / "golden/gpt2_tiny";
+// The name of a folder whose model drops a tenth of the attention's weights.
+std::string write_with_dropout(const TempFolder& folder) {
+  json config = json::parse(std::ifstream(golden / "config.json"));
+  config["attn_pdrop"] = 0.1;
+  folder.write("config.json", config.dump());
+  return folder.path().string();
+}
+
 const std::string small = " --device cpu --threads 1 --seq-len 16 --lr-schedule constant --init random --layers 2";
 
 }  // namespace
 
 TEST_CASE("a GPT-2 made with dropout trains without it only when told to") {
   const TempFolder folder;
-  json config = json::parse(std::ifstream(golden / "config.json"));
-  config["attn_pdrop"] = 0.1;
-  folder.write("config.json", config.dump());
-  const std::string model = "--model " + folder.path().string() + small;
-  CHECK(refused(model) == "--model " + folder.path().string() +
-                              ": its config.json asks for dropout of 0.1, which is not built yet; say --dropout 0 to train "
-                              "without");
-  CHECK(run(model + " --dropout 0 --dry-run").status == 0);
+  const std::string model = "--model " + write_with_dropout(folder);
+  CHECK(refused(model + small) ==
+        model + ": its config.json asks for dropout of 0.1, which is not built yet; say --dropout 0 to train without");
+  CHECK(run(model + small + " --dropout 0 --dry-run").status == 0);
+}
+
+TEST_CASE("what tune and simulate say of a GPT-2 made with dropout is of training it without") {
+  const TempFolder folder;
+  const std::string model = "--model " + write_with_dropout(folder);
+  const auto tuned = run("tune " + model + " --devices 2 --device cpu --count 1 --json");
+  INFO(tuned.err);
+  REQUIRE(tuned.status == 0);
+  const std::string command = json::parse(tuned.out)[0]["command"];
+  INFO(command);
+  CHECK(run(command.substr(command.find("--model")) + " --init random --dry-run").status == 0);
+
+  const std::string profile = (folder.path() / "profile.json").string();
+  REQUIRE(run(model + small + " --dropout 0 --pp 2 --steps 1 --profile " + profile).status == 0);
+  CHECK(run("simulate " + model + " --layers 2 --costs " + profile).status == 0);
 }
 
 TEST_CASE("a GPT-2 goes on from its checkpoint to the same bits, in other stages") {
