@@ -4,6 +4,7 @@
 #include "actors/training/job_plan.hpp"
 #include "actors/training/trainer.hpp"
 #include "comm/groups.hpp"
+#include "model/head_size.hpp"
 
 namespace pipetrain {
 namespace {
@@ -21,7 +22,9 @@ ParallelLayout::ParallelLayout(const TrainJob& job)
       tp_(job.tp),
       plan_(plan_of(job)),
       parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(), job.recompute)) {
-  layout_parameters(job.config, parts_, 0, tp_);  // throws for a tp that cannot split the model, before anything is built
+  // These throw for a model that cannot be split or computed so, before anything is built.
+  layout_parameters(job.config, parts_, 0, tp_);
+  check_head_size(job.config, job.device, job.precision);
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(dp_ * pp_ * tp_); ++rank)
     devices_.push_back(make_device(job, rank));
   groups_.resize(devices_.size());

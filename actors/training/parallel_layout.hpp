@@ -15,7 +15,7 @@ struct TrainJob;
 
 class ParallelLayout {
  public:
-  // Throws Error(input) when the model cannot be split so, or the schedule cannot be built.
+  // Throws Error(input) when the model cannot be split or computed so, or the schedule cannot be built.
   explicit ParallelLayout(const TrainJob& job);
 
   const schedules::Plan& plan() const { return plan_; }

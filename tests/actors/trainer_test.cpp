@@ -264,3 +264,26 @@ TEST_CASE("a layout that cannot be says why") {
   CHECK_THROWS_AS(Trainer(random_job(config, 8, 2, {1, 3, 1, 1})), Error);
   CHECK_THROWS_AS(Trainer(random_job(config, 8, 2, {7, 1, 1, 1})), Error);  // 6 blocks
 }
+
+TEST_CASE("a size of heads that GPUs cannot compute is refused before one is looked for") {
+  const auto refusal = [](std::int64_t head_dim, DType precision) -> std::string {
+    ModelConfig config = small_config();
+    config.head_dim = head_dim;
+    TrainJob job = random_job(config, 8, 2, {});
+    job.device = DeviceKind::cuda;
+    job.precision = precision;
+    try {
+      estimate_job(job);
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::input);
+      return error.what();
+    }
+    return {};
+  };
+  CHECK(refusal(12, DType::bf16) ==
+        "--precision bf16: the model's heads have size 12, and attention in bf16 on GPUs needs a multiple of 8; use fp32");
+  CHECK(
+      refusal(512, DType::f32) ==
+      "--precision fp32: the model's heads have size 512, and attention in fp32 on GPUs is built for at most 256; use bf16 or "
+      "--device cpu");
+}

@@ -51,6 +51,17 @@ TEST_CASE("what tune and simulate say of a GPT-2 made with dropout is of trainin
   CHECK(run("simulate " + model + " --layers 2 --costs " + profile).status == 0);
 }
 
+TEST_CASE("tune refuses bf16 on GPUs for a GPT-2 whose heads it cannot compute") {
+  const TempFolder folder;
+  json config = json::parse(std::ifstream(golden / "config.json"));
+  config["n_embd"] = 96;
+  folder.write("config.json", config.dump());
+  const std::string tune = "tune --devices 2 --device cuda --memory 80 --model " + folder.path().string();
+  CHECK(refused(tune) ==
+        "--precision bf16: the model's heads have size 12, and attention in bf16 on GPUs needs a multiple of 8; use fp32");
+  CHECK(run(tune + " --precision fp32").status == 0);
+}
+
 TEST_CASE("a GPT-2 goes on from its checkpoint to the same bits, in other stages") {
   const TempFolder folder;
   const auto train = [&](const std::string& name, const std::string& arguments) {

@@ -1,0 +1,13 @@
+// Which sizes of attention heads a kind of device has kernels for.
+#pragma once
+
+#include "core/device.hpp"
+#include "core/dtype.hpp"
+#include "model/config.hpp"
+
+namespace pipetrain {
+
+// Throws Error(input) that says what would work. precision: of activations.
+void check_head_size(const ModelConfig& config, DeviceKind device, DType precision);
+
+}  // namespace pipetrain
