@@ -75,7 +75,8 @@ class Ops {
   // Scratch for the operations' own use; bump allocation in stream order. Set before the first call.
   virtual void set_workspace(Arena& workspace) = 0;
 
-  // --- Matrices with the communication around them -------------------------------------------------------------------------
+  // --- Matrices with the communication around them ---
+
   // Column-parallel forward and row-parallel backward. full [T, in] = all shards [Tr, in] gathered (left as it is, and may be
   // the very same memory as shard, when nothing is to be gathered); out [T, ...] = full x w.
   virtual void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w,
@@ -97,14 +98,16 @@ class Ops {
   virtual void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) = 0;
   virtual void scatter_sum(const TensorParallel& tp, const Tensor& full, const Tensor& out) = 0;
 
-  // --- Embedding: vocabulary rows [first_id, first_id + V) on this rank ------------------------------------------------------
+  // --- Embedding: vocabulary rows [first_id, first_id + V) on this rank ---
+
   // out [Tr, H] = rows of the table for ids [T] (i32), looked up on the rank that has them and summed over the group.
   virtual void embedding(const TensorParallel& tp, const Tensor& ids, const Tensor& table, std::int64_t first_id,
                          const Tensor& out) = 0;
   // dtable [V, H] += dy [T, H] (gathered) at the rows of ids, tokens in order.
   virtual void embedding_grad(const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable) = 0;
 
-  // --- Norm and elementwise --------------------------------------------------------------------------------------------------
+  // --- Norm and elementwise ---
+
   // y = x * inv_rms * weight, inv_rms [Tr] f32 = 1 / sqrt(mean(x^2) + eps), computed in fp32 (Zhang and Sennrich 2019).
   virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms) = 0;
   // dx = gradient of rms_norm, plus residual (same shape; may be dx's memory) before the one rounding; dweight [H] f32 +=.
@@ -141,27 +144,29 @@ class Ops {
   // dtable [at least sequence, H] f32 += the same rows of dy [Tr, H], tokens in order.
   virtual void positions_grad(std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable) = 0;
 
-  // --- Causal attention, grouped-query included
-  // ------------------------------------------------------------------------------- out [T, Hq D] = softmax(q k^T / sqrt(D)) v;
-  // log_sum_exp [batch, Hq, sequence] f32 kept for the backward. Never holds sequence x sequence for all heads at once.
+  // --- Causal attention, grouped-query included ---
+
+  // out [T, Hq D] = softmax(q k^T / sqrt(D)) v; log_sum_exp [batch, Hq, sequence] f32 kept for the backward. Never holds
+  // sequence x sequence for all heads at once.
   virtual void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) = 0;
   // dqkv, packed as qkv.
   virtual void attention_backward(const AttentionShape& shape, const Tensor& dout, const Tensor& qkv, const Tensor& out,
                                   const Tensor& log_sum_exp, const Tensor& dqkv) = 0;
 
-  // --- Vocabulary-parallel loss
-  // ------------------------------------------------------------------------------------------------- logits [T, V] of
-  // this rank's rows of the vocabulary, or more columns, which do not count; targets [T] i32, negative: not counted. loss_sum
-  // [1] f64 = sum of the counted tokens' cross-entropy, added in token order; log_sum_exp [T] f32 over the whole vocabulary.
+  // --- Vocabulary-parallel loss ---
+
+  // logits [T, V] of this rank's rows of the vocabulary, or more columns, which do not count; targets [T] i32, negative: not
+  // counted. loss_sum [1] f64 = sum of the counted tokens' cross-entropy, added in token order; log_sum_exp [T] f32 over the
+  // whole vocabulary.
   virtual void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets,
                              const VocabularyRows& vocabulary, const Tensor& log_sum_exp, const Tensor& loss_sum) = 0;
   // In place: logits become scale * (softmax - one_hot), zero rows where the target is not counted, zero where columns are not.
   virtual void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
                                       const Tensor& log_sum_exp, float scale) = 0;
 
-  // --- Flat arenas
-  // ---------------------------------------------------------------------------------------------------------------- Decoupled
-  // weight decay, bias-corrected (Loshchilov and Hutter 2019); all f32, same length, in place.
+  // --- Flat arenas ---
+
+  // Decoupled weight decay, bias-corrected (Loshchilov and Hutter 2019); all f32, same length, in place.
   virtual void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) = 0;
   // target [same length] bf16 = source f32, rounded to nearest even: the copy of fp32 master weights that bf16 matrices are
   // computed from. Throws Error(unavailable) where activations are f32 only.

@@ -11,11 +11,10 @@
 
 namespace pipetrain {
 
-// --- Gradients that live in several places
-// ------------------------------------------------------------------------------------
+// --- Gradients that live in several places ---
 
-// With sequence parallelism every rank has the norm weights' gradients of its own rows only: adds them up, in rank order, for
-// this chunk. Does nothing without it.
+// With sequence parallelism every rank has of what all ranks replicate (GradientKind) the gradients of its own rows only: adds
+// them up, in rank order, for this chunk. Does nothing without it.
 void sum_replicated_grads(const ParameterLayout& layout, int chunk, const TensorParallel& tp, Ops& ops, const Tensor& grads);
 
 // Where a stage keeps the gradients of tied embeddings: views of `grads`, without elements when the stage lacks that end (or
@@ -30,8 +29,7 @@ TiedGrads tied_grads(const ParameterLayout& layout, const ModelConfig& config, c
 // and each adds the other's with Ops::add, which gives the same bits, because addition of two numbers commutes.
 void sum_tied_grads(const TiedGrads& tied, Ops& ops);
 
-// --- The global norm
-// ----------------------------------------------------------------------------------------------------------
+// --- The global norm ---
 
 // The parameters (indices into layout.parameters, in its order) whose gradients this rank counts in the norm: replicated ones
 // on rank 0 only, tied copies never.
@@ -50,8 +48,7 @@ double global_norm(std::vector<NormPart> parts);
 // What clipping multiplies gradients by: max_norm / norm when the norm is larger, else 1. max_norm 0 means no clipping.
 float clip_factor(double norm, double max_norm);
 
-// --- AdamW
-// --------------------------------------------------------------------------------------------------------------------
+// --- AdamW ---
 
 struct OptimizerArenas {
   Tensor weights, m, v;  // [layout.weight_elements] f32

@@ -2,8 +2,7 @@
 // on the same values as keeping them would, so results are the same to the bit.
 //
 // Between F and B (or W) one microbatch keeps, besides the input of every block:
-//   none       attention: normed, qkv, heads; MLP: normed, the first matrix's output (whose gradient then takes its place),
-//   inner;
+//   none       attention: normed, qkv, heads; MLP: normed, the first matrix's output (whose gradient takes its place), inner;
 //              head: normed, logits
 //   selective  without normed and inner, which one elementwise pass makes again from what is kept. Under sequence parallelism
 //              normed is kept: it holds the other ranks' rows, and fetching them again costs about as much per byte saved as

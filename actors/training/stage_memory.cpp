@@ -8,8 +8,8 @@ namespace pipetrain {
 
 StageMemory::StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode)
     : config_(config), shape_(shape), mode_(mode) {
-  layout_parameters(config, {blocks_of(config)}, 0,
-                    tp);  // throws for a tp that cannot split the model, as the next does for its heads
+  // These throw for a model that cannot be split or computed so.
+  layout_parameters(config, {blocks_of(config)}, 0, tp);
   check_head_size(config, mode.device, mode.precision);
   if (tp > 1) tensor_ = std::move(make_inprocess_groups(tp).front());
 }
