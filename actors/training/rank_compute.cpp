@@ -1,14 +1,8 @@
 #include "actors/training/rank_compute.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <limits>
-#include <thread>
 
 #include "actors/training/rank_memory.hpp"
-#include "core/error.hpp"
 
 namespace pipetrain {
 
@@ -16,24 +10,10 @@ using schedules::Action;
 using schedules::ActionKind;
 using schedules::InputKind;
 
-namespace {
-
-std::string label(const RankId& id) {
+std::string to_string(const RankId& id) {
   return "stage " + std::to_string(id.stage) + ", tp rank " + std::to_string(id.tp_rank) + ", replica " +
          std::to_string(id.replica);
 }
-
-// "rank 3 (stage 1, tp rank 1, replica 0) in step 2"
-std::string place_of(const Fault& fault, const RankId& id) {
-  return "rank " + std::to_string(fault.rank) + " (" + label(id) + ") in step " + std::to_string(fault.step);
-}
-
-// For faults that leave no other word of themselves.
-void tell(const Fault& fault, const RankId& id, const char* what) {
-  std::fprintf(stderr, "%s %s, as PIPETRAIN_FAULT asks\n", place_of(fault, id).c_str(), what);
-}
-
-}  // namespace
 
 RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   Device& device = *setup_.device;
@@ -55,7 +35,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   arenas_.grads = allocate(grads_memory_, layout().grad_elements, DType::f32, "gradients");
   arenas_.m = allocate(m_memory_, layout().weight_elements, DType::f32, "optimizer state");
   arenas_.v = allocate(v_memory_, layout().weight_elements, DType::f32, "optimizer state");
-  workspace_memory_ = device.allocate(model_->workspace_bytes(), label(id) + ": workspace");
+  workspace_memory_ = device.allocate(model_->workspace_bytes(), to_string(id) + ": workspace");
   if (setup_.precision != DType::f32) {
     arenas_.rounded = allocate(rounded_memory_, layout().weight_elements, setup_.precision, "rounded parameters");
   }
@@ -66,7 +46,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   const auto losses = has_head() ? setup_.microbatches : 0;
   const auto sums = static_cast<std::int64_t>(counted_.size());
   reports_ = allocate(reports_memory_, static_cast<std::size_t>(losses + sums), DType::f64, "losses and norms");
-  reports_host_memory_ = device.allocate_host(reports_.bytes(), label(id) + ": losses and norms");
+  reports_host_memory_ = device.allocate_host(reports_.bytes(), to_string(id) + ": losses and norms");
   reports_host_ = {reports_host_memory_.data(), reports_.shape, DType::f64};
   losses_ = reports_.row_range(0, losses);
   square_sums_ = reports_.row_range(losses, losses + sums);
@@ -77,10 +57,10 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   stream_->zero(arenas_.v);
   for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
     pools_.emplace_back(*model_, chunk, setup_.needs.chunks[static_cast<std::size_t>(chunk)], setup_.microbatches, device,
-                        label(id));
+                        to_string(id));
   }
   if (setup_.sends_far) {
-    edges_ = std::make_unique<EdgeCopy>(device, hidden_bytes(setup_, model_->hidden_shape()), "edges", label(id));
+    edges_ = std::make_unique<EdgeCopy>(device, hidden_bytes(setup_, model_->hidden_shape()), "edges", to_string(id));
   }
   clock_ = std::make_unique<ActionClock>(device);
   if (setup_.groups.data) reduction_ = std::make_unique<GradientReduction>(device, setup_.groups.data, "sums over replicas");
@@ -123,7 +103,7 @@ std::exception_ptr RankCompute::failure() const {
 }
 
 Tensor RankCompute::allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what) {
-  buffer = setup_.device->allocate(elements * size_of(dtype), label(setup_.id) + ": " + what);
+  buffer = setup_.device->allocate(elements * size_of(dtype), to_string(setup_.id) + ": " + what);
   return {buffer.data(), {static_cast<std::int64_t>(elements)}, dtype};
 }
 
@@ -134,7 +114,7 @@ bool RankCompute::has_head() const {
 
 Lane RankCompute::make_lane(InputKind kind, int chunk) {
   lane_memory_.push_back(
-      setup_.device->allocate(lane_bytes(setup_, kind, chunk, model_->hidden_shape()), label(setup_.id) + ": queue"));
+      setup_.device->allocate(lane_bytes(setup_, kind, chunk, model_->hidden_shape()), to_string(setup_.id) + ": queue"));
   Lane lane;
   lane.tensor = lane_tensor(setup_, kind, chunk, model_->hidden_shape());
   lane.tensor.data = lane_memory_.back().data();
@@ -150,32 +130,6 @@ void RankCompute::begin_step(const StepInfo& step) {
   clock_->begin_step(*stream_);
   model_->begin_step();
   if (setup_.fault && setup_.fault->step == step.step) provoke(*setup_.fault);
-}
-
-void RankCompute::provoke(const Fault& fault) {
-  switch (fault.kind) {
-    case FaultKind::raise:
-      throw Error(ErrorKind::internal, place_of(fault, setup_.id) + ": a fault was asked for (PIPETRAIN_FAULT)");
-    case FaultKind::exit:
-      tell(fault, setup_.id, "ends the process");
-      std::_Exit(1);
-    case FaultKind::out_of_memory:
-      setup_.device->allocate(std::size_t{1} << 60, place_of(fault, setup_.id) + ": the fault of PIPETRAIN_FAULT");
-      break;
-    case FaultKind::nan: {
-      static const float nan = std::numeric_limits<float>::quiet_NaN();
-      stream_->copy(arenas_.weights.data, &nan, sizeof nan);
-      if (arenas_.rounded.data) ops_->round(arenas_.weights, arenas_.rounded);
-      break;
-    }
-    case FaultKind::hang:
-      tell(fault, setup_.id, "hangs");
-      // Hangs the stream as a stuck kernel would, until the run gives up on it.
-      stream_->host_callback([this] {
-        while (!stream_->failure()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      });
-      break;
-  }
 }
 
 void RankCompute::run(const Launch& launch) {

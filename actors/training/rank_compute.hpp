@@ -29,6 +29,7 @@ namespace pipetrain {
 struct RankId {
   int replica = 0, stage = 0, tp_rank = 0;
 };
+std::string to_string(const RankId& id);  // "stage 1, tp rank 0, replica 0"
 
 // The groups that a rank is a member of; null where the group would have one member.
 struct RankGroups {

@@ -1,0 +1,52 @@
+// What PIPETRAIN_FAULT does to a rank.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <thread>
+
+#include "actors/training/rank_compute.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+// "rank 3 (stage 1, tp rank 1, replica 0) in step 2"
+std::string place_of(const Fault& fault, const RankId& id) {
+  return "rank " + std::to_string(fault.rank) + " (" + to_string(id) + ") in step " + std::to_string(fault.step);
+}
+
+// For faults that leave no other word of themselves.
+void tell(const Fault& fault, const RankId& id, const char* what) {
+  std::fprintf(stderr, "%s %s, as PIPETRAIN_FAULT asks\n", place_of(fault, id).c_str(), what);
+}
+
+}  // namespace
+
+void RankCompute::provoke(const Fault& fault) {
+  switch (fault.kind) {
+    case FaultKind::raise:
+      throw Error(ErrorKind::internal, place_of(fault, setup_.id) + ": a fault was asked for (PIPETRAIN_FAULT)");
+    case FaultKind::exit:
+      tell(fault, setup_.id, "ends the process");
+      std::_Exit(1);
+    case FaultKind::out_of_memory:
+      setup_.device->allocate(std::size_t{1} << 60, place_of(fault, setup_.id) + ": the fault of PIPETRAIN_FAULT");
+      break;
+    case FaultKind::nan: {
+      static const float nan = std::numeric_limits<float>::quiet_NaN();
+      stream_->copy(arenas_.weights.data, &nan, sizeof nan);
+      if (arenas_.rounded.data) ops_->round(arenas_.weights, arenas_.rounded);
+      break;
+    }
+    case FaultKind::hang:
+      tell(fault, setup_.id, "hangs");
+      // Hangs the stream as a stuck kernel would, until the run gives up on it.
+      stream_->host_callback([this] {
+        while (!stream_->failure()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      });
+      break;
+  }
+}
+
+}  // namespace pipetrain
