@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
-#include <random>
 #include <stdexcept>
 
 #include "comm/inprocess_group.hpp"
+#include "direct_rank.hpp"
 #include "model/parameter_slice.hpp"
 
 namespace pipetrain::test {
@@ -17,15 +16,6 @@ namespace {
 void require(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
 }
-
-// Memory full of NaNs, so that what is read before it is written shows. Host memory, which a GPU reaches as well.
-Buffer poisoned(Device& device, std::size_t bytes) {
-  Buffer buffer = device.allocate_host(bytes, "a test");
-  std::memset(buffer.data(), 0xff, buffer.bytes());
-  return buffer;
-}
-
-Tensor over(const Buffer& buffer, const Shape& shape, DType dtype) { return {buffer.data(), shape, dtype}; }
 
 }  // namespace
 
@@ -39,71 +29,6 @@ Chunks cut_blocks(const ModelConfig& config, const std::vector<std::size_t>& pos
   return chunks;
 }
 
-void NamedRandomWeights::load(const Parameter& parameter, float* out) const {
-  std::mt19937_64 random(std::hash<std::string>{}(parameter.name));
-  const auto deviation = [&] {
-    if (parameter.full.rank() == 1) return 0.1F;
-    for (const char* table : {"embed", "wte", "wpe"}) {
-      if (parameter.name.find(table) != std::string::npos) return 0.5F;
-    }
-    return 1.0F / std::sqrt(static_cast<float>(parameter.full[parameter.transposed ? 0 : 1]));
-  };
-  const bool norm = parameter.full.rank() == 1 && parameter.name.ends_with(".weight");
-  std::normal_distribution<float> normal(norm ? 1.0F : 0.0F, deviation());
-  std::vector<float> full(static_cast<std::size_t>(parameter.full.elements()));
-  for (float& value : full) value = normal(random);
-  read_slice(parameter, out,
-             [&](std::int64_t first, std::int64_t count, float* to) { std::copy_n(full.begin() + first, count, to); });
-}
-
-struct DirectPipeline::Stage {
-  std::unique_ptr<Ops> ops;
-  std::unique_ptr<StageModel> model;
-  Buffer weight_memory, grad_memory, m_memory, v_memory, workspace;
-  OptimizerArenas arenas;
-
-  Stage(const PipelineSetup& setup, const Chunks& chunks, Device& device, Stream& stream, const TensorParallel& tp)
-      : ops(setup.device == DeviceKind::cuda ? make_cuda_ops(stream) : make_cpu_ops(stream)),
-        model(make_stage_model(setup.config, chunks, setup.shape, tp, *ops, DType::f32, setup.recompute)) {
-    const ParameterLayout& layout = model->parameters();
-    const auto arena = [&](Buffer& memory, std::size_t elements) {
-      memory = poisoned(device, elements * sizeof(float));
-      return over(memory, {static_cast<std::int64_t>(elements)}, DType::f32);
-    };
-    arenas.weights = arena(weight_memory, layout.weight_elements);
-    arenas.grads = arena(grad_memory, layout.grad_elements);
-    arenas.m = arena(m_memory, layout.weight_elements);
-    arenas.v = arena(v_memory, layout.weight_elements);
-    stream.zero(arenas.weights);
-    stream.zero(arenas.m);
-    stream.zero(arenas.v);
-    model->bind(arenas.weights, arenas.grads);
-    workspace = poisoned(device, model->workspace_bytes());
-    model->bind_workspace(workspace.data(), model->workspace_bytes());
-  }
-};
-
-struct DirectPipeline::Rank {
-  struct ChunkMemory {
-    Buffer saved, pending, input, input_grad;
-    std::unique_ptr<ActivationSlot> slot;
-  };
-  struct SlotMemory {
-    std::vector<ChunkMemory> chunks;  // by position
-    Buffer ids, targets, loss_sum;
-  };
-
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Stream> stream = device->make_stream("test");
-  std::vector<Stage> stages;
-  std::vector<SlotMemory> slots;
-  Shape hidden;
-
-  explicit Rank(DeviceKind kind) : device(kind == DeviceKind::cuda ? make_cuda_device(0) : make_cpu_device(0, 1)) {}
-
-  Tensor hidden_over(const Buffer& buffer) const { return over(buffer, hidden, DType::f32); }
-};
-
 DirectPipeline::DirectPipeline(PipelineSetup setup, const WeightSource& weights) : setup_(std::move(setup)) {
   if (setup_.stages.empty()) setup_.stages = {cut_blocks(setup_.config, {})};
   for (const Block& block : blocks_of(setup_.config)) {
@@ -115,36 +40,13 @@ DirectPipeline::DirectPipeline(PipelineSetup setup, const WeightSource& weights)
   }
   if (setup_.tp > 1) groups_ = make_inprocess_groups(setup_.tp);
   for (int r = 0; r < setup_.tp; ++r) {
-    auto& rank = *ranks_.emplace_back(std::make_unique<Rank>(setup_.device));
-    const TensorParallel tp{setup_.tp > 1 ? groups_[static_cast<std::size_t>(r)].get() : nullptr, setup_.sequence_parallel};
-    for (const Chunks& chunks : setup_.stages) {
-      Stage& stage = rank.stages.emplace_back(setup_, chunks, *rank.device, *rank.stream, tp);
-      for (const Parameter& parameter : stage.model->parameters().parameters) {
-        weights.load(parameter, stage.arenas.weights.as<float>() + parameter.offset);
-      }
-    }
-    rank.hidden = rank.stages.front().model->hidden_shape();
-    const std::size_t hidden_bytes = Tensor{nullptr, rank.hidden, DType::f32}.bytes();
-    const auto tokens = static_cast<std::size_t>(setup_.shape.tokens());
-    for (int slot = 0; slot < setup_.slots; ++slot) {
-      Rank::SlotMemory& memory = rank.slots.emplace_back();
-      memory.ids = poisoned(*rank.device, tokens * sizeof(std::int32_t));
-      memory.targets = poisoned(*rank.device, tokens * sizeof(std::int32_t));
-      memory.loss_sum = poisoned(*rank.device, sizeof(double));
-      for (const Position& at : positions_) {
-        const StageModel& model = *rank.stages[at.stage].model;
-        const ActivationBytes bytes = model.activation_bytes(at.chunk);
-        Rank::ChunkMemory& chunk = memory.chunks.emplace_back();
-        chunk.saved = poisoned(*rank.device, bytes.saved);
-        chunk.pending = poisoned(*rank.device, bytes.pending);
-        chunk.input = poisoned(*rank.device, hidden_bytes);
-        chunk.input_grad = poisoned(*rank.device, hidden_bytes);
-        chunk.slot = model.make_slot(at.chunk, chunk.saved.data());
-        model.set_pending(at.chunk, *chunk.slot, chunk.pending.data());
-      }
-    }
+    ranks_.push_back(std::make_unique<Rank>(setup_, positions_, tensor_parallel(r), weights));
   }
   begin_step();
+}
+
+TensorParallel DirectPipeline::tensor_parallel(int rank) const {
+  return {setup_.tp > 1 ? groups_[static_cast<std::size_t>(rank)].get() : nullptr, setup_.sequence_parallel};
 }
 
 DirectPipeline::~DirectPipeline() {
@@ -169,7 +71,7 @@ void DirectPipeline::begin_step() {
 void DirectPipeline::forward(int slot, const Microbatch& microbatch) {
   synchronize();  // before the host writes what an earlier microbatch of this slot may still read
   for (const auto& rank : ranks_) {
-    Rank::SlotMemory& memory = rank->slots.at(static_cast<std::size_t>(slot));
+    Rank::SlotMemory& memory = rank->slot(slot);
     const Shape tokens{setup_.shape.tokens()};
     std::memcpy(memory.ids.data(), microbatch.ids.data(), microbatch.ids.size() * sizeof(std::int32_t));
     std::memcpy(memory.targets.data(), microbatch.targets.data(), microbatch.targets.size() * sizeof(std::int32_t));
@@ -193,7 +95,7 @@ void DirectPipeline::input_grad(int slot, float loss_scale) { run_backward(slot,
 
 void DirectPipeline::run_backward(int slot, float loss_scale, bool split) {
   for (const auto& rank : ranks_) {
-    Rank::SlotMemory& memory = rank->slots.at(static_cast<std::size_t>(slot));
+    Rank::SlotMemory& memory = rank->slot(slot);
     for (std::size_t i = positions_.size(); i-- > 0;) {
       BackwardArgs args;
       if (i + 1 < positions_.size()) args.output_grad = rank->hidden_over(memory.chunks[i + 1].input_grad);
@@ -212,7 +114,7 @@ void DirectPipeline::run_backward(int slot, float loss_scale, bool split) {
 void DirectPipeline::weight_grad(int slot) {
   for (const auto& rank : ranks_) {
     for (std::size_t i = 0; i < positions_.size(); ++i) {
-      ActivationSlot& chunk_slot = *rank->slots.at(static_cast<std::size_t>(slot)).chunks[i].slot;
+      ActivationSlot& chunk_slot = *rank->slot(slot).chunks[i].slot;
       rank->stages[positions_[i].stage].model->weight_grad(positions_[i].chunk, chunk_slot);
     }
   }
@@ -220,9 +122,7 @@ void DirectPipeline::weight_grad(int slot) {
 
 double DirectPipeline::loss_sum(int slot) {
   synchronize();
-  const auto value = [&](const Rank& rank) {
-    return *static_cast<const double*>(rank.slots.at(static_cast<std::size_t>(slot)).loss_sum.data());
-  };
+  const auto value = [&](Rank& rank) { return *static_cast<const double*>(rank.slot(slot).loss_sum.data()); };
   for (const auto& rank : ranks_) require(value(*rank) == value(*ranks_.front()), "ranks disagree on the loss");
   return value(*ranks_.front());
 }
@@ -230,7 +130,7 @@ double DirectPipeline::loss_sum(int slot) {
 void DirectPipeline::complete_grads() {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = *ranks_[r];
-    const TensorParallel tp{setup_.tp > 1 ? groups_[r].get() : nullptr, setup_.sequence_parallel};
+    const TensorParallel tp = tensor_parallel(static_cast<int>(r));
     for (Stage& stage : rank.stages) {
       const ParameterLayout& layout = stage.model->parameters();
       for (int chunk = 0; chunk < static_cast<int>(layout.chunk_grads.size()); ++chunk) {

@@ -20,12 +20,6 @@ using Chunks = std::vector<std::vector<Block>>;
 // The model's blocks cut before these positions.
 Chunks cut_blocks(const ModelConfig& config, const std::vector<std::size_t>& positions);
 
-// Normal(0, 0.3 / sqrt(columns)) matrices, norms around 1; a function of the name only.
-class NamedRandomWeights final : public WeightSource {
- public:
-  void load(const Parameter& parameter, float* out) const override;
-};
-
 struct Microbatch {
   std::vector<std::int32_t> ids, targets;
 };
@@ -77,6 +71,7 @@ class DirectPipeline {
   };
   enum class Arena { weights, grads };
 
+  TensorParallel tensor_parallel(int rank) const;
   void synchronize();
   void exchange_tied_grads(Rank& rank);
   void run_backward(int slot, float loss_scale, bool split);

@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "named_random_weights.hpp"
+
 namespace pipetrain::test {
 namespace {
 

@@ -3,6 +3,7 @@
 
 #include "catch.hpp"
 #include "direct_step.hpp"
+#include "named_random_weights.hpp"
 
 namespace pipetrain::test {
 namespace {

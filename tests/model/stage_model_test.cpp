@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "direct_step.hpp"
 #include "model/rotary_table.hpp"
+#include "named_random_weights.hpp"
 
 namespace pipetrain::test {
 namespace {
