@@ -106,8 +106,11 @@ struct FinishStep {
 struct AskWaiting {
   std::shared_ptr<std::promise<std::vector<std::string>>> answer;
 };
-struct ReportWaiting {};
+struct ReportWaiting {
+  std::int64_t report;  // its number: a slow stage may still owe the one before
+};
 struct Waiting {
+  std::int64_t report;
   StageId stage;
   std::string line;
   std::int64_t completed;  // actions since the stage was born

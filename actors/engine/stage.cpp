@@ -68,8 +68,8 @@ caf::behavior StageActor::make_behavior() {
       },
       [this](Failed& message) { fail(std::move(message.cause)); },
       [this](Abort& message) { abort(message.cause); },
-      [this](ReportWaiting&) {
-        send(setup_.supervisor, Waiting{setup_.id, protocol_.waiting_for(), completed_});
+      [this](ReportWaiting& message) {
+        send(setup_.supervisor, Waiting{message.report, setup_.id, protocol_.waiting_for(), completed_});
       },
   };
 }

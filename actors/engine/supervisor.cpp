@@ -150,9 +150,9 @@ void SupervisorActor::end_failure() {
 }
 
 void SupervisorActor::ask_stages(std::shared_ptr<std::promise<std::vector<std::string>>> answer) {
-  reports_.push_back(
-      {std::move(answer), std::vector<std::string>(stages_.size()), 0, static_cast<int>(stages_.size()), watch_});
-  to_stages(ReportWaiting{});
+  const std::int64_t number = reports_asked_++;
+  reports_[number] = {std::move(answer), std::vector<std::string>(stages_.size()), 0, static_cast<int>(stages_.size()), watch_};
+  to_stages(ReportWaiting{number});
 }
 
 // What has been completed by now is where the new, shorter watch begins.
@@ -166,8 +166,9 @@ void SupervisorActor::finish_step(const FinishStep& message) {
 }
 
 void SupervisorActor::waiting(Waiting& message) {
-  if (reports_.empty()) return;
-  auto& report = reports_.front();  // every stage answers in order, so the oldest report completes first
+  const auto found = reports_.find(message.report);
+  if (found == reports_.end()) return;
+  WaitingReport& report = found->second;
   report.lines[index(message.stage)] = label(index(message.stage)) + ": " + message.line;
   report.completed += message.completed;
   if (--report.missing > 0) return;
@@ -176,7 +177,7 @@ void SupervisorActor::waiting(Waiting& message) {
   } else if (report.watch == watch_) {
     judge_progress(report);
   }
-  reports_.pop_front();
+  reports_.erase(found);
 }
 
 void SupervisorActor::judge_progress(const WaitingReport& report) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -72,7 +71,8 @@ class SupervisorActor : public caf::event_based_actor {
   SupervisorSetup setup_;
   std::vector<caf::actor> stages_, feeders_;
   std::optional<Step> step_;
-  std::deque<WaitingReport> reports_;
+  std::map<std::int64_t, WaitingReport> reports_;  // that some stage has not answered yet, by number
+  std::int64_t reports_asked_ = 0;
   std::optional<Failure> failure_;
   int watch_ = 0;  // the chain of looks that counts
   bool finishing_ = false;
