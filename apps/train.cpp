@@ -126,9 +126,13 @@ class Run {
       if (options_.save_interval && report.step % *options_.save_interval == 0) checkpoint();
     }
     outputs_.finish();
-    records_.write();
+    // What was learned comes first: a trace that cannot be written must not cost it.
     if (options_.save && trainer_.steps_done() > saved_step_) checkpoint();
-    return stop_signal() == 0 ? end() : stopped();
+    const bool stopped = stop_signal() != 0;
+    if (options_.save && !stopped) trainer_.save_model(*options_.save / "model");
+    records_.write();
+    stopped ? tell_stopped() : tell_end();
+    return stopped ? stop_signal_status() : 0;
   }
 
  private:
@@ -138,18 +142,16 @@ class Run {
     if (options_.save_keep) remove_old_checkpoints(*options_.save, *options_.save_keep);
   }
 
-  int end() {
-    if (options_.save) trainer_.save_model(*options_.save / "model");
+  void tell_end() const {
     if (!last_loss_) {
       fmt::print("nothing left to do: {} done before\n", counted(trainer_.steps_done(), "step"));
-      return 0;
+      return;
     }
     fmt::print("{}, loss {:.4f} -> {:.4f}{}\n", counted(trainer_.steps_done(), "step"), trainer_.first_loss(), *last_loss_,
                options_.save ? fmt::format(", saved {}", (*options_.save / "model").string()) : "");
-    return 0;
   }
 
-  int stopped() {
+  void tell_stopped() const {
     const std::string signal = stop_signal_name();
     if (options_.save && trainer_.steps_done() > 0) {
       print_note(
@@ -158,7 +160,6 @@ class Run {
       print_note(fmt::format("stopped by {} after step {}; nothing was saved (--save DIR saves, and --resume goes on)", signal,
                              trainer_.steps_done()));
     }
-    return stop_signal_status();
   }
 
   const TrainOptions& options_;

@@ -72,6 +72,24 @@ TEST_CASE("notes that cannot be written fail nothing") {
   }
 }
 
+TEST_CASE("a reader of progress that goes away does not end the run") {
+  const TempFolder folder;
+  const std::string save = (folder.path() / "run").string();
+  const auto script = folder.write("run.sh", "'" PIPETRAIN_PROGRAM "' " + small + "--steps 50 --save " + save +
+                                                 " 2>&1 > /dev/null | head -c 1\nexit ${PIPESTATUS[0]}\n");
+  CHECK(run_program("/bin/bash", script.string()).status == 0);
+  CHECK(names_in(save) == std::vector<std::string>{"model", "step-00000050"});
+}
+
+TEST_CASE("a trace that cannot be written does not cost what was learned") {
+  const TempFolder folder;
+  const std::string save = (folder.path() / "run").string();
+  const Result result = run(small + "--steps 2 --trace /dev/full --save " + save);
+  CHECK(result.status == 2);
+  CHECK_THAT(result.err, Contains("pipetrain: error: --trace /dev/full: cannot be written"));
+  CHECK(names_in(save) == std::vector<std::string>{"model", "step-00000002"});
+}
+
 TEST_CASE("a folder with another run's checkpoints is refused before anything is computed") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
