@@ -34,7 +34,9 @@ class GpuBench {
     norms(tokens_, 4096, 32000);
     norms(4 * tokens_, 2048, 128256);  // Llama-3.2-1B, 4 sequences
     for (const std::int64_t inner : {11008, 14336}) swiglu(inner);
-    for (const std::int64_t hidden : {1600, 4096}) gpt2(hidden);
+    gpt2(tokens_, 1600);  // GPT-2 XL, 4 sequences of 1024 and 16
+    gpt2(4 * tokens_, 1600);
+    gpt2(tokens_, 4096);
     rotary({1, tokens_, 32, 32, 128});
     rotary({1, tokens_, 32, 8, 128});
     rotary({4, tokens_, 32, 8, 64});
@@ -168,16 +170,16 @@ class GpuBench {
     with_sets("swiglu_backward" + size, 5 * part, make_set, [&](auto& t) { ops_->swiglu_backward(t[1], t[0], t[2]); });
   }
 
-  void gpt2(std::int64_t hidden) {
+  void gpt2(std::int64_t tokens, std::int64_t hidden) {
     const std::int64_t inner = 4 * hidden, sequence = 1024;
-    const double row = static_cast<double>(tokens_ * hidden) * 2, wide = 4 * row;
-    const std::string size = fmt::format(" {} x {} bf16", tokens_, hidden),
-                      wide_size = fmt::format(" {} x {} bf16", tokens_, inner);
+    const double row = static_cast<double>(tokens * hidden) * 2, wide = 4 * row;
+    const std::string size = fmt::format(" {} x {} bf16", tokens, hidden),
+                      wide_size = fmt::format(" {} x {} bf16", tokens, inner);
     const auto make_norm = [&] {
       std::vector<Tensor> set;
-      for (int i = 0; i < 4; ++i) set.push_back(make({tokens_, hidden}, DType::bf16));
+      for (int i = 0; i < 4; ++i) set.push_back(make({tokens, hidden}, DType::bf16));
       for (int i = 0; i < 2; ++i) set.push_back(make({hidden}, DType::bf16));
-      for (const std::int64_t elements : {tokens_, tokens_, hidden, hidden}) set.push_back(make({elements}, DType::f32));
+      for (const std::int64_t elements : {tokens, tokens, hidden, hidden}) set.push_back(make({elements}, DType::f32));
       return set;
     };
     with_sets("layer_norm" + size, 2 * row, make_norm,
@@ -185,8 +187,8 @@ class GpuBench {
     with_sets("layer_norm_backward + residual" + size, 4 * row, make_norm,
               [&](auto& t) { ops_->layer_norm_backward(t[0], t[1], t[4], t[6], t[7], &t[2], t[3], t[8], t[9]); });
     const auto make_wide = [&] {
-      return std::vector<Tensor>{make({tokens_, inner}, DType::bf16), make({tokens_, inner}, DType::bf16),
-                                 make({tokens_, inner}, DType::bf16), make({inner}, DType::bf16), make({inner}, DType::f32)};
+      return std::vector<Tensor>{make({tokens, inner}, DType::bf16), make({tokens, inner}, DType::bf16),
+                                 make({tokens, inner}, DType::bf16), make({inner}, DType::bf16), make({inner}, DType::f32)};
     };
     with_sets("gelu + bias" + wide_size, 2 * wide, make_wide, [&](auto& t) { ops_->gelu(t[0], t[3], t[1]); });
     with_sets("gelu_backward + bias_grad" + wide_size, 3 * wide, make_wide,
@@ -195,7 +197,7 @@ class GpuBench {
     with_sets("bias_grad" + wide_size, wide, make_wide, [&](auto& t) { ops_->bias_grad(t[0], t[4]); });
     const double table = static_cast<double>(sequence * hidden) * 2;
     const auto make_positions = [&] {
-      return std::vector<Tensor>{make({tokens_, hidden}, DType::bf16), make({sequence, hidden}, DType::bf16),
+      return std::vector<Tensor>{make({tokens, hidden}, DType::bf16), make({sequence, hidden}, DType::bf16),
                                  make({sequence, hidden}, DType::f32)};
     };
     with_sets("add_positions" + size, 2 * row + table, make_positions,

@@ -8,7 +8,7 @@ namespace {
 
 template <class T>
 struct Identity {
-  __device__ float operator()(float value) const { return value; }
+  __device__ Real<T> operator()(Real<T> value) const { return value; }
 };
 
 constexpr int blocks_each = 4;  // a multiprocessor
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(column_threads, blocks_each)
   constexpr int batch = 4;
   wait_for_previous();
   const int pack = blockIdx.x * column_packs + threadIdx.x;
-  float sums[W] = {};
+  Real<T> sums[W] = {};
   if (pack < cols / W) {
     Pack<T, W> in[batch];
     for_rows_of_run<batch>(

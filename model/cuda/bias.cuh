@@ -28,9 +28,9 @@ __global__ void biased_kernel(const T* x, const T* bias, T* y, unsigned row_pack
   for (int n = 0; n < biased_unroll; ++n) {
     const std::int64_t pack = first + n * biased_threads;
     if (pack >= packs) break;
-    float out[W];
+    Real<T> out[W];
 #pragma unroll
-    for (int i = 0; i < W; ++i) out[i] = f(in[n][i] + add[n][i]);
+    for (int i = 0; i < W; ++i) out[i] = f(static_cast<Real<T>>(in[n][i]) + add[n][i]);
     store(y, pack, out);
   }
 }

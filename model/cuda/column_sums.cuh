@@ -60,15 +60,15 @@ __device__ void for_rows_of_run(std::int64_t rows, std::int64_t run, Read read, 
 }
 
 // Adds the sums of the block's rows of threads in order, into this run's place.
-template <int W>
-__device__ void write_partial(const float (&sums)[W], float* partial, int cols) {
-  __shared__ float shared[column_rows][column_packs][W + 1];
+template <int W, class R>
+__device__ void write_partial(const R (&sums)[W], float* partial, int cols) {
+  __shared__ R shared[column_rows][column_packs][W + 1];
 #pragma unroll
   for (int i = 0; i < W; ++i) shared[threadIdx.y][threadIdx.x][i] = sums[i];
   __syncthreads();
   const int pack = blockIdx.x * column_packs + threadIdx.x;
   if (threadIdx.y != 0 || pack >= cols / W) return;
-  float total[W] = {};
+  R total[W] = {};
 #pragma unroll
   for (int row = 0; row < column_rows; ++row) {
 #pragma unroll

@@ -9,9 +9,10 @@ constexpr int row_threads = 512;
 constexpr int unroll = 4;         // packs of a thread in flight together
 constexpr float lowest = -1e30F;  // below every logit, yet lowest - lowest is a number
 
-__device__ inline float warp_max(float value) {
+template <class R>
+__device__ R warp_max(R value) {
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, step));
+  for (int step = 16; step > 0; step /= 2) value = max(value, __shfl_xor_sync(0xffffffffU, value, step));
   return value;
 }
 
@@ -21,12 +22,13 @@ template <class T, int W>
 __global__ void __launch_bounds__(row_threads, 3)
     local_kernel(const T* logits, int stride, const int* targets, std::int64_t first_id, int cols, float* largest, float* sum,
                  float* target_logit) {
-  __shared__ float tops[32], totals[32];
+  using R = Real<T>;
+  __shared__ R tops[32], totals[32];
   wait_for_previous();
   const std::int64_t row = blockIdx.x;
   const int packs = cols / W;
   logits += row * stride;
-  float top = lowest, total = 0;
+  R top = lowest, total = 0;
   const int rest = packs * W + threadIdx.x;  // past the last whole pack
   if (rest < cols) top = to_float(logits[rest]), total = 1;
   for (int first = threadIdx.x; first < packs; first += row_threads * unroll) {
@@ -35,12 +37,12 @@ __global__ void __launch_bounds__(row_threads, 3)
     for (int n = 0; n < unroll; ++n) {
       if (first + n * row_threads < packs) in[n] = load<W>(logits, first + n * row_threads);
     }
-    const float before = top;
+    const R before = top;
 #pragma unroll
     for (int n = 0; n < unroll; ++n) {
       if (first + n * row_threads >= packs) break;
 #pragma unroll
-      for (int i = 0; i < W; ++i) top = fmaxf(top, in[n][i]);
+      for (int i = 0; i < W; ++i) top = max(top, static_cast<R>(in[n][i]));
     }
     total *= exponential<T>(before - top);
 #pragma unroll
@@ -52,20 +54,20 @@ __global__ void __launch_bounds__(row_threads, 3)
     }
   }
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const float warp_top = warp_max(top);
+  const R warp_top = warp_max(top);
   total = warp_sum(total * exponential<T>(top - warp_top));
   if (lane == 0) tops[warp] = warp_top, totals[warp] = total;
   __syncthreads();
   if (warp != 0) return;
-  top = lane < row_threads / 32 ? tops[lane] : lowest;
-  total = lane < row_threads / 32 ? totals[lane] : 0.0F;
-  const float row_top = warp_max(top);
+  top = lane < row_threads / 32 ? tops[lane] : R{lowest};
+  total = lane < row_threads / 32 ? totals[lane] : R{0};
+  const R row_top = warp_max(top);
   total = warp_sum(total * exponential<T>(top - row_top));
   if (lane == 0) {
     const int target = targets[row];
     const std::int64_t col = target - first_id;
-    largest[row] = row_top;
-    sum[row] = total;
+    largest[row] = static_cast<float>(row_top);
+    sum[row] = static_cast<float>(total);
     target_logit[row] = target >= 0 && col >= 0 && col < cols ? to_float(logits[col]) : 0.0F;
   }
 }
@@ -83,10 +85,10 @@ __global__ void loss_kernel(int tokens, const int* targets, const float* largest
   wait_for_previous();
   double loss = 0;
   for (int token = threadIdx.x; token < tokens; token += blockDim.x) {
-    const float log_sum = logf(sum[token]);
-    log_sum_exp[token] = largest[token] + log_sum;
+    const double log_sum = log(static_cast<double>(sum[token]));
+    log_sum_exp[token] = static_cast<float>(largest[token] + log_sum);
     if (targets[token] >= 0) {
-      loss += static_cast<double>(largest[token]) - static_cast<double>(target_logit[token]) + static_cast<double>(log_sum);
+      loss += static_cast<double>(largest[token]) - static_cast<double>(target_logit[token]) + log_sum;
     }
   }
   shared[threadIdx.x] = loss;
@@ -109,10 +111,11 @@ __global__ void __launch_bounds__(row_threads) backward_kernel(T* logits, int st
   const float row_scale = target >= 0 ? scale : 0.0F;
   const std::int64_t target_col = target >= 0 ? target - first_id : -1;
   const auto gradient = [=](float logit, int col) {
-    return row_scale * (exponential<T>(logit - log_sum) - (col == target_col ? 1.0F : 0.0F));
+    return row_scale * (exponential<T>(static_cast<Real<T>>(logit) - log_sum) - (col == target_col ? 1 : 0));
   };
   const int rest = packs * W + threadIdx.x;  // past the last whole pack
-  if (rest < stride) logits[rest] = from_float<T>(rest < cols ? gradient(to_float(logits[rest]), rest) : 0.0F);
+  if (rest < stride)
+    logits[rest] = from_float<T>(rest < cols ? static_cast<float>(gradient(to_float(logits[rest]), rest)) : 0.0F);
   for (int first = threadIdx.x; first < packs; first += row_threads * unroll) {
     Pack<T, W> in[unroll];
 #pragma unroll
@@ -124,7 +127,7 @@ __global__ void __launch_bounds__(row_threads) backward_kernel(T* logits, int st
     for (int n = 0; n < unroll; ++n) {
       const int pack = first + n * row_threads;
       if (pack >= packs) break;
-      float out[W];
+      Real<T> out[W];
 #pragma unroll
       for (int i = 0; i < W; ++i) out[i] = gradient(in[n][i], pack * W + i);
       store(logits, pack, out);

@@ -41,7 +41,7 @@ __global__ void add_ranks_kernel(const T* received, int ranks, int own_rank, con
   const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
   const auto of_rank = [&](int rank) { return rank == own_rank ? load<W>(own, pack) : load<W>(received, rank * packs + pack); };
-  float sum[W];
+  Real<T> sum[W];
   const auto first = of_rank(0);
 #pragma unroll
   for (int i = 0; i < W; ++i) sum[i] = first[i];

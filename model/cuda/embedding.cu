@@ -77,11 +77,22 @@ __global__ void __launch_bounds__(sort_threads)
   const BlockSum own = block_sum(mine);
   list += offset;
   int place = __shfl_sync(0xffffffffU, own.before, 0);  // of the warp's first
-  for (int first = begin; first < end; first += 32) {
-    const bool here = first + lane < end && block_of(ids[first + lane]) == blockIdx.x;
-    const unsigned lanes = __ballot_sync(0xffffffffU, here);
-    if (here) list[place + __popc(lanes & ((1U << lane) - 1))] = first + lane;
-    place += __popc(lanes);
+
+  constexpr int batch = 8;  // loads in flight together
+  for (int first = begin; first < end; first += 32 * batch) {
+    unsigned block[batch];
+#pragma unroll
+    for (int n = 0; n < batch; ++n) {
+      const int token = first + 32 * n + lane;
+      block[n] = token < end ? block_of(ids[token]) : gridDim.x;
+    }
+#pragma unroll
+    for (int n = 0; n < batch; ++n) {
+      const bool here = block[n] == blockIdx.x;
+      const unsigned lanes = __ballot_sync(0xffffffffU, here);
+      if (here) list[place + __popc(lanes & ((1U << lane) - 1))] = first + 32 * n + lane;
+      place += __popc(lanes);
+    }
   }
   __syncthreads();
   for (int first = 0; first < own.all; first += sort_threads) {
@@ -104,16 +115,16 @@ __global__ void __launch_bounds__(sort_threads)
 
 // The block of the first place of an id owns that row of the table (blockIdx.y: a slice of its columns) and adds its tokens in
 // order, so no two blocks write the same element.
-constexpr int grad_threads = 128;
+constexpr int grad_threads = 64;
 
-template <class T, int W, int N>
+template <class T, int W>
 __global__ void embedding_grad_kernel(const int* ids_in_order, const int* order, int tokens, const T* dy, std::int64_t first_id,
                                       std::int64_t vocabulary, float* dtable, int cols) {
   constexpr int unroll = 2;  // tokens at once
   wait_for_previous();
   const int place = blockIdx.x, id = ids_in_order[place];
   const std::int64_t row = id - first_id;
-  const int first = blockIdx.y * blockDim.x * N + threadIdx.x, packs = cols / W;
+  const int pack = blockIdx.y * blockDim.x + threadIdx.x;
   int token[unroll];
   bool same[unroll];
   const auto look = [&](int at) {
@@ -125,45 +136,28 @@ __global__ void embedding_grad_kernel(const int* ids_in_order, const int* order,
     }
   };
   look(place);
-  if (row < 0 || row >= vocabulary || (place > 0 && ids_in_order[place - 1] == id)) return;
+  if (row < 0 || row >= vocabulary || (place > 0 && ids_in_order[place - 1] == id) || pack >= cols / W) return;
 
-  Pack<float, W> old[N];
-#pragma unroll
-  for (int n = 0; n < N; ++n) {
-    const int pack = first + n * blockDim.x;
-    if (pack < packs) old[n] = load<W>(dtable + row * cols, pack);
-  }
-  float sum[N][W] = {};
+  const auto old = load<W>(dtable + row * cols, pack);
+  Real<T> sum[W] = {};
   for (int at = place; same[0];) {
-    Pack<T, W> in[unroll][N];
+    Pack<T, W> in[unroll];
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
-#pragma unroll
-      for (int n = 0; n < N; ++n) {
-        const int pack = first + n * blockDim.x;
-        if (same[u] && pack < packs) in[u][n] = load<W>(dy + static_cast<std::int64_t>(token[u]) * cols, pack);
-      }
+      if (same[u]) in[u] = load<W>(dy + static_cast<std::int64_t>(token[u]) * cols, pack);
     }
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
       if (!same[u]) continue;
 #pragma unroll
-      for (int n = 0; n < N; ++n) {
-#pragma unroll
-        for (int i = 0; i < W; ++i) sum[n][i] += in[u][n][i];
-      }
+      for (int i = 0; i < W; ++i) sum[i] += in[u][i];
     }
     if (!same[unroll - 1]) break;
     look(at += unroll);
   }
 #pragma unroll
-  for (int n = 0; n < N; ++n) {
-    const int pack = first + n * blockDim.x;
-    if (pack >= packs) break;
-#pragma unroll
-    for (int i = 0; i < W; ++i) sum[n][i] += old[n][i];
-    store(dtable + row * cols, pack, sum[n]);
-  }
+  for (int i = 0; i < W; ++i) sum[i] += old[i];
+  store(dtable + row * cols, pack, sum);
 }
 
 }  // namespace
@@ -194,9 +188,9 @@ void embedding_grad(cudaStream_t stream, const Tensor& ids, const Tensor& dy, st
   with_type(dy.dtype, "embedding_grad", [&](auto t) {
     using T = typename decltype(t)::type;
     with_width<T>(aligned16(dy.data) && aligned16(dtable.data) && cols % full_width<T> == 0, [&](auto w) {
-      constexpr int W = decltype(w)::value, N = 2;
-      const dim3 blocks(static_cast<unsigned>(tokens), blocks_for(cols / W, grad_threads * N));
-      launch(stream, embedding_grad_kernel<T, W, N>, blocks, grad_threads, 0, ids_in_order, order, tokens, data_of<T>(dy),
+      constexpr int W = decltype(w)::value;
+      const dim3 blocks(static_cast<unsigned>(tokens), blocks_for(cols / W, grad_threads));
+      launch(stream, embedding_grad_kernel<T, W>, blocks, grad_threads, 0, ids_in_order, order, tokens, data_of<T>(dy),
              first_id, dtable.rows(), data_of<float>(dtable), cols);
     });
   });

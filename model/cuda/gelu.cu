@@ -7,18 +7,22 @@ namespace {
 
 // gelu(x) = 0.5 x (1 + tanh(u)) = x sigmoid(2 u), for 2 u = x (linear + cubic x^2), linear = 2 sqrt(2 / pi), cubic = 0.044715
 // linear.
-constexpr float linear = 1.5957691216057308F;
-constexpr float cubic = 0.044715F * linear;
+template <class R>
+constexpr R linear = static_cast<R>(1.5957691216057308);
+template <class R>
+constexpr R cubic = static_cast<R>(0.044715) * linear<R>;
 
 template <class T>
 struct Gelu {
-  __device__ float operator()(float x) const { return x * sigmoid<T>(x * (linear + cubic * x * x)); }
+  using R = Real<T>;
+  __device__ R operator()(R x) const { return x * sigmoid<T>(x * (linear<R> + cubic<R> * x * x)); }
 };
 
 template <class T>
-__device__ float gelu_slope(float x) {
-  const float square = x * x, s = sigmoid<T>(x * (linear + cubic * square));
-  return s + s * (1.0F - s) * (x * (linear + 3.0F * cubic * square));
+__device__ Real<T> gelu_slope(Real<T> x) {
+  using R = Real<T>;
+  const R square = x * x, s = sigmoid<T>(x * (linear<R> + cubic<R> * square));
+  return s + s * (1 - s) * (x * (linear<R> + 3 * cubic<R> * square));
 }
 
 // Cut as for sums down columns, because it makes the bias's gradient on its way.
@@ -28,7 +32,7 @@ __global__ void __launch_bounds__(column_threads, most_column_blocks)
                          std::int64_t run) {
   wait_for_previous();
   const int pack = blockIdx.x * column_packs + threadIdx.x;
-  float sums[W] = {};
+  Real<T> sums[W] = {};
   if (pack < cols / W) {
     auto add = load<W>(bias, pack);
     Pack<T, W> in_dy, in_x;
@@ -40,10 +44,10 @@ __global__ void __launch_bounds__(column_threads, most_column_blocks)
         },
         [&](int, std::int64_t row) {
           forget(add);
-          float out[W];
+          Real<T> out[W];
 #pragma unroll
           for (int i = 0; i < W; ++i) {
-            out[i] = in_dy[i] * gelu_slope<T>(in_x[i] + add[i]);
+            out[i] = in_dy[i] * gelu_slope<T>(static_cast<Real<T>>(in_x[i]) + add[i]);
             sums[i] += out[i];
           }
           store(dx + row * cols, pack, out);

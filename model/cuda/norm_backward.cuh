@@ -56,8 +56,8 @@ struct NextRow {
 };
 
 // Each of B values summed over the threads of a team (equal threadIdx.y), in each of them.
-template <int B>
-__device__ void team_sums(float (&values)[B], float (*shared)[32]) {
+template <int B, class R>
+__device__ void team_sums(R (&values)[B], R (*shared)[32]) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
 #pragma unroll
   for (int b = 0; b < B; ++b) {
@@ -66,29 +66,30 @@ __device__ void team_sums(float (&values)[B], float (*shared)[32]) {
   }
   asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x) : "memory");
 #pragma unroll
-  for (int b = 0; b < B; ++b) values[b] = warp_sum(lane < warps ? shared[b][lane] : 0.0F);
+  for (int b = 0; b < B; ++b) values[b] = warp_sum(lane < warps ? shared[b][lane] : R{0});
 }
 
 constexpr int max_teams = 8;  // of a block; each has a hardware barrier of its own
 
 // The block's teams' sums in team 0, added in order; memory: [cols].
-template <int W, int N>
-__device__ void add_teams(float (&sums)[N][W], float* memory, int packs) {
+template <int W, int N, class R>
+__device__ void add_teams(R (&sums)[N][W], R* memory, int packs) {
   for (int team = 1; team < blockDim.y; ++team) {
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const int pack = threadIdx.x + n * blockDim.x;
-      if (threadIdx.y == team && pack < packs) store(memory, pack, sums[n]);
+      if (threadIdx.y != team || pack >= packs) continue;
+#pragma unroll
+      for (int i = 0; i < W; ++i) memory[i * packs + pack] = sums[n][i];
     }
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const int pack = threadIdx.x + n * blockDim.x;
       if (threadIdx.y != 0 || pack >= packs) break;
-      const auto more = load<W>(memory, pack);
 #pragma unroll
-      for (int i = 0; i < W; ++i) sums[n][i] += more[i];
+      for (int i = 0; i < W; ++i) sums[n][i] += memory[i * packs + pack];
     }
   }
 }
@@ -102,8 +103,9 @@ template <bool centered, class T, class TW, int W, int N>
 __global__ void __launch_bounds__(backward_threads, 1)
     norm_backward_kernel(const T* dy, const T* x, const TW* weight, const float* mean, const float* inv_std, const T* residual,
                          T* dx, float* partial, std::int64_t rows, int cols) {
+  using R = Real<T>;
   extern __shared__ __align__(16) char memory[];
-  __shared__ float shared[2][max_teams][2][32];
+  __shared__ R shared[2][max_teams][2][32];
   wait_for_previous();
   const int packs = cols / W;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
@@ -117,28 +119,28 @@ __global__ void __launch_bounds__(backward_threads, 1)
     const int pack = threadIdx.x + n * blockDim.x;
     if (pack < packs) w[n] = load<W>(weight, pack);
   }
-  float dweight[N][W] = {}, dbias[N][W] = {};
+  R dweight[N][W] = {}, dbias[N][W] = {};
   float next_inv = row < rows ? inv_std[row] : 0.0F, next_center = centered && row < rows ? mean[row] : 0.0F;
   for (int parity = 0; row < rows; row += stride, parity ^= 1) {
-    const float inv = next_inv, offset = -next_center * inv;  // n = x inv + offset
+    const R inv = next_inv, offset = -next_center * inv;  // n = x inv + offset
     if (row + stride < rows) {
       next_inv = inv_std[row + stride];
       if constexpr (centered) next_center = mean[row + stride];
     }
     Pack<T, W> in_dy[N] = {}, in_x[N] = {}, in_residual[N] = {};
     next.take(in_dy, in_x, in_residual);
-    float sums[centered ? 2 : 1] = {};  // of g n and of g
+    R sums[centered ? 2 : 1] = {};  // of g n and of g
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      float of_pack[2] = {};  // shorter chains of additions
+      R of_pack[2] = {};  // shorter chains of additions
 #pragma unroll
       for (int i = 0; i < W; ++i) {
-        const float normal = in_x[n][i] * inv + offset, grad = in_dy[n][i] * w[n][i];
+        const R of_dy = in_dy[n][i], normal = in_x[n][i] * inv + offset, grad = of_dy * w[n][i];
         of_pack[0] += grad * normal;
-        dweight[n][i] += in_dy[n][i] * normal;
+        dweight[n][i] += of_dy * normal;
         if constexpr (centered) {
           of_pack[1] += grad;
-          dbias[n][i] += in_dy[n][i];
+          dbias[n][i] += of_dy;
         }
       }
       sums[0] += of_pack[0];
@@ -147,9 +149,9 @@ __global__ void __launch_bounds__(backward_threads, 1)
     if (row + stride < rows) next.fetch(row + stride);
     team_sums(sums, shared[parity][threadIdx.y]);
     // dx = g inv + x pull + level
-    const float slope = sums[0] / static_cast<float>(cols), pull = -slope * inv * inv;
-    float level = 0;
-    if constexpr (centered) level = -(sums[1] / static_cast<float>(cols) + slope * offset) * inv;
+    const R slope = sums[0] / static_cast<R>(cols), pull = -slope * inv * inv;
+    R level = 0;
+    if constexpr (centered) level = -(sums[1] / static_cast<R>(cols) + slope * offset) * inv;
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const int pack = threadIdx.x + n * blockDim.x;
@@ -157,19 +159,19 @@ __global__ void __launch_bounds__(backward_threads, 1)
       forget(in_dy[n]);
       forget(in_x[n]);
       forget(w[n]);
-      float out[W];
+      R out[W];
 #pragma unroll
       for (int i = 0; i < W; ++i) {
-        float rest = in_residual[n][i];
+        R rest = in_residual[n][i];
         if constexpr (centered) rest += level;
-        out[i] = in_dy[n][i] * w[n][i] * inv + (in_x[n][i] * pull + rest);
+        out[i] = static_cast<R>(in_dy[n][i]) * w[n][i] * inv + (in_x[n][i] * pull + rest);
       }
       store(dx + row * cols, pack, out);
     }
   }
 
-  add_teams(dweight, reinterpret_cast<float*>(memory), packs);
-  if constexpr (centered) add_teams(dbias, reinterpret_cast<float*>(memory), packs);
+  add_teams(dweight, reinterpret_cast<R*>(memory), packs);
+  if constexpr (centered) add_teams(dbias, reinterpret_cast<R*>(memory), packs);
   if (threadIdx.y != 0) return;
   float* const own = partial + static_cast<std::int64_t>(blockIdx.x) * (centered ? 2 : 1) * cols;
 #pragma unroll
@@ -204,7 +206,8 @@ void norm_backward(cudaStream_t stream, const char* what, const Tensor& dy, cons
       constexpr int N = decltype(n)::value;
       const int teams = std::clamp(backward_threads / threads, 1, max_teams);
       const auto blocks = static_cast<int>(std::min<std::int64_t>(ceil_div<std::int64_t>(rows, teams), multiprocessors));
-      const int shared = std::max(NextRow<T, W, N>::bytes_per_thread * threads * teams, W * N * threads * 4);
+      const int shared =
+          std::max(NextRow<T, W, N>::bytes_per_thread * threads * teams, W * N * threads * static_cast<int>(sizeof(Real<T>)));
       const auto kernel = norm_backward_kernel<centered, T, TW, W, N>;
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
       launch(stream, kernel, blocks, dim3(threads, teams), shared, data_of<T>(dy), data_of<T>(x), data_of<TW>(weight),

@@ -30,7 +30,7 @@ __global__ void positions_grad_kernel(std::int64_t first_token, std::int64_t seq
   const int pack = blockIdx.y * blockDim.x + threadIdx.x;
   if (first >= rows || pack >= cols / W) return;
 
-  float sum[W];
+  Real<T> sum[W];
   const auto old = load<W>(dtable + position * cols, pack);
 #pragma unroll
   for (int i = 0; i < W; ++i) sum[i] = old[i];

@@ -34,12 +34,12 @@ __global__ void __launch_bounds__(max_threads, 2)
   for (int n = 0; n < unroll; ++n) {
     const int head = first_head + n * step;
     if (head >= heads) break;
-    float out_first[W], out_second[W];
+    Real<T> out_first[W], out_second[W];
 #pragma unroll
     for (int i = 0; i < W; ++i) {
-      const float sine = sines[i] * direction;
-      out_first[i] = first[n][i] * cosines[i] - second[n][i] * sine;
-      out_second[i] = second[n][i] * cosines[i] + first[n][i] * sine;
+      const Real<T> cosine = cosines[i], sine = sines[i] * direction;
+      out_first[i] = first[n][i] * cosine - second[n][i] * sine;
+      out_second[i] = second[n][i] * cosine + first[n][i] * sine;
     }
     store(row + head * 2 * half, chunk, out_first);
     store(row + head * 2 * half + half, chunk, out_second);

@@ -25,7 +25,7 @@ __global__ void swiglu_kernel(const T* gate_up, T* y, unsigned row_packs, std::i
   for (int n = 0; n < unroll; ++n) {
     const std::int64_t pack = first + n * threads;
     if (pack >= packs) continue;
-    float out[W];
+    Real<T> out[W];
 #pragma unroll
     for (int i = 0; i < W; ++i) out[i] = gate[n][i] * sigmoid<T>(gate[n][i]) * up[n][i];
     store(y, pack, out);
@@ -51,12 +51,12 @@ __global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_u
     const std::int64_t pack = first + n * threads;
     if (pack >= packs) continue;
     const std::int64_t row = static_cast<unsigned>(pack) / row_packs;
-    float dgate[W], dup[W];
+    Real<T> dgate[W], dup[W];
 #pragma unroll
     for (int i = 0; i < W; ++i) {
-      const float g = gate[n][i], s = sigmoid<T>(g);
+      const Real<T> g = gate[n][i], s = sigmoid<T>(g);
       dup[i] = grad[n][i] * g * s;
-      dgate[i] = grad[n][i] * up[n][i] * s * (1.0F + g * (1.0F - s));
+      dgate[i] = static_cast<Real<T>>(grad[n][i]) * up[n][i] * s * (1 + g * (1 - s));
     }
     store(dgate_up, pack + row * row_packs, dgate);
     store(dgate_up, pack + (row + 1) * row_packs, dup);

@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace pipetrain::cuda {
 
@@ -34,27 +35,32 @@ __device__ inline bf16 from_float<bf16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
+// What operations on elements of type T compute in, so that rounding their results is nearly all they err: fp32 runs are for
+// checks, and the first steps of Adam magnify rounding.
+template <class T>
+using Real = std::conditional_t<sizeof(T) == 2, float, double>;
+
 // For bf16 in two instructions: 2^-21 relative near 0, far below its rounding. fp32 takes the exact one.
 template <class T>
-__device__ float exponential(float value) {
+__device__ Real<T> exponential(Real<T> value) {
   if constexpr (sizeof(T) == 2) {
     float power;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(value * 1.4426950408889634F));
     return power;
   } else {
-    return expf(value);
+    return exp(value);
   }
 }
 
 template <class T>
-__device__ float sigmoid(float value) {
-  const float inverse = 1.0F + exponential<T>(-value);
+__device__ Real<T> sigmoid(Real<T> value) {
+  const Real<T> inverse = 1 + exponential<T>(-value);
   if constexpr (sizeof(T) == 2) {
     float quotient;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(quotient) : "f"(inverse));
     return quotient;
   } else {
-    return 1.0F / inverse;
+    return 1 / inverse;
   }
 }
 
@@ -83,8 +89,9 @@ __device__ void forget(Pack<T, W>& pack) {
   }
 }
 
-template <int W, class T>
-__device__ void store(T* data, std::int64_t pack, const float (&values)[W]) {
+// R: float, or double for T = float.
+template <int W, class T, class R>
+__device__ void store(T* data, std::int64_t pack, const R (&values)[W]) {
   Pack<T, W> packed;
   if constexpr (sizeof(T) == 2 && W % 2 == 0) {  // two in one instruction
 #pragma unroll
@@ -94,12 +101,13 @@ __device__ void store(T* data, std::int64_t pack, const float (&values)[W]) {
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < W; ++i) packed.at[i] = from_float<T>(values[i]);
+    for (int i = 0; i < W; ++i) packed.at[i] = from_float<T>(static_cast<float>(values[i]));
   }
   reinterpret_cast<Pack<T, W>*>(data)[pack] = packed;
 }
 
-__device__ inline float warp_sum(float value) {
+template <class R>
+__device__ R warp_sum(R value) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffU, value, step);
   return value;

@@ -73,7 +73,8 @@ TEST_CASE("two GPUs follow the golden trajectories in fp32", "[gpu][golden]") {
 }
 
 TEST_CASE("eight ranks follow the golden trajectories in fp32 on all GPUs there are", "[gpu][golden]") {
-  check_golden_on(std::clamp(cuda_device_count(), 1, 8), {{2, 2, 2, 1}, {8, 1, 1, 1, "zb-h1"}, {1, 1, 8, 1}});
+  check_golden_on(std::clamp(cuda_device_count(), 1, 8),
+                  {{2, 4, 1, 1}, {2, 4, 1, 2}, {2, 2, 2, 1}, {8, 1, 1, 1, "zb-h1"}, {1, 1, 8, 1}});
 }
 
 TEST_CASE("tensor-parallel ranks give the same bits on other GPUs", "[gpu]") {
