@@ -62,6 +62,13 @@ off_t end_of_steps(int fd, std::int64_t last) {
   }
 }
 
+// A pipe for writing only: as a reader of its own the run would wait for ever once the other one has gone.
+int open_metrics(const std::filesystem::path& path, std::int64_t steps_done) {
+  struct stat info {};
+  const bool is_file = ::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode);
+  return ::open(path.c_str(), O_CREAT | O_CLOEXEC | (is_file ? O_RDWR | (steps_done > 0 ? 0 : O_TRUNC) : O_WRONLY), 0666);
+}
+
 // Whether a line's worth of bytes can be written at `end`; they are cut off again.
 bool has_room(int fd, off_t end) {
   const std::string line(512, ' ');
@@ -85,7 +92,7 @@ std::string to_json_line(const StepMetrics& metrics) {
 }
 
 MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t steps_done) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (steps_done > 0 ? 0 : O_TRUNC), 0666);
+  fd_ = open_metrics(path_, steps_done);
   const char* failed = fd_ < 0 ? "opened" : nullptr;
   struct stat info {};
   if (!failed && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode)) {  // a pipe or a terminal has no end to go on from

@@ -81,6 +81,17 @@ TEST_CASE("a reader of progress that goes away does not end the run") {
   CHECK(names_in(save) == std::vector<std::string>{"model", "step-00000050"});
 }
 
+TEST_CASE("metrics that nobody reads any more end the run with a line") {
+  const TempFolder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  const auto script = folder.write("run.sh", "mkfifo " + pipe + "\nhead -c 300 " + pipe +
+                                                 " > /dev/null &\ntimeout -s KILL 60 '" PIPETRAIN_PROGRAM "' " + small +
+                                                 "--steps 2000 --metrics " + pipe + "\n");
+  const Result result = run_program("/bin/bash", script.string());
+  CHECK(result.status == 2);
+  CHECK_THAT(result.err, Contains("pipetrain: error: --metrics " + pipe + ": cannot be written (Broken pipe)"));
+}
+
 TEST_CASE("a trace that cannot be written does not cost what was learned") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
