@@ -1,33 +1,24 @@
 // pipetrain simulate: values against closed forms, files, and wrong input.
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "catch.hpp"
-#include "pipetrain_program.hpp"
+#include "simulate_program.hpp"
 
 using nlohmann::json;
 using pipetrain::read_file;
 using pipetrain::Result;
 using pipetrain::TempFolder;
+using pipetrain::simulate_program::run;
+using pipetrain::simulate_program::simulated;
+using pipetrain::simulate_program::wrong;
 namespace fs = std::filesystem;
 
 namespace {
 
 void write_file(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
-
-Result run(const std::string& arguments) { return pipetrain::run("simulate " + arguments); }
-
-json simulated(const std::string& arguments) {
-  const Result result = run(arguments + " --json");
-  INFO(arguments << ": " << result.err);
-  REQUIRE(result.status == 0);
-  return json::parse(result.out);
-}
-
-std::string wrong(const std::string& arguments) { return pipetrain::refused("simulate " + arguments); }
 
 double largest(const json& values) {
   double most = 0;
@@ -252,75 +243,4 @@ TEST_CASE("simulate names file, line, action and rule of a wrong plan") {
   write_file(text, head + "stage 0: F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n");
   CHECK(simulated("--schedule " + text)[0]["schedule"] == "mine");
   CHECK_THAT(wrong("--pp 3 --schedule " + text), Contains("has pp 2"));
-}
-
-TEST_CASE("a run's profile is what simulate reads, of the same model and layout only; its trace has every action") {
-  const TempFolder folder;
-  const auto at = [&](const char* name) { return (folder.path() / name).string(); };
-  const auto train = [](const std::string& arguments) {
-    return std::system(("'" PIPETRAIN_PROGRAM "' --device cpu " + arguments + " > /dev/null 2>&1").c_str());
-  };
-  REQUIRE(train("--pp 2 --dp 2 --threads 1 --recompute full --schedule zb-h1 --microbatches 4 --steps 3 --profile " +
-                at("zb.json") + " --trace " + at("trace.json")) == 0);
-  const json trace = json::parse(read_file(at("trace.json")));
-  std::size_t events = 0;
-  for (const auto& event : trace["traceEvents"]) events += event["ph"] == "X" ? 1 : 0;
-  for (const char* drawn : {"run.html", "run.svg"})
-    REQUIRE(train("--pp 2 --microbatches 2 --steps 1 --trace " + at(drawn)) == 0);
-  CHECK_THAT(read_file(at("run.html")), Contains("[\"O\",0,-1,") && Contains("</html>"));
-  CHECK_THAT(read_file(at("run.svg")), Contains("<title>B1: ") && Contains("</svg>"));
-  CHECK(events == 3 * 4 * (4 * 3 + 3));  // steps x stages of all replicas x (F, I, W; R, N, O)
-
-  const json profile = json::parse(read_file(at("zb.json")));
-  CHECK(profile["layout"]["dp"] == 2);
-  REQUIRE(profile["p2p"].size() == 1);  // a message between the two stages
-  CHECK(profile["p2p"][0].get<double>() > 0);
-  for (const int stage : {0, 1})
-    for (const char* kind : {"norm", "optimizer"}) CHECK(profile["stages"][stage][kind].get<double>() > 0);
-  const auto time = [&](int stage, const char* kind) {
-    return profile["stages"][static_cast<std::size_t>(stage)]["chunks"][0][kind].get<double>();
-  };
-  const json runs = simulated("--costs " + at("zb.json") + " --schedule zb-h1 --model tiny");
-  double slowest = 0;
-  for (const int stage : {0, 1})
-    slowest = std::max(slowest, 4 * (time(stage, "forward") + time(stage, "input_grad") + time(stage, "weight_grad")));
-  CHECK_THAT(run("--costs " + at("zb.json")).out, Contains("MiB") && Contains("predicted step"));
-  CHECK_THAT(run("--costs " + at("zb.json")).out,
-             Contains("(zb-h1, 4 microbatches, 2 steps; cpu, fp32, recompute full, deterministic on, threads 1)"));
-  json earlier = profile;  // of a build that did not record how it computed
-  for (const char* key : {"precision", "recompute", "deterministic", "threads"}) earlier["layout"].erase(key);
-  write_file(at("earlier.json"), earlier.dump());
-  CHECK_THAT(run("--costs " + at("earlier.json")).out, Contains("2 steps; cpu) took "));
-  CHECK(runs[0]["pp"] == 2);
-  CHECK(runs[0]["microbatches"] == 4);
-  CHECK(runs[0]["ideal"].get<double>() == Approx(slowest));
-  CHECK(runs[0]["makespan"].get<double>() > slowest);
-  CHECK(runs[0]["actions"] == 2 * (4 * 3 + 3));
-  CHECK(simulated("--schedule all --costs " + at("zb.json")).size() == 5);  // those of one chunk
-
-  CHECK_THAT(wrong("--pp 4 --costs " + at("zb.json")), Contains("has pp 2"));
-  CHECK_THAT(wrong("--schedule zb-v --costs " + at("zb.json")), Contains("a profile of pp 2 x chunks 1"));
-  CHECK_THAT(wrong("--model llama-7b --costs " + at("zb.json")), Contains("a profile from another model"));
-  CHECK_THAT(wrong("--forward 1 --costs " + at("zb.json")), Contains("keep one of them"));
-  REQUIRE(train("--pp 2 --steps 1 --profile " + at("1f1b.json")) == 0);
-  CHECK_THAT(wrong("--schedule zb-h1 --costs " + at("1f1b.json")), Contains("measured B"));
-  CHECK(simulated("--schedule gpipe --costs " + at("1f1b.json")).size() == 1);
-  write_file(at("bad.json"), "{\"format\": \"pipetrain profile\", \"version\": 2}");
-  CHECK_THAT(wrong("--costs " + at("bad.json")), Contains("bad.json: is not a profile: model is missing"));
-  json broken = profile;
-  broken["stages"][1]["chunks"][0]["forward"] = -1;
-  write_file(at("bad.json"), broken.dump());
-  CHECK_THAT(wrong("--costs " + at("bad.json")), Contains("forward is -1"));
-  broken = profile;
-  broken["p2p"][0] = -1;
-  write_file(at("bad.json"), broken.dump());
-  CHECK_THAT(wrong("--costs " + at("bad.json")), Contains("p2p is -1"));
-  broken["p2p"] = {0, 0};
-  write_file(at("bad.json"), broken.dump());
-  CHECK_THAT(wrong("--costs " + at("bad.json")), Contains("p2p is not a list of 1"));
-  // What messages and the end of the step took is what simulate counts.
-  json slow = profile;
-  slow["p2p"][0] = 1000, slow["stages"][0]["optimizer"] = 500;
-  write_file(at("slow.json"), slow.dump());
-  CHECK(simulated("--schedule zb-h1 --costs " + at("slow.json"))[0]["makespan"].get<double>() > 2500);
 }

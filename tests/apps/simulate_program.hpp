@@ -1,0 +1,25 @@
+// pipetrain simulate, as a user's shell would run it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "catch.hpp"
+#include "pipetrain_program.hpp"
+
+namespace pipetrain::simulate_program {
+
+inline Result run(const std::string& arguments) { return pipetrain::run("simulate " + arguments); }
+
+// What it prints of schedules that it must be able to simulate.
+inline nlohmann::json simulated(const std::string& arguments) {
+  const Result result = run(arguments + " --json");
+  INFO(arguments << ": " << result.err);
+  REQUIRE(result.status == 0);
+  return nlohmann::json::parse(result.out);
+}
+
+// The line that it refuses this with.
+inline std::string wrong(const std::string& arguments) { return refused("simulate " + arguments); }
+
+}  // namespace pipetrain::simulate_program
