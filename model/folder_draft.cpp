@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 // Where the folder really is: without a trailing slash, a link followed.
 fs::path resolved(const fs::path& folder) {
   std::error_code error;
-  fs::path real = fs::weakly_canonical(fs::absolute(folder), error);
+  fs::path real = fs::absolute(folder, error);
+  if (!error) real = fs::weakly_canonical(real, error);
   if (error) refuse(folder, fmt::format("cannot be written: {}", error.message()));
   if (!real.has_filename()) real = real.parent_path();
   if (!real.has_filename()) refuse(folder, "is not the name of a folder to write");

@@ -69,6 +69,17 @@ TEST_CASE("places that cannot be written are refused before and at saving") {
   CHECK(names_in(folder.path()) == std::vector<std::string>{"file", "other"});
 }
 
+TEST_CASE("a name in a working folder that has been removed is refused by that name") {
+  const TempFolder folder;
+  const fs::path before = fs::current_path(), working = folder.path() / "working";
+  fs::create_directory(working);
+  fs::current_path(working);
+  fs::remove(working);
+  const std::string error = input_error([&] { save(small_config(), "model"); });
+  fs::current_path(before);
+  CHECK(error == "model: cannot be written: No such file or directory");
+}
+
 // A limit on file sizes stands for a full disk: the same calls fail.
 TEST_CASE("no space for the file ends in one line and leaves nothing behind") {
   const TempFolder folder;
