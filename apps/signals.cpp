@@ -12,6 +12,7 @@
 #include "apps/messages.hpp"
 #include "apps/output_files.hpp"
 #include "apps/save_lock.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 namespace {
@@ -30,15 +31,26 @@ std::int64_t milliseconds_now() {
 constexpr std::int64_t same_signal_ms = 250;
 std::atomic<std::int64_t> caught_at{0};
 
+// Safe in a signal handler.
+void write_line(std::string_view line) { static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size())); }
+
 void on_signal(int number) {
   if (caught.load() == 0) {
     caught_at = milliseconds_now();
     caught = number;
   } else if (milliseconds_now() - caught_at > same_signal_ms) {
-    constexpr std::string_view line = "stopped at once by a second signal\n";
-    static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+    write_line("stopped at once by a second signal\n");
     _exit(128 + number);
   }
+}
+
+// Large data files are mapped into memory: what one has lost cannot be read there any more.
+void on_bus_error(int number, siginfo_t* info, void*) {
+  if (info->si_code == BUS_ADRERR) {
+    write_line("pipetrain: error: a data file was cut short while it was in use; leave --data alone during a run\n");
+    _exit(exit_status(ErrorKind::input));
+  }
+  std::signal(number, SIG_DFL);  // of the machine's making: ends the process as it would have
 }
 
 struct Answers {
@@ -68,6 +80,10 @@ SignalWatch::SignalWatch() {
   report.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &report, nullptr);
   std::signal(SIGXFSZ, SIG_IGN);
+  struct sigaction bus {};
+  bus.sa_sigaction = on_bus_error;
+  bus.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &bus, nullptr);
   thread_ = std::thread([this] { watch(); });
 }
 

@@ -92,6 +92,20 @@ TEST_CASE("metrics that nobody reads any more end the run with a line") {
   CHECK_THAT(result.err, Contains("pipetrain: error: --metrics " + pipe + ": cannot be written (Broken pipe)"));
 }
 
+TEST_CASE("a large data file that is cut short under a run ends it with a line") {
+  const TempFolder folder;
+  std::string rows;
+  for (int i = 0; i < 40000; ++i) rows += "{\"text\": \"row " + std::to_string(i) + "\"}\n";
+  const std::string data = folder.write("rows.jsonl", rows).string(), metrics = (folder.path() / "metrics").string();
+  const auto script =
+      folder.write("run.sh", "timeout -s KILL 60 '" PIPETRAIN_PROGRAM "' " + small + "--steps 100000 --data " + data +
+                                 " --metrics " + metrics + " & child=$!\nfor i in $(seq 300); do [ -s " + metrics +
+                                 " ] && break; sleep 0.1; done\ntruncate -s 100 " + data + "\nwait $child\n");
+  const Result result = run_program("/bin/bash", script.string());
+  CHECK(result.status == 2);
+  CHECK_THAT(result.err, Contains("pipetrain: error: a data file was cut short while it was in use"));
+}
+
 TEST_CASE("a trace that cannot be written does not cost what was learned") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
