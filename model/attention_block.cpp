@@ -55,12 +55,24 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   if (context.recompute == Recompute::full) {
     attend(context, saved.projection.input, backward_memory(context, gradients), saved);
   }
-  const Tensor qkv_grad = gradients.allocate(saved.qkv.shape, context.dtype);
+  // For W the gradient takes the place of kept values, as in the MLP. Its own are read until it is complete, so it takes those
+  // of the attention block above; the topmost is moved. (What does not wait for W is better off in the workspace, where it is
+  // overwritten before it leaves the cache; and there is no such place for values that were made again.)
+  const bool in_place = gradients.defers() && context.recompute != Recompute::full;
+  Tensor qkv_grad = in_place ? gradients.take_place(saved.qkv.shape) : gradients.allocate(saved.qkv.shape, context.dtype);
+  const bool moves = qkv_grad.shape.rank() == 0;
+  if (moves) qkv_grad = context.workspace.allocate(saved.qkv.shape, context.dtype);
   {
     const ArenaScope inner(context.workspace);
     const Tensor heads_grad = context.workspace.allocate(saved.heads.shape, context.dtype);
     out_.backward(context, args.output_grad, saved.heads, heads_grad, gradients);
     context.ops.attention_backward(shape, heads_grad, saved.qkv, saved.heads, saved.log_sum_exp, qkv_grad);
+  }
+  if (moves) {
+    context.ops.copy(qkv_grad, saved.qkv);
+    qkv_grad = saved.qkv;
+  } else if (in_place) {
+    gradients.leave_place(saved.qkv);
   }
   if (rotary_) context.ops.rotary(shape, qkv_grad, context.rotary_table, true);
   qkv_.backward(context, qkv_grad, &args.output_grad, args.input_grad, gradients, saved.projection);

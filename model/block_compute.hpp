@@ -65,7 +65,7 @@ class BlockCompute {
 
   // args are the block's own: its input, its output. What is kept for the backward is allocated in `memory`.
   virtual void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const = 0;
-  // args.input_grad may be the very memory of args.output_grad.
+  // args.input_grad may be the very memory of the forward's input, which is then lost.
   virtual void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                         Saved& saved) const = 0;
 

@@ -55,6 +55,7 @@ class MeasuringOps : public Ops {
   void cross_entropy_backward(const Tensor&, const Tensor&, const VocabularyRows&, const Tensor&, float) override {}
   void adamw(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const AdamW&) override {}
   void add(const Tensor&, const Tensor&) override {}
+  void copy(const Tensor&, const Tensor&) override {}
   void round(const Tensor&, const Tensor&) override {}
 
  private:

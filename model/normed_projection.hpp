@@ -24,7 +24,7 @@ class NormedProjection {
   // the norm's output is not kept.
   Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
   // output_grad [T, N] must stay valid as `gradients` asks. residual [Tr, H], the gradient that went around the block, or null;
-  // input_grad [Tr, H] may be its memory.
+  // input_grad [Tr, H] may be the memory of the forward's input.
   void backward(const BlockContext& context, const Tensor& output_grad, const Tensor* residual, const Tensor& input_grad,
                 WeightGradients& gradients, const Saved& saved) const;
 

@@ -110,9 +110,12 @@ class Ops {
 
   // y = x * inv_rms * weight, inv_rms [Tr] f32 = 1 / sqrt(mean(x^2) + eps), computed in fp32 (Zhang and Sennrich 2019).
   virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms) = 0;
-  // dx = gradient of rms_norm, plus residual (same shape; may be dx's memory) before the one rounding; dweight [H] f32 +=.
+  // dx = gradient of rms_norm, plus residual (same shape) before the one rounding; dx may be x's memory; dweight [H]
+  // f32 +=.
   virtual void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
                                  const Tensor* residual, const Tensor& dx, const Tensor& dweight) = 0;
+  // The same bytes in `target`; they must not overlap.
+  virtual void copy(const Tensor& source, const Tensor& target) { stream().copy(target.data, source.data, source.bytes()); }
   // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position; cos_sin is
   // [sequence, 2, D/2] f32, cosines then sines. inverse: rotates back, which is the backward (Su et al. 2021).
   virtual void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) = 0;

@@ -21,6 +21,7 @@ class ChunkSlot final : public ActivationSlot {
   Arena saved;
   Arena pending = Arena::measuring();  // until memory is set
   std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
+  std::vector<Tensor> inputs;  // [Tr, H] of each block
   std::vector<KeptGradient> kept;  // from I until W
   State state = State::empty;
 };
@@ -150,9 +151,11 @@ class TransformerStage final : public StageModel {
     assert(slot.state == ChunkSlot::State::empty || slot.state == ChunkSlot::State::forwarded);
     const ArenaScope scope(context.workspace);
     slot.saved.rewind(0);
+    slot.inputs.clear();
     ForwardArgs block_args = args;
     for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
       const bool last = i + 1 == chunk.blocks.size();
+      slot.inputs.push_back(block_args.input);
       block_args.output = last ? args.output : slot.saved.allocate(hidden_shape(), context.dtype);
       chunk.blocks[i]->forward(context, block_args, slot.saved, *slot.blocks[i]);
       block_args.input = block_args.output;
@@ -170,21 +173,10 @@ class TransformerStage final : public StageModel {
     WeightGradients gradients = defer_weights
                                     ? WeightGradients::deferred(context.ops, slot.pending, accumulate, slot.kept)
                                     : WeightGradients::immediate(context.ops, context.workspace, accumulate, listener_);
-    // The residual stream's gradient is rewritten in place from block to block, unless W still reads it as it is.
-    const bool keeps_stream = defer_weights && !context.gathers();
-    Tensor stream_grad;
     BackwardArgs block_args = args;
     for (std::size_t i = chunk.blocks.size(); i-- > 0;) {
-      if (i == 0) {
-        block_args.input_grad = args.input_grad;
-      } else {
-        if (keeps_stream) {
-          stream_grad = gradients.allocate(hidden_shape(), context.dtype);
-        } else if (stream_grad.shape.rank() == 0) {
-          stream_grad = context.workspace.allocate(hidden_shape(), context.dtype);
-        }
-        block_args.input_grad = stream_grad;
-      }
+      // In the place of the block's input, which nobody reads after it. So it stays for W, too.
+      block_args.input_grad = i == 0 ? args.input_grad : slot.inputs[i];
       chunk.blocks[i]->backward(context, block_args, gradients, *slot.blocks[i]);
       block_args.output_grad = block_args.input_grad;
     }

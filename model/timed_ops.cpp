@@ -168,6 +168,9 @@ class TimedOps : public Ops {
   void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) override {
     timed(OpClass::elementwise, [&] { ops_->adamw(weight, grad, m, v, settings); });
   }
+  void copy(const Tensor& source, const Tensor& target) override {
+    timed(OpClass::elementwise, [&] { ops_->copy(source, target); });
+  }
   void round(const Tensor& source, const Tensor& target) override {
     timed(OpClass::elementwise, [&] { ops_->round(source, target); });
   }

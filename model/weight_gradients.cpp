@@ -7,6 +7,10 @@ void compute(Ops& ops, const KeptGradient& gradient, const GradientListener& add
   if (added) added(gradient.dw);
 }
 
+Tensor WeightGradients::take_place(const Shape& shape) {
+  return left_.shape == shape ? std::exchange(left_, Tensor{}) : Tensor{};
+}
+
 void WeightGradients::add(const Tensor& dy, const Tensor& x, const Tensor& dw) {
   const KeptGradient gradient{dy, x, dw, accumulate_};
   if (defers()) {

@@ -39,6 +39,10 @@ class WeightGradients {
   // ArenaScope, if that is of the same arena.
   Tensor allocate(const Shape& shape, DType dtype) { return memory_.allocate(shape, dtype); }
   Arena& memory() { return memory_; }
+  // Memory of kept values of this shape that nothing reads any more, for a gradient that waits for W; without a shape where
+  // there is none.
+  Tensor take_place(const Shape& shape);
+  void leave_place(const Tensor& values) { left_ = values; }
 
   // dw [N, K] += dy [T, N]^T x [T, K], or = if this microbatch does not accumulate. Once a matrix.
   void add(const Tensor& dy, const Tensor& x, const Tensor& dw);
@@ -55,6 +59,7 @@ class WeightGradients {
   Accumulate accumulate_;
   std::vector<KeptGradient>* kept_;
   GradientListener added_;
+  Tensor left_;
 };
 
 }  // namespace pipetrain

@@ -18,7 +18,7 @@ TEST_CASE("LayerNorm and its gradient match the reference", "[ops]") {
       for (std::int64_t col = 0; col < shape[1]; ++col) x(0, col) = rounded(x(0, col) / 4 + 8, b.dtype);
       const Values old = b.draw_f32({shape[1]});
       const Tensor tx = b.put(x), tw = b.put(w), tb = b.put(bias), tdy = b.put(dy), tr = b.put(residual),
-                   in_place = b.put(residual);
+                   in_place = b.put(x);
       const Tensor y = b.poisoned(shape), mean = b.rank.poisoned({shape[0]}, DType::f32),
                    inv_std = b.rank.poisoned({shape[0]}, DType::f32);
       const Tensor dx = b.poisoned(shape), dx_sum = b.poisoned(shape);
@@ -27,7 +27,7 @@ TEST_CASE("LayerNorm and its gradient match the reference", "[ops]") {
         r.ops().layer_norm(tx, tw, tb, 1e-5F, y, mean, inv_std);
         r.ops().layer_norm_backward(tdy, tx, tw, mean, inv_std, nullptr, dx, dweight, dbias);
         r.ops().layer_norm_backward(tdy, tx, tw, mean, inv_std, &tr, dx_sum, dweight3, dbias3);
-        r.ops().layer_norm_backward(tdy, tx, tw, mean, inv_std, &in_place, in_place, dweight3, dbias3);
+        r.ops().layer_norm_backward(tdy, in_place, tw, mean, inv_std, &tr, in_place, dweight3, dbias3);
       });
       const auto forward = reference::layer_norm(x, w, bias, 1e-5);
       const auto grads = reference::layer_norm_backward(dy, x, w, 1e-5);

@@ -84,7 +84,7 @@ TEST_CASE("RMSNorm and its gradient match the reference", "[ops]") {
       INFO(to_string(shape));
       const Values x = b.draw(shape), w = b.draw({shape[1]}), dy = b.draw(shape), residual = b.draw(shape);
       const Values old = b.draw_f32({shape[1]});
-      const Tensor tx = b.put(x), tw = b.put(w), tdy = b.put(dy), tr = b.put(residual), in_place = b.put(residual);
+      const Tensor tx = b.put(x), tw = b.put(w), tdy = b.put(dy), tr = b.put(residual), in_place = b.put(x);
       const Tensor y = b.poisoned(shape), inv_rms = b.rank.poisoned({shape[0]}, DType::f32);
       const Tensor dx = b.poisoned(shape), dx_sum = b.poisoned(shape);
       const Tensor dweight = b.put_f32(old), dweight3 = b.put_f32(old);
@@ -92,7 +92,7 @@ TEST_CASE("RMSNorm and its gradient match the reference", "[ops]") {
         r.ops().rms_norm(tx, tw, 1e-5F, y, inv_rms);
         r.ops().rms_norm_backward(tdy, tx, tw, inv_rms, nullptr, dx, dweight);
         r.ops().rms_norm_backward(tdy, tx, tw, inv_rms, &tr, dx_sum, dweight3);
-        r.ops().rms_norm_backward(tdy, tx, tw, inv_rms, &in_place, in_place, dweight3);
+        r.ops().rms_norm_backward(tdy, in_place, tw, inv_rms, &tr, in_place, dweight3);
       });
       const auto forward = reference::rms_norm(x, w, 1e-5);
       const auto grads = reference::rms_norm_backward(dy, x, w, 1e-5);

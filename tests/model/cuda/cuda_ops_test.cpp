@@ -78,14 +78,14 @@ TEST_CASE("GPU RMSNorm forward and backward", "[gpu]") {
       team.run([&](TestRank& r) {
         r.ops().rms_norm(tx, tw, 1e-5F, y, inv);
         r.ops().rms_norm_backward(tdy, tx, tw, inv, nullptr, dx, dweight);
-        r.ops().rms_norm_backward(tdy, tx, tw, inv, &tr, tr, dweight);
+        r.ops().rms_norm_backward(tdy, tx, tw, inv, &tr, tx, dweight);
       });
       const auto forward = reference::rms_norm(x, w, 1e-5);
       const auto backward = reference::rms_norm_backward(dy, x, w, 1e-5);
       CHECK(relative_error(rank.get(y), forward.y) < tolerance);
       CHECK(relative_error(rank.get(inv), forward.inv_rms) < 1e-5);
       CHECK(relative_error(rank.get(dx), backward.dx) < tolerance);
-      CHECK(relative_error(rank.get(tr), plus(backward.dx, residual)) < tolerance);
+      CHECK(relative_error(rank.get(tx), plus(backward.dx, residual)) < tolerance);
       CHECK(relative_error(rank.get(dweight), plus(old, plus(backward.dweight, backward.dweight))) < 1e-5);
     }
   });
