@@ -15,13 +15,12 @@ class ChunkSlot final : public ActivationSlot {
  public:
   enum class State { empty, forwarded, pending };
 
-  ChunkSlot(int chunk_index, Arena saved_memory) : chunk(chunk_index), saved(std::move(saved_memory)) {}
+  explicit ChunkSlot(int chunk_index) : chunk(chunk_index) {}
 
   int chunk;
-  Arena saved;
-  Arena pending = Arena::measuring();  // until memory is set
+  Arena saved = Arena::measuring(), pending = Arena::measuring();  // until memory is set
   std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
-  std::vector<Tensor> inputs;  // [Tr, H] of each block
+  std::vector<Tensor> inputs;      // [Tr, H] of each block
   std::vector<KeptGradient> kept;  // from I until W
   State state = State::empty;
 };
@@ -72,8 +71,9 @@ class TransformerStage final : public StageModel {
     ops_.set_workspace(workspace_);
   }
 
-  std::unique_ptr<ActivationSlot> make_slot(int chunk, void* saved) const override {
-    return make_slot(chunk, Arena(saved, chunk_at(chunk).bytes.saved, "saved activations"));
+  std::unique_ptr<ActivationSlot> make_slot(int chunk) const override { return make_chunk_slot(chunk); }
+  void set_saved(int chunk, ActivationSlot& slot, void* saved) const override {
+    slot_of(chunk, slot).saved = Arena(saved, chunk_at(chunk).bytes.saved, "saved activations");
   }
   void set_pending(int chunk, ActivationSlot& slot, void* pending) const override {
     slot_of(chunk, slot).pending = Arena(pending, chunk_at(chunk).bytes.pending, "pending weight gradients");
@@ -140,8 +140,8 @@ class TransformerStage final : public StageModel {
     ops_.stream().synchronize();
   }
 
-  std::unique_ptr<ChunkSlot> make_slot(int chunk, Arena saved) const {
-    auto slot = std::make_unique<ChunkSlot>(chunk, std::move(saved));
+  std::unique_ptr<ChunkSlot> make_chunk_slot(int chunk) const {
+    auto slot = std::make_unique<ChunkSlot>(chunk);
     for (const auto& block : chunk_at(chunk).blocks) slot->blocks.push_back(block->make_saved());
     return slot;
   }
@@ -197,7 +197,7 @@ class TransformerStage final : public StageModel {
     ops->set_workspace(workspace);
     const Tensor table{nullptr, {shape_.sequence, 2, config_.head_dim / 2}, DType::f32};
     const BlockContext context{*ops, workspace, tp_, shape_, dtype_, table, recompute_};
-    const auto slot = make_slot(chunk, Arena::measuring());
+    const auto slot = make_chunk_slot(chunk);
 
     const Tensor hidden{nullptr, hidden_shape(), dtype_}, ids{nullptr, {shape_.tokens()}, DType::i32};
     const Tensor loss_sum{nullptr, {1}, DType::f64};

@@ -66,8 +66,11 @@ class StageModel {
   // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
   // action.
   virtual void bind_workspace(void* data, std::size_t bytes) = 0;
-  // A slot of this chunk over memory of at least activation_bytes(chunk).saved.
-  virtual std::unique_ptr<ActivationSlot> make_slot(int chunk, void* saved) const = 0;
+  // A slot of this chunk, without memory.
+  virtual std::unique_ptr<ActivationSlot> make_slot(int chunk) const = 0;
+  // Memory of at least activation_bytes(chunk).saved for the slot's next forward(), to be kept until its backward() or
+  // weight_grad().
+  virtual void set_saved(int chunk, ActivationSlot& slot, void* saved) const = 0;
   // Memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), to be kept until its weight_grad().
   virtual void set_pending(int chunk, ActivationSlot& slot, void* pending) const = 0;
 

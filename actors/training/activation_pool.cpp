@@ -1,5 +1,7 @@
 #include "actors/training/activation_pool.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/error.hpp"
@@ -8,52 +10,101 @@ namespace pipetrain {
 
 using schedules::Action;
 using schedules::ActionKind;
+using schedules::StageNeeds;
 
-ActivationPool::ActivationPool(const StageModel& model, int chunk, const schedules::ChunkNeeds& needs, int microbatches,
-                               Device& device, const std::string& owner)
-    : model_(model), chunk_(chunk), in_use_(static_cast<std::size_t>(microbatches)), pending_in_use_(in_use_.size()) {
-  const ActivationBytes each = model.activation_bytes(chunk);
-  const auto saved = align_up(each.saved), pending = align_up(each.pending);
-  const auto slots = static_cast<std::size_t>(needs.peak_activations);
-  const auto pending_slots = static_cast<std::size_t>(needs.peak_pending_weight_grads);
-  saved_memory_ = device.allocate(slots * saved, owner + ": activations");
-  pending_memory_ = device.allocate(pending_slots * pending, owner + ": pending weight gradients");
-  for (std::size_t i = 0; i < slots; ++i) {
-    slots_.push_back(model.make_slot(chunk, static_cast<char*>(saved_memory_.data()) + i * saved));
-    free_.push_back(slots_.back().get());
+namespace {
+
+struct PlaceSizes {
+  std::size_t count, bytes;
+  std::size_t total() const { return count * bytes; }
+};
+
+// Of what is kept from F on: each chunk's own places, or, where that takes less, places of the largest chunk's size that serve
+// them all. Schedules with several chunks hold fewer microbatches of all at once than the most of each together.
+std::vector<PlaceSizes> saved_places(const StageModel& model, const StageNeeds& needs) {
+  std::vector<PlaceSizes> own;
+  PlaceSizes shared{0, 0};
+  std::size_t total = 0;
+  for (const auto& chunk : needs.chunks) {
+    const std::size_t bytes = align_up(model.activation_bytes(static_cast<int>(own.size())).saved);
+    own.push_back({static_cast<std::size_t>(chunk.peak_activations), bytes});
+    shared.bytes = std::max(shared.bytes, bytes);
+    total += own.back().total();
   }
-  for (std::size_t i = 0; i < pending_slots; ++i) {
-    free_pending_.push_back(static_cast<char*>(pending_memory_.data()) + i * pending);
+  shared.count = static_cast<std::size_t>(std::lround(needs.peak_activations * static_cast<double>(own.size())));
+  if (own.size() > 1 && shared.total() < total) return {shared};
+  return own;
+}
+
+template <class T>
+T* take_one(std::vector<T*>& free, const Action& action) {
+  if (free.empty()) throw Error(ErrorKind::internal, to_string(action) + ": more microbatches in flight than the plan needs");
+  T* const one = free.back();
+  free.pop_back();
+  return one;
+}
+
+PlaceSizes pending_places(const StageModel& model, const StageNeeds& needs, std::size_t chunk) {
+  return {static_cast<std::size_t>(needs.chunks[chunk].peak_pending_weight_grads),
+          align_up(model.activation_bytes(static_cast<int>(chunk)).pending)};
+}
+
+}  // namespace
+
+ActivationPool::Places::Places(Device& device, std::size_t count, std::size_t bytes, const std::string& what)
+    : memory(device.allocate(count * bytes, what)) {
+  for (std::size_t i = 0; i < count; ++i) free.push_back(static_cast<char*>(memory.data()) + i * bytes);
+}
+
+ActivationPool::ActivationPool(const StageModel& model, const StageNeeds& needs, int microbatches, Device& device,
+                               const std::string& owner)
+    : model_(model) {
+  for (const auto& [count, bytes] : saved_places(model, needs)) {
+    saved_.emplace_back(device, count, bytes, owner + ": activations");
+  }
+  for (std::size_t i = 0; i < needs.chunks.size(); ++i) {
+    const auto [count, bytes] = pending_places(model, needs, i);
+    Chunk& chunk =
+        chunks_.emplace_back(saved_.size() == 1 ? 0 : i, Places(device, count, bytes, owner + ": pending weight gradients"));
+    for (int slot = 0; slot < needs.chunks[i].peak_activations; ++slot) {
+      chunk.slots.push_back(model.make_slot(static_cast<int>(i)));
+      chunk.free.push_back(chunk.slots.back().get());
+    }
+    chunk.held.resize(static_cast<std::size_t>(microbatches));
   }
 }
 
-std::size_t ActivationPool::bytes(const ActivationBytes& each, const schedules::ChunkNeeds& needs) {
-  return static_cast<std::size_t>(needs.peak_activations) * align_up(each.saved) +
-         static_cast<std::size_t>(needs.peak_pending_weight_grads) * align_up(each.pending);
+std::size_t ActivationPool::bytes(const StageModel& model, const StageNeeds& needs) {
+  std::size_t total = 0;
+  for (const PlaceSizes& places : saved_places(model, needs)) total += places.total();
+  for (std::size_t i = 0; i < needs.chunks.size(); ++i) total += pending_places(model, needs, i).total();
+  return total;
 }
 
 ActivationSlot& ActivationPool::take(const Action& action) {
-  const auto at = static_cast<std::size_t>(action.microbatch);
-  const auto move_one = [&](auto& free, auto& in_use) {
-    if (free.empty()) throw Error(ErrorKind::internal, to_string(action) + ": more microbatches in flight than the plan needs");
-    in_use[at] = free.back();
-    free.pop_back();
-  };
-  if (action.kind == ActionKind::forward) move_one(free_, in_use_);
-  if (in_use_[at] == nullptr) throw Error(ErrorKind::internal, to_string(action) + " before its forward");
-  if (action.kind == ActionKind::input_grad) {
-    move_one(free_pending_, pending_in_use_);
-    model_.set_pending(chunk_, *in_use_[at], pending_in_use_[at]);
+  Chunk& chunk = chunks_[static_cast<std::size_t>(action.chunk)];
+  Held& held = chunk.held[static_cast<std::size_t>(action.microbatch)];
+  if (action.kind == ActionKind::forward) {
+    held.saved = take_one(saved_[chunk.saved].free, action);
+    held.slot = take_one(chunk.free, action);
+    model_.set_saved(action.chunk, *held.slot, held.saved);
   }
-  return *in_use_[at];
+  if (held.slot == nullptr) throw Error(ErrorKind::internal, to_string(action) + " before its forward");
+  if (action.kind == ActionKind::input_grad) {
+    held.pending = take_one(chunk.pending.free, action);
+    model_.set_pending(action.chunk, *held.slot, held.pending);
+  }
+  return *held.slot;
 }
 
 void ActivationPool::release(const Action& action) {
-  const auto at = static_cast<std::size_t>(action.microbatch);
-  if (action.kind == ActionKind::backward || action.kind == ActionKind::weight_grad) {
-    free_.push_back(std::exchange(in_use_[at], nullptr));
-  }
-  if (action.kind == ActionKind::weight_grad) free_pending_.push_back(std::exchange(pending_in_use_[at], nullptr));
+  Chunk& chunk = chunks_[static_cast<std::size_t>(action.chunk)];
+  Held& held = chunk.held[static_cast<std::size_t>(action.microbatch)];
+  if (action.kind != ActionKind::backward && action.kind != ActionKind::weight_grad) return;
+  if (action.kind == ActionKind::weight_grad) chunk.pending.free.push_back(held.pending);
+  saved_[chunk.saved].free.push_back(held.saved);
+  chunk.free.push_back(held.slot);
+  held = {};
 }
 
 }  // namespace pipetrain

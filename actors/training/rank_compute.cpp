@@ -55,10 +55,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   stream_->zero(arenas_.weights);
   stream_->zero(arenas_.m);
   stream_->zero(arenas_.v);
-  for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
-    pools_.emplace_back(*model_, chunk, setup_.needs.chunks[static_cast<std::size_t>(chunk)], setup_.microbatches, device,
-                        to_string(id));
-  }
+  activations_.emplace(*model_, setup_.needs, setup_.microbatches, device, to_string(id));
   if (setup_.sends_far) {
     edges_ = std::make_unique<EdgeCopy>(device, hidden_bytes(setup_, model_->hidden_shape()), "edges", to_string(id));
   }
@@ -169,8 +166,7 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   const Action& action = launch.action;
   const auto lane = static_cast<std::size_t>(setup_.id.tp_rank);
   const auto tensor = [lane](const SlotHandle& slot) { return slot ? slot->lanes[lane].tensor : Tensor{}; };
-  ActivationPool& pool = pools_[static_cast<std::size_t>(action.chunk)];
-  ActivationSlot& slot = pool.take(action);
+  ActivationSlot& slot = activations_->take(action);
   // Of the step's last microbatch the gradients are final as they come.
   if (reduction_ && setup_.same_order && action.microbatch == setup_.microbatches - 1) {
     model_->listen([this](const Tensor& dw) { reduction_->start(*stream_, dw); });
@@ -194,7 +190,7 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
       break;
   }
   if (reduction_) model_->listen({});
-  pool.release(action);
+  activations_->release(action);
 }
 
 void RankCompute::run_end_of_step(const Action& action) {

@@ -157,7 +157,7 @@ class RankCompute {
   std::unique_ptr<GradientReduction> reduction_;  // null: one replica
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<StageModel> model_;
-  std::vector<ActivationPool> pools_;  // by chunk
+  std::optional<ActivationPool> activations_;
   StepInfo step_;
   Verdict verdict_;
   std::int64_t applied_steps_ = 0;

@@ -50,11 +50,11 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   use.gradients = layout.grad_elements * sizeof(float);
   use.workspace = model.workspace_bytes();
   if (setup.device && setup.device->id().kind == DeviceKind::cuda) use.workspace += gpu_scratch_estimate(setup);
+  use.activations = ActivationPool::bytes(model, setup.needs);
   const Shape hidden = model.hidden_shape();
   if (setup.sends_far) use.queues += EdgeCopy::memory_bytes(hidden_bytes(setup, hidden));
   for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
     const auto& needs = setup.needs.chunks[static_cast<std::size_t>(chunk)];
-    use.activations += ActivationPool::bytes(model.activation_bytes(chunk), needs);
     use.queues += static_cast<std::size_t>(needs.activation_slots) * lane_bytes(setup, InputKind::activation, chunk, hidden) +
                   static_cast<std::size_t>(needs.gradient_slots) * lane_bytes(setup, InputKind::gradient, chunk, hidden) +
                   static_cast<std::size_t>(needs.target_slots) * lane_bytes(setup, InputKind::target, chunk, hidden);

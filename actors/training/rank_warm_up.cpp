@@ -28,11 +28,10 @@ void RankCompute::warm_up() {
     for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
       const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
       const auto index = static_cast<decltype(Action::chunk)>(chunk);
-      ActivationPool& pool = pools_[static_cast<std::size_t>(chunk)];
-      ActivationSlot& slot = pool.take({ActionKind::forward, index, 0});
+      ActivationSlot& slot = activations_->take({ActionKind::forward, index, 0});
       model_->forward(chunk, {first ? ids : input, ids, output, loss}, slot);
       model_->backward(chunk, backward, slot);
-      pool.release({ActionKind::backward, index, 0});
+      activations_->release({ActionKind::backward, index, 0});
     }
   }
   if (tensor_group_) tensor_group_->set_quiet(false);

@@ -10,7 +10,12 @@ namespace pipetrain::bench {
 namespace {
 
 // Without pipeline stages there is only one schedule.
-const std::vector<Schedule> pipeline_schedules = {{"1f1b", 1}, {"interleaved", 2}, {"zb-h1", 1}, {"zb-v", 2}};
+std::vector<Schedule> pipeline_schedules(int pp) {
+  std::vector<Schedule> schedules = {{"1f1b", 1}, {"interleaved", 2}, {"zb-h1", 1}, {"zb-v", 2}};
+  // On two stages it is zb-h1 with more messages.
+  if (pp > 2) schedules.push_back({"v-half", 2});
+  return schedules;
+}
 
 // Llama-2-7B cut to half: small enough for one GPU with all its state, so that every layout can be put beside one GPU.
 Row half(const std::string& layout, int pp, int tp, int dp, std::int64_t sequence = 4096) {
@@ -22,7 +27,7 @@ Row half(const std::string& layout, int pp, int tp, int dp, std::int64_t sequenc
   row.microbatches = 16;
   row.sequence = sequence;
   if (pp > 1) {
-    row.schedules = pipeline_schedules;
+    row.schedules = pipeline_schedules(pp);
     row.predictable = pp == 2;
   }
   return row;
@@ -41,7 +46,7 @@ std::vector<Row> promised_rows() {
   const auto pipeline = [](Row& row, int pp, int tp, int dp, std::int64_t microbatches) -> Row& {
     row.pp = pp, row.tp = tp, row.dp = dp;
     row.microbatches = microbatches;
-    row.schedules = pipeline_schedules;
+    row.schedules = pipeline_schedules(pp);
     row.predictable = true;
     return row;
   };

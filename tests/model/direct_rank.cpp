@@ -64,7 +64,8 @@ DirectPipeline::Rank::SlotMemory DirectPipeline::Rank::make_slot(const PipelineS
     chunk.pending = poisoned(*device, bytes.pending);
     chunk.input = poisoned(*device, hidden_bytes);
     chunk.input_grad = poisoned(*device, hidden_bytes);
-    chunk.slot = model.make_slot(at.chunk, chunk.saved.data());
+    chunk.slot = model.make_slot(at.chunk);
+    model.set_saved(at.chunk, *chunk.slot, chunk.saved.data());
     model.set_pending(at.chunk, *chunk.slot, chunk.pending.data());
   }
   return memory;

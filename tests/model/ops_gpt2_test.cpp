@@ -17,8 +17,7 @@ TEST_CASE("LayerNorm and its gradient match the reference", "[ops]") {
       // A mean far from 0 beside the deviation is where a careless variance loses its digits.
       for (std::int64_t col = 0; col < shape[1]; ++col) x(0, col) = rounded(x(0, col) / 4 + 8, b.dtype);
       const Values old = b.draw_f32({shape[1]});
-      const Tensor tx = b.put(x), tw = b.put(w), tb = b.put(bias), tdy = b.put(dy), tr = b.put(residual),
-                   in_place = b.put(x);
+      const Tensor tx = b.put(x), tw = b.put(w), tb = b.put(bias), tdy = b.put(dy), tr = b.put(residual), in_place = b.put(x);
       const Tensor y = b.poisoned(shape), mean = b.rank.poisoned({shape[0]}, DType::f32),
                    inv_std = b.rank.poisoned({shape[0]}, DType::f32);
       const Tensor dx = b.poisoned(shape), dx_sum = b.poisoned(shape);

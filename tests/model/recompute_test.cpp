@@ -61,10 +61,12 @@ TEST_CASE("a layer keeps exactly what its mode says", "[recompute]") {
   const std::size_t remade = 2 * floats(10 * 32) + floats(10 * 24);
   CHECK(selective.saved == none.saved - remade);
   CHECK(full.saved == floats(10 * 32));
-  // From I until W: what the matrices' gradients read must be there again.
-  CHECK(selective.pending == none.pending + remade);
-  // What the norm finds of a token comes with the first matrix's output, whose gradient takes its place.
-  CHECK(full.pending == none.pending + remade + floats(10 * 32) + floats(10 * 48) + floats(10));
+  // From I until W: what the matrices' gradients read must be there again. Their output gradients take the place of what F
+  // kept, if it did.
+  CHECK(none.pending == 0);
+  CHECK(selective.pending == remade);
+  // What the norm finds of a token comes with the MLP's first matrix's output.
+  CHECK(full.pending == remade + floats(10 * 32) + floats(10 * 64) + floats(10 * 48) + floats(10));
 }
 
 TEST_CASE("selective keeps what was gathered from other ranks, full does not", "[recompute]") {
