@@ -40,7 +40,7 @@ struct BlockContext {
   TensorParallel tp;
   MicrobatchShape shape;
   DType dtype = DType::f32;  // of activations
-  Tensor rotary_table;       // [sequence, 2, D/2]
+  Tensor rotary_table;       // [sequence, 2, D/2]; without memory where positions are learned
   Recompute recompute = Recompute::none;
 
   std::int64_t tokens() const { return shape.tokens(); }

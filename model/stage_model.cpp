@@ -63,7 +63,7 @@ class TransformerStage final : public StageModel {
     assert(static_cast<std::size_t>(grads.elements()) >= layout_.grad_elements);
     bind_blocks(weights, grads);
     grads_ = grads;
-    upload_rotary_table();
+    if (config_.positions == PositionKind::rotary) upload_rotary_table();
   }
 
   void bind_workspace(void* data, std::size_t bytes) override {
@@ -231,8 +231,8 @@ class TransformerStage final : public StageModel {
   Arena workspace_;
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;
-  Tensor rotary_table_;
-  Tensor grads_;  // the arena
+  Tensor rotary_table_;  // without memory where positions are learned
+  Tensor grads_;         // the arena
   GradientListener listener_;
   std::vector<Chunk> chunks_;
 };

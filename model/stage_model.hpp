@@ -59,9 +59,8 @@ class StageModel {
   virtual Shape hidden_shape() const = 0;           // [Tr, H]
 
   // The arenas of parameters(), flat: weights in the activations' type and zero where no parameter is, gradients f32. Must be
-  // called before the first action;
-  // also takes the little constant memory that the model owns (the rotary table) from the stream's device, and waits for it to
-  // be filled.
+  // called before the first action. Where positions are rotary, also takes the memory of their table from the stream's device,
+  // and waits for it to be filled; else waits for nothing that is on the stream.
   virtual void bind(const Tensor& weights, const Tensor& grads) = 0;
   // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
   // action.

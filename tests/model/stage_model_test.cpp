@@ -5,6 +5,7 @@
 #include <random>
 
 #include "catch.hpp"
+#include "core/cpu_device.hpp"
 #include "core/error.hpp"
 #include "direct_step.hpp"
 #include "model/rotary_table.hpp"
@@ -211,6 +212,34 @@ TEST_CASE("the memory a chunk asks for is tight and known before any device", "[
   const auto both = measure(cut_blocks(config, {1}));
   CHECK(both->workspace_bytes() == std::max(both->activation_bytes(0).workspace, both->activation_bytes(1).workspace));
   CHECK(both->activation_bytes(0).saved == 0);  // the embedding keeps nothing of its own
+}
+
+TEST_CASE("a stage keeps a table of rotations on its device where the model rotates, and nothing where positions are learned",
+          "[stage_model][rotary]") {
+  struct CountingDevice final : CpuDevice {
+    CountingDevice() : CpuDevice(0, 1) {}
+    Buffer allocate(std::size_t bytes, const std::string& what) override {
+      allocated += bytes;
+      return CpuDevice::allocate(bytes, what);
+    }
+    std::size_t allocated = 0;
+  };
+  const MicrobatchShape shape{2, 5};
+  for (const auto& [family, bytes] :
+       {std::pair{Family::llama, 5 * 4 * sizeof(float)}, std::pair{Family::gpt2, 0 * sizeof(float)}}) {
+    const ModelConfig config = small_config(false, family);
+    CountingDevice device;
+    const auto stream = device.make_stream("test");
+    const auto ops = make_cpu_ops(*stream);
+    const auto stage = make_stage_model(config, cut_blocks(config, {}), shape, {}, *ops);
+    std::vector<float> weights(stage->parameters().weight_elements), grads(stage->parameters().grad_elements);
+    const auto over = [](std::vector<float>& values) {
+      return Tensor{values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32};
+    };
+    const std::size_t before = device.allocated;
+    stage->bind(over(weights), over(grads));
+    CHECK(device.allocated - before == bytes);
+  }
 }
 
 TEST_CASE("rotary frequencies follow Hugging Face's scalings", "[rotary]") {
