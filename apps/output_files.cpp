@@ -4,13 +4,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <system_error>
 
+#include "apps/signal_safe_lock.hpp"
 #include "core/error.hpp"
 #include "data/dataset.hpp"
 
@@ -20,12 +24,42 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::mutex unfinished_mutex;
-std::set<fs::path> unfinished;  // temporaries that are there now
+constexpr std::string_view draft_suffix = ".partial";
+
+SignalSafeLock unfinished_lock;
+// Temporaries that are there now. Never destroyed: a signal's handler may look until the process has ended.
+std::set<fs::path>& unfinished = *new std::set<fs::path>;
 
 [[noreturn]] void fail_write(const std::string& option, const fs::path& path, int reason) {
   throw Error(ErrorKind::input, fmt::format("--{} {}: cannot be written ({}); check the disk and the permissions", option,
                                             path.string(), std::strerror(reason)));
+}
+
+// Beside its target, with the process that writes it.
+fs::path draft_of(const fs::path& target) { return fmt::format("{}.{}{}", target.string(), ::getpid(), draft_suffix); }
+
+// The process that writes this draft of `target`; 0 where the name is not that of one.
+pid_t writer_of(std::string_view name, const std::string& target) {
+  if (!name.starts_with(target + ".") || !name.ends_with(draft_suffix)) return 0;
+  name.remove_prefix(target.size() + 1);
+  if (name.size() <= draft_suffix.size()) return 0;
+  name.remove_suffix(draft_suffix.size());
+  pid_t process = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
+  return error == std::errc() && end == name.data() + name.size() && process > 0 ? process : 0;
+}
+
+// Drafts of `target` that killed processes left behind: no process of their number lives here. One that another host writes at
+// this moment looks the same; that run then fails with a line, and this one's file stands.
+void remove_abandoned_drafts(const fs::path& target) {
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  std::error_code error, ignored;
+  std::vector<fs::path> abandoned;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const pid_t writer = writer_of(entry->path().filename().string(), target.filename().string());
+    if (writer != 0 && ::kill(writer, 0) != 0 && errno == ESRCH) abandoned.push_back(entry->path());
+  }
+  for (const fs::path& draft : abandoned) fs::remove(draft, ignored);
 }
 
 }  // namespace
@@ -73,7 +107,7 @@ void refuse_shared_files(const OptionValues& values, const std::vector<std::stri
 }
 
 OutputFiles::~OutputFiles() {
-  const std::lock_guard lock(unfinished_mutex);
+  const std::lock_guard lock(unfinished_lock);
   std::error_code ignored;
   for (const File& file : files_) {
     fs::remove(file.temporary, ignored);
@@ -90,10 +124,11 @@ void OutputFiles::add(const std::string& option, const fs::path& path, const std
     if (!out.flush()) fail_write(option, path, errno);
     return;
   }
-  files_.push_back({option, path.string() + fmt::format(".{}.partial", ::getpid()), path});
+  remove_abandoned_drafts(path);
+  files_.push_back({option, draft_of(path), path});
   std::ofstream out;
   {
-    const std::lock_guard lock(unfinished_mutex);
+    const std::lock_guard lock(unfinished_lock);
     unfinished.insert(files_.back().temporary);
     out.open(files_.back().temporary, std::ios::binary | std::ios::trunc);
   }
@@ -103,7 +138,7 @@ void OutputFiles::add(const std::string& option, const fs::path& path, const std
 }
 
 void OutputFiles::put_in_place() {
-  const std::lock_guard lock(unfinished_mutex);
+  const std::lock_guard lock(unfinished_lock);
   for (const File& file : files_) {
     std::error_code error;
     fs::rename(file.temporary, file.target, error);
@@ -114,9 +149,8 @@ void OutputFiles::put_in_place() {
 }
 
 void remove_unfinished_outputs() {
-  unfinished_mutex.lock();  // never unlocked
-  std::error_code ignored;
-  for (const fs::path& temporary : unfinished) fs::remove(temporary, ignored);
+  if (!unfinished_lock.lock_for_good()) return;
+  for (const fs::path& temporary : unfinished) ::unlink(temporary.c_str());
 }
 
 }  // namespace pipetrain

@@ -22,7 +22,8 @@ void check_input_file(const OptionValues& values, const std::string& name);
 void refuse_shared_files(const OptionValues& values, const std::vector<std::string>& outputs,
                          const std::vector<std::string>& inputs);
 
-// Collects files beside their targets and puts them in place together. What was not put in place is removed again.
+// Collects files beside their targets, as NAME.PID.partial, and puts them in place together. What was not put in place is
+// removed again; what a killed process left goes when the same file is written next on the same host.
 class OutputFiles {
  public:
   OutputFiles() = default;
@@ -43,7 +44,8 @@ class OutputFiles {
 };
 
 // Removes what all OutputFiles of the process have written and not yet put in place: for who ends the process beside the thread
-// that writes. No file can be added or put in place afterwards: whoever tries waits for that end.
+// that writes. No file can be added or put in place afterwards: whoever tries waits for that end. Async-signal-safe, as
+// SignalSafeLock::lock_for_good() is; where that gives up, nothing is removed.
 void remove_unfinished_outputs();
 
 }  // namespace pipetrain

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "apps/signal_safe_lock.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -21,7 +22,7 @@ namespace {
 
 constexpr const char* file_name = ".pipetrain.lock";
 
-std::mutex held_mutex;
+SignalSafeLock held_lock;
 const SaveLock* held = nullptr;
 
 [[noreturn]] void fail(const fs::path& folder, const std::string& what) {
@@ -58,7 +59,7 @@ bool is_there(int descriptor, const fs::path& file) {
 }  // namespace
 
 SaveLock::SaveLock(const fs::path& folder, std::vector<std::string>& notes) : folder_(folder), file_(folder / file_name) {
-  const std::lock_guard lock(held_mutex);
+  const std::lock_guard lock(held_lock);
   try {
     while (!take(notes)) {
     }
@@ -71,7 +72,7 @@ SaveLock::SaveLock(const fs::path& folder, std::vector<std::string>& notes) : fo
 }
 
 SaveLock::~SaveLock() {
-  const std::lock_guard lock(held_mutex);
+  const std::lock_guard lock(held_lock);
   remove();
   if (descriptor_ >= 0) ::close(descriptor_);
   held = nullptr;
@@ -112,8 +113,7 @@ void SaveLock::remove() const noexcept {
 }
 
 void remove_save_lock() {
-  held_mutex.lock();  // never unlocked
-  if (held) held->remove();
+  if (held_lock.lock_for_good() && held) held->remove();
 }
 
 }  // namespace pipetrain

@@ -32,7 +32,8 @@ class SaveLock {
 };
 
 // Removes what the lock of this process would: for who ends the process beside the thread that holds it. That thread waits for
-// the end when it takes or leaves a lock afterwards.
+// the end when it takes or leaves a lock afterwards. Async-signal-safe, as SignalSafeLock::lock_for_good() is; where that gives
+// up, nothing is removed.
 void remove_save_lock();
 
 }  // namespace pipetrain

@@ -39,6 +39,8 @@ void on_signal(int number) {
     caught_at = milliseconds_now();
     caught = number;
   } else if (milliseconds_now() - caught_at > same_signal_ms) {
+    remove_unfinished_outputs();
+    remove_save_lock();
     write_line("stopped at once by a second signal\n");
     _exit(128 + number);
   }

@@ -1,5 +1,5 @@
 // SIGINT and SIGTERM end a command, at once or, while it has something to finish, when that is done; a second one always ends
-// it at once. SIGUSR1 asks who waits for whom.
+// it at once, without unfinished output files. SIGUSR1 asks who waits for whom.
 #pragma once
 
 #include <atomic>

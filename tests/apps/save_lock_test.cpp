@@ -1,16 +1,9 @@
 // Two live runs that save to one folder.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
-#include <utility>
 
 #include "catch.hpp"
+#include "live_run.hpp"
 #include "pipetrain_program.hpp"
 
 using namespace pipetrain;
@@ -21,42 +14,6 @@ using Catch::Matchers::StartsWith;
 namespace {
 
 const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
-
-// A run in the background, killed at the end of the scope.
-class LiveRun {
- public:
-  explicit LiveRun(const std::string& arguments, const std::string& variables = "") {
-    const std::string command =
-        variables + " exec '" PIPETRAIN_PROGRAM "' " + arguments + " > /dev/null 2> '" + err_.string() + "'";
-    process_ = ::fork();
-    if (process_ == 0) {
-      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-      ::_exit(127);
-    }
-  }
-  ~LiveRun() {
-    if (process_ > 0) end_by(SIGKILL);
-  }
-
-  pid_t process() const { return process_; }
-  std::string err() const { return read_file(err_); }
-  void wait_until(const std::function<bool()>& reached) const {
-    for (int tries = 0; tries < 6000 && !reached(); ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    INFO(err());
-    REQUIRE(reached());
-  }
-  int end_by(int signal) {
-    int status = 0;
-    ::kill(process_, signal);
-    ::waitpid(std::exchange(process_, 0), &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
- private:
-  TempFolder folder_;
-  fs::path err_ = folder_.path() / "err";
-  pid_t process_ = 0;
-};
 
 // Hangs in a step after the one that it waits for.
 std::unique_ptr<LiveRun> hanging_run(const std::string& arguments, int step) {

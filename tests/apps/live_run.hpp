@@ -1,0 +1,60 @@
+// The program under test in the background, to be signalled.
+#pragma once
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "catch.hpp"
+#include "run_program.hpp"
+
+namespace pipetrain {
+
+// A run in the background, killed at the end of the scope.
+class LiveRun {
+ public:
+  explicit LiveRun(const std::string& arguments, const std::string& variables = "") {
+    const std::string command =
+        variables + " exec '" PIPETRAIN_PROGRAM "' " + arguments + " > /dev/null 2> '" + err_.string() + "'";
+    process_ = ::fork();
+    if (process_ == 0) {
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      ::_exit(127);
+    }
+  }
+  ~LiveRun() {
+    if (process_ > 0) end_by(SIGKILL);
+  }
+  LiveRun(const LiveRun&) = delete;
+  LiveRun& operator=(const LiveRun&) = delete;
+
+  pid_t process() const { return process_; }
+  std::string err() const { return read_file(err_); }
+  void wait_until(const std::function<bool()>& reached) const {
+    for (int tries = 0; tries < 6000 && !reached(); ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    INFO(err());
+    REQUIRE(reached());
+  }
+  void signal(int number) const { ::kill(process_, number); }
+  // Its exit status; -1: a signal ended it.
+  int end_by(int number) {
+    int status = 0;
+    signal(number);
+    ::waitpid(std::exchange(process_, 0), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  TempFolder folder_;
+  std::filesystem::path err_ = folder_.path() / "err";
+  pid_t process_ = 0;
+};
+
+}  // namespace pipetrain
