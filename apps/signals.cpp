@@ -32,25 +32,27 @@ constexpr std::int64_t same_signal_ms = 250;
 std::atomic<std::int64_t> caught_at{0};
 
 // Safe in a signal handler.
-void write_line(std::string_view line) { static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size())); }
+[[noreturn]] void end_at_once(std::string_view line, int status) {
+  remove_unfinished_outputs();
+  remove_save_lock();
+  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+  _exit(status);
+}
 
 void on_signal(int number) {
   if (caught.load() == 0) {
     caught_at = milliseconds_now();
     caught = number;
   } else if (milliseconds_now() - caught_at > same_signal_ms) {
-    remove_unfinished_outputs();
-    remove_save_lock();
-    write_line("stopped at once by a second signal\n");
-    _exit(128 + number);
+    end_at_once("stopped at once by a second signal\n", 128 + number);
   }
 }
 
 // Large data files are mapped into memory: what one has lost cannot be read there any more.
 void on_bus_error(int number, siginfo_t* info, void*) {
   if (info->si_code == BUS_ADRERR) {
-    write_line("pipetrain: error: a data file was cut short while it was in use; leave --data alone during a run\n");
-    _exit(exit_status(ErrorKind::input));
+    end_at_once("pipetrain: error: a data file was cut short while it was in use; leave --data alone during a run\n",
+                exit_status(ErrorKind::input));
   }
   std::signal(number, SIG_DFL);  // of the machine's making: ends the process as it would have
 }

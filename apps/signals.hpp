@@ -12,7 +12,7 @@ namespace pipetrain {
 // Hears these signals for the process as long as it lives, on a thread of its own; one object at a time. Without SignalAnswers
 // the first SIGINT or SIGTERM removes unfinished output files and ends the process with status 130 or 143 and one line. SIGXFSZ
 // (ulimit -f) is ignored from then on: a write beyond the limit fails as on a full disk, so that it is told and cleaned up.
-// SIGBUS from a data file that has been cut short ends the process with one line and status 2.
+// SIGBUS from a data file that has been cut short ends the process the same way, with status 2.
 class SignalWatch {
  public:
   SignalWatch();

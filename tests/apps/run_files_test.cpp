@@ -97,13 +97,16 @@ TEST_CASE("a large data file that is cut short under a run ends it with a line")
   std::string rows;
   for (int i = 0; i < 40000; ++i) rows += "{\"text\": \"row " + std::to_string(i) + "\"}\n";
   const std::string data = folder.write("rows.jsonl", rows).string(), metrics = (folder.path() / "metrics").string();
-  const auto script =
-      folder.write("run.sh", "timeout -s KILL 60 '" PIPETRAIN_PROGRAM "' " + small + "--steps 100000 --data " + data +
-                                 " --metrics " + metrics + " & child=$!\nfor i in $(seq 300); do [ -s " + metrics +
-                                 " ] && break; sleep 0.1; done\ntruncate -s 100 " + data + "\nwait $child\n");
+  const std::string out = (folder.path() / "out").string();  // where drafts would be left
+  fs::create_directory(out);
+  const auto script = folder.write("run.sh", "timeout -s KILL 60 '" PIPETRAIN_PROGRAM "' " + small + "--steps 100000 --data " +
+                                                 data + " --metrics " + metrics + " --save " + out + " --trace " + out +
+                                                 "/trace.json & child=$!\nfor i in $(seq 300); do [ -s " + metrics +
+                                                 " ] && break; sleep 0.1; done\ntruncate -s 100 " + data + "\nwait $child\n");
   const Result result = run_program("/bin/bash", script.string());
   CHECK(result.status == 2);
   CHECK_THAT(result.err, Contains("pipetrain: error: a data file was cut short while it was in use"));
+  CHECK(names_in(out).empty());
 }
 
 TEST_CASE("a trace that cannot be written does not cost what was learned") {
