@@ -32,6 +32,10 @@ command_bench() {
     die "bench: BENCH_PROGRAM names no program: $BENCH_PROGRAM"
   fi
   export BENCH_PROGRAM
+  # The comparison with PyTorch runs where there is one.
+  if [[ $name == gpu && -z ${PIPETRAIN_TORCH_PEER+set} ]] && command -v torchrun >/dev/null; then
+    export PIPETRAIN_TORCH_PEER=$root/bench/peers/torch_llama.py
+  fi
   if [[ -e $root/bench/$name.sh ]]; then exec bash "$root/bench/$name.sh" "$@"; fi
   exec "$(dirname "$BENCH_PROGRAM")/bench_$name" "$@"
 }

@@ -1,0 +1,352 @@
+"""Training steps of a Llama in PyTorch over pipeline, tensor and data parallel ranks, as a tuned user runs them: compiled blocks, cuDNN
+attention, fused AdamW, torch.distributed.pipelining schedules, DTensor tensor parallelism with sequence-parallel norms, FSDP2 over replicas.
+
+    torchrun --nproc_per_node 2 torch_llama.py --model llama2-7b --layers 16 --pp 2 --gas 16
+
+Parameters, gradients and optimizer state are bf16 without replicas, which is lighter than fp32 master weights; with --dp they are fp32,
+sharded, and computed with in bf16. Gradients are not clipped. Tokens are random. Rank 0 prints one line: RESULT and a JSON object with the
+seconds of a step (median, least and most), tokens/s and model TFLOP/s of one GPU, and the peak GiB of each rank.
+
+Shapes: B sequences of a microbatch, S tokens of a sequence, H hidden size, D head size, V vocabulary.
+"""
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+@dataclass
+class Llama:
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    intermediate: int
+    vocabulary: int
+    rope_theta: float
+
+    @property
+    def head_dim(self):
+        return self.hidden // self.heads
+
+    def matrix_parameters(self):
+        """Those of matrix products: all but the input embedding and the norms."""
+        attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+        return self.layers * (attention + 3 * self.hidden * self.intermediate) + self.vocabulary * self.hidden
+
+    def flops_per_token(self, sequence):
+        """Model FLOPs of forward and backward, causal attention as half."""
+        return 6 * self.matrix_parameters() + 6 * self.layers * self.hidden * sequence
+
+
+MODELS = {
+    "llama2-7b": Llama(4096, 32, 32, 32, 11008, 32000, 1e4),
+    "llama2-13b": Llama(5120, 40, 40, 40, 13824, 32000, 1e4),
+    "llama3-8b": Llama(4096, 32, 32, 8, 14336, 128256, 5e5),
+    "llama3.2-1b": Llama(2048, 16, 32, 8, 8192, 128256, 5e5),
+}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--model", choices=MODELS, default="llama2-7b")
+    parser.add_argument("--layers", type=int, default=0, help="keep only the first layers; 0: all")
+    for axis in ("pp", "tp", "dp"):
+        parser.add_argument(f"--{axis}", type=int, default=1)
+    parser.add_argument("--seq", type=int, default=4096)
+    parser.add_argument("--mbs", type=int, default=1, help="sequences of a microbatch")
+    parser.add_argument("--gas", type=int, default=16, help="microbatches of a replica in a step")
+    parser.add_argument("--schedule", default="1F1B", help="a class of torch.distributed.pipelining, without Schedule")
+    parser.add_argument("--vpp", type=int, default=2, help="chunks of a stage in interleaved schedules")
+    parser.add_argument("--async_tp", type=int, default=0, help="1: overlap tensor-parallel communication by symmetric memory")
+    parser.add_argument("--compile", type=int, default=1)
+    parser.add_argument("--attention", choices=("cudnn", "flash"), default="cudnn")
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=4)
+    return parser.parse_args()
+
+
+# --- The model ---
+
+
+def rotate(x, angles):
+    """x [B, S, heads, D], angles a pair of [1, S, 1, D/2]: cosines and sines."""
+    cosine, sine = angles
+    low, high = x.float().chunk(2, -1)
+    return torch.cat((low * cosine - high * sine, high * cosine + low * sine), -1).to(x.dtype)
+
+
+class Attention(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.head_dim, self.grouped = model.head_dim, model.kv_heads != model.heads
+        inner, kv_inner = model.heads * model.head_dim, model.kv_heads * model.head_dim
+        self.query = nn.Linear(model.hidden, inner, bias=False)
+        self.key = nn.Linear(model.hidden, kv_inner, bias=False)
+        self.value = nn.Linear(model.hidden, kv_inner, bias=False)
+        self.out = nn.Linear(inner, model.hidden, bias=False)
+
+    def forward(self, x, cosine, sine):
+        batch, sequence, _ = x.shape
+        heads = lambda y: y.view(batch, sequence, -1, self.head_dim)  # of this rank
+        query = rotate(heads(self.query(x)), (cosine, sine)).transpose(1, 2)
+        key = rotate(heads(self.key(x)), (cosine, sine)).transpose(1, 2)
+        value = heads(self.value(x)).transpose(1, 2)
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=self.grouped)
+        return self.out(mixed.transpose(1, 2).reshape(batch, sequence, -1))
+
+
+class Mlp(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.gate = nn.Linear(model.hidden, model.intermediate, bias=False)
+        self.up = nn.Linear(model.hidden, model.intermediate, bias=False)
+        self.down = nn.Linear(model.intermediate, model.hidden, bias=False)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Layer(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.attention_norm, self.mlp_norm = nn.RMSNorm(model.hidden, eps=1e-5), nn.RMSNorm(model.hidden, eps=1e-5)
+        self.attention, self.mlp = Attention(model), Mlp(model)
+
+    def forward(self, x, cosine, sine):
+        x = x + self.attention(self.attention_norm(x), cosine, sine)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class Part(nn.Module):
+    """The layers of one virtual stage, with the embedding on the first and the head on the last."""
+
+    def __init__(self, model, layers, first, last):
+        super().__init__()
+        self.model = model
+        self.embedding = nn.Embedding(model.vocabulary, model.hidden) if first else None
+        self.layers = nn.ModuleDict({str(layer): Layer(model) for layer in layers})
+        self.norm = nn.RMSNorm(model.hidden, eps=1e-5) if last else None
+        self.head = nn.Linear(model.hidden, model.vocabulary, bias=False) if last else None
+
+    def initialise(self, sequence, device):
+        half = torch.arange(0, self.model.head_dim, 2, device=device).float() / self.model.head_dim
+        angles = torch.outer(torch.arange(sequence, device=device).float(), self.model.rope_theta**-half)
+        self.cosine, self.sine = angles.cos()[None, :, None, :], angles.sin()[None, :, None, :]
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.02) if parameter.dim() > 1 else nn.init.ones_(parameter)
+
+    def forward(self, x):
+        if self.embedding is not None:
+            x = self.embedding(x)
+        for layer in self.layers.values():
+            x = layer(x, self.cosine, self.sine)
+        return x if self.head is None else self.head(self.norm(x))
+
+
+# --- Parallelism ---
+
+
+def virtual_stages(arguments, stage):
+    """All virtual stages' number, and those of this stage."""
+    pp = arguments.pp
+    if arguments.schedule in ("ZBVZeroBubble", "DualPipeV"):
+        return 2 * pp, [stage, 2 * pp - 1 - stage]
+    if "Interleaved" in arguments.schedule:
+        return arguments.vpp * pp, list(range(stage, arguments.vpp * pp, pp))
+    return pp, [stage]
+
+
+def shard_over_tensor_ranks(part, mesh):
+    """Column- then row-parallel matrices, norms on shards of the sequence, vocabulary-parallel embedding, head and loss."""
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel,
+                                                   parallelize_module)
+
+    ends = {}
+    if part.embedding is not None:
+        ends["embedding"] = RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1))
+    if part.head is not None:
+        ends["norm"] = SequenceParallel()
+        ends["head"] = ColwiseParallel(input_layouts=Shard(1), output_layouts=Shard(-1), use_local_output=False)
+    parallelize_module(part, mesh, ends)
+    scattered = RowwiseParallel(output_layouts=Shard(1))
+    for layer in part.layers.values():
+        parallelize_module(layer, mesh, {
+            "attention_norm": SequenceParallel(),
+            "attention": PrepareModuleInput(input_layouts=(Shard(1), None, None),
+                                            desired_input_layouts=(Replicate(), None, None)),
+            "attention.query": ColwiseParallel(), "attention.key": ColwiseParallel(), "attention.value": ColwiseParallel(),
+            "attention.out": scattered,
+            "mlp_norm": SequenceParallel(),
+            "mlp": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
+            "mlp.gate": ColwiseParallel(), "mlp.up": ColwiseParallel(), "mlp.down": scattered,
+        })
+
+
+def shard_over_replicas(part, mesh):
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    settings = dict(mesh=mesh, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
+                    reshard_after_forward=False)
+    for layer in part.layers.values():
+        fully_shard(layer, **settings)
+    fully_shard(part, **settings)
+
+
+def build_part(arguments, model, virtual, count, mesh, device):
+    bounds = [model.layers * at // count for at in (virtual, virtual + 1)]
+    with torch.device("meta"):
+        part = Part(model, range(*bounds), virtual == 0, virtual == count - 1)
+    if arguments.tp > 1:
+        shard_over_tensor_ranks(part, mesh["tp"])
+    if arguments.compile:
+        for layer in part.layers.values():
+            layer.compile(fullgraph=True)
+    if arguments.dp > 1:
+        shard_over_replicas(part, mesh["dp"])
+    else:
+        part = part.to(torch.bfloat16)
+    part.to_empty(device=device)
+    part.initialise(arguments.seq, device)
+    return part
+
+
+def overlap_tensor_parallel(mesh):
+    import torch._inductor.config
+    from torch.distributed._symmetric_memory import enable_symm_mem_for_group
+
+    torch._inductor.config._micro_pipeline_tp = True
+    enable_symm_mem_for_group(mesh.get_group().group_name)
+
+
+# --- A step ---
+
+
+def cross_entropy(logits, targets):
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(0, 1))
+
+
+class Run:
+    def __init__(self, arguments, model, mesh, device):
+        self.arguments = arguments
+        stage = mesh["pp"].get_local_rank() if mesh else 0
+        self.count, self.virtual = virtual_stages(arguments, stage)
+        self.parts = [build_part(arguments, model, at, self.count, mesh, device) for at in self.virtual]
+        self.parameters = [parameter for part in self.parts for parameter in part.parameters()]
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-5, fused=True)
+        # With tensor ranks the logits are DTensors, whose loss does not compile.
+        self.loss = torch.compile(cross_entropy) if arguments.compile and arguments.tp == 1 else cross_entropy
+        torch.manual_seed(0)
+        size = (arguments.mbs * arguments.gas, arguments.seq)
+        self.tokens, self.targets = (torch.randint(0, model.vocabulary, size, device=device) for _ in range(2))
+        self.schedule = self.make_schedule(mesh, device) if arguments.pp > 1 else None
+        self.attention = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}[arguments.attention]
+
+    def make_schedule(self, mesh, device):
+        from torch.distributed.pipelining import PipelineStage
+        from torch.distributed.pipelining.schedules import get_schedule_class
+
+        group = mesh["pp"].get_group()
+        stages = [PipelineStage(part, at, self.count, device, group=group) for part, at in zip(self.parts, self.virtual)]
+        chosen = get_schedule_class(self.arguments.schedule)
+        return chosen(stages[0] if self.count == self.arguments.pp else stages, self.arguments.gas, loss_fn=self.loss)
+
+    def loss_context(self):
+        if self.arguments.tp == 1:
+            return contextlib.nullcontext()
+        from torch.distributed.tensor.parallel import loss_parallel
+
+        return loss_parallel()
+
+    def step(self):
+        with self.loss_context(), sdpa_kernel([self.attention]):
+            self.pipeline_gradients() if self.schedule else self.gradients()
+        self.optimizer.step()
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def pipeline_gradients(self):
+        ends = dict(target=self.targets, losses=[]) if self.count - 1 in self.virtual else {}
+        self.schedule.step(*([self.tokens] if 0 in self.virtual else []), **ends)
+
+    def gradients(self):
+        batch, last = self.arguments.mbs, self.arguments.gas - 1
+        for number in range(self.arguments.gas):
+            if self.arguments.dp > 1:
+                self.parts[0].set_requires_gradient_sync(number == last)
+            rows = slice(number * batch, (number + 1) * batch)
+            self.loss(self.parts[0](self.tokens[rows]), self.targets[rows]).backward()
+
+
+# --- Measuring ---
+
+
+def measure(run, warmup, steps):
+    """Seconds of each step."""
+    for _ in range(warmup):
+        run.step()
+    torch.cuda.synchronize()
+    if dist.is_initialized():
+        dist.barrier()
+    seconds = []
+    for _ in range(steps):
+        start = time.perf_counter()
+        run.step()
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def peak_gib(device, world):
+    peak = torch.tensor([torch.cuda.max_memory_allocated() / 2**30], device=device)
+    if world == 1:
+        return [round(peak.item(), 1)]
+    peaks = [torch.zeros_like(peak) for _ in range(world)]
+    dist.all_gather(peaks, peak)
+    return [round(one.item(), 1) for one in peaks]
+
+
+def main():
+    arguments = parse_arguments()
+    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if world != arguments.pp * arguments.tp * arguments.dp:
+        raise SystemExit(f"torch_llama: pp x tp x dp takes {arguments.pp * arguments.tp * arguments.dp} ranks, not {world}")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    torch.cuda.set_device(device)
+    mesh = None
+    if world > 1:
+        dist.init_process_group("nccl", device_id=device)
+        mesh = init_device_mesh("cuda", (arguments.pp, arguments.dp, arguments.tp), mesh_dim_names=("pp", "dp", "tp"))
+    if arguments.async_tp and arguments.tp > 1:
+        overlap_tensor_parallel(mesh["tp"])
+    model = MODELS[arguments.model]
+    model.layers = arguments.layers or model.layers
+
+    run = Run(arguments, model, mesh, device)
+    seconds = measure(run, arguments.warmup, arguments.steps)
+    median = statistics.median(seconds)
+    tokens = arguments.mbs * arguments.gas * arguments.dp * arguments.seq / median / world
+    memory = peak_gib(device, world)
+    if rank == 0:
+        figures = dict(vars(arguments), layers=model.layers, sec_step=round(median, 4),
+                       spread=[round(min(seconds), 4), round(max(seconds), 4)], tok_s_gpu=round(tokens, 1),
+                       tflops_gpu=round(tokens * model.flops_per_token(arguments.seq) / 1e12, 1), mem_gib=memory,
+                       torch=torch.__version__)
+        print("RESULT " + json.dumps(figures), flush=True)
+    if world > 1:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
