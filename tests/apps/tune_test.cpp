@@ -10,6 +10,7 @@
 #include "apps/tune_search.hpp"
 #include "catch.hpp"
 #include "pipetrain_program.hpp"
+#include "skip.hpp"
 
 using namespace pipetrain;
 using nlohmann::json;
@@ -217,10 +218,7 @@ TEST_CASE("tune takes what doctor measured, and doctor measures something") {
 
 TEST_CASE("on GPUs doctor measures bf16 too, and tune counts the memory that a dry run counts", "[gpu]") {
   const int gpus = cuda_device_count();
-  if (gpus == 0) {
-    WARN("needs a GPU: not tested");
-    return;
-  }
+  if (!test::needs_gpus(gpus)) return;
   const TempFolder folder;
   const std::string file = (folder.path() / "devices.json").string();
   const Result doctor = run("doctor --measure " + file);

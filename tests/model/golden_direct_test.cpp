@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "direct_pipeline.hpp"
 #include "full_tensors.hpp"
+#include "skip.hpp"
 
 namespace pipetrain::test {
 namespace {
@@ -141,10 +142,7 @@ TEST_CASE("StageModel follows the golden trajectories", "[golden]") {
 }
 
 TEST_CASE("StageModel follows the golden trajectories on a GPU", "[golden][gpu]") {
-  if (cuda_device_count() == 0) {
-    WARN("no GPU here: nothing was tested");
-    return;
-  }
+  if (!needs_gpus(cuda_device_count())) return;
   for (const std::string name : {"llama2_tiny", "llama3_tiny", "gpt2_tiny"}) {
     const Golden golden(name);
     const Tensors final_weights = FinalWeights(golden).load(golden.config);

@@ -8,6 +8,7 @@
 #include "actors/golden_run.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "skip.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -20,10 +21,7 @@ namespace {
 
 // The ranks dealt over the first `gpus` GPUs; false, with a message, where there are not as many.
 bool on_gpus(TrainJob& job, int gpus, DType precision = DType::f32) {
-  if (cuda_device_count() < gpus) {
-    WARN("needs " << gpus << " GPUs, " << cuda_device_count() << " here: not tested");
-    return false;
-  }
+  if (!needs_gpus(cuda_device_count(), gpus)) return false;
   const int ranks = static_cast<int>(job.batch.dp) * job.pp * job.tp;
   job.device = DeviceKind::cuda;
   job.precision = precision;

@@ -5,6 +5,7 @@
 #include "bench/gpu/row_limit.hpp"
 #include "bench/gpu/time_shares.hpp"
 #include "catch.hpp"
+#include "skip.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;
@@ -22,11 +23,7 @@ Row small_row(int pp, int tp) {
   return row;
 }
 
-bool gpus_here(int count) {
-  if (cuda_device_count() >= count) return true;
-  WARN("needs " << count << " GPUs, " << cuda_device_count() << " here: not tested");
-  return false;
-}
+bool gpus_here(int count) { return test::needs_gpus(cuda_device_count(), count); }
 
 }  // namespace
 

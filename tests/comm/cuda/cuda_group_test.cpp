@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "comm/cuda_group.hpp"
 #include "core/error.hpp"
+#include "skip.hpp"
 
 namespace pipetrain {
 namespace {
@@ -94,11 +95,7 @@ class Ranks {
   }
 };
 
-bool have_gpu() {
-  if (cuda_device_count() > 0) return true;
-  WARN("no GPU here: nothing was tested");
-  return false;
-}
+bool have_gpu() { return test::needs_gpus(cuda_device_count()); }
 
 // Multiples of 1/8 below 16: bf16 holds them, and sums of eight are exact.
 std::vector<float> random_eighths(std::int64_t count, std::mt19937& random) {

@@ -8,16 +8,13 @@
 #include "core/cuda_stream.hpp"
 #include "core/error.hpp"
 #include "cuda_fault.hpp"
+#include "skip.hpp"
 
 namespace pipetrain {
 namespace {
 
 // The GPU to test on; without one, says so and returns null.
-std::unique_ptr<Device> gpu() {
-  if (cuda_device_count() > 0) return make_cuda_device(0);
-  WARN("no GPU here: nothing was tested");
-  return nullptr;
-}
+std::unique_ptr<Device> gpu() { return test::needs_gpus(cuda_device_count()) ? make_cuda_device(0) : nullptr; }
 
 TEST_CASE("a GPU that is not there is refused with the number that are", "[gpu]") {
   try {

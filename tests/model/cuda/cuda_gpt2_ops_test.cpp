@@ -2,13 +2,14 @@
 // their many small shapes, run on GPUs too.
 #include "catch.hpp"
 #include "model/ops_bench.hpp"
+#include "skip.hpp"
 
 namespace pipetrain::testing {
 namespace {
 
 TEST_CASE("GPU LayerNorm, GELU, biases and positions at full size, the same bits again", "[gpu]") {
   if (ops_backends().size() < 2) {
-    WARN("no GPU here: nothing was tested");
+    test::needs_gpus(0);
     return;
   }
   on_every_backend([](Bench& b) {

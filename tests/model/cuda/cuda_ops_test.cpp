@@ -4,6 +4,7 @@
 
 #include "catch.hpp"
 #include "model/ops_fixture.hpp"
+#include "skip.hpp"
 
 namespace pipetrain::testing {
 namespace {
@@ -12,7 +13,7 @@ const OpsBackend* gpu() {
   for (const OpsBackend* backend : ops_backends()) {
     if (backend->name() == "cuda") return backend;
   }
-  WARN("no GPU here: nothing was tested");
+  test::needs_gpus(0);
   return nullptr;
 }
 

@@ -1,0 +1,15 @@
+// A test case that cannot test here says so and returns: a case that skipped and made no assertion counts as skipped, not as
+// passed (tests/main.cpp).
+#pragma once
+
+#include <string>
+
+namespace pipetrain::test {
+
+// Prints the reason as a warning. May be called several times in one test case.
+void skip(const std::string& reason);
+
+// Whether there are as many GPUs; if not, skips. Throws what the CUDA driver throws.
+bool needs_gpus(int present, int wanted = 1);
+
+}  // namespace pipetrain::test
