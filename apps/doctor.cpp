@@ -11,7 +11,7 @@
 #include "apps/output_files.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
-#include "model/ops.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain {
 namespace {

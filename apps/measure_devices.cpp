@@ -7,7 +7,7 @@
 
 #include "apps/measured_devices.hpp"
 #include "core/error.hpp"
-#include "model/ops.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain {
 

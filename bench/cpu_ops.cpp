@@ -12,7 +12,7 @@
 #include "bench/result.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
-#include "model/ops.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain::bench {
 namespace {

@@ -1,5 +1,5 @@
 // Measures which of the GPU library's algorithms is the fastest for the products of the models that the project promises
-// speeds for, and prints the table of model/cuda/gemm_choice.cpp: the shapes where it is not the library's first guess.
+// speeds for, and prints the table of ops/cuda/gemm_choice.cpp: the shapes where it is not the library's first guess.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 #include "bench/result.hpp"
 #include "core/error.hpp"
 #include "model/config.hpp"
-#include "model/gemm_shape.hpp"
+#include "ops/gemm_shape.hpp"
 
 using namespace pipetrain;
 

@@ -18,7 +18,7 @@
 #include "comm/groups.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
-#include "model/ops.hpp"
+#include "ops/ops.hpp"
 
 using namespace pipetrain;
 

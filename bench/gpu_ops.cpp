@@ -17,7 +17,7 @@
 #include "bench/gpu/op_bench.hpp"
 #include "bench/result.hpp"
 #include "core/error.hpp"
-#include "model/ops.hpp"
+#include "ops/ops.hpp"
 
 using namespace pipetrain;
 

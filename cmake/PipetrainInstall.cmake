@@ -9,14 +9,14 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pipetrain)
 # One export set per component, so that each asks only for what it needs.
 set(schedules_rooms schedules)
 set(engine_rooms core comm engine)
-set(training_rooms data model training)
+set(training_rooms data ops model training)
 foreach(component schedules engine training)
   list(TRANSFORM ${component}_rooms PREPEND pipetrain_ OUTPUT_VARIABLE targets)
   install(TARGETS ${targets} EXPORT pipetrain-${component} COMPONENT development ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT pipetrain-${component} NAMESPACE pipetrain:: DESTINATION ${package_dir} COMPONENT development)
 endforeach()
 
-foreach(folder core schedules comm data model actors/engine actors/training)
+foreach(folder core schedules comm data ops model actors/engine actors/training)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pipetrain/${folder}
     COMPONENT development FILES_MATCHING PATTERN "*.hpp")
 endforeach()

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "core/buffer.hpp"
-#include "model/ops.hpp"
 #include "model/parameters.hpp"
 #include "model/recompute.hpp"
 #include "model/stage_model.hpp"
 #include "model/weight_gradients.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "model/ops.hpp"
 #include "model/parameters.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain {
 

@@ -10,10 +10,10 @@
 
 #include "core/buffer.hpp"
 #include "model/config.hpp"
-#include "model/ops.hpp"
 #include "model/parameters.hpp"
 #include "model/recompute.hpp"
 #include "model/weight_gradients.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/buffer.hpp"
-#include "model/ops.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain {
 

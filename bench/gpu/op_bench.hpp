@@ -8,7 +8,7 @@
 
 #include "core/buffer.hpp"
 #include "core/device.hpp"
-#include "model/ops.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain::bench {
 

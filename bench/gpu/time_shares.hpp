@@ -7,7 +7,7 @@
 
 #include "actors/training/trainer.hpp"
 #include "bench/gpu/rows.hpp"
-#include "model/timed_ops.hpp"
+#include "ops/timed_ops.hpp"
 
 namespace pipetrain::bench {
 

@@ -5,7 +5,7 @@
 #include "apps/train_job.hpp"
 #include "apps/train_options.hpp"
 #include "catch.hpp"
-#include "model/timed_ops.hpp"
+#include "ops/timed_ops.hpp"
 
 using namespace pipetrain;
 

@@ -107,7 +107,7 @@ TEST_CASE("an unknown component of the package is refused by name", "[install]")
 }
 
 TEST_CASE("headers are installed under include/pipetrain by room", "[install]") {
-  for (const char* header : {"core/tensor.hpp", "schedules/plan.hpp", "model/ops.hpp", "actors/engine/pipeline.hpp"}) {
+  for (const char* header : {"core/tensor.hpp", "schedules/plan.hpp", "ops/ops.hpp", "actors/engine/pipeline.hpp"}) {
     INFO(header);
     CHECK(fs::exists(installation().prefix() / "include/pipetrain" / header));
   }

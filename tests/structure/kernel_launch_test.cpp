@@ -27,7 +27,7 @@ std::size_t count(const std::string& text, const std::string& words) {
 
 TEST_CASE("every kernel that may overlap the one before it waits for it, and claims no memory as unchanging") {
   std::size_t kernels = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(PIPETRAIN_SOURCE_DIR) / "model/cuda")) {
+  for (const auto& entry : fs::directory_iterator(fs::path(PIPETRAIN_SOURCE_DIR) / "ops/cuda")) {
     const std::string text = text_of(entry.path());
     // A file starts all its kernels one way.
     if (count(text, "__global__") == 0 || count(text, "<<<") > 0) continue;
@@ -38,6 +38,6 @@ TEST_CASE("every kernel that may overlap the one before it waits for it, and cla
   }
   CHECK(kernels > 0);
   for (const char* mixed : {"attention.cu", "small_gemm.cu"}) {
-    CHECK(count(text_of(fs::path(PIPETRAIN_SOURCE_DIR) / "model/cuda" / mixed), " launch(stream") == 0);
+    CHECK(count(text_of(fs::path(PIPETRAIN_SOURCE_DIR) / "ops/cuda" / mixed), " launch(stream") == 0);
   }
 }

@@ -22,10 +22,11 @@ struct Room {
 // The table of docs/architecture.md.
 const std::vector<Room>& rooms() {
   static const std::vector<Room> table = {
-      {"apps", {"actors/training", "actors/engine", "schedules", "model", "data", "core"}},
-      {"actors/training", {"actors/engine", "schedules", "model", "comm", "data", "core"}},
+      {"apps", {"actors/training", "actors/engine", "schedules", "model", "ops", "data", "core"}},
+      {"actors/training", {"actors/engine", "schedules", "model", "ops", "comm", "data", "core"}},
       {"actors/engine", {"schedules", "comm", "core"}},
-      {"model", {"core"}},
+      {"model", {"ops", "core"}},
+      {"ops", {"core"}},
       {"comm", {"core"}},
       {"data", {"core"}},
       {"schedules", {}},
@@ -61,11 +62,11 @@ const std::vector<Restricted>& restricted_libraries() {
       {"sockets belong to comm/",
        std::regex("(boost/asio.*|sys/socket\\.h|sys/un\\.h|netdb\\.h|netinet/.*|arpa/inet\\.h|net/if\\.h|ifaddrs\\.h)"),
        in_comm},
-      {"CUDA belongs to core/device_cuda*, core/cuda_*, model/cuda/ and comm/",
+      {"CUDA belongs to core/device_cuda*, core/cuda_*, ops/cuda/ and comm/",
        std::regex("(cuda[^/]*\\.(h|hpp)|cuda/.*|cu(blas|dnn|rand|solver|sparse|fft)[^/]*|cooperative_groups.*|mma\\.h|cub/.*|"
                   "thrust/.*|nvtx3/.*|nvrtc\\.h|nvml\\.h)"),
        [](const std::string& path) {
-         return starts_with(path, "core/device_cuda") || starts_with(path, "core/cuda_") || starts_with(path, "model/cuda/") ||
+         return starts_with(path, "core/device_cuda") || starts_with(path, "core/cuda_") || starts_with(path, "ops/cuda/") ||
                 starts_with(path, "comm/");
        }},
   };

@@ -23,8 +23,8 @@ class SmallTree {
     write("core/device_cuda.cpp", "#include <cuda_runtime.h>\n#include \"core/error.hpp\"\n");
     write("schedules/plan.hpp", "#include <vector>\n");
     write("comm/ucx.cpp", "#include <ucp/api/ucp.h>\n#include <boost/asio.hpp>\n#include \"core/error.hpp\"\n");
-    write("model/cpu/norm.cpp", "#include \"core/error.hpp\"\n");
-    write("model/cuda/norm.cu", "#include <cuda_runtime.h>\n__global__ void kernel() {}\n");
+    write("ops/cpu/norm.cpp", "#include \"core/error.hpp\"\n");
+    write("ops/cuda/norm.cu", "#include <cuda_runtime.h>\n__global__ void kernel() {}\n");
     write("actors/engine/stage.cpp", "#include <caf/all.hpp>\n#include \"schedules/plan.hpp\"\n");
     write("actors/training/feeder.cpp", "#include \"core/error.hpp\"\n");
     write("apps/main.cpp", "#include \"schedules/plan.hpp\"\n");
@@ -58,6 +58,7 @@ TEST_CASE("the layering check accepts a tree that obeys") { CHECK(SmallTree().ch
 TEST_CASE("the layering check catches each kind of violation") {
   const std::vector<Wrong> cases = {
       {"model/x.cpp", "#include \"comm/y.hpp\"\n", "model/x.cpp:1: model may not include comm/y.hpp"},
+      {"ops/x.cpp", "#include \"model/y.hpp\"\n", "ops/x.cpp:1: ops may not include model/y.hpp"},
       {"core/x.cpp", "\n#include \"model/y.hpp\"\n", "core/x.cpp:2: core may not include model/y.hpp"},
       {"apps/x.cpp", "#include \"comm/y.hpp\"\n", "apps/x.cpp:1: apps may not include comm/y.hpp"},
       {"actors/engine/x.cpp", "#include \"actors/training/y.hpp\"\n", "actors/engine may not include actors/training/y.hpp"},
@@ -69,14 +70,14 @@ TEST_CASE("the layering check catches each kind of violation") {
       {"model/x.cpp", "#include \"error.hpp\"\n", "names no room"},
       {"model/x.cpp", "  #  include <caf/all.hpp>\n", "CAF belongs to actors/"},
       {"actors/engine/x.cpp", "#include <ucp/api/ucp.h>\n", "UCX belongs to comm/"},
-      {"model/cuda/x.cpp", "#include <nccl.h>\n", "NCCL belongs to comm/"},
+      {"ops/cuda/x.cpp", "#include <nccl.h>\n", "NCCL belongs to comm/"},
       {"actors/training/x.cpp", "#include <sys/socket.h>\n", "sockets belong to comm/"},
-      {"model/cpu/x.cpp", "#include <cublasLt.h>\n", "CUDA belongs to"},
+      {"ops/cpu/x.cpp", "#include <cublasLt.h>\n", "CUDA belongs to"},
       {"core/device.cpp", "#include <cuda_runtime.h>\n", "CUDA belongs to"},
-      {"model/cuda/x.cu", "int host_only() { return 0; }  // __global__\n", "holds no device code"},
-      {"model/cuda/x.cpp", "__global__ void kernel() {}\n", "holds device code"},
+      {"ops/cuda/x.cu", "int host_only() { return 0; }  // __global__\n", "holds no device code"},
+      {"ops/cuda/x.cpp", "__global__ void kernel() {}\n", "holds device code"},
       {"actors/engine/deep/stage.cpp", "", "has the name of actors/engine/"},
-      {"model/norm.cpp", "", "has the name of model/"},
+      {"ops/norm.cpp", "", "has the name of ops/"},
   };
   for (const Wrong& wrong : cases) {
     SmallTree tree;

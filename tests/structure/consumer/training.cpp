@@ -1,7 +1,7 @@
 #include <iostream>
 
 #include "core/device.hpp"
-#include "model/ops.hpp"
+#include "ops/ops.hpp"
 
 int main() {
   using namespace pipetrain;

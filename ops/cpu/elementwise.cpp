@@ -1,0 +1,43 @@
+#include <algorithm>
+
+#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/tiles.hpp"
+#include "ops/cpu/vector_math.hpp"
+
+namespace pipetrain::cpu {
+namespace {
+
+template <class T>
+void add_elements(CpuStream& stream, const Tensor& a, const Tensor& b, const Tensor& out) {
+  for_elements(stream, out.elements(), [&](std::int64_t begin, std::int64_t end) {
+    const T *x = a.as<T>(), *y = b.as<T>();
+    T* sum = out.as<T>();
+    for (std::int64_t i = begin; i < end; ++i) sum[i] = x[i] + y[i];
+  });
+}
+
+}  // namespace
+
+void add(CpuStream& stream, const Tensor& a, const Tensor& b, const Tensor& out) {
+  if (out.dtype == DType::f64) {
+    add_elements<double>(stream, a, b, out);
+  } else {
+    add_elements<float>(stream, a, b, out);
+  }
+}
+
+void square_sum(CpuStream& stream, const Tensor& tensor, const Tensor& sum, const Tensor& partial) {
+  stream.parallel_for(partial.elements(), [&](std::int64_t at) {
+    const float* values = tensor.as<float>() + at * square_sum_block;
+    const std::int64_t count = std::min(square_sum_block, tensor.elements() - at * square_sum_block);
+    partial.as<double>()[at] = lane_sum<double>(count, [values](std::int64_t i) {
+      const double value = values[i];
+      return value * value;
+    });
+  });
+  double total = 0;
+  for (std::int64_t at = 0; at < partial.elements(); ++at) total += partial.as<double>()[at];
+  sum.as<double>()[0] = total;
+}
+
+}  // namespace pipetrain::cpu

@@ -1,0 +1,55 @@
+#include "ops/cpu/column_sums.hpp"
+#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/tiles.hpp"
+#include "ops/cpu/vector_math.hpp"
+
+namespace pipetrain::cpu {
+namespace {
+
+// 0.5 x (1 + tanh(u)) = x sigmoid(2 u), for u = sqrt(2 / pi) (x + 0.044715 x^3).
+constexpr float twice_sqrt_2_over_pi = 1.5957691216057308F;
+constexpr float cubic = 0.044715F;
+
+inline float gate(float x) { return sigmoid(twice_sqrt_2_over_pi * (x + cubic * x * x * x)); }
+
+// One row each. To vectorise, the compiler must know that no iteration reads what another has written: forward's pointers never
+// overlap, and the backward's gradient may take the place of its values.
+void forward_row(const float* __restrict x, const float* __restrict bias, float* __restrict y, std::int64_t cols) {
+  for (std::int64_t i = 0; i < cols; ++i) {
+    const float value = x[i] + bias[i];
+    y[i] = value * gate(value);
+  }
+}
+
+void backward_row(const float* dy, const float* x, const float* bias, float* dx, float* sums, std::int64_t cols) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < cols; ++i) {
+    const float value = x[i] + bias[i], s = gate(value);
+    const float slope = twice_sqrt_2_over_pi * (1.0F + 3.0F * cubic * value * value);
+    const float grad = dy[i] * (s + value * s * (1.0F - s) * slope);
+    dx[i] = grad;
+    sums[i] += grad;
+  }
+}
+
+}  // namespace
+
+void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& y) {
+  const std::int64_t cols = x.cols();
+  for_row_tiles(stream, x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      forward_row(x.as<float>() + row * cols, bias.as<float>(), y.as<float>() + row * cols, cols);
+    }
+  });
+}
+
+void gelu_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx,
+                   const Tensor& dbias, const Tensor& partial) {
+  const std::int64_t cols = x.cols();
+  add_column_sums(stream, x.rows(), partial, dbias, [&](std::int64_t row, float* sums) {
+    backward_row(dy.as<float>() + row * cols, x.as<float>() + row * cols, bias.as<float>(), dx.as<float>() + row * cols, sums,
+                 cols);
+  });
+}
+
+}  // namespace pipetrain::cpu

@@ -1,0 +1,60 @@
+#include <utility>
+
+#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/sgemm.hpp"
+
+namespace pipetrain::cpu {
+namespace {
+
+// The result matrix cut into tiles: enough of them for a dozen threads, none so small that packing its operands shows.
+struct Grid {
+  std::int64_t rows = 1, cols = 1;
+
+  Grid(std::int64_t m, std::int64_t n, std::int64_t k) {
+    constexpr std::int64_t most_tiles = 16, least_side = 96, least_products = 1 << 21;
+    while (rows * cols < most_tiles && m * n * k / (rows * cols) >= 2 * least_products) {
+      const bool split_rows = m / rows >= n / cols;
+      if ((split_rows ? m / rows : n / cols) < 2 * least_side) break;
+      (split_rows ? rows : cols) *= 2;
+    }
+  }
+};
+
+// Tile `at` of `tiles` along one side, cut at multiples of 16 so that vector kernels meet whole registers.
+std::pair<std::int64_t, std::int64_t> cut(std::int64_t side, std::int64_t at, std::int64_t tiles) {
+  const auto edge = [&](std::int64_t i) { return i == tiles ? side : side * i / tiles / 16 * 16; };
+  return {edge(at), edge(at + 1)};
+}
+
+// c [m, n] = a [m, k] b [k, n] + (accumulate ? c : 0)
+void gemm(CpuStream& stream, std::int64_t m, std::int64_t n, std::int64_t k, const Matrix& a, const Matrix& b, bool accumulate,
+          float* c) {
+  if (m == 0 || n == 0) return;
+  const float keep = accumulate ? 1.0F : 0.0F;
+  if (m * n * k <= small_products) return precise_gemm(m, n, k, 1, a, b, keep, c, n);
+  const Grid grid(m, n, k);
+  const auto tile = [&](std::int64_t index) {
+    const auto [row, row_end] = cut(m, index / grid.cols, grid.rows);
+    const auto [col, col_end] = cut(n, index % grid.cols, grid.cols);
+    sgemm(row_end - row, col_end - col, k, 1, {a.at(row, 0), a.stride, a.transposed}, {b.at(0, col), b.stride, b.transposed},
+          keep, c + row * n + col, n);
+  };
+  if (grid.rows * grid.cols == 1) return tile(0);
+  stream.parallel_for(grid.rows * grid.cols, tile);
+}
+
+}  // namespace
+
+void matmul(CpuStream& stream, MatmulKind kind, const Tensor& x, const Tensor& w, bool accumulate, const Tensor& out) {
+  const bool forward = kind == MatmulKind::forward;
+  const std::int64_t inner = x.cols(), cols = forward ? w.shape[0] : w.shape[1];
+  gemm(stream, x.rows(), cols, inner, {x.as<float>(), inner, false}, {w.as<float>(), w.shape[1], forward}, accumulate,
+       out.as<float>());
+}
+
+void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, bool accumulate, const Tensor& dw) {
+  const std::int64_t rows = dw.rows(), cols = dw.cols();  // dy and x do not tell theirs without tokens
+  gemm(stream, rows, cols, dy.rows(), {dy.as<float>(), rows, true}, {x.as<float>(), cols, false}, accumulate, dw.as<float>());
+}
+
+}  // namespace pipetrain::cpu

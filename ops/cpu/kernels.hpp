@@ -1,0 +1,64 @@
+// The CPU's kernels, f32. They run inside a CPU stream's work and use its threads; shapes are those of ops/ops.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include "core/cpu_stream.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain::cpu {
+
+// out = x op(w) + (accumulate ? out : 0); dw = dy^T x + (accumulate ? dw : 0).
+void matmul(CpuStream& stream, MatmulKind kind, const Tensor& x, const Tensor& w, bool accumulate, const Tensor& out);
+void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, bool accumulate, const Tensor& dw);
+
+void embedding(CpuStream& stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out);
+void embedding_grad(CpuStream& stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable);
+
+void rms_norm(CpuStream& stream, const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms);
+// partial [row_tiles, H]: room for the tiles' sums of dweight, which are added in order.
+void rms_norm_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
+                       const Tensor& residual, const Tensor& dx, const Tensor& dweight, const Tensor& partial);
+
+void rotary(CpuStream& stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse);
+void swiglu(CpuStream& stream, const Tensor& gate_up, const Tensor& y);
+void swiglu_backward(CpuStream& stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up);
+
+void layer_norm(CpuStream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y,
+                const Tensor& mean, const Tensor& inv_std);
+// partial [row_tiles, 2, H]: room for the tiles' sums of dweight and dbias, which are added in order.
+void layer_norm_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                         const Tensor& inv_std, const Tensor& residual, const Tensor& dx, const Tensor& dweight,
+                         const Tensor& dbias, const Tensor& partial);
+void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& y);
+// partial [row_tiles, cols], here and in bias_grad: room for the tiles' sums of dbias, which are added in order.
+void gelu_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx,
+                   const Tensor& dbias, const Tensor& partial);
+void add_bias(CpuStream& stream, const Tensor& x, const Tensor& bias);
+void bias_grad(CpuStream& stream, const Tensor& dy, const Tensor& dbias, const Tensor& partial);
+void add_positions(CpuStream& stream, std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x);
+void positions_grad(CpuStream& stream, std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable);
+
+void attention(CpuStream& stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp);
+void attention_backward(CpuStream& stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv,
+                        const Tensor& out, const Tensor& log_sum_exp, const Tensor& dqkv);
+
+// The largest of the first `count` logits of each row on this rank.
+void row_max(CpuStream& stream, const Tensor& logits, std::int64_t count, const Tensor& maxima);
+// sums [2, T]: sum of exp(logit - max), and the target's logit where this rank has it, else 0.
+void row_sums(CpuStream& stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
+              const Tensor& maxima, const Tensor& sums);
+void token_losses(const Tensor& targets, const Tensor& maxima, const Tensor& sums, const Tensor& log_sum_exp,
+                  const Tensor& loss_sum);
+void cross_entropy_backward(CpuStream& stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
+                            const Tensor& log_sum_exp, float scale);
+
+void adamw(CpuStream& stream, const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v,
+           const AdamW& settings);
+constexpr std::int64_t square_sum_block = 65536;
+// partial [blocks] f64: room for the blocks' sums.
+void square_sum(CpuStream& stream, const Tensor& tensor, const Tensor& sum, const Tensor& partial);
+// out = a + b, element by element; f32 or f64.
+void add(CpuStream& stream, const Tensor& a, const Tensor& b, const Tensor& out);
+
+}  // namespace pipetrain::cpu

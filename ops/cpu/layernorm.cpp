@@ -1,0 +1,85 @@
+#include <cmath>
+#include <cstring>
+
+#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/tiles.hpp"
+#include "ops/cpu/vector_math.hpp"
+
+namespace pipetrain::cpu {
+namespace {
+
+struct RowStatistics {
+  float mean, inv_std;
+};
+
+// The variance from the distances to the mean: the difference of two large sums would lose it.
+RowStatistics statistics(const float* x, std::int64_t cols, float eps) {
+  const auto count = static_cast<double>(cols);
+  const double mean = lane_sum<double>(cols, [x](std::int64_t i) { return static_cast<double>(x[i]); }) / count;
+  const double squares = lane_sum<double>(cols, [x, mean](std::int64_t i) {
+    const double distance = x[i] - mean;
+    return distance * distance;
+  });
+  return {static_cast<float>(mean), static_cast<float>(1.0 / std::sqrt(squares / count + eps))};
+}
+
+// With g = dy * weight and n = (x - mean) s, for s = inv_std: dx = s (g - mean(g) - n mean(g n)), dweight += dy n, dbias += dy.
+void backward_row(const float* dy, const float* x, const float* gain, RowStatistics row, std::int64_t cols,
+                  const float* residual, float* dx, float* dgain, float* dbias) {
+  const auto count = static_cast<double>(cols);
+  const auto normal = [=](std::int64_t i) { return (x[i] - row.mean) * row.inv_std; };
+  const auto level =
+      static_cast<float>(lane_sum<double>(cols, [&](std::int64_t i) { return static_cast<double>(dy[i] * gain[i]); }) / count);
+  const auto slope = static_cast<float>(
+      lane_sum<double>(cols, [&](std::int64_t i) { return static_cast<double>(dy[i] * gain[i]) * normal(i); }) / count);
+  for (std::int64_t i = 0; i < cols; ++i) dgain[i] += dy[i] * normal(i);
+  for (std::int64_t i = 0; i < cols; ++i) dbias[i] += dy[i];
+  if (residual != nullptr) {
+    for (std::int64_t i = 0; i < cols; ++i) {
+      dx[i] = residual[i] + row.inv_std * (dy[i] * gain[i] - level - normal(i) * slope);
+    }
+  } else {
+    for (std::int64_t i = 0; i < cols; ++i) dx[i] = row.inv_std * (dy[i] * gain[i] - level - normal(i) * slope);
+  }
+}
+
+}  // namespace
+
+void layer_norm(CpuStream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y,
+                const Tensor& mean, const Tensor& inv_std) {
+  const std::int64_t cols = x.cols();
+  const float *gain = weight.as<float>(), *shift = bias.as<float>();
+  for_row_tiles(stream, x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const float* in = x.as<float>() + row * cols;
+      float* out = y.as<float>() + row * cols;
+      const RowStatistics found = statistics(in, cols, eps);
+      mean.as<float>()[row] = found.mean;
+      inv_std.as<float>()[row] = found.inv_std;
+      for (std::int64_t i = 0; i < cols; ++i) out[i] = (in[i] - found.mean) * found.inv_std * gain[i] + shift[i];
+    }
+  });
+}
+
+void layer_norm_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                         const Tensor& inv_std, const Tensor& residual, const Tensor& dx, const Tensor& dweight,
+                         const Tensor& dbias, const Tensor& partial) {
+  const std::int64_t rows = x.rows(), cols = x.cols(), tiles = partial.rows();
+  stream.parallel_for(tiles, [&](std::int64_t tile) {
+    float* sums = partial.as<float>() + tile * 2 * cols;
+    std::memset(sums, 0, static_cast<std::size_t>(2 * cols) * sizeof(float));
+    for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) {
+      const float* add = residual.data == nullptr ? nullptr : residual.as<float>() + row * cols;
+      backward_row(dy.as<float>() + row * cols, x.as<float>() + row * cols, weight.as<float>(),
+                   {mean.as<float>()[row], inv_std.as<float>()[row]}, cols, add, dx.as<float>() + row * cols, sums,
+                   sums + cols);
+    }
+  });
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const float* sums = partial.as<float>() + tile * 2 * cols;
+    for (std::int64_t i = 0; i < cols; ++i) dweight.as<float>()[i] += sums[i];
+    for (std::int64_t i = 0; i < cols; ++i) dbias.as<float>()[i] += sums[cols + i];
+  }
+}
+
+}  // namespace pipetrain::cpu

@@ -1,0 +1,61 @@
+#include <cmath>
+#include <cstring>
+
+#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/tiles.hpp"
+#include "ops/cpu/vector_math.hpp"
+
+namespace pipetrain::cpu {
+
+void rms_norm(CpuStream& stream, const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms) {
+  const std::int64_t cols = x.cols();
+  const float* gain = weight.as<float>();
+  for_row_tiles(stream, x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const float* in = x.as<float>() + row * cols;
+      float* out = y.as<float>() + row * cols;
+      const double squares = lane_sum<double>(cols, [in](std::int64_t i) { return static_cast<double>(in[i]) * in[i]; });
+      const auto scale = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(cols) + eps));
+      inv_rms.as<float>()[row] = scale;
+      for (std::int64_t i = 0; i < cols; ++i) out[i] = in[i] * scale * gain[i];
+    }
+  });
+}
+
+namespace {
+
+// With g = dy * weight: dx = s g - x s^3 / H sum(g x), and dweight += dy x s, for s = inv_rms.
+void backward_row(const float* dy, const float* x, const float* gain, float scale, std::int64_t cols, const float* residual,
+                  float* dx, float* dgain) {
+  const double product = lane_sum<double>(cols, [&](std::int64_t i) { return static_cast<double>(dy[i] * gain[i]) * x[i]; });
+  const auto pull = static_cast<float>(product * scale * scale * scale / static_cast<double>(cols));
+  for (std::int64_t i = 0; i < cols; ++i) dgain[i] += dy[i] * x[i] * scale;
+  if (residual != nullptr) {
+    for (std::int64_t i = 0; i < cols; ++i) dx[i] = residual[i] + (dy[i] * gain[i] * scale - x[i] * pull);
+  } else {
+    for (std::int64_t i = 0; i < cols; ++i) dx[i] = dy[i] * gain[i] * scale - x[i] * pull;
+  }
+}
+
+}  // namespace
+
+void rms_norm_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
+                       const Tensor& residual, const Tensor& dx, const Tensor& dweight, const Tensor& partial) {
+  const std::int64_t rows = x.rows(), cols = x.cols(), tiles = partial.rows();
+  stream.parallel_for(tiles, [&](std::int64_t tile) {
+    float* sums = partial.as<float>() + tile * cols;
+    std::memset(sums, 0, static_cast<std::size_t>(cols) * sizeof(float));
+    for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) {
+      const float* add = residual.data == nullptr ? nullptr : residual.as<float>() + row * cols;
+      backward_row(dy.as<float>() + row * cols, x.as<float>() + row * cols, weight.as<float>(), inv_rms.as<float>()[row], cols,
+                   add, dx.as<float>() + row * cols, sums);
+    }
+  });
+  float* total = dweight.as<float>();
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const float* sums = partial.as<float>() + tile * cols;
+    for (std::int64_t i = 0; i < cols; ++i) total[i] += sums[i];
+  }
+}
+
+}  // namespace pipetrain::cpu

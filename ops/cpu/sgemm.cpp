@@ -1,0 +1,39 @@
+#include "ops/cpu/sgemm.hpp"
+
+#include <dnnl.h>
+
+#include <string>
+
+#include "core/error.hpp"
+
+// Of the OpenMP library that oneDNN runs on; its header comes with one compiler only.
+extern "C" void omp_set_num_threads(int);
+
+namespace pipetrain::cpu {
+namespace {
+
+// The tiles are the parallelism: a product that starts a team of threads would give other bits, and its idle threads would spin
+// beside ours. OpenMP keeps this setting per calling thread.
+void be_single_threaded() {
+  thread_local const bool set = [] {
+    omp_set_num_threads(1);
+    return true;
+  }();
+  static_cast<void>(set);
+}
+
+}  // namespace
+
+void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const Matrix& a, const Matrix& b, float beta, float* c,
+           std::int64_t c_stride) {
+  be_single_threaded();
+  const dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data, a.stride,
+                                          b.data, b.stride, beta, c, c_stride);
+  if (status == dnnl_success) return;
+  throw Error(status == dnnl_out_of_memory ? ErrorKind::out_of_memory : ErrorKind::internal,
+              "oneDNN: a product of " + std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) +
+                  " failed with status " + std::to_string(status) +
+                  (status == dnnl_out_of_memory ? "; use smaller microbatches" : ""));
+}
+
+}  // namespace pipetrain::cpu

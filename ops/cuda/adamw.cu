@@ -1,0 +1,60 @@
+#include "ops/cuda/kernels.hpp"
+#include "ops/cuda/launch.hpp"
+#include "ops/cuda/vector.cuh"
+
+namespace pipetrain::cuda {
+namespace {
+
+struct Factors {
+  float grad_scale, beta1, beta2, inv_correction1, inv_correction2, lr, eps, decay;  // decay = 1 - lr * weight_decay
+};
+
+template <int W>
+__global__ void adamw_kernel(float* weight, const float* grad, float* m, float* v, bf16* rounded, std::int64_t packs,
+                             Factors f) {
+  wait_for_previous();
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (pack >= packs) return;
+  const auto w = load<W>(weight, pack);
+  const auto g = load<W>(grad, pack);
+  const auto old_m = load<W>(m, pack);
+  const auto old_v = load<W>(v, pack);
+  float new_w[W], new_m[W], new_v[W];
+#pragma unroll
+  for (int i = 0; i < W; ++i) {
+    const float gradient = g[i] * f.grad_scale;
+    new_m[i] = f.beta1 * old_m[i] + (1.0F - f.beta1) * gradient;
+    new_v[i] = f.beta2 * old_v[i] + (1.0F - f.beta2) * gradient * gradient;
+    const float step = new_m[i] * f.inv_correction1 / (sqrtf(new_v[i] * f.inv_correction2) + f.eps);
+    new_w[i] = w[i] * f.decay - f.lr * step;
+  }
+  store(weight, pack, new_w);
+  store(m, pack, new_m);
+  store(v, pack, new_v);
+  if (rounded != nullptr) store(rounded, pack, new_w);
+}
+
+}  // namespace
+
+void adamw(cudaStream_t stream, const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v,
+           const Tensor* rounded, const AdamW& s) {
+  const std::int64_t count = weight.elements();
+  if (count == 0) return;
+  const auto correction = [&](double beta) { return static_cast<float>(1.0 / (1.0 - pow(beta, static_cast<double>(s.step)))); };
+  const Factors factors{s.grad_scale,        s.beta1, s.beta2, correction(s.beta1),
+                        correction(s.beta2), s.lr,    s.eps,   1.0F - s.lr * s.weight_decay};
+  const auto run = [&](auto w, std::int64_t from, std::int64_t elements) {
+    constexpr int W = decltype(w)::value;
+    if (elements == 0) return;
+    bf16* copy = rounded == nullptr ? nullptr : data_of<bf16>(*rounded) + from;
+    launch(stream, adamw_kernel<W>, blocks_for(elements / W, 256), 256, 0, data_of<float>(weight) + from,
+           data_of<float>(grad) + from, data_of<float>(m) + from, data_of<float>(v) + from, copy, elements / W, factors);
+  };
+  const bool aligned = aligned16(weight.data) && aligned16(grad.data) && aligned16(m.data) && aligned16(v.data) &&
+                       (rounded == nullptr || aligned16(rounded->data));
+  const std::int64_t wide = aligned ? count / 4 * 4 : 0;
+  run(Constant<4>{}, 0, wide);
+  run(Constant<1>{}, wide, count - wide);
+}
+
+}  // namespace pipetrain::cuda

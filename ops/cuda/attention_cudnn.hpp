@@ -1,0 +1,34 @@
+// Causal bf16 attention through cuDNN's graph API. Plans are built once per shape.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "ops/ops.hpp"
+
+namespace pipetrain::cuda {
+
+// Not thread-safe. Every call may throw Error(unavailable) when cuDNN cannot do the shape.
+class CudnnAttention {
+ public:
+  // Gives at least so many bytes of device memory for the length of one call.
+  using Scratch = std::function<void*(std::size_t bytes)>;
+
+  // deterministic: the backward adds in a fixed order, which is slower and takes more scratch.
+  CudnnAttention(int device, bool deterministic);
+  ~CudnnAttention();
+
+  void forward(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
+               const Tensor& log_sum_exp, const Scratch& scratch);
+  void backward(cudaStream_t stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv, const Tensor& out,
+                const Tensor& log_sum_exp, const Tensor& dqkv, const Scratch& scratch);
+
+ private:
+  struct State;  // keeps cuDNN's large headers out of every other file
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pipetrain::cuda

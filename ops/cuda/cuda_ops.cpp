@@ -1,0 +1,262 @@
+#include <cuda_runtime_api.h>
+
+#include "core/buffer.hpp"
+#include "core/cuda_stream.hpp"
+#include "ops/cuda/attention_cudnn.hpp"
+#include "ops/cuda/kernels.hpp"
+#include "ops/cuda/ops_stream.hpp"
+#include "ops/cuda/parallel_matmul.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain {
+namespace {
+
+int multiprocessors_of(int device) {
+  int count = 0;
+  cuda_check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "counting multiprocessors", device);
+  return count;
+}
+
+int current(CudaStream& stream) {
+  cuda_check(cudaSetDevice(stream.device_index()), "choosing the device", stream.device_index());
+  return stream.device_index();
+}
+
+class CudaOps : public Ops {
+ public:
+  CudaOps(CudaStream& stream, bool deterministic)
+      : stream_(stream),
+        ops_(stream),
+        multiprocessors_(multiprocessors_of(current(stream))),
+        matmul_(ops_),
+        attention_(stream.device_index(), deterministic),
+        counter_(stream.device().allocate(sizeof(unsigned), "a counter of the GPU operations")) {
+    stream.zero({counter_.data(), {1}, DType::i32});
+  }
+  ~CudaOps() override {
+    cudaSetDevice(stream_.device_index());
+    cudaStreamSynchronize(stream_.native());  // what the operations use beside their tensors is in use until then
+  }
+
+  Stream& stream() override { return stream_; }
+  // The scratch is the object's own: what it takes depends on the libraries' plans, and is known only when they are made.
+  void set_workspace(Arena&) override {}
+
+  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w, const Tensor& full,
+                     const Tensor& out) override {
+    matmul_.gather_matmul(tp, kind, shard, w, full, out);
+  }
+
+  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
+                      const Tensor& out) override {
+    matmul_.matmul_scatter(tp, kind, in, w, residual, out);
+  }
+
+  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate) override {
+    matmul_.weight_grad(dy, x, dw, accumulate);
+  }
+
+  void backward_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& x,
+                        const Tensor& dw, Accumulate accumulate) override {
+    if (matmul_.backward_scatter_in_pieces(tp, dy, w, dx, x, dw, accumulate)) return;
+    Ops::backward_scatter(tp, dy, w, dx, x, dw, accumulate);
+  }
+
+  void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
+    if (tp.sequence_parallel && tp.size() > 1) return tp.group->all_gather(stream_, shard, full);
+    stream_.copy(full.data, shard.data, full.bytes());
+  }
+
+  void scatter_sum(const TensorParallel& tp, const Tensor& full, const Tensor& out) override {
+    if (tp.sequence_parallel && tp.size() > 1) return tp.group->reduce_scatter(stream_, full, out);
+    stream_.copy(out.data, full.data, out.bytes());
+    if (tp.size() > 1) tp.group->all_reduce(stream_, out, Reduction::sum);
+  }
+
+  void embedding(const TensorParallel& tp, const Tensor& ids, const Tensor& table, std::int64_t first_id,
+                 const Tensor& out) override {
+    if (tp.size() == 1) return lookup(ids, table, first_id, out);
+    if (tp.sequence_parallel) {
+      Tensor full{nullptr, {ids.elements(), table.cols()}, out.dtype};
+      full.data = scratch(full.bytes());
+      lookup(ids, table, first_id, full);
+      tp.group->reduce_scatter(stream_, full, out);
+    } else {
+      lookup(ids, table, first_id, out);
+      tp.group->all_reduce(stream_, out, Reduction::sum);
+    }
+  }
+
+  void embedding_grad(const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable) override {
+    void* memory = scratch(cuda::embedding_grad_scratch(dy.rows()));
+    enqueue("the embedding's gradient",
+            [&](cudaStream_t native) { cuda::embedding_grad(native, ids, dy, first_id, dtable, multiprocessors_, memory); });
+  }
+
+  void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms) override {
+    enqueue("rms_norm", [&](cudaStream_t native) { cuda::rms_norm(native, x, weight, eps, y, inv_rms); });
+  }
+
+  void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms, const Tensor* residual,
+                         const Tensor& dx, const Tensor& dweight) override {
+    void* memory = scratch(cuda::rms_norm_backward_scratch(x.rows(), x.cols(), multiprocessors_));
+    enqueue("rms_norm_backward", [&](cudaStream_t native) {
+      cuda::rms_norm_backward(native, dy, x, weight, inv_rms, residual, dx, dweight, multiprocessors_, memory);
+    });
+  }
+
+  void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) override {
+    enqueue("rotary", [&](cudaStream_t native) { cuda::rotary(native, shape, qkv, cos_sin, inverse); });
+  }
+
+  void swiglu(const Tensor& gate_up, const Tensor& y) override {
+    enqueue("swiglu", [&](cudaStream_t native) { cuda::swiglu(native, gate_up, y); });
+  }
+
+  void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) override {
+    enqueue("swiglu_backward", [&](cudaStream_t native) { cuda::swiglu_backward(native, dy, gate_up, dgate_up); });
+  }
+
+  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y, const Tensor& mean,
+                  const Tensor& inv_std) override {
+    enqueue("layer_norm", [&](cudaStream_t native) { cuda::layer_norm(native, x, weight, bias, eps, y, mean, inv_std); });
+  }
+
+  void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std,
+                           const Tensor* residual, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override {
+    void* memory = scratch(cuda::layer_norm_backward_scratch(x.rows(), x.cols(), multiprocessors_));
+    enqueue("layer_norm_backward", [&](cudaStream_t native) {
+      cuda::layer_norm_backward(native, dy, x, weight, mean, inv_std, residual, dx, dweight, dbias, multiprocessors_, memory);
+    });
+  }
+
+  void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) override {
+    enqueue("gelu", [&](cudaStream_t native) { cuda::gelu(native, x, bias, y); });
+  }
+
+  void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx, const Tensor& dbias) override {
+    void* memory = scratch(cuda::bias_grad_scratch(x.rows(), x.cols(), multiprocessors_));
+    enqueue("gelu_backward",
+            [&](cudaStream_t native) { cuda::gelu_backward(native, dy, x, bias, dx, dbias, multiprocessors_, memory); });
+  }
+
+  void add_bias(const Tensor& x, const Tensor& bias) override {
+    enqueue("add_bias", [&](cudaStream_t native) { cuda::add_bias(native, x, bias); });
+  }
+
+  void bias_grad(const Tensor& dy, const Tensor& dbias) override {
+    void* memory = scratch(cuda::bias_grad_scratch(dy.rows(), dy.cols(), multiprocessors_));
+    enqueue("bias_grad", [&](cudaStream_t native) { cuda::bias_grad(native, dy, dbias, multiprocessors_, memory); });
+  }
+
+  void add_positions(std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x) override {
+    enqueue("add_positions", [&](cudaStream_t native) { cuda::add_positions(native, first_token, sequence, table, x); });
+  }
+
+  void positions_grad(std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable) override {
+    enqueue("positions_grad", [&](cudaStream_t native) { cuda::positions_grad(native, first_token, sequence, dy, dtable); });
+  }
+
+  void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) override {
+    enqueue("attention", [&](cudaStream_t native) {
+      if (qkv.dtype == DType::f32) {
+        cuda::attention(native, shape, qkv, out, log_sum_exp);
+      } else {
+        attention_.forward(native, shape, qkv, out, log_sum_exp, [&](std::size_t bytes) { return scratch(bytes); });
+      }
+    });
+  }
+
+  void attention_backward(const AttentionShape& shape, const Tensor& dout, const Tensor& qkv, const Tensor& out,
+                          const Tensor& log_sum_exp, const Tensor& dqkv) override {
+    enqueue("attention_backward", [&](cudaStream_t native) {
+      if (qkv.dtype == DType::f32) {
+        void* memory = scratch(cuda::attention_backward_scratch(shape));
+        cuda::attention_backward(native, shape, dout, qkv, out, log_sum_exp, dqkv, memory);
+      } else {
+        attention_.backward(native, shape, dout, qkv, out, log_sum_exp, dqkv,
+                            [&](std::size_t bytes) { return scratch(bytes); });
+      }
+    });
+  }
+
+  void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
+                     const Tensor& log_sum_exp, const Tensor& loss_sum) override {
+    const std::int64_t tokens = logits.rows();
+    const Tensor stats{scratch(static_cast<std::size_t>(4 * tokens) * sizeof(float)), {4, tokens}, DType::f32};
+    // The sums and the targets' logits are neighbours, so that one all-reduce adds both.
+    const auto row = [&](std::int64_t index) { return static_cast<float*>(stats.data) + index * tokens; };
+    float *largest = row(0), *own_largest = row(1), *sum = row(2), *target_logit = row(3);
+    enqueue("cross_entropy", [&](cudaStream_t native) {
+      cuda::cross_entropy_local(native, logits, targets, vocabulary, largest, sum, target_logit);
+    });
+    if (tp.size() > 1) {
+      stream_.copy(own_largest, largest, static_cast<std::size_t>(tokens) * sizeof(float));
+      tp.group->all_reduce(stream_, {largest, {tokens}, DType::f32}, Reduction::max);
+      enqueue("cross_entropy",
+              [&](cudaStream_t native) { cuda::cross_entropy_rescale(native, tokens, own_largest, largest, sum); });
+      tp.group->all_reduce(stream_, {sum, {2 * tokens}, DType::f32}, Reduction::sum);
+    }
+    enqueue("cross_entropy", [&](cudaStream_t native) {
+      cuda::cross_entropy_loss(native, targets, largest, sum, target_logit, log_sum_exp, loss_sum);
+    });
+  }
+
+  void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
+                              const Tensor& log_sum_exp, float scale) override {
+    enqueue("cross_entropy_backward", [&](cudaStream_t native) {
+      cuda::cross_entropy_backward(native, logits, targets, vocabulary, log_sum_exp, scale);
+    });
+  }
+
+  void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) override {
+    enqueue("adamw", [&](cudaStream_t native) { cuda::adamw(native, weight, grad, m, v, nullptr, settings); });
+  }
+
+  void round(const Tensor& source, const Tensor& target) override {
+    enqueue("rounding weights", [&](cudaStream_t native) { cuda::add_residual(native, source, nullptr, target); });
+  }
+
+  void adamw_rounded(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings,
+                     const Tensor& rounded) override {
+    enqueue("adamw", [&](cudaStream_t native) { cuda::adamw(native, weight, grad, m, v, &rounded, settings); });
+  }
+
+  void square_sum(const Tensor& tensor, const Tensor& sum) override {
+    void* memory = scratch(cuda::square_sum_scratch(tensor.elements()));
+    enqueue("square_sum", [&](cudaStream_t native) {
+      cuda::square_sum(native, tensor, sum, memory, static_cast<unsigned*>(counter_.data()));
+    });
+  }
+
+  void add(const Tensor& target, const Tensor& source) override {
+    enqueue("add", [&](cudaStream_t native) { cuda::add(native, target, source); });
+  }
+
+ private:
+  CudaStream& stream_;
+  cuda::OpsStream ops_;
+  int multiprocessors_;
+  cuda::ParallelMatmul matmul_;
+  cuda::CudnnAttention attention_;
+  Buffer counter_;
+
+  template <class Launch>
+  void enqueue(const char* what, Launch launch) {
+    ops_.enqueue(what, launch);
+  }
+
+  void* scratch(std::size_t bytes) { return ops_.scratch(bytes); }
+
+  void lookup(const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out) {
+    enqueue("embedding", [&](cudaStream_t native) { cuda::embedding(native, ids, table, first_id, out); });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> make_cuda_ops(Stream& stream, bool deterministic) {
+  return std::make_unique<CudaOps>(cuda_stream(stream), deterministic);
+}
+
+}  // namespace pipetrain

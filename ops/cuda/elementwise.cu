@@ -1,0 +1,193 @@
+#include "ops/cuda/kernels.hpp"
+#include "ops/cuda/launch.hpp"
+#include "ops/cuda/vector.cuh"
+
+namespace pipetrain::cuda {
+namespace {
+
+template <class T, int W>
+__global__ void add_kernel(T* target, const T* source, std::int64_t packs) {
+  wait_for_previous();
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (pack >= packs) return;
+  auto sum = reinterpret_cast<Pack<T, W>*>(target)[pack];
+  const auto other = reinterpret_cast<const Pack<T, W>*>(source)[pack];
+#pragma unroll
+  for (int i = 0; i < W; ++i) sum.at[i] += other.at[i];
+  reinterpret_cast<Pack<T, W>*>(target)[pack] = sum;
+}
+
+template <class TI, class T, int W>
+__global__ void add_residual_kernel(const TI* sum, const T* residual, T* out, std::int64_t packs) {
+  wait_for_previous();
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (pack >= packs) return;
+  const auto in = load<W>(sum, pack);
+  float values[W];
+#pragma unroll
+  for (int i = 0; i < W; ++i) values[i] = in[i];
+  if (residual != nullptr) {
+    const auto more = load<W>(residual, pack);
+#pragma unroll
+    for (int i = 0; i < W; ++i) values[i] += more[i];
+  }
+  store(out, pack, values);
+}
+
+template <class T, int W>
+__global__ void add_ranks_kernel(const T* received, int ranks, int own_rank, const T* own, const T* residual, T* out,
+                                 std::int64_t packs) {
+  wait_for_previous();
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (pack >= packs) return;
+  const auto of_rank = [&](int rank) { return rank == own_rank ? load<W>(own, pack) : load<W>(received, rank * packs + pack); };
+  Real<T> sum[W];
+  const auto first = of_rank(0);
+#pragma unroll
+  for (int i = 0; i < W; ++i) sum[i] = first[i];
+#pragma unroll 4
+  for (int rank = 1; rank < ranks; ++rank) {
+    const auto more = of_rank(rank);
+#pragma unroll
+    for (int i = 0; i < W; ++i) sum[i] += more[i];
+  }
+  if (residual != nullptr) {
+    const auto more = load<W>(residual, pack);
+#pragma unroll
+    for (int i = 0; i < W; ++i) sum[i] += more[i];
+  }
+  store(out, pack, sum);
+}
+
+constexpr int block_elements = 65536;  // the norm blocks of ops/ops.hpp
+constexpr int sum_threads = 512;
+
+// Each block sums one norm block; the last to finish adds the blocks' sums in order. Which element a thread adds does not
+// depend on the alignment.
+template <bool wide>
+__global__ void __launch_bounds__(sum_threads)
+    square_sum_kernel(const float* data, std::int64_t count, double* partial, unsigned* counter, double* sum) {
+  wait_for_previous();
+  constexpr int step = sum_threads * 4, batch = 8;  // elements a round of the block; rounds in flight together
+  static_assert(block_elements % (step * batch) == 0);
+  __shared__ double shared[sum_threads];
+  __shared__ bool last;
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * block_elements;
+  const std::int64_t end = begin + block_elements < count ? begin + block_elements : count;
+  double mine = 0;
+  const auto add_square = [&](float value) { mine += static_cast<double>(value) * static_cast<double>(value); };
+  if (wide && end - begin == block_elements) {
+    for (std::int64_t first = begin + threadIdx.x * 4; first < end; first += step * batch) {
+      Pack<float, 4> in[batch];
+#pragma unroll
+      for (int n = 0; n < batch; ++n) in[n] = load<4>(data, first / 4 + n * (step / 4));
+#pragma unroll
+      for (int n = 0; n < batch; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) add_square(in[n][i]);
+      }
+    }
+  } else {
+    for (std::int64_t first = begin + threadIdx.x * 4; first < end; first += step) {
+      for (int i = 0; i < 4 && first + i < end; ++i) add_square(data[first + i]);
+    }
+  }
+  shared[threadIdx.x] = mine;
+  for (int half = sum_threads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) {
+    partial[blockIdx.x] = shared[0];
+    __threadfence();
+    last = atomicAdd(counter, 1U) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+  double total = 0;
+  for (unsigned first = 0; first < gridDim.x; first += sum_threads) {
+    __syncthreads();
+    if (first + threadIdx.x < gridDim.x) shared[threadIdx.x] = __ldcg(partial + first + threadIdx.x);
+    __syncthreads();
+    if (threadIdx.x != 0) continue;
+    const unsigned blocks = gridDim.x - first < sum_threads ? gridDim.x - first : sum_threads;
+    for (unsigned block = 0; block < blocks; ++block) total += shared[block];
+  }
+  if (threadIdx.x == 0) *sum = total, *counter = 0;
+}
+
+}  // namespace
+
+void add(cudaStream_t stream, const Tensor& target, const Tensor& source) {
+  const std::int64_t count = target.elements();
+  const bool aligned = aligned16(target.data) && aligned16(source.data);
+  const auto run = [&](auto t, auto w, std::int64_t from, std::int64_t elements) {
+    using T = typename decltype(t)::type;
+    constexpr int W = decltype(w)::value;
+    if (elements == 0) return;
+    launch(stream, add_kernel<T, W>, blocks_for(elements / W, 256), 256, 0, data_of<T>(target) + from,
+           data_of<T>(source) + from, elements / W);
+  };
+  if (target.dtype == DType::f64) return run(Type<double>{}, Constant<1>{}, 0, count);
+  if (target.dtype != DType::f32) throw Error(ErrorKind::internal, std::string("add: not for ") + to_string(target.dtype));
+  const std::int64_t wide = aligned ? count / 4 * 4 : 0;
+  run(Type<float>{}, Constant<4>{}, 0, wide);
+  run(Type<float>{}, Constant<1>{}, wide, count - wide);
+}
+
+void add_residual(cudaStream_t stream, const Tensor& sum, const Tensor* residual, const Tensor& out) {
+  const std::int64_t count = out.elements();
+  if (count == 0) return;
+  const bool aligned = aligned16(sum.data) && aligned16(out.data) && (residual == nullptr || aligned16(residual->data));
+  with_type(sum.dtype, "add_residual's sum", [&](auto ti) {
+    with_type(out.dtype, "add_residual", [&](auto t) {
+      using TI = typename decltype(ti)::type;
+      using T = typename decltype(t)::type;
+      with_width<T>(aligned && count % full_width<T> == 0, [&](auto w) {
+        constexpr int W = decltype(w)::value;
+        launch(stream, add_residual_kernel<TI, T, W>, blocks_for(count / W, 256), 256, 0, data_of<TI>(sum),
+               residual == nullptr ? nullptr : data_of<T>(*residual), data_of<T>(out), count / W);
+      });
+    });
+  });
+}
+
+void add_ranks(cudaStream_t stream, const Tensor& received, int rank, const Tensor& own, const Tensor* residual,
+               const Tensor& out) {
+  const std::int64_t count = out.elements();
+  if (count == 0) return;
+  const bool aligned = aligned16(received.data) && aligned16(own.data) && aligned16(out.data) &&
+                       (residual == nullptr || aligned16(residual->data));
+  with_type(out.dtype, "add_ranks", [&](auto t) {
+    using T = typename decltype(t)::type;
+    with_width<T>(aligned && count % full_width<T> == 0, [&](auto w) {
+      constexpr int W = decltype(w)::value;
+      launch(stream, add_ranks_kernel<T, W>, blocks_for(count / W, 256), 256, 0, data_of<T>(received),
+             static_cast<int>(received.rows()), rank, data_of<T>(own), residual == nullptr ? nullptr : data_of<T>(*residual),
+             data_of<T>(out), count / W);
+    });
+  });
+}
+
+std::size_t square_sum_scratch(std::int64_t elements) {
+  return static_cast<std::size_t>(ceil_div<std::int64_t>(elements, block_elements)) * sizeof(double);
+}
+
+void square_sum(cudaStream_t stream, const Tensor& tensor, const Tensor& sum, void* scratch, unsigned* counter) {
+  const std::int64_t count = tensor.elements();
+  auto* partial = static_cast<double*>(scratch);
+  auto* out = data_of<double>(sum);
+  if (count == 0) {
+    cudaMemsetAsync(out, 0, sizeof(double), stream);
+    return;
+  }
+  const unsigned blocks = blocks_for(count, block_elements);
+  if (aligned16(tensor.data)) {
+    launch(stream, square_sum_kernel<true>, blocks, sum_threads, 0, data_of<float>(tensor), count, partial, counter, out);
+  } else {
+    launch(stream, square_sum_kernel<false>, blocks, sum_threads, 0, data_of<float>(tensor), count, partial, counter, out);
+  }
+}
+
+}  // namespace pipetrain::cuda

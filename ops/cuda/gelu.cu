@@ -1,0 +1,83 @@
+#include "ops/cuda/bias.cuh"
+#include "ops/cuda/column_sums.cuh"
+#include "ops/cuda/kernels.hpp"
+
+namespace pipetrain::cuda {
+namespace {
+
+// gelu(x) = 0.5 x (1 + tanh(u)) = x sigmoid(2 u), for 2 u = x (linear + cubic x^2), linear = 2 sqrt(2 / pi), cubic = 0.044715
+// linear.
+template <class R>
+constexpr R linear = static_cast<R>(1.5957691216057308);
+template <class R>
+constexpr R cubic = static_cast<R>(0.044715) * linear<R>;
+
+template <class T>
+struct Gelu {
+  using R = Real<T>;
+  __device__ R operator()(R x) const { return x * sigmoid<T>(x * (linear<R> + cubic<R> * x * x)); }
+};
+
+template <class T>
+__device__ Real<T> gelu_slope(Real<T> x) {
+  using R = Real<T>;
+  const R square = x * x, s = sigmoid<T>(x * (linear<R> + cubic<R> * square));
+  return s + s * (1 - s) * (x * (linear<R> + 3 * cubic<R> * square));
+}
+
+// Cut as for sums down columns, because it makes the bias's gradient on its way.
+template <class T, int W>
+__global__ void __launch_bounds__(column_threads, most_column_blocks)
+    gelu_backward_kernel(const T* dy, const T* x, const T* bias, T* dx, float* partial, std::int64_t rows, int cols,
+                         std::int64_t run) {
+  wait_for_previous();
+  const int pack = blockIdx.x * column_packs + threadIdx.x;
+  Real<T> sums[W] = {};
+  if (pack < cols / W) {
+    auto add = load<W>(bias, pack);
+    Pack<T, W> in_dy, in_x;
+    for_rows_of_run<1>(
+        rows, run,
+        [&](int, std::int64_t row) {
+          in_dy = load<W>(dy + row * cols, pack);
+          in_x = load<W>(x + row * cols, pack);
+        },
+        [&](int, std::int64_t row) {
+          forget(add);
+          Real<T> out[W];
+#pragma unroll
+          for (int i = 0; i < W; ++i) {
+            out[i] = in_dy[i] * gelu_slope<T>(static_cast<Real<T>>(in_x[i]) + add[i]);
+            sums[i] += out[i];
+          }
+          store(dx + row * cols, pack, out);
+        });
+  }
+  write_partial(sums, partial, cols);
+}
+
+}  // namespace
+
+void gelu(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y) {
+  apply_biased<Gelu>(stream, "gelu", x, bias, y);
+}
+
+void gelu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx,
+                   const Tensor& dbias, int multiprocessors, void* scratch) {
+  const std::int64_t rows = x.rows(), cols = x.cols();
+  if (x.elements() == 0) return;
+  const bool aligned = aligned16(dy.data) && aligned16(x.data) && aligned16(bias.data) && aligned16(dx.data);
+  auto* partial = static_cast<float*>(scratch);
+  with_type(x.dtype, "gelu_backward", [&](auto t) {
+    using T = typename decltype(t)::type;
+    with_width<T>(aligned && cols % full_width<T> == 0, [&](auto w) {
+      constexpr int W = decltype(w)::value;
+      const ColumnGrid grid(rows, cols / W, multiprocessors, most_column_blocks);
+      launch(stream, gelu_backward_kernel<T, W>, grid.blocks, ColumnGrid::threads(), 0, data_of<T>(dy), data_of<T>(x),
+             data_of<T>(bias), data_of<T>(dx), partial, rows, static_cast<int>(cols), grid.run);
+      add_partials(stream, partial, grid.runs, cols, data_of<float>(dbias));
+    });
+  });
+}
+
+}  // namespace pipetrain::cuda

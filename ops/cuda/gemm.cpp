@@ -1,0 +1,148 @@
+#include "ops/cuda/gemm.hpp"
+
+#include <cassert>
+#include <string>
+
+#include "core/buffer.hpp"
+#include "core/error.hpp"
+#include "ops/cuda/gemm_choice.hpp"
+#include "ops/cuda/small_gemm.hpp"
+
+namespace pipetrain::cuda {
+namespace {
+
+cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+void check(cublasStatus_t status, const char* what, int device) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw Error(ErrorKind::unavailable,
+              "cuda:" + std::to_string(device) + ": cuBLASLt: " + what + " failed: " + cublasLtGetStatusString(status));
+}
+
+// The alignment that every row of a matrix with this row length has, given that tensors and ranges of their rows are used:
+// deduced from the shape, so that the choice of an algorithm never depends on an address.
+std::uint32_t row_alignment(std::int64_t cols, DType dtype) {
+  const auto bytes = static_cast<std::size_t>(cols) * size_of(dtype);
+  std::uint32_t alignment = tensor_alignment;
+  while (bytes % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+// A product without an inner dimension: the addend alone.
+cublasStatus_t copy_or_zero(cudaStream_t stream, const void* addend, const Tensor& out) {
+  const cudaError_t error = addend == nullptr
+                                ? cudaMemsetAsync(out.data, 0, out.bytes(), stream)
+                                : cudaMemcpyAsync(out.data, addend, out.bytes(), cudaMemcpyDeviceToDevice, stream);
+  return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+class Preference {
+ public:
+  explicit Preference(int device) { check(cublasLtMatmulPreferenceCreate(&preference_), "making a preference", device); }
+  ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+
+  template <class T>
+  void set(cublasLtMatmulPreferenceAttributes_t attribute, T value, int device) {
+    check(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof value), "setting a preference", device);
+  }
+  cublasLtMatmulPreference_t get() const { return preference_; }
+
+ private:
+  cublasLtMatmulPreference_t preference_ = nullptr;
+};
+
+}  // namespace
+
+std::size_t Gemm::Hash::operator()(const Key& key) const noexcept {
+  std::size_t hash =
+      static_cast<std::size_t>(key.product) * 16 + static_cast<std::size_t>(key.in) * 4 + static_cast<std::size_t>(key.out);
+  for (const std::int64_t size : {key.m, key.n, key.k}) hash = (hash ^ static_cast<std::size_t>(size)) * 0x9E3779B97F4A7C15U;
+  return hash;
+}
+
+Gemm::Gemm(int device, int rank) : device_(device), rank_(rank) { check(cublasLtCreate(&handle_), "making a handle", device); }
+
+Gemm::~Gemm() {
+  for (auto& [key, plan] : plans_) {
+    cublasLtMatmulDescDestroy(plan.operation);
+    cublasLtMatrixLayoutDestroy(plan.a);
+    cublasLtMatrixLayoutDestroy(plan.b);
+    cublasLtMatrixLayoutDestroy(plan.out);
+  }
+  cublasLtDestroy(handle_);
+}
+
+// cuBLASLt thinks in columns: a row-major [r, c] matrix is its c x r matrix, and a row-major product x y its y^T x^T. So b
+// comes first.
+const Gemm::Plan& Gemm::plan(const Key& key) {
+  const auto found = plans_.find(key);
+  if (found != plans_.end()) return found->second;
+
+  Plan plan;
+  check(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "making an operation", device_);
+  const cublasOperation_t first = key.product == Product::y ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t second = key.product == Product::dw ? CUBLAS_OP_T : CUBLAS_OP_N;
+  check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "transposing",
+        device_);
+  check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "transposing",
+        device_);
+  const auto layout = [&](cublasLtMatrixLayout_t& matrix, DType dtype, std::int64_t rows, std::int64_t cols) {
+    check(cublasLtMatrixLayoutCreate(&matrix, type_of(dtype), static_cast<std::uint64_t>(cols),
+                                     static_cast<std::uint64_t>(rows), cols),
+          "making a layout", device_);
+  };
+  const std::int64_t a_cols = key.product == Product::dw ? key.m : key.k;
+  const std::int64_t b_cols = key.product == Product::y ? key.k : key.n;
+  layout(plan.b, key.in, key.product == Product::y ? key.n : key.k, b_cols);
+  layout(plan.a, key.in, key.product == Product::dw ? key.k : key.m, a_cols);
+  layout(plan.out, key.out, key.m, key.n);
+
+  Preference preference(device_);
+  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, gemm_workspace, device_);
+  // Sums of split products in fp32 and apart from the output: in place they round to the output's type on the way.
+  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE),
+                 device_);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, row_alignment(b_cols, key.in), device_);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, row_alignment(a_cols, key.in), device_);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, row_alignment(key.n, key.out), device_);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, row_alignment(key.n, key.out), device_);
+  cublasLtMatmulHeuristicResult_t results[gemm_algorithms] = {};
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.b, plan.a, plan.out, plan.out,
+                                                               preference.get(), gemm_algorithms, results, &count);
+  if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
+    throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": cuBLASLt has no algorithm for a product of " +
+                                            std::to_string(key.m) + " x " + std::to_string(key.n) + " x " +
+                                            std::to_string(key.k) + " in " + to_string(key.in));
+  }
+  const int rank = rank_ >= 0 ? rank_ : gemm_choice(key, device_);
+  if (rank >= count) {
+    throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": cuBLASLt has only " + std::to_string(count) +
+                                            " algorithms for a product, not number " + std::to_string(rank));
+  }
+  plan.algorithm = results[rank].algo;
+  return plans_.emplace(key, plan).first->second;
+}
+
+cublasStatus_t Gemm::run(cudaStream_t stream, Product product, const Tensor& a, const Tensor& b, const void* addend,
+                         const Tensor& out, void* workspace) {
+  assert(a.dtype == b.dtype);
+  const std::int64_t m = out.rows(), n = out.cols(), k = product == Product::dw ? a.rows() : a.cols();
+  if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
+  if (k == 0) return copy_or_zero(stream, addend, out);
+  assert(m == (product == Product::dw ? a.cols() : a.rows()) && n == (product == Product::y ? b.rows() : b.cols()));
+  assert(k == (product == Product::y ? b.cols() : b.rows()));
+  if (a.dtype == DType::f32 && m * n * k <= small_product) {
+    small_gemm(stream, product, m, n, k, a, b, addend, out);
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  const Plan& plan = this->plan({m, n, k, product, a.dtype, out.dtype});
+  const float one = 1, beta = addend == nullptr ? 0.0F : 1.0F;
+  return cublasLtMatmul(handle_, plan.operation, &one, b.data, plan.b, a.data, plan.a, &beta,
+                        addend == nullptr ? out.data : addend, plan.out, out.data, plan.out, &plan.algorithm, workspace,
+                        gemm_workspace, stream);
+}
+
+}  // namespace pipetrain::cuda

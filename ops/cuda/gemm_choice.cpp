@@ -1,0 +1,84 @@
+#include "ops/cuda/gemm_choice.hpp"
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace pipetrain::cuda {
+namespace {
+
+struct Choice {
+  GemmShape shape;
+  int rank;
+};
+
+using enum Product;
+constexpr DType bf16 = DType::bf16, f32 = DType::f32;
+
+// Printed by bench_gpu_gemm; measured on an H200 (132 multiprocessors).
+constexpr std::size_t measured_version = 130100;
+constexpr int measured_multiprocessors = 132;
+const Choice choices[] = {
+    {{4096, 6144, 4096, y, bf16, bf16}, 4},   {{4096, 28672, 4096, y, bf16, bf16}, 5},
+    {{4096, 128256, 4096, y, bf16, bf16}, 6}, {{4096, 4096, 4096, y, bf16, bf16}, 5},
+    {{4096, 4096, 4096, dx, bf16, bf16}, 3},  {{6144, 4096, 4096, dw, bf16, f32}, 7},
+    {{28672, 4096, 4096, dw, bf16, f32}, 5},  {{128256, 4096, 4096, dw, bf16, f32}, 5},
+    {{4096, 4096, 4096, dw, bf16, f32}, 3},   {{4096, 14336, 4096, dw, bf16, f32}, 7},
+    {{2048, 3072, 4096, y, bf16, bf16}, 2},   {{2048, 14336, 4096, y, bf16, bf16}, 2},
+    {{2048, 64128, 4096, y, bf16, bf16}, 6},  {{2048, 7168, 4096, dx, bf16, bf16}, 1},
+    {{4096, 4096, 3072, dx, bf16, bf16}, 3},  {{4096, 14336, 4096, y, bf16, bf16}, 4},
+    {{4096, 64128, 4096, y, bf16, bf16}, 5},  {{4096, 4096, 2048, y, bf16, bf16}, 5},
+    {{4096, 4096, 7168, y, bf16, bf16}, 5},   {{4096, 7168, 4096, dx, bf16, bf16}, 3},
+    {{3072, 4096, 4096, dw, bf16, f32}, 6},   {{14336, 4096, 4096, dw, bf16, f32}, 3},
+    {{64128, 4096, 4096, dw, bf16, f32}, 6},  {{4096, 2048, 4096, dw, bf16, f32}, 3},
+    {{4096, 7168, 4096, dw, bf16, f32}, 3},   {{4096, 12288, 4096, y, bf16, bf16}, 4},
+    {{4096, 22016, 4096, y, bf16, bf16}, 5},  {{4096, 32000, 4096, y, bf16, bf16}, 6},
+    {{4096, 11008, 4096, dx, bf16, bf16}, 5}, {{12288, 4096, 4096, dw, bf16, f32}, 6},
+    {{22016, 4096, 4096, dw, bf16, f32}, 6},  {{32000, 4096, 4096, dw, bf16, f32}, 5},
+    {{4096, 11008, 4096, dw, bf16, f32}, 5},  {{2048, 6144, 4096, y, bf16, bf16}, 7},
+    {{2048, 11008, 4096, y, bf16, bf16}, 1},  {{2048, 16000, 4096, y, bf16, bf16}, 5},
+    {{2048, 5504, 4096, dx, bf16, bf16}, 6},  {{4096, 11008, 4096, y, bf16, bf16}, 5},
+    {{4096, 16000, 4096, y, bf16, bf16}, 6},  {{4096, 5504, 4096, dx, bf16, bf16}, 4},
+    {{11008, 4096, 4096, dw, bf16, f32}, 6},  {{16000, 4096, 4096, dw, bf16, f32}, 6},
+    {{4096, 5504, 4096, dw, bf16, f32}, 4},   {{1024, 3072, 4096, y, bf16, bf16}, 3},
+    {{1024, 4096, 1024, y, bf16, bf16}, 2},   {{1024, 4096, 2752, y, bf16, bf16}, 2},
+    {{4096, 5504, 4096, y, bf16, bf16}, 1},   {{4096, 8000, 4096, y, bf16, bf16}, 4},
+    {{4096, 4096, 1024, y, bf16, bf16}, 2},   {{4096, 4096, 2752, y, bf16, bf16}, 5},
+    {{4096, 2752, 4096, dx, bf16, bf16}, 6},  {{5504, 4096, 4096, dw, bf16, f32}, 4},
+    {{8000, 4096, 4096, dw, bf16, f32}, 6},   {{4096, 1024, 4096, dw, bf16, f32}, 2},
+    {{4096, 2752, 4096, dw, bf16, f32}, 6},   {{2048, 8000, 4096, y, bf16, bf16}, 7},
+    {{2048, 4096, 1024, y, bf16, bf16}, 3},   {{3072, 4096, 2048, dw, bf16, f32}, 6},
+    {{5504, 4096, 2048, dw, bf16, f32}, 3},   {{8000, 4096, 2048, dw, bf16, f32}, 5},
+    {{4096, 1024, 2048, dw, bf16, f32}, 2},   {{4096, 2752, 2048, dw, bf16, f32}, 6},
+    {{4096, 3072, 2048, y, bf16, bf16}, 7},   {{4096, 16384, 2048, y, bf16, bf16}, 5},
+    {{4096, 128256, 2048, y, bf16, bf16}, 5}, {{4096, 2048, 128256, dx, bf16, bf16}, 1},
+    {{4096, 8192, 2048, dx, bf16, bf16}, 5},  {{3072, 2048, 4096, dw, bf16, f32}, 3},
+    {{128256, 2048, 4096, dw, bf16, f32}, 5}, {{2048, 2048, 4096, dw, bf16, f32}, 7},
+    {{2048, 8192, 4096, dw, bf16, f32}, 3},   {{16384, 3072, 2048, y, bf16, bf16}, 6},
+    {{16384, 16384, 2048, y, bf16, bf16}, 7}, {{16384, 128256, 2048, y, bf16, bf16}, 7},
+    {{16384, 2048, 2048, y, bf16, bf16}, 4},  {{16384, 2048, 2048, dx, bf16, bf16}, 4},
+    {{16384, 8192, 2048, dx, bf16, bf16}, 6}, {{128256, 2048, 16384, dw, bf16, f32}, 1},
+    {{2048, 1536, 2048, y, bf16, bf16}, 4},   {{2048, 2048, 1536, dx, bf16, bf16}, 2},
+    {{2048, 8192, 2048, y, bf16, bf16}, 3},   {{2048, 64128, 2048, y, bf16, bf16}, 6},
+    {{2048, 2048, 1024, y, bf16, bf16}, 2},   {{4096, 8192, 2048, y, bf16, bf16}, 3},
+    {{4096, 64128, 2048, y, bf16, bf16}, 6},  {{4096, 2048, 1024, y, bf16, bf16}, 3},
+    {{4096, 1024, 2048, dx, bf16, bf16}, 2},  {{4096, 4096, 2048, dx, bf16, bf16}, 2},
+    {{1536, 2048, 4096, dw, bf16, f32}, 4},   {{8192, 2048, 4096, dw, bf16, f32}, 3},
+    {{64128, 2048, 4096, dw, bf16, f32}, 4},  {{2048, 4096, 4096, dw, bf16, f32}, 1},
+};
+
+}  // namespace
+
+int gemm_choice(const GemmShape& shape, int device) {
+  int multiprocessors = 0, major = 0;
+  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (cublasLtGetVersion() != measured_version || multiprocessors != measured_multiprocessors || major != 9) return 0;
+  const auto* found =
+      std::find_if(std::begin(choices), std::end(choices), [&](const Choice& one) { return one.shape == shape; });
+  return found == std::end(choices) ? 0 : found->rank;
+}
+
+}  // namespace pipetrain::cuda

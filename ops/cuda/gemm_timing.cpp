@@ -1,0 +1,56 @@
+// Measures cuBLASLt's algorithms, for the table in gemm_choice.cpp.
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "core/cuda_stream.hpp"
+#include "core/error.hpp"
+#include "ops/cuda/gemm.hpp"
+
+namespace pipetrain {
+
+std::vector<double> time_gemm_algorithms(Stream& stream, const GemmShape& shape, const Buffer& memory) {
+  CudaStream& on = cuda_stream(stream);
+  Device& device = stream.device();
+  Arena arena(memory.data(), memory.bytes(), "a measured product");
+  const auto [m, n, k, product, in, out_type] = shape;
+  const Tensor a = arena.allocate(product == Product::dw ? Shape{k, m} : Shape{m, k}, in);
+  const Tensor b = arena.allocate(product == Product::y ? Shape{n, k} : Shape{k, n}, in);
+  const Tensor out = arena.allocate({m, n}, out_type);
+  const Buffer workspace = device.allocate(cuda::gemm_workspace, "the workspace of a measured product");
+  const void* addend = product == Product::dw ? out.data : nullptr;
+
+  std::vector<std::unique_ptr<cuda::Gemm>> algorithms;
+  const auto run = [&](cuda::Gemm& gemm) { return gemm.run(on.native(), product, a, b, addend, out, workspace.data()); };
+  for (int rank = 0; rank < cuda::gemm_algorithms; ++rank) {
+    auto gemm = std::make_unique<cuda::Gemm>(on.device_index(), rank);
+    try {
+      if (run(*gemm) != CUBLAS_STATUS_SUCCESS) break;
+    } catch (const Error&) {
+      break;  // the list ends
+    }
+    algorithms.push_back(std::move(gemm));
+  }
+  constexpr int rounds = 7, calls = 6;
+  const auto begin = device.make_timing_event(), end = device.make_timing_event();
+  std::vector<std::vector<double>> times(algorithms.size());
+  for (int round = -1; round < rounds; ++round) {  // the first only warms up
+    for (std::size_t i = 0; i < algorithms.size(); ++i) {
+      stream.record(*begin);
+      for (int call = 0; call < calls; ++call) run(*algorithms[i]);
+      stream.record(*end);
+      stream.synchronize();
+      if (round >= 0) times[i].push_back(device.seconds_between(*begin, *end) / calls * 1e6);
+    }
+  }
+  std::vector<double> medians;
+  for (auto& own : times) {
+    std::nth_element(own.begin(), own.begin() + rounds / 2, own.end());
+    medians.push_back(own[rounds / 2]);
+  }
+  return medians;
+}
+
+std::string gemm_library_version() { return std::to_string(cublasLtGetVersion()); }
+
+}  // namespace pipetrain

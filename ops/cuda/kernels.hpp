@@ -1,0 +1,97 @@
+// The kernels, as functions that launch them on a CUDA stream. Shapes and meaning as in ops/ops.hpp; each is in the .cu file
+// of its name. The caller has made the stream's device current and looks at the last CUDA error afterwards.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/ops.hpp"
+
+namespace pipetrain::cuda {
+
+// rmsnorm.cu
+void rms_norm(cudaStream_t stream, const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms);
+std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
+void rms_norm_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
+                       const Tensor* residual, const Tensor& dx, const Tensor& dweight, int multiprocessors, void* scratch);
+
+// layernorm.cu
+void layer_norm(cudaStream_t stream, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y,
+                const Tensor& mean, const Tensor& inv_std);
+std::size_t layer_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
+void layer_norm_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                         const Tensor& inv_std, const Tensor* residual, const Tensor& dx, const Tensor& dweight,
+                         const Tensor& dbias, int multiprocessors, void* scratch);
+
+// partials.cu: first [cols] += the sums of partial [shares, cols]; with second, of partial [shares, 2, cols] and so both. In an
+// order that depends on the number of shares only.
+void add_partials(cudaStream_t stream, const float* partial, int shares, std::int64_t cols, float* first,
+                  float* second = nullptr);
+
+// bias.cu
+void add_bias(cudaStream_t stream, const Tensor& x, const Tensor& bias);
+std::size_t bias_grad_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
+void bias_grad(cudaStream_t stream, const Tensor& dy, const Tensor& dbias, int multiprocessors, void* scratch);
+
+// gelu.cu
+void gelu(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y);
+// scratch: as for bias_grad
+void gelu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx,
+                   const Tensor& dbias, int multiprocessors, void* scratch);
+
+// positions.cu
+void add_positions(cudaStream_t stream, std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x);
+void positions_grad(cudaStream_t stream, std::int64_t first_token, std::int64_t sequence, const Tensor& dy,
+                    const Tensor& dtable);
+
+// rotary.cu
+void rotary(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse);
+
+// swiglu.cu
+void swiglu(cudaStream_t stream, const Tensor& gate_up, const Tensor& y);
+void swiglu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up);
+
+// embedding.cu
+void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out);
+std::size_t embedding_grad_scratch(std::int64_t tokens);  // bytes
+void embedding_grad(cudaStream_t stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable,
+                    int multiprocessors, void* scratch);
+
+// attention.cu: fp32, any head size up to 256
+void attention(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
+               const Tensor& log_sum_exp);
+std::size_t attention_backward_scratch(const AttentionShape& shape);  // bytes
+void attention_backward(cudaStream_t stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv,
+                        const Tensor& out, const Tensor& log_sum_exp, const Tensor& dqkv, void* scratch);
+
+// cross_entropy.cu. The first pass leaves each token's largest local logit, the sum of exp(logit - largest), and the target's
+// logit (0 when another rank has it or the token is not counted); all f32 [T].
+void cross_entropy_local(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
+                         float* largest, float* sum, float* target_logit);
+// sum *= exp(own_largest - largest), before the sums of the ranks are added.
+void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float* own_largest, const float* largest,
+                           float* sum);
+void cross_entropy_loss(cudaStream_t stream, const Tensor& targets, const float* largest, const float* sum,
+                        const float* target_logit, const Tensor& log_sum_exp, const Tensor& loss_sum);
+void cross_entropy_backward(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
+                            const Tensor& log_sum_exp, float scale);
+
+// adamw.cu
+void adamw(cudaStream_t stream, const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v,
+           const Tensor* rounded, const AdamW& settings);
+
+// elementwise.cu
+void add(cudaStream_t stream, const Tensor& target, const Tensor& source);
+// out = sum (f32) + residual, in out's dtype; residual may be null.
+void add_residual(cudaStream_t stream, const Tensor& sum, const Tensor* residual, const Tensor& out);
+// out [rows, cols] = the sum, in rank order, of received [ranks, rows, cols] with `own` in the place of rank `rank`, plus
+// residual (may be null and may be out's memory); one rounding.
+void add_ranks(cudaStream_t stream, const Tensor& received, int rank, const Tensor& own, const Tensor* residual,
+               const Tensor& out);
+std::size_t square_sum_scratch(std::int64_t elements);  // bytes
+// `counter` must be zero, and is again afterwards.
+void square_sum(cudaStream_t stream, const Tensor& tensor, const Tensor& sum, void* scratch, unsigned* counter);
+
+}  // namespace pipetrain::cuda

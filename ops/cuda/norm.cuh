@@ -1,0 +1,145 @@
+// RMSNorm and LayerNorm, which are one computation: RMSNorm takes the mean for zero and has no bias (`centered` is false). Each
+// row is spread over the registers of a warp or a block, N packs of W elements a thread. Only for .cu files.
+#pragma once
+
+#include "ops/cuda/kernels.hpp"
+#include "ops/cuda/launch.hpp"
+#include "ops/cuda/vector.cuh"
+
+namespace pipetrain::cuda {
+
+// Mean and sum of squared distances to it of the row that blockDim.x threads hold, in every thread. Each warp takes them about
+// its own mean, and the block puts the warps' together (Chan, Golub and LeVeque 1979): the difference of two large sums would
+// lose the variance. Without `centered` the mean is zero.
+template <class R>
+struct Moments {
+  R mean = 0, squares = 0;
+};
+
+template <bool centered, class T, int W, int N>
+__device__ Moments<Real<T>> row_moments(Pack<T, W> (&in)[N], int packs) {
+  using R = Real<T>;
+  __shared__ R shared[3][32];  // sums, squares and numbers of elements of the warps
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+  R sum = 0, squares = 0, mean = 0, count = 0;
+  if constexpr (centered) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      count += static_cast<R>(W * min(max(packs - static_cast<int>(n * blockDim.x + warp * 32), 0), 32));
+#pragma unroll
+      for (int i = 0; i < W; ++i) sum += in[n][i];
+    }
+    sum = warp_sum(sum);
+    mean = count > 0 ? sum / count : R{0};
+  }
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    if (threadIdx.x + n * blockDim.x >= packs) break;
+    if constexpr (centered) forget(in[n]);
+#pragma unroll
+    for (int i = 0; i < W; ++i) squares += (in[n][i] - mean) * (in[n][i] - mean);
+  }
+  squares = warp_sum(squares);
+  if (warps == 1) return {mean, squares};
+  if (lane == 0) shared[0][warp] = sum, shared[1][warp] = squares, shared[2][warp] = count;
+  __syncthreads();
+  squares = lane < warps ? shared[1][lane] : R{0};
+  if constexpr (!centered) return {R{0}, warp_sum(squares)};
+  sum = lane < warps ? shared[0][lane] : R{0};
+  count = lane < warps ? shared[2][lane] : R{0};
+  const R all = warp_sum(sum) / warp_sum(count);
+  const R off = count > 0 ? sum / count - all : R{0};
+  return {all, warp_sum(squares + count * off * off)};
+}
+
+// threadIdx.y is the row of the block: one, unless a warp takes a row. mean and bias are used when centered only.
+template <bool centered, class T, class TW, int W, int N>
+__global__ void __launch_bounds__(1024) norm_kernel(const T* x, const TW* weight, const TW* bias, float eps, T* y, float* mean,
+                                                    float* inv_std, std::int64_t rows, int cols) {
+  wait_for_previous();
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (row >= rows) return;
+  const int packs = cols / W;
+  x += row * cols;
+  y += row * cols;
+  Pack<T, W> in[N] = {};
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const int pack = threadIdx.x + n * blockDim.x;
+    if (pack < packs) in[n] = load<W>(x, pack);
+  }
+  const auto moments = row_moments<centered>(in, packs);
+  const Real<T> inv = 1 / sqrt(moments.squares / static_cast<Real<T>>(cols) + eps);
+  if (threadIdx.x == 0) {
+    inv_std[row] = static_cast<float>(inv);
+    if constexpr (centered) mean[row] = static_cast<float>(moments.mean);
+  }
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const int pack = threadIdx.x + n * blockDim.x;
+    if (pack >= packs) break;
+    forget(in[n]);
+    const auto w = load<W>(weight, pack);
+    Real<T> out[W];
+#pragma unroll
+    for (int i = 0; i < W; ++i) out[i] = (in[n][i] - moments.mean) * inv * w[i];
+    if constexpr (centered) {
+      const auto b = load<W>(bias, pack);
+#pragma unroll
+      for (int i = 0; i < W; ++i) out[i] += b[i];
+    }
+    store(y, pack, out);
+  }
+}
+
+inline int round_to_warps(std::int64_t threads) { return static_cast<int>(ceil_div<std::int64_t>(threads, 32) * 32); }
+
+// Calls body(Constant<N>, threads): the fewest packs N a thread, at least `wanted`, so that at most `limit` threads make a row.
+template <class Body>
+void with_packs(const char* what, std::int64_t packs, int wanted, int limit, Body body) {
+  const auto fits = [&](int n) { return n >= wanted && ceil_div<std::int64_t>(packs, n) <= limit; };
+  const auto threads = [&](int n) { return round_to_warps(ceil_div<std::int64_t>(packs, n)); };
+  if (fits(1)) return body(Constant<1>{}, threads(1));
+  if (fits(2)) return body(Constant<2>{}, threads(2));
+  if (fits(4)) return body(Constant<4>{}, threads(4));
+  if (fits(8)) return body(Constant<8>{}, threads(8));
+  throw Error(ErrorKind::unavailable,
+              std::string(what) + " on GPUs: the hidden size is too large; a multiple of 8 up to 32768 works");
+}
+
+// Calls body(T, TW, W) for these types.
+template <class Body>
+void with_norm_types(const char* what, const Tensor& x, const Tensor& weight, bool aligned, Body body) {
+  with_type(x.dtype, what, [&](auto t) {
+    with_type(weight.dtype, what, [&](auto tw) {
+      using T = typename decltype(t)::type;
+      with_width<T>(aligned && x.cols() % full_width<T> == 0, [&](auto w) { body(t, tw, w); });
+    });
+  });
+}
+
+// bias and mean: null unless centered.
+template <bool centered>
+void norm_forward(cudaStream_t stream, const char* what, const Tensor& x, const Tensor& weight, const Tensor* bias, float eps,
+                  const Tensor& y, const Tensor* mean, const Tensor& inv_std) {
+  const std::int64_t rows = x.rows(), cols = x.cols();
+  if (rows == 0) return;
+  const bool aligned =
+      aligned16(x.data) && aligned16(y.data) && aligned16(weight.data) && (bias == nullptr || aligned16(bias->data));
+  with_norm_types(what, x, weight, aligned, [&](auto t, auto tw, auto w) {
+    using T = typename decltype(t)::type;
+    using TW = typename decltype(tw)::type;
+    constexpr int W = decltype(w)::value;
+    // Short rows take a warp each, which needs no barrier; longer ones several packs a thread, so that enough loads are in
+    // flight.
+    const bool warps = cols / W < 256;
+    with_packs(what, cols / W, warps ? 1 : 4, warps ? 32 : 1024, [&](auto n, int threads) {
+      const int rows_each = warps ? 4 : 1;
+      launch(stream, norm_kernel<centered, T, TW, W, decltype(n)::value>, blocks_for(rows, rows_each), dim3(threads, rows_each),
+             0, data_of<T>(x), data_of<TW>(weight), data_or_null<TW>(bias), eps, data_of<T>(y), data_or_null<float>(mean),
+             data_of<float>(inv_std), rows, static_cast<int>(cols));
+    });
+  });
+}
+
+}  // namespace pipetrain::cuda

@@ -1,0 +1,221 @@
+// The gradients of RMSNorm and LayerNorm (`centered`). With s = inv_std, n = (x - mean) s and g = dy * weight:
+// dx = s (g - mean(g) - n mean(g n)), dweight = sum of dy n over the rows, dbias = sum of dy. RMSNorm takes the mean of x and
+// of g for zero. Only for .cu files.
+#pragma once
+
+#include <cuda_pipeline_primitives.h>
+
+#include <algorithm>
+
+#include "ops/cuda/norm.cuh"
+
+namespace pipetrain::cuda {
+
+// A thread's packs of dy, x and residual of the next row, on their way into shared memory while this row is computed. It reads
+// only what it copied itself, so no barrier is needed. (More than one row ahead is slower.)
+template <class T, int W, int N>
+struct NextRow {
+  Pack<T, W>* memory;  // [N][3][threads of the block]
+  const T *dy, *x, *residual;
+  int cols;
+
+  static constexpr int bytes_per_thread = sizeof(Pack<T, W>) * N * 3;
+
+  __device__ Pack<T, W>& slot(int n, int which) {
+    const int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
+    return memory[(n * 3 + which) * threads + thread];
+  }
+  __device__ static void copy(Pack<T, W>& to, const T* from, int pack) {
+    if constexpr (sizeof(to) >= 4) {
+      __pipeline_memcpy_async(&to, reinterpret_cast<const Pack<T, W>*>(from) + pack, sizeof(to));
+    } else {
+      to = load<W>(from, pack);
+    }
+  }
+  __device__ void fetch(std::int64_t row) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const int pack = threadIdx.x + n * blockDim.x;
+      if (pack >= cols / W) break;
+      copy(slot(n, 0), dy + row * cols, pack);
+      copy(slot(n, 1), x + row * cols, pack);
+      if (residual != nullptr) copy(slot(n, 2), residual + row * cols, pack);
+    }
+    __pipeline_commit();
+  }
+  __device__ void take(Pack<T, W> (&of_dy)[N], Pack<T, W> (&of_x)[N], Pack<T, W> (&of_residual)[N]) {
+    __pipeline_wait_prior(0);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      if (threadIdx.x + n * blockDim.x >= cols / W) continue;
+      of_dy[n] = slot(n, 0);
+      of_x[n] = slot(n, 1);
+      if (residual != nullptr) of_residual[n] = slot(n, 2);
+    }
+  }
+};
+
+// Each of B values summed over the threads of a team (equal threadIdx.y), in each of them.
+template <int B, class R>
+__device__ void team_sums(R (&values)[B], R (*shared)[32]) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+#pragma unroll
+  for (int b = 0; b < B; ++b) {
+    values[b] = warp_sum(values[b]);
+    if (lane == 0) shared[b][warp] = values[b];
+  }
+  asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x) : "memory");
+#pragma unroll
+  for (int b = 0; b < B; ++b) values[b] = warp_sum(lane < warps ? shared[b][lane] : R{0});
+}
+
+constexpr int max_teams = 8;  // of a block; each has a hardware barrier of its own
+
+// The block's teams' sums in team 0, added in order; memory: [cols].
+template <int W, int N, class R>
+__device__ void add_teams(R (&sums)[N][W], R* memory, int packs) {
+  for (int team = 1; team < blockDim.y; ++team) {
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const int pack = threadIdx.x + n * blockDim.x;
+      if (threadIdx.y != team || pack >= packs) continue;
+#pragma unroll
+      for (int i = 0; i < W; ++i) memory[i * packs + pack] = sums[n][i];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const int pack = threadIdx.x + n * blockDim.x;
+      if (threadIdx.y != 0 || pack >= packs) break;
+#pragma unroll
+      for (int i = 0; i < W; ++i) sums[n][i] += memory[i * packs + pack];
+    }
+  }
+}
+
+constexpr int backward_threads = 512;  // of a block: what the registers allow
+constexpr int backward_packs = 2;      // at least, a thread
+
+// One block a multiprocessor; its teams take the rows in turn and keep their columns' share of the weight's gradient in
+// registers. partial [blocks, cols], or [blocks, 2, cols] with the bias's. mean is used when centered only.
+template <bool centered, class T, class TW, int W, int N>
+__global__ void __launch_bounds__(backward_threads, 1)
+    norm_backward_kernel(const T* dy, const T* x, const TW* weight, const float* mean, const float* inv_std, const T* residual,
+                         T* dx, float* partial, std::int64_t rows, int cols) {
+  using R = Real<T>;
+  extern __shared__ __align__(16) char memory[];
+  __shared__ R shared[2][max_teams][2][32];
+  wait_for_previous();
+  const int packs = cols / W;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
+  std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  NextRow<T, W, N> next{reinterpret_cast<Pack<T, W>*>(memory), dy, x, residual, cols};
+  if (row < rows) next.fetch(row);
+
+  Pack<TW, W> w[N] = {};
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const int pack = threadIdx.x + n * blockDim.x;
+    if (pack < packs) w[n] = load<W>(weight, pack);
+  }
+  R dweight[N][W] = {}, dbias[N][W] = {};
+  float next_inv = row < rows ? inv_std[row] : 0.0F, next_center = centered && row < rows ? mean[row] : 0.0F;
+  for (int parity = 0; row < rows; row += stride, parity ^= 1) {
+    const R inv = next_inv, offset = -next_center * inv;  // n = x inv + offset
+    if (row + stride < rows) {
+      next_inv = inv_std[row + stride];
+      if constexpr (centered) next_center = mean[row + stride];
+    }
+    Pack<T, W> in_dy[N] = {}, in_x[N] = {}, in_residual[N] = {};
+    next.take(in_dy, in_x, in_residual);
+    R sums[centered ? 2 : 1] = {};  // of g n and of g
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      R of_pack[2] = {};  // shorter chains of additions
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        const R of_dy = in_dy[n][i], normal = in_x[n][i] * inv + offset, grad = of_dy * w[n][i];
+        of_pack[0] += grad * normal;
+        dweight[n][i] += of_dy * normal;
+        if constexpr (centered) {
+          of_pack[1] += grad;
+          dbias[n][i] += of_dy;
+        }
+      }
+      sums[0] += of_pack[0];
+      if constexpr (centered) sums[1] += of_pack[1];
+    }
+    if (row + stride < rows) next.fetch(row + stride);
+    team_sums(sums, shared[parity][threadIdx.y]);
+    // dx = g inv + x pull + level
+    const R slope = sums[0] / static_cast<R>(cols), pull = -slope * inv * inv;
+    R level = 0;
+    if constexpr (centered) level = -(sums[1] / static_cast<R>(cols) + slope * offset) * inv;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const int pack = threadIdx.x + n * blockDim.x;
+      if (pack >= packs) break;
+      forget(in_dy[n]);
+      forget(in_x[n]);
+      forget(w[n]);
+      R out[W];
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        R rest = in_residual[n][i];
+        if constexpr (centered) rest += level;
+        out[i] = static_cast<R>(in_dy[n][i]) * w[n][i] * inv + (in_x[n][i] * pull + rest);
+      }
+      store(dx + row * cols, pack, out);
+    }
+  }
+
+  add_teams(dweight, reinterpret_cast<R*>(memory), packs);
+  if constexpr (centered) add_teams(dbias, reinterpret_cast<R*>(memory), packs);
+  if (threadIdx.y != 0) return;
+  float* const own = partial + static_cast<std::int64_t>(blockIdx.x) * (centered ? 2 : 1) * cols;
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const int pack = threadIdx.x + n * blockDim.x;
+    if (pack >= packs) break;
+    store(own, pack, dweight[n]);
+    if constexpr (centered) store(own + cols, pack, dbias[n]);
+  }
+}
+
+// Bytes; sums: 1 of the weight's gradient, 2 with the bias's.
+inline std::size_t norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors, int sums) {
+  return static_cast<std::size_t>(std::min<std::int64_t>(rows, multiprocessors) * cols * sums) * sizeof(float);
+}
+
+// mean and dbias: null unless centered.
+template <bool centered>
+void norm_backward(cudaStream_t stream, const char* what, const Tensor& dy, const Tensor& x, const Tensor& weight,
+                   const Tensor* mean, const Tensor& inv_std, const Tensor* residual, const Tensor& dx, const Tensor& dweight,
+                   const Tensor* dbias, int multiprocessors, void* scratch) {
+  const std::int64_t rows = x.rows(), cols = x.cols();
+  if (rows == 0) return;
+  const bool aligned = aligned16(x.data) && aligned16(dy.data) && aligned16(dx.data) && aligned16(weight.data) &&
+                       (residual == nullptr || aligned16(residual->data));
+  auto* partial = static_cast<float*>(scratch);
+  with_norm_types(what, x, weight, aligned, [&](auto t, auto tw, auto w) {
+    using T = typename decltype(t)::type;
+    using TW = typename decltype(tw)::type;
+    constexpr int W = decltype(w)::value;
+    with_packs(what, cols / W, backward_packs, backward_threads, [&](auto n, int threads) {
+      constexpr int N = decltype(n)::value;
+      const int teams = std::clamp(backward_threads / threads, 1, max_teams);
+      const auto blocks = static_cast<int>(std::min<std::int64_t>(ceil_div<std::int64_t>(rows, teams), multiprocessors));
+      const int shared =
+          std::max(NextRow<T, W, N>::bytes_per_thread * threads * teams, W * N * threads * static_cast<int>(sizeof(Real<T>)));
+      const auto kernel = norm_backward_kernel<centered, T, TW, W, N>;
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+      launch(stream, kernel, blocks, dim3(threads, teams), shared, data_of<T>(dy), data_of<T>(x), data_of<TW>(weight),
+             data_or_null<float>(mean), data_of<float>(inv_std), data_or_null<T>(residual), data_of<T>(dx), partial, rows,
+             static_cast<int>(cols));
+      add_partials(stream, partial, blocks, cols, data_of<float>(dweight), data_or_null<float>(dbias));
+    });
+  });
+}
+
+}  // namespace pipetrain::cuda

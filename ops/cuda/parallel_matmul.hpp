@@ -1,0 +1,39 @@
+// Matrix products with the communication of a tensor-parallel group around them, hidden behind the products where that pays.
+#pragma once
+
+#include <functional>
+
+#include "core/buffer.hpp"
+#include "ops/cuda/gemm.hpp"
+#include "ops/cuda/ops_stream.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain::cuda {
+
+// The operations of Ops of the same names; enqueues on `ops`, which must outlive it. Not thread-safe.
+class ParallelMatmul {
+ public:
+  explicit ParallelMatmul(OpsStream& ops);
+
+  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w, const Tensor& full,
+                     const Tensor& out);
+  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
+                      const Tensor& out);
+  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate);
+  // The part of Ops::backward_scatter that hides the ranks' sum behind the weight gradient. False, and nothing is enqueued,
+  // where that is not worthwhile.
+  bool backward_scatter_in_pieces(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx,
+                                  const Tensor& x, const Tensor& dw, Accumulate accumulate);
+
+ private:
+  OpsStream& ops_;
+  Gemm gemm_;
+  Buffer workspace_;
+
+  bool sums_in_pieces(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
+                      const Tensor& out, const std::function<void()>& meanwhile);
+  void matmul(MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual, const Tensor& out);
+  void multiply(Product product, const Tensor& a, const Tensor& b, const void* addend, const Tensor& out);
+};
+
+}  // namespace pipetrain::cuda

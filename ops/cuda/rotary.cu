@@ -1,0 +1,69 @@
+#include <algorithm>
+
+#include "ops/cuda/kernels.hpp"
+#include "ops/cuda/launch.hpp"
+#include "ops/cuda/vector.cuh"
+
+namespace pipetrain::cuda {
+namespace {
+
+constexpr int unroll = 4;  // heads of a thread, all in flight together
+constexpr int max_threads = 512;
+
+// One token a column of blocks. A thread turns the same W pairs (i, i + D/2) of several heads, so that it needs one set of
+// angles: blockDim is a multiple of the threads a head takes.
+template <class T, int W>
+__global__ void __launch_bounds__(max_threads, 2)
+    rotary_kernel(T* qkv, const float* cos_sin, int sequence, int heads, int half, std::int64_t row_stride, float direction) {
+  wait_for_previous();
+  const int chunks = half / W, chunk = threadIdx.x % chunks, step = blockDim.x / chunks;
+  const int first_head = blockIdx.y * step * unroll + threadIdx.x / chunks;
+  const std::int64_t token = blockIdx.x;
+  const float* angles = cos_sin + (token % sequence) * 2 * half;
+  T* row = qkv + token * row_stride;
+  Pack<T, W> first[unroll], second[unroll];
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const int head = first_head + n * step;
+    if (head >= heads) continue;
+    first[n] = load<W>(row + head * 2 * half, chunk);
+    second[n] = load<W>(row + head * 2 * half + half, chunk);
+  }
+  const auto cosines = load<W>(angles, chunk), sines = load<W>(angles + half, chunk);
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const int head = first_head + n * step;
+    if (head >= heads) break;
+    Real<T> out_first[W], out_second[W];
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      const Real<T> cosine = cosines[i], sine = sines[i] * direction;
+      out_first[i] = first[n][i] * cosine - second[n][i] * sine;
+      out_second[i] = second[n][i] * cosine + first[n][i] * sine;
+    }
+    store(row + head * 2 * half, chunk, out_first);
+    store(row + head * 2 * half + half, chunk, out_second);
+  }
+}
+
+}  // namespace
+
+void rotary(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) {
+  if (shape.tokens() == 0) return;
+  const int half = static_cast<int>(shape.head_dim / 2);
+  const int heads = static_cast<int>(shape.heads + shape.kv_heads);
+  with_type(qkv.dtype, "rotary", [&](auto t) {
+    using T = typename decltype(t)::type;
+    with_width<T>(half % full_width<T> == 0 && aligned16(qkv.data), [&](auto w) {
+      constexpr int W = decltype(w)::value;
+      const int chunks = half / W;
+      const int together =
+          std::min(ceil_div(heads, unroll), std::max(max_threads / 2 / chunks, 1));  // heads side by side in a block
+      const dim3 blocks(static_cast<unsigned>(shape.tokens()), static_cast<unsigned>(ceil_div(heads, together * unroll)));
+      launch(stream, rotary_kernel<T, W>, blocks, together * chunks, 0, data_of<T>(qkv), data_of<float>(cos_sin),
+             static_cast<int>(shape.sequence), heads, half, shape.packed_cols(), inverse ? -1.0F : 1.0F);
+    });
+  });
+}
+
+}  // namespace pipetrain::cuda

@@ -1,0 +1,100 @@
+#include "ops/cuda/kernels.hpp"
+#include "ops/cuda/launch.hpp"
+#include "ops/cuda/vector.cuh"
+
+namespace pipetrain::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int unroll = 2;  // packs a thread: loads of both are in flight together
+
+template <class T, int W>
+__global__ void swiglu_kernel(const T* gate_up, T* y, unsigned row_packs, std::int64_t packs) {
+  wait_for_previous();
+  Pack<T, W> gate[unroll], up[unroll];
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * unroll + threadIdx.x;
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const std::int64_t pack = first + n * threads;
+    if (pack >= packs) continue;
+    const std::int64_t row = static_cast<unsigned>(pack) / row_packs;
+    gate[n] = load<W>(gate_up, pack + row * row_packs);
+    up[n] = load<W>(gate_up, pack + (row + 1) * row_packs);
+  }
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const std::int64_t pack = first + n * threads;
+    if (pack >= packs) continue;
+    Real<T> out[W];
+#pragma unroll
+    for (int i = 0; i < W; ++i) out[i] = gate[n][i] * sigmoid<T>(gate[n][i]) * up[n][i];
+    store(y, pack, out);
+  }
+}
+
+template <class T, int W>
+__global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_up, unsigned row_packs, std::int64_t packs) {
+  wait_for_previous();
+  Pack<T, W> gate[unroll], up[unroll], grad[unroll];
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * unroll + threadIdx.x;
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const std::int64_t pack = first + n * threads;
+    if (pack >= packs) continue;
+    const std::int64_t row = static_cast<unsigned>(pack) / row_packs;
+    gate[n] = load<W>(gate_up, pack + row * row_packs);
+    up[n] = load<W>(gate_up, pack + (row + 1) * row_packs);
+    grad[n] = load<W>(dy, pack);
+  }
+#pragma unroll
+  for (int n = 0; n < unroll; ++n) {
+    const std::int64_t pack = first + n * threads;
+    if (pack >= packs) continue;
+    const std::int64_t row = static_cast<unsigned>(pack) / row_packs;
+    Real<T> dgate[W], dup[W];
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      const Real<T> g = gate[n][i], s = sigmoid<T>(g);
+      dup[i] = grad[n][i] * g * s;
+      dgate[i] = static_cast<Real<T>>(grad[n][i]) * up[n][i] * s * (1 + g * (1 - s));
+    }
+    store(dgate_up, pack + row * row_packs, dgate);
+    store(dgate_up, pack + (row + 1) * row_packs, dup);
+  }
+}
+
+// Calls body(T, W, packs of a row, packs in all); `y` is [T, I].
+template <class Body>
+void with_packs(const Tensor& y, bool aligned, Body body) {
+  with_type(y.dtype, "swiglu", [&](auto t) {
+    using T = typename decltype(t)::type;
+    with_width<T>(aligned && y.cols() % full_width<T> == 0, [&](auto w) {
+      const std::int64_t packs = y.elements() / decltype(w)::value;
+      if (packs >= std::int64_t{1} << 32) throw Error(ErrorKind::unavailable, "swiglu on GPUs: too many tokens at once");
+      body(t, w, static_cast<unsigned>(y.cols() / decltype(w)::value), packs);
+    });
+  });
+}
+
+}  // namespace
+
+void swiglu(cudaStream_t stream, const Tensor& gate_up, const Tensor& y) {
+  if (y.elements() == 0) return;
+  with_packs(y, aligned16(gate_up.data) && aligned16(y.data), [&](auto t, auto w, unsigned row_packs, std::int64_t packs) {
+    using T = typename decltype(t)::type;
+    launch(stream, swiglu_kernel<T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0, data_of<T>(gate_up),
+           data_of<T>(y), row_packs, packs);
+  });
+}
+
+void swiglu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) {
+  if (dy.elements() == 0) return;
+  const bool aligned = aligned16(gate_up.data) && aligned16(dy.data) && aligned16(dgate_up.data);
+  with_packs(dy, aligned, [&](auto t, auto w, unsigned row_packs, std::int64_t packs) {
+    using T = typename decltype(t)::type;
+    launch(stream, swiglu_backward_kernel<T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0,
+           data_of<T>(dy), data_of<T>(gate_up), data_of<T>(dgate_up), row_packs, packs);
+  });
+}
+
+}  // namespace pipetrain::cuda

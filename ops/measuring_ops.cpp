@@ -1,0 +1,75 @@
+#include "core/error.hpp"
+#include "ops/cpu/scratch.hpp"
+
+namespace pipetrain {
+namespace {
+
+// Asks the workspace for what the CPU's operations ask for, and does nothing else.
+class MeasuringOps : public Ops {
+ public:
+  Stream& stream() override { throw Error(ErrorKind::internal, "measuring ops have no stream"); }
+  void set_workspace(Arena& workspace) override { workspace_ = &workspace; }
+
+  void matmul_scatter(const TensorParallel& tp, MatmulKind, const Tensor& in, const Tensor&, const Tensor*,
+                      const Tensor& out) override {
+    measure<cpu::ScatterScratch>(tp, in, out);
+  }
+  void embedding(const TensorParallel& tp, const Tensor& ids, const Tensor& table, std::int64_t, const Tensor&) override {
+    measure<cpu::EmbeddingScratch>(tp, ids, table);
+  }
+  void rms_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor*, const Tensor&,
+                         const Tensor&) override {
+    measure<cpu::ColumnScratch>(x);
+  }
+  void gelu_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) override {
+    measure<cpu::ColumnScratch>(x);
+  }
+  void bias_grad(const Tensor& dy, const Tensor&) override { measure<cpu::ColumnScratch>(dy); }
+  void layer_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor*,
+                           const Tensor&, const Tensor&, const Tensor&) override {
+    measure<cpu::LayerNormScratch>(x);
+  }
+  void cross_entropy(const TensorParallel&, const Tensor&, const Tensor& targets, const VocabularyRows&, const Tensor&,
+                     const Tensor&) override {
+    measure<cpu::LossScratch>(targets);
+  }
+  void square_sum(const Tensor& tensor, const Tensor&) override { measure<cpu::SquareSumScratch>(tensor); }
+
+  void gather_matmul(const TensorParallel&, MatmulKind, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}
+  void weight_grad(const Tensor&, const Tensor&, const Tensor&, Accumulate) override {}
+  void gather(const TensorParallel&, const Tensor&, const Tensor&) override {}
+  void scatter_sum(const TensorParallel&, const Tensor&, const Tensor&) override {}
+  void embedding_grad(const Tensor&, const Tensor&, std::int64_t, const Tensor&) override {}
+  void rms_norm(const Tensor&, const Tensor&, float, const Tensor&, const Tensor&) override {}
+  void rotary(const AttentionShape&, const Tensor&, const Tensor&, bool) override {}
+  void swiglu(const Tensor&, const Tensor&) override {}
+  void swiglu_backward(const Tensor&, const Tensor&, const Tensor&) override {}
+  void layer_norm(const Tensor&, const Tensor&, const Tensor&, float, const Tensor&, const Tensor&, const Tensor&) override {}
+  void gelu(const Tensor&, const Tensor&, const Tensor&) override {}
+  void add_bias(const Tensor&, const Tensor&) override {}
+  void add_positions(std::int64_t, std::int64_t, const Tensor&, const Tensor&) override {}
+  void positions_grad(std::int64_t, std::int64_t, const Tensor&, const Tensor&) override {}
+  void attention(const AttentionShape&, const Tensor&, const Tensor&, const Tensor&) override {}
+  void attention_backward(const AttentionShape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                          const Tensor&) override {}
+  void cross_entropy_backward(const Tensor&, const Tensor&, const VocabularyRows&, const Tensor&, float) override {}
+  void adamw(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const AdamW&) override {}
+  void add(const Tensor&, const Tensor&) override {}
+  void copy(const Tensor&, const Tensor&) override {}
+  void round(const Tensor&, const Tensor&) override {}
+
+ private:
+  template <class Scratch, class... Arguments>
+  void measure(const Arguments&... arguments) {
+    const ArenaScope scope(*workspace_);
+    const Scratch scratch(*workspace_, arguments...);
+  }
+
+  Arena* workspace_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> make_measuring_ops() { return std::make_unique<MeasuringOps>(); }
+
+}  // namespace pipetrain

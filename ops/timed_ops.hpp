@@ -1,0 +1,73 @@
+// Operations that tell how long they take: a wrapper around any Ops, for measuring where a step's time goes.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "core/device.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain {
+
+enum class OpClass { matrix, attention, elementwise, communication };
+
+// Of one rank. While measuring, every operation is between two timing events of its stream, which are read as later operations
+// are enqueued. Set and read it between steps, when the stream is idle; not thread-safe.
+class OpTimes {
+ public:
+  struct Seconds {
+    double matrix = 0, attention = 0, elementwise = 0, communication = 0;
+    double total() const { return matrix + attention + elementwise + communication; }
+  };
+
+  void set_measuring(bool measuring) { measuring_ = measuring; }
+  bool measuring() const { return measuring_; }
+  // What was measured since the last call.
+  Seconds take();
+
+  // For the wrapper: runs `work` between two events, its time counts as `kind`.
+  template <class Work>
+  void time(Stream& stream, OpClass kind, Work work) {
+    begin(stream, kind);
+    work();
+    end(stream);
+  }
+  // `work` is an operation with communication in it, `alone` the same without: alone's time counts as `kind`, what work takes
+  // longer as communication.
+  template <class Work, class Alone>
+  void time_both(Stream& stream, OpClass kind, Work work, Alone alone) {
+    begin(stream, OpClass::communication);
+    work();
+    end(stream);
+    begin(stream, kind);
+    running_.back().taken_out = true;
+    alone();
+    end(stream);
+  }
+
+ private:
+  struct Running {
+    OpClass kind;
+    bool taken_out = false;  // from communication
+    Device* device;
+    std::unique_ptr<Event> begin, end;
+  };
+
+  void begin(Stream& stream, OpClass kind);
+  void end(Stream& stream);
+  void collect();
+  double& seconds_of(OpClass kind);
+
+  std::atomic<bool> measuring_{false};
+  Seconds seconds_;
+  std::deque<Running> running_;
+  std::vector<std::pair<std::unique_ptr<Event>, std::unique_ptr<Event>>> spare_;
+};
+
+// Does what `ops` does. In a tensor-parallel group, while measuring, every matrix product, embedding and loss runs a second
+// time as if there were one rank, so that what communication adds to it is known: a measured step takes longer than another.
+std::unique_ptr<Ops> make_timed_ops(std::unique_ptr<Ops> ops, std::shared_ptr<OpTimes> times);
+
+}  // namespace pipetrain

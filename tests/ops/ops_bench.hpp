@@ -1,0 +1,40 @@
+// What the tests of single operations share: one rank of a backend with random inputs, and the loop over backends and types.
+#pragma once
+
+#include <random>
+
+#include "catch.hpp"
+#include "ops/ops_fixture.hpp"
+
+namespace pipetrain::testing {
+
+// Statistics, weight gradients and optimizer state are f32 whatever the activations are.
+constexpr double statistics_tolerance = 1e-5;
+
+struct Bench {
+  TestTeam& team;
+  TestRank& rank;
+  DType dtype;
+  double tolerance;
+  std::mt19937_64 random{20240521};
+
+  Values draw(const Shape& shape, double deviation = 1) { return random_values(shape, random, dtype, deviation); }
+  Values draw_f32(const Shape& shape, double deviation = 1) { return random_values(shape, random, DType::f32, deviation); }
+  Tensor put(const Values& values) { return rank.put(values, dtype); }
+  Tensor put_f32(const Values& values) { return rank.put(values, DType::f32); }
+  Tensor poisoned(const Shape& shape) { return rank.poisoned(shape, dtype); }
+};
+
+// Runs `check` for every backend and type of activations.
+inline void on_every_backend(const std::function<void(Bench&)>& check) {
+  for (const OpsBackend* backend : ops_backends()) {
+    for (const DType dtype : backend->dtypes()) {
+      INFO(backend->name() << " " << to_string(dtype));
+      TestTeam team(*backend, 1);
+      Bench bench{team, team[0], dtype, backend->tolerance(dtype)};
+      check(bench);
+    }
+  }
+}
+
+}  // namespace pipetrain::testing

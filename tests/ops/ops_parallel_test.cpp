@@ -1,0 +1,298 @@
+// The operations that communicate, on two to four ranks with uneven shards, against what one rank computes in double precision;
+// and that neither the compute threads nor a second run changes a bit.
+#include <random>
+
+#include "catch.hpp"
+#include "ops/ops_fixture.hpp"
+#include "skip.hpp"
+
+namespace pipetrain::testing {
+namespace {
+
+struct Layout {
+  TestTeam& team;
+  bool sequence_parallel;
+  DType dtype;
+  double tolerance;
+  std::mt19937_64 random{99};
+
+  Values draw(const Shape& shape) { return random_values(shape, random, dtype); }
+  std::int64_t begin(int rank, std::int64_t tokens) { return team[rank].tp(sequence_parallel).shard_begin(tokens); }
+  std::int64_t rows(int rank, std::int64_t tokens) { return team[rank].tp(sequence_parallel).shard_rows(tokens); }
+  // This rank's rows of a tensor that is sharded over tokens under sequence parallelism.
+  Values shard(const Values& values, int rank) {
+    const std::int64_t from = begin(rank, values.rows());
+    return row_range(values, from, from + rows(rank, values.rows()));
+  }
+  // One tensor a rank, made by `make(rank)`.
+  template <class Make>
+  std::vector<Tensor> each(Make make) {
+    std::vector<Tensor> tensors;
+    for (int rank = 0; rank < team.size(); ++rank) tensors.push_back(make(rank));
+    return tensors;
+  }
+  std::vector<Tensor> put_shards(const Values& values) {
+    return each([&](int rank) { return team[rank].put(shard(values, rank), dtype); });
+  }
+  std::vector<Tensor> poisoned_shards(std::int64_t tokens, std::int64_t cols) {
+    return each([&](int rank) { return team[rank].poisoned({rows(rank, tokens), cols}, dtype); });
+  }
+  void check_shards(const std::vector<Tensor>& tensors, const Values& expected) {
+    for (int rank = 0; rank < team.size(); ++rank) {
+      INFO("rank " << rank);
+      const Values part = shard(expected, rank);
+      if (part.rows() == 0) continue;
+      CHECK(relative_error(team[rank].get(tensors[static_cast<std::size_t>(rank)]), part) < tolerance);
+    }
+  }
+};
+
+const Tensor& mine(const std::vector<Tensor>& tensors, const TestRank& rank) {
+  return tensors[static_cast<std::size_t>(rank.rank())];
+}
+
+void on_every_layout(const std::function<void(Layout&)>& check) {
+  for (const OpsBackend* backend : ops_backends()) {
+    for (const DType dtype : backend->dtypes()) {
+      for (int ranks = 2; ranks <= backend->max_ranks(); ++ranks) {
+        for (const bool sequence_parallel : {false, true}) {
+          INFO(backend->name() << " " << to_string(dtype) << ", " << ranks << " ranks, sequence parallel "
+                               << sequence_parallel);
+          TestTeam team(*backend, ranks);
+          Layout layout{team, sequence_parallel, dtype, backend->tolerance(dtype)};
+          check(layout);
+        }
+      }
+    }
+  }
+}
+
+void check_products(Layout& l, std::int64_t tokens) {
+  INFO(tokens << " tokens");
+  const std::int64_t hidden = 40, inner = 36;  // inner columns are cut over 2, 3 or 4 ranks
+  const Values x = l.draw({tokens, hidden}), w = l.draw({inner, hidden}), w2 = l.draw({hidden, inner});
+  const Values wide = l.draw({tokens, inner}), residual = l.draw({tokens, hidden});
+  const RowSplit cut(inner, l.team.size());
+  const auto put = [&](int rank, const Values& values) { return l.team[rank].put(values, l.dtype); };
+  const auto shard_x = l.put_shards(x), shard_residual = l.put_shards(residual), in_place = l.put_shards(residual);
+  const auto tw = l.each([&](int r) { return put(r, row_range(w, cut.begin(r), cut.end(r))); });
+  const auto tw2 = l.each([&](int r) { return put(r, col_range(w2, cut.begin(r), cut.end(r))); });
+  const auto twide = l.each([&](int r) { return put(r, col_range(wide, cut.begin(r), cut.end(r))); });
+  // Without sequence parallelism the gathered matrix may be the shard itself.
+  const auto full = l.each([&](int r) {
+    const auto i = static_cast<std::size_t>(r);
+    return l.sequence_parallel ? l.team[r].poisoned({tokens, hidden}, l.dtype) : shard_x[i];
+  });
+  const auto column = l.each([&](int r) { return l.team[r].poisoned({tokens, cut.count(r)}, l.dtype); });
+  const auto row_backward = l.each([&](int r) { return l.team[r].poisoned({tokens, cut.count(r)}, l.dtype); });
+  const auto plain = l.poisoned_shards(tokens, hidden), sum = l.poisoned_shards(tokens, hidden);
+  const auto column_backward = l.poisoned_shards(tokens, hidden), with_weights = l.poisoned_shards(tokens, hidden);
+  const auto tx = l.each([&](int r) { return put(r, x); });
+  const auto dw = l.each([&](int r) { return l.team[r].poisoned({cut.count(r), hidden}, DType::f32); });
+  l.team.run([&](TestRank& r) {
+    const TensorParallel tp = r.tp(l.sequence_parallel);
+    r.ops().gather_matmul(tp, MatmulKind::forward, mine(shard_x, r), mine(tw, r), mine(full, r), mine(column, r));
+    r.ops().gather_matmul(tp, MatmulKind::input_grad, mine(shard_x, r), mine(tw2, r), mine(full, r), mine(row_backward, r));
+    r.ops().matmul_scatter(tp, MatmulKind::forward, mine(twide, r), mine(tw2, r), nullptr, mine(plain, r));
+    r.ops().matmul_scatter(tp, MatmulKind::forward, mine(twide, r), mine(tw2, r), &mine(shard_residual, r), mine(sum, r));
+    r.ops().matmul_scatter(tp, MatmulKind::forward, mine(twide, r), mine(tw2, r), &mine(in_place, r), mine(in_place, r));
+    r.ops().matmul_scatter(tp, MatmulKind::input_grad, mine(twide, r), mine(tw, r), nullptr, mine(column_backward, r));
+    for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+      r.ops().backward_scatter(tp, mine(twide, r), mine(tw, r), mine(with_weights, r), mine(tx, r), mine(dw, r), accumulate);
+    }
+  });
+  const Values forward = reference::matmul(MatmulKind::forward, x, w);
+  const Values backward = reference::matmul(MatmulKind::input_grad, x, w2);
+  for (int rank = 0; rank < l.team.size(); ++rank) {
+    INFO("rank " << rank);
+    const auto i = static_cast<std::size_t>(rank);
+    CHECK(relative_error(l.team[rank].get(column[i]), col_range(forward, cut.begin(rank), cut.end(rank))) < l.tolerance);
+    CHECK(relative_error(l.team[rank].get(row_backward[i]), col_range(backward, cut.begin(rank), cut.end(rank))) < l.tolerance);
+    CHECK(relative_error(l.team[rank].get(full[i]), x) == 0);
+    CHECK(l.team[rank].bytes(in_place[i]) == l.team[rank].bytes(sum[i]));
+    CHECK(l.team[rank].bytes(with_weights[i]) == l.team[rank].bytes(column_backward[i]));
+    const Values own = col_range(wide, cut.begin(rank), cut.end(rank));
+    const Values once = reference::weight_grad(own, x);
+    CHECK(relative_error(l.team[rank].get(dw[i]), plus(once, once)) < l.tolerance);
+  }
+  const Values row = reference::matmul(MatmulKind::forward, wide, w2);
+  l.check_shards(plain, row);
+  l.check_shards(sum, plus(row, residual));
+  l.check_shards(column_backward, reference::matmul(MatmulKind::input_grad, wide, w));
+}
+
+TEST_CASE("column- and row-parallel products over ranks equal the whole product", "[ops]") {
+  on_every_layout([](Layout& l) {
+    for (const std::int64_t tokens : {2, 29, 130}) check_products(l, tokens);
+  });
+}
+
+// GPUs move large tensors in pieces beside the products.
+TEST_CASE("large products over ranks of GPUs equal the whole product", "[ops][gpu]") {
+  bool tested = false;
+  on_every_layout([&](Layout& l) {
+    const bool in_pieces = l.team[0].device().id().kind == DeviceKind::cuda && l.sequence_parallel;
+    if (in_pieces) check_products(l, 29999);
+    tested |= in_pieces;
+  });
+  if (!tested) test::skip("needs 2 GPUs");
+}
+
+TEST_CASE("gather and scatter_sum over ranks", "[ops]") {
+  on_every_layout([](Layout& l) {
+    for (const std::int64_t tokens : {1, 7, 64}) {
+      INFO(tokens << " tokens");
+      const Values x = l.draw({tokens, 5});
+      const auto shards = l.put_shards(x), sums = l.poisoned_shards(tokens, 5);
+      const auto full = l.each([&](int r) { return l.team[r].poisoned({tokens, 5}, l.dtype); });
+      std::vector<Values> parts;
+      Values total(x.shape);
+      for (int rank = 0; rank < l.team.size(); ++rank) {
+        parts.push_back(l.draw(x.shape));
+        total = plus(total, parts.back());
+      }
+      const auto partial = l.each([&](int r) { return l.team[r].put(parts[static_cast<std::size_t>(r)], l.dtype); });
+      l.team.run([&](TestRank& r) {
+        r.ops().gather(r.tp(l.sequence_parallel), mine(shards, r), mine(full, r));
+        r.ops().scatter_sum(r.tp(l.sequence_parallel), mine(partial, r), mine(sums, r));
+      });
+      for (int rank = 0; rank < l.team.size(); ++rank) {
+        CHECK(relative_error(l.team[rank].get(full[static_cast<std::size_t>(rank)]), x) == 0);
+      }
+      l.check_shards(sums, total);
+    }
+  });
+}
+
+TEST_CASE("vocabulary-parallel embedding over uneven shards", "[ops]") {
+  on_every_layout([](Layout& l) {
+    const std::int64_t vocabulary = 50 + 3, hidden = 12;
+    for (const std::int64_t tokens : {3, 41}) {
+      INFO(tokens << " tokens");
+      const RowSplit cut(vocabulary, l.team.size());
+      const Values ids = random_ids(tokens, 0, vocabulary, l.random), table = l.draw({vocabulary, hidden});
+      const Values dy = l.draw({tokens, hidden});
+      const auto tids = l.each([&](int r) { return l.team[r].put(ids, DType::i32); });
+      const auto rows = l.each([&](int r) { return l.team[r].put(row_range(table, cut.begin(r), cut.end(r)), l.dtype); });
+      const auto tdy = l.each([&](int r) { return l.team[r].put(dy, l.dtype); });
+      const auto grads = l.each([&](int r) { return l.team[r].put(Values(Shape{cut.count(r), hidden}), DType::f32); });
+      const auto out = l.poisoned_shards(tokens, hidden);
+      l.team.run([&](TestRank& r) {
+        r.ops().embedding(r.tp(l.sequence_parallel), mine(tids, r), mine(rows, r), cut.begin(r.rank()), mine(out, r));
+        r.ops().embedding_grad(mine(tids, r), mine(tdy, r), cut.begin(r.rank()), mine(grads, r));
+      });
+      l.check_shards(out, reference::embedding(ids, table));
+      const Values expected = reference::embedding_grad(ids, dy, vocabulary);
+      for (int rank = 0; rank < l.team.size(); ++rank) {
+        const Values part = row_range(expected, cut.begin(rank), cut.end(rank));
+        CHECK(relative_error(l.team[rank].get(grads[static_cast<std::size_t>(rank)]), part) < 1e-5);
+      }
+    }
+  });
+}
+
+TEST_CASE("vocabulary-parallel cross-entropy over uneven shards is the same on every rank", "[ops]") {
+  on_every_layout([](Layout& l) {
+    for (const std::int64_t vocabulary : {3, 103}) {  // with 3 words and 4 ranks, one rank has none
+      const std::int64_t tokens = 37;
+      INFO(vocabulary << " words");
+      const RowSplit cut(vocabulary, l.team.size());
+      const Values logits = scaled(l.draw({tokens, vocabulary}), 4);
+      const Values targets = random_ids(tokens, -1, vocabulary, l.random);
+      const auto part = l.each([&](int r) { return l.team[r].put(col_range(logits, cut.begin(r), cut.end(r)), l.dtype); });
+      const auto ttargets = l.each([&](int r) { return l.team[r].put(targets, DType::i32); });
+      const auto log_sum_exp = l.each([&](int r) { return l.team[r].poisoned({tokens}, DType::f32); });
+      const auto loss = l.each([&](int r) { return l.team[r].poisoned({1}, DType::f64); });
+      l.team.run([&](TestRank& r) {
+        r.ops().cross_entropy(r.tp(l.sequence_parallel), mine(part, r), mine(ttargets, r),
+                              {cut.begin(r.rank()), cut.count(r.rank())}, mine(log_sum_exp, r), mine(loss, r));
+        r.ops().cross_entropy_backward(mine(part, r), mine(ttargets, r), {cut.begin(r.rank()), cut.count(r.rank())},
+                                       mine(log_sum_exp, r), 0.5F);
+      });
+      const auto forward = reference::cross_entropy(logits, targets);
+      const Values backward = reference::cross_entropy_backward(logits, targets, 0.5);
+      CHECK(l.team[0].get(loss[0]).data[0] == Approx(forward.loss_sum).epsilon(1e-5));
+      CHECK(relative_error(l.team[0].get(log_sum_exp[0]), forward.log_sum_exp) < 1e-5);
+      for (int rank = 0; rank < l.team.size(); ++rank) {
+        INFO("rank " << rank);
+        const auto i = static_cast<std::size_t>(rank);
+        CHECK(l.team[rank].bytes(loss[i]) == l.team[0].bytes(loss[0]));
+        CHECK(l.team[rank].bytes(log_sum_exp[i]) == l.team[0].bytes(log_sum_exp[0]));
+        if (cut.count(rank) == 0) continue;
+        CHECK(relative_error(l.team[rank].get(part[i]), col_range(backward, cut.begin(rank), cut.end(rank))) < l.tolerance);
+      }
+    }
+  });
+}
+
+// Everything that divides its work into tiles, at sizes that give many of them; all outputs one after another.
+std::vector<unsigned char> bits_of_all_ops(const OpsBackend& backend, int threads) {
+  TestTeam team(backend, 1, threads);
+  TestRank& rank = team[0];
+  std::mt19937_64 random(5);
+  const DType dtype = backend.dtypes().front();
+  const AttentionShape shape{2, 131, 6, 2, 32};
+  const std::int64_t tokens = shape.tokens(), hidden = 192, inner = 500, vocabulary = 1001;
+  const auto put = [&](const Shape& s) { return rank.put(random_values(s, random, dtype), dtype); };
+  const auto put_f32 = [&](const Shape& s) { return rank.put(random_values(s, random, DType::f32), DType::f32); };
+  const Tensor x = put({tokens, hidden}), w = put({inner, hidden}), dy = put({tokens, inner}), gain = put({hidden});
+  const Tensor qkv = put({tokens, shape.packed_cols()}), dout = put({tokens, shape.heads * shape.head_dim});
+  const Tensor gate_up = put({tokens, 2 * inner}), logits = put({tokens, vocabulary}), table = put({vocabulary, hidden});
+  const Tensor ids = rank.put(random_ids(tokens, 0, vocabulary, random), DType::i32);
+  const Tensor cos_sin =
+      rank.put(rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32), DType::f32);
+  const Tensor y = rank.poisoned({tokens, inner}, dtype), dx = rank.poisoned({tokens, hidden}, dtype);
+  const Tensor dw = put_f32({inner, hidden}), dgain = put_f32({hidden}), dtable = put_f32({vocabulary, hidden});
+  const Tensor normed = rank.poisoned(x.shape, dtype), inv_rms = rank.poisoned({tokens}, DType::f32);
+  const Tensor dnormed = rank.poisoned(x.shape, dtype), embedded = rank.poisoned(x.shape, dtype);
+  const Tensor attended = rank.poisoned(dout.shape, dtype), dqkv = rank.poisoned(qkv.shape, dtype);
+  const Tensor attention_sums = rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+  const Tensor activated = rank.poisoned({tokens, inner}, dtype), dgate_up = rank.poisoned(gate_up.shape, dtype);
+  const Tensor log_sum_exp = rank.poisoned({tokens}, DType::f32), loss = rank.poisoned({1}, DType::f64);
+  const Tensor m = put_f32({200001}), v = rank.put(Values(Shape{200001}), DType::f32);
+  const Tensor weight = put_f32({200001}), grad = put_f32({200001}), squares = rank.poisoned({1}, DType::f64);
+  AdamW settings;
+  settings.lr = 0.01F;
+  team.run([&](TestRank& r) {
+    Ops& ops = r.ops();
+    ops.gather_matmul(r.tp(false), MatmulKind::forward, x, w, x, y);
+    ops.matmul_scatter(r.tp(false), MatmulKind::input_grad, dy, w, nullptr, dx);
+    ops.weight_grad(dy, x, dw);
+    ops.embedding(r.tp(false), ids, table, 0, embedded);
+    ops.embedding_grad(ids, dx, 0, dtable);
+    ops.rms_norm(x, gain, 1e-5F, normed, inv_rms);
+    ops.rms_norm_backward(dx, x, gain, inv_rms, nullptr, dnormed, dgain);
+    ops.rotary(shape, qkv, cos_sin, false);
+    ops.attention(shape, qkv, attended, attention_sums);
+    ops.attention_backward(shape, dout, qkv, attended, attention_sums, dqkv);
+    ops.swiglu(gate_up, activated);
+    ops.swiglu_backward(dy, gate_up, dgate_up);
+    ops.cross_entropy(r.tp(false), logits, ids, {0, logits.cols()}, log_sum_exp, loss);
+    ops.cross_entropy_backward(logits, ids, {0, logits.cols()}, log_sum_exp, 0.5F);
+    ops.square_sum(grad, squares);
+    ops.adamw(weight, grad, m, v, settings);
+    ops.add(grad, weight);
+  });
+  std::vector<unsigned char> all;
+  for (const Tensor& tensor :
+       {y,    dx,        dw,       embedded,    dtable, normed, inv_rms, dnormed, dgain, qkv, attended, attention_sums,
+        dqkv, activated, dgate_up, log_sum_exp, loss,   logits, squares, weight,  m,     v,   grad}) {
+    const auto bytes = rank.bytes(tensor);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  return all;
+}
+
+TEST_CASE("results are the same bits for every number of threads and in every run", "[ops]") {
+  for (const OpsBackend* backend : ops_backends()) {
+    INFO(backend->name());
+    const auto expected = bits_of_all_ops(*backend, 1);
+    for (const int threads : {1, 2, 3}) {
+      INFO(threads << " threads");
+      CHECK((bits_of_all_ops(*backend, threads) == expected));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pipetrain::testing

@@ -1,0 +1,101 @@
+// Every operation of ops/ops.hpp in plain double precision, written for clarity: what the backends are compared with. One
+// rank that holds everything; tests cut the results for more ranks.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "core/tensor.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain::testing {
+
+// Host numbers, row-major, whatever the device's type.
+struct Values {
+  Shape shape;
+  std::vector<double> data;
+
+  Values() = default;
+  explicit Values(const Shape& s) : shape(s), data(static_cast<std::size_t>(s.elements()), 0.0) {}
+  std::int64_t rows() const { return shape[0]; }
+  std::int64_t cols() const { return rows() == 0 ? 0 : shape.elements() / rows(); }
+  double& operator()(std::int64_t row, std::int64_t col) { return data[static_cast<std::size_t>(row * cols() + col)]; }
+  double operator()(std::int64_t row, std::int64_t col) const { return data[static_cast<std::size_t>(row * cols() + col)]; }
+};
+
+// As the type stores it: what a test hands to a backend must be representable, or the comparison measures the rounding.
+double rounded(double value, DType dtype);
+Values rounded(Values values, DType dtype);
+// Normal(0, deviation), rounded to dtype.
+Values random_values(const Shape& shape, std::mt19937_64& random, DType dtype, double deviation = 1.0);
+// Uniform integers in [low, high).
+Values random_ids(std::int64_t count, std::int64_t low, std::int64_t high, std::mt19937_64& random);
+
+Values row_range(const Values& values, std::int64_t begin, std::int64_t end);
+Values col_range(const Values& values, std::int64_t begin, std::int64_t end);
+Values plus(Values a, const Values& b);
+Values scaled(Values a, double factor);
+
+// ||actual - expected|| / ||expected|| (Frobenius); infinite when an element is not finite or the shapes differ.
+double relative_error(const Values& actual, const Values& expected);
+
+namespace reference {
+
+Values matmul(MatmulKind kind, const Values& x, const Values& w);
+Values weight_grad(const Values& dy, const Values& x);
+
+Values embedding(const Values& ids, const Values& table);
+Values embedding_grad(const Values& ids, const Values& dy, std::int64_t vocabulary);
+
+struct RmsNorm {
+  Values y, inv_rms;
+};
+RmsNorm rms_norm(const Values& x, const Values& weight, double eps);
+struct RmsNormGrads {
+  Values dx, dweight;
+};
+RmsNormGrads rms_norm_backward(const Values& dy, const Values& x, const Values& weight, double eps);
+
+struct LayerNorm {
+  Values y, mean, inv_std;
+};
+LayerNorm layer_norm(const Values& x, const Values& weight, const Values& bias, double eps);
+struct LayerNormGrads {
+  Values dx, dweight, dbias;
+};
+LayerNormGrads layer_norm_backward(const Values& dy, const Values& x, const Values& weight, double eps);
+
+Values gelu(const Values& x, const Values& bias);
+Values gelu_backward(const Values& dy, const Values& x, const Values& bias);  // of x; its column sums are the bias's
+Values add_bias(Values x, const Values& bias);
+Values column_sums(const Values& x);
+Values add_positions(std::int64_t first_token, std::int64_t sequence, const Values& table, Values x);
+Values positions_grad(std::int64_t first_token, std::int64_t sequence, const Values& dy, std::int64_t positions);
+
+// [sequence, 2, head_dim / 2] cosines and sines of position * theta^(-2i/D).
+Values rotary_table(std::int64_t sequence, std::int64_t head_dim, double theta);
+Values rotary(const AttentionShape& shape, Values qkv, const Values& cos_sin, bool inverse);
+
+Values swiglu(const Values& gate_up);
+Values swiglu_backward(const Values& dy, const Values& gate_up);
+
+struct Attention {
+  Values out, log_sum_exp;
+};
+Attention attention(const AttentionShape& shape, const Values& qkv);
+Values attention_backward(const AttentionShape& shape, const Values& dout, const Values& qkv);
+
+struct CrossEntropy {
+  double loss_sum = 0;
+  Values log_sum_exp;
+};
+CrossEntropy cross_entropy(const Values& logits, const Values& targets);
+Values cross_entropy_backward(const Values& logits, const Values& targets, double scale);
+
+// In place.
+void adamw(Values& weight, const Values& grad, Values& m, Values& v, const AdamW& settings);
+double square_sum(const Values& values);
+
+}  // namespace reference
+}  // namespace pipetrain::testing
