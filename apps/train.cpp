@@ -100,10 +100,6 @@ class Outputs {
   std::optional<MetricsFile> metrics_;
 };
 
-bool ends(const RunLength& length, const StepReport& report, double first_loss) {
-  return length.loss_ratio && report.step >= length.least_steps && report.loss < *length.loss_ratio * first_loss;
-}
-
 // The step loop, and what to leave behind at its end.
 class Run {
  public:
@@ -117,13 +113,13 @@ class Run {
 
   // Returns the exit status.
   int run() {
-    while (trainer_.steps_done() < length_.steps && stop_signal() == 0) {
+    while (!finished() && stop_signal() == 0) {
       const StepReport report = trainer_.step();
       last_loss_ = report.loss;
       outputs_.step(report);
       records_.add(report);
-      if (ends(length_, report, trainer_.first_loss())) break;
-      if (options_.save_interval && report.step % *options_.save_interval == 0) checkpoint();
+      const bool saves_at_step = options_.save_interval && report.step % *options_.save_interval == 0;
+      if (saves_at_step && !finished()) checkpoint();
     }
     outputs_.finish();
     // What was learned comes first: a trace that cannot be written must not cost it.
@@ -136,10 +132,17 @@ class Run {
   }
 
  private:
+  // Also of a run that goes on from where it had ended.
+  bool finished() const {
+    const std::int64_t step = trainer_.steps_done();
+    if (step >= length_.steps) return true;
+    return trainer_.last_loss() && length_.ends(step, *trainer_.last_loss(), trainer_.first_loss());
+  }
+
   void checkpoint() {
     trainer_.save_checkpoint(*options_.save);
     saved_step_ = trainer_.steps_done();
-    if (options_.save_keep) remove_old_checkpoints(*options_.save, *options_.save_keep);
+    if (options_.save_keep) remove_old_checkpoints(*options_.save, saved_step_, *options_.save_keep);
   }
 
   void tell_end() const {
@@ -199,7 +202,10 @@ int run_train(const TrainOptions& options) {
   std::vector<std::string> notes = options.notes;
   std::optional<SaveLock> save_lock;  // before a checkpoint to go on from is looked for
   placing_errors(options.places, [&] {
-    if (options.save && !options.dry_run) save_lock.emplace(*options.save, notes);
+    if (options.save && !options.dry_run) {
+      save_lock.emplace(*options.save, notes);
+      restore_replaced_checkpoints(*options.save);
+    }
     job = make_train_job(options, notes);
     if (options.dry_run) print_dry_run(*job);
   });

@@ -29,6 +29,10 @@ class Dataset {
   virtual void read(std::int64_t index, std::span<std::int32_t> tokens) const = 0;
   std::vector<std::int32_t> read(std::int64_t index) const;
 
+  // A checksum of all that can be read, in its order, as it was when the data was opened; of more than 64 MiB of .txt files
+  // only their sizes and 1,024 blocks of 64 KiB, spread evenly, count.
+  virtual std::uint64_t content() const = 0;
+
  protected:
   explicit Dataset(std::int64_t sequence_length) : sequence_length_(sequence_length) {}
 

@@ -4,6 +4,7 @@
 
 #include <cassert>
 
+#include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "data/mapped_file.hpp"
 
@@ -31,6 +32,19 @@ void copy_bytes(std::string_view text, std::int64_t first, std::span<std::int32_
   std::transform(part.begin(), part.end(), tokens.begin(), [](char c) { return static_cast<unsigned char>(c); });
 }
 
+// fetch(first, bytes) gives that part of the text.
+template <class Fetch>
+std::uint64_t content_of_blocks(std::int64_t size, std::int64_t stride, const Fetch& fetch) {
+  Checksum sum;
+  const auto add = [&](std::int64_t first) {
+    const std::string_view block = fetch(first, std::min(content_block, size - first));
+    sum.add(block.data(), block.size());
+  };
+  for (std::int64_t first = 0; first < size; first += stride) add(first);
+  add(std::max<std::int64_t>(0, size - content_block));
+  return sum.value();
+}
+
 class TextFile : public TokenStream {
  public:
   TextFile(const std::filesystem::path& path, std::int64_t vocabulary) : file_(path) {
@@ -41,6 +55,11 @@ class TextFile : public TokenStream {
   }
   std::int64_t size() const override { return static_cast<std::int64_t>(file_.bytes().size()); }
   void read(std::int64_t first, std::span<std::int32_t> tokens) const override { copy_bytes(file_.bytes(), first, tokens); }
+  std::uint64_t content(std::int64_t stride) const override {
+    return content_of_blocks(size(), stride, [this](std::int64_t first, std::int64_t bytes) {
+      return file_.fetch(static_cast<std::size_t>(first), static_cast<std::size_t>(bytes));
+    });
+  }
 
  private:
   MappedFile file_;
@@ -54,6 +73,7 @@ class TextInMemory : public TokenStream {
   }
   std::int64_t size() const override { return static_cast<std::int64_t>(text_.size()); }
   void read(std::int64_t first, std::span<std::int32_t> tokens) const override { copy_bytes(text_, first, tokens); }
+  std::uint64_t content(std::int64_t) const override { return checksum(text_.data(), text_.size()); }
 
  private:
   std::string_view text_;
@@ -70,6 +90,7 @@ class PackedDataset : public Dataset {
                   fmt::format("{}: its {} tokens are too few for one sample of --seq-len {}, which takes {}; give more data or "
                               "a smaller --seq-len",
                               name, joints_.size(), sequence_length, sequence_length + 1));
+    content_ = content_of_streams();
   }
 
   std::int64_t size() const override { return (joints_.size() - 1) / sequence_length(); }
@@ -82,10 +103,25 @@ class PackedDataset : public Dataset {
         [this](std::size_t stream, std::int64_t first, std::span<std::int32_t> part) { streams_[stream]->read(first, part); });
   }
 
+  std::uint64_t content() const override { return content_; }
+
  private:
+  static constexpr std::int64_t most_blocks = 1024;
+
+  std::uint64_t content_of_streams() const {
+    const std::int64_t stride = std::max(content_block, joints_.size() / most_blocks);
+    Checksum sum;
+    for (const auto& stream : streams_) {
+      sum.add(static_cast<std::uint64_t>(stream->size()));
+      sum.add(stream->content(stride));
+    }
+    return sum.value();
+  }
+
   std::vector<std::unique_ptr<TokenStream>> streams_;
   Joints joints_;
   std::int32_t marker_;
+  std::uint64_t content_ = 0;
 };
 
 }  // namespace

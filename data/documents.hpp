@@ -17,7 +17,11 @@ class TokenStream {
   virtual ~TokenStream() = default;
   virtual std::int64_t size() const = 0;  // tokens, at least 1
   virtual void read(std::int64_t first, std::span<std::int32_t> tokens) const = 0;
+  // A checksum of the documents; where that means to read files again, of content_block bytes from every `stride` on and of the
+  // last ones.
+  virtual std::uint64_t content(std::int64_t stride) const = 0;
 };
+inline constexpr std::int64_t content_block = 64 * 1024;
 
 // Where each of several runs begins when they are laid end to end with one marker between neighbours.
 class Joints {

@@ -2,9 +2,19 @@
 
 #include <algorithm>
 
+#include "core/checksum.hpp"
+
 namespace pipetrain {
 
 std::uint64_t data_fingerprint(const Dataset& dataset) {
+  Checksum sum;
+  sum.add(static_cast<std::uint64_t>(dataset.size()));
+  sum.add(static_cast<std::uint64_t>(dataset.sequence_length()));
+  sum.add(dataset.content());
+  return sum.value();
+}
+
+std::uint64_t sampled_fingerprint(const Dataset& dataset) {
   constexpr std::int64_t most_samples = 64;
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&hash](std::uint64_t value) {

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <optional>
 
+#include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "data/mapped_file.hpp"
 
@@ -121,6 +122,7 @@ class JsonlIds : public Dataset {
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(length) + 1);
     for (std::int64_t row = file_.next_row(0); row >= 0; row = file_.next_row(file_.end_of_row(row))) {
       read_row(row, tokens);
+      content_.add(tokens.data(), tokens.size() * sizeof tokens[0]);
       rows_.push_back(row);
     }
     file_.expect_random_reads();
@@ -134,6 +136,8 @@ class JsonlIds : public Dataset {
     read_row(rows_[static_cast<std::size_t>(index % size())], tokens);
   }
 
+  std::uint64_t content() const override { return content_.value(); }
+
  private:
   void read_row(std::int64_t row, std::span<std::int32_t> tokens) const {
     std::size_t place = 0;
@@ -146,6 +150,7 @@ class JsonlIds : public Dataset {
   JsonlFile file_;
   std::int64_t vocabulary_;
   std::vector<std::int64_t> rows_;
+  Checksum content_;
 };
 
 class JsonlText : public TokenStream {
@@ -157,6 +162,8 @@ class JsonlText : public TokenStream {
       check(row, text, vocabulary);
       rows_.push_back(row);
       joints_.add(static_cast<std::int64_t>(text.size()));
+      content_.add(text.size());
+      content_.add(text.data(), text.size());
     }
     if (joints_.empty())
       throw Error(ErrorKind::input, fmt::format("{}: the text of every row is empty; give rows with text", path.string()));
@@ -164,6 +171,7 @@ class JsonlText : public TokenStream {
   }
 
   std::int64_t size() const override { return joints_.size(); }
+  std::uint64_t content(std::int64_t) const override { return content_.value(); }
 
   void read(std::int64_t first, std::span<std::int32_t> tokens) const override {
     joints_.read(first, tokens, marker_, [this](std::size_t run, std::int64_t offset, std::span<std::int32_t> part) {
@@ -197,6 +205,7 @@ class JsonlText : public TokenStream {
   std::int32_t marker_;
   std::vector<std::int64_t> rows_;
   Joints joints_;
+  Checksum content_;
 };
 
 }  // namespace

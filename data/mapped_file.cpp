@@ -72,6 +72,14 @@ void MappedFile::expect_random_reads() const {
   if (map_) ::madvise(map_, bytes_.size(), MADV_RANDOM);  // advice: nothing is wrong when it is not taken
 }
 
+std::string_view MappedFile::fetch(std::size_t first, std::size_t size) const {
+  const std::string_view part = bytes_.substr(first, size);
+  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t before = first % page;  // the map itself starts at a page
+  if (map_) ::madvise(static_cast<char*>(map_) + first - before, before + part.size(), MADV_WILLNEED);  // advice, as above
+  return part;
+}
+
 std::string MappedFile::where(std::int64_t offset) const {
   return fmt::format("{}:{}", path_.string(), 1 + std::count(bytes_.begin(), bytes_.begin() + offset, '\n'));
 }

@@ -22,6 +22,8 @@ class MappedFile {
   std::string_view bytes() const { return bytes_; }
   // From now on reads jump about: the system fetches what is read and no more. Before, it reads ahead, as a scan wants it.
   void expect_random_reads() const;
+  // A part of them, brought into memory in one go also where reads are expected to be random.
+  std::string_view fetch(std::size_t first, std::size_t size) const;
   // "rows.jsonl:17" for the line that holds this byte; lines count from 1. Takes time proportional to `offset`.
   std::string where(std::int64_t offset) const;
 

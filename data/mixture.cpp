@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/checksum.hpp"
 #include "data/permutation.hpp"
 
 namespace pipetrain {
@@ -14,6 +15,13 @@ namespace {
 std::int64_t total_size(const std::vector<std::unique_ptr<Dataset>>& parts) {
   return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
                          [](std::int64_t sum, const auto& part) { return sum + part->size(); });
+}
+
+void add_contents(Checksum& sum, const std::vector<std::unique_ptr<Dataset>>& parts) {
+  for (const auto& part : parts) {
+    sum.add(static_cast<std::uint64_t>(part->size()));
+    sum.add(part->content());
+  }
 }
 
 class Concatenation : public Dataset {
@@ -30,6 +38,12 @@ class Concatenation : public Dataset {
     const std::int64_t place = index % size();
     const auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), place) - ends_.begin());
     parts_[part]->read(place - (part == 0 ? 0 : ends_[part - 1]), tokens);
+  }
+
+  std::uint64_t content() const override {
+    Checksum sum;
+    add_contents(sum, parts_);
+    return sum.value();
   }
 
  private:
@@ -67,6 +81,13 @@ class Mixture : public Dataset {
       sample = Permutation(samples, derive_key(seed_, order_key + part, pass))(sample);
     }
     parts_[part]->read(turn / samples * samples + sample, tokens);
+  }
+
+  std::uint64_t content() const override {
+    Checksum sum;
+    add_contents(sum, parts_);
+    sum.add(limits_.data(), limits_.size() * sizeof limits_[0]);
+    return sum.value();
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include <cerrno>
+#include <string_view>
 #include <system_error>
 
 #include "core/error.hpp"
@@ -30,13 +31,34 @@ fs::path resolved(const fs::path& folder) {
   return real;
 }
 
-fs::path beside(const fs::path& folder, const char* suffix) {
-  return folder.parent_path() / (folder.filename().string() + suffix);
+constexpr std::string_view replaced_suffix = ".replaced";
+
+fs::path beside(const fs::path& folder, const std::string& prefix, std::string_view suffix) {
+  return folder.parent_path() / (prefix + folder.filename().string() + std::string(suffix));
 }
+
+fs::path replaced_path(const fs::path& target) { return beside(target, ".", replaced_suffix); }
 
 }  // namespace
 
-FolderDraft::FolderDraft(const fs::path& target) : target_(resolved(target)), path_(beside(target_, ".partial")) {
+void settle_replaced(const fs::path& target) {
+  const fs::path replaced = replaced_path(target);
+  if (!fs::exists(fs::symlink_status(replaced))) return;
+  if (fs::exists(fs::symlink_status(target))) {
+    fs::remove_all(replaced);
+  } else {
+    fs::rename(replaced, target);
+  }
+}
+
+std::string name_replaced(const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (!name.starts_with(".") || !name.ends_with(replaced_suffix) || name.size() <= 1 + replaced_suffix.size()) return "";
+  return name.substr(1, name.size() - 1 - replaced_suffix.size());
+}
+
+FolderDraft::FolderDraft(const fs::path& target)
+    : target_(resolved(target)), path_(beside(target_, "", ".partial")), replaced_(replaced_path(target_)) {
   try {
     create();
   } catch (const fs::filesystem_error& error) {
@@ -52,6 +74,7 @@ FolderDraft::~FolderDraft() {
 void FolderDraft::create() {
   for (fs::path parent = target_.parent_path(); !fs::exists(parent); parent = parent.parent_path()) made_.push_back(parent);
   fs::create_directories(target_.parent_path());
+  settle_replaced(target_);
   fs::remove_all(path_);
   fs::create_directory(path_);
 }
@@ -80,16 +103,14 @@ void FolderDraft::swap_with_old() const {
   if (errno != EINVAL && errno != ENOSYS) {
     throw fs::filesystem_error("rename", target_, std::error_code(errno, std::generic_category()));
   }
-  const fs::path old = beside(target_, ".old");  // a file system without exchange: two renames
-  fs::remove_all(old);
-  fs::rename(target_, old);
+  fs::rename(target_, replaced_);  // a file system without exchange: two renames
   try {
     fs::rename(path_, target_);
   } catch (...) {
-    fs::rename(old, target_, ignored);
+    fs::rename(replaced_, target_, ignored);
     throw;
   }
-  fs::remove_all(old, ignored);
+  fs::remove_all(replaced_, ignored);
 }
 
 void FolderDraft::clean_up() const noexcept {

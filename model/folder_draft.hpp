@@ -2,12 +2,14 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 namespace pipetrain {
 
 // Every failure is an Error(input) that names the folder. What was not published is removed again, with the parents made for
-// it; what a killed run left under the same name goes when the next draft begins. Not thread-safe.
+// it; what a killed run left under the same name goes when the next draft begins, and an older folder that it had moved aside
+// (.NAME.replaced, on file systems that cannot exchange two names) comes back first. Not thread-safe.
 class FolderDraft {
  public:
   // Makes the empty draft, and parents that are missing. A link is followed, so that the rename happens beside the real folder.
@@ -27,9 +29,15 @@ class FolderDraft {
   void swap_with_old() const;
   void clean_up() const noexcept;
 
-  std::filesystem::path target_, path_;
+  std::filesystem::path target_, path_, replaced_;
   std::vector<std::filesystem::path> made_;  // innermost first
   bool published_ = false;
 };
+
+// The older folder that a killed run had moved aside to publish a draft in its place: put back where nothing took its place,
+// else removed. Does nothing where there is none. Throws std::filesystem::filesystem_error.
+void settle_replaced(const std::filesystem::path& target);
+// The NAME in ".NAME.replaced"; empty for other names.
+std::string name_replaced(const std::filesystem::path& path);
 
 }  // namespace pipetrain

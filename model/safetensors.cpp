@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "model/strict_json.hpp"
 
@@ -213,22 +214,28 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const st
   text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts aligned
   const std::uint64_t length = text.size();
   file_.reserve(sizeof(length) + length + offset);
-  file_.write(&length, sizeof(length));
+  text.insert(0, reinterpret_cast<const char*>(&length), sizeof(length));
   file_.write(text.data(), text.size());
+  checksums_.bytes = text.size() + offset;
+  checksums_.header = checksum(text.data(), text.size());
 }
 
 void SafetensorsWriter::write(const float* values) {
   assert(next_ < tensors_.size());
-  file_.write(values, static_cast<std::size_t>(tensors_[next_++].shape.elements()) * sizeof(float));
+  const NamedShape& tensor = tensors_[next_++];
+  const auto bytes = static_cast<std::size_t>(tensor.shape.elements()) * sizeof(float);
+  checksums_.tensors[tensor.name] = checksum(values, bytes);
+  file_.write(values, bytes);
 }
 
-void SafetensorsWriter::finish() {
+SafetensorsChecksums SafetensorsWriter::finish() {
   assert(next_ == tensors_.size());
   file_.sync();
+  return checksums_;
 }
 
-void write_tensors(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
-                   const std::function<void(std::size_t, float*)>& fill) {
+SafetensorsChecksums write_tensors(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
+                                   const std::function<void(std::size_t, float*)>& fill) {
   SafetensorsWriter writer(path, tensors);
   std::vector<float> values;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -236,7 +243,7 @@ void write_tensors(const std::filesystem::path& path, const std::vector<NamedSha
     fill(i, values.data());
     writer.write(values.data());
   }
-  writer.finish();
+  return writer.finish();
 }
 
 }  // namespace pipetrain

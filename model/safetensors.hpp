@@ -14,6 +14,7 @@
 
 #include "core/tensor.hpp"
 #include "model/files.hpp"
+#include "model/safetensors_checksums.hpp"
 #include "model/weights.hpp"
 
 namespace pipetrain {
@@ -55,17 +56,18 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors);
   // The next tensor, whole.
   void write(const float* values);
-  // On disk when this returned. Every tensor must have been written.
-  void finish();
+  // On disk when this returned, with the checksums of what was given to be written. Every tensor must have been.
+  SafetensorsChecksums finish();
 
  private:
   OutputFile file_;
   std::vector<NamedShape> tensors_;
   std::size_t next_ = 0;
+  SafetensorsChecksums checksums_;
 };
 
 // A whole file of f32 tensors, on disk when this returns; fill(i, out) gives tensors[i].
-void write_tensors(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
-                   const std::function<void(std::size_t, float*)>& fill);
+SafetensorsChecksums write_tensors(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
+                                   const std::function<void(std::size_t, float*)>& fill);
 
 }  // namespace pipetrain

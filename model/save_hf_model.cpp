@@ -57,12 +57,13 @@ void check_hf_target(const fs::path& folder) {
   const FolderDraft probe(folder);
 }
 
-void write_hf_model(const ModelConfig& config, const fs::path& folder, const std::function<void(std::size_t, float*)>& fill) {
+SafetensorsChecksums write_hf_model(const ModelConfig& config, const fs::path& folder,
+                                    const std::function<void(std::size_t, float*)>& fill) {
   const std::string text = hf_config_text(config);
   OutputFile config_file(folder / "config.json");
   config_file.write(text.data(), text.size());
   config_file.sync();
-  write_tensors(folder / "model.safetensors", logical_tensors(config), fill);
+  return write_tensors(folder / "model.safetensors", logical_tensors(config), fill);
 }
 
 void save_hf_model(const ModelConfig& config, const fs::path& folder, const std::function<void(std::size_t, float*)>& fill) {

@@ -10,6 +10,7 @@
 
 #include "model/config.hpp"
 #include "model/parameters.hpp"
+#include "model/safetensors_checksums.hpp"
 
 namespace pipetrain {
 
@@ -43,9 +44,10 @@ std::vector<NamedShape> logical_tensors(const ModelConfig& config);
 // written, or a file or a folder that is no model is there; what fill throws passes through.
 void save_hf_model(const ModelConfig& config, const std::filesystem::path& folder,
                    const std::function<void(std::size_t, float*)>& fill);
-// The same two files into a folder that exists, synced: for who makes the folder appear whole.
-void write_hf_model(const ModelConfig& config, const std::filesystem::path& folder,
-                    const std::function<void(std::size_t, float*)>& fill);
+// The same two files into a folder that exists, synced: for who makes the folder appear whole. Returns model.safetensors'
+// checksums.
+SafetensorsChecksums write_hf_model(const ModelConfig& config, const std::filesystem::path& folder,
+                                    const std::function<void(std::size_t, float*)>& fill);
 // Throws what save_hf_model would throw already now, before hours of training, as far as can be told: the folder cannot be
 // made, or something else is in its place. Leaves nothing behind.
 void check_hf_target(const std::filesystem::path& folder);

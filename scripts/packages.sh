@@ -14,6 +14,7 @@ build_packages=(
   libcli11-dev             # command line
   nlohmann-json3-dev       # JSON files
   libsimdjson-dev          # JSON lines, fast
+  libxxhash-dev            # checksums
   libtomlplusplus-dev      # TOML files
   libboost-dev             # Asio: connections between processes
   catch2 librapidcheck-dev # tests

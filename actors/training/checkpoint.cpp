@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
-#include <nlohmann/json.hpp>
+#include <array>
 
+#include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "model/files.hpp"
 #include "model/folder_draft.hpp"
@@ -18,11 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int format_version = 2;
+constexpr const char* config_file = "config.json";
 constexpr const char* weights_file = "model.safetensors";
 constexpr const char* first_moment_file = "exp_avg.safetensors";
 constexpr const char* second_moment_file = "exp_avg_sq.safetensors";
-constexpr const char* state_file = "state.json";
+constexpr std::array tensor_files{weights_file, first_moment_file, second_moment_file};
+constexpr std::size_t most_config_bytes = std::size_t{16} << 20;
 
 // A file of full tensors under the parameters' names.
 class TensorFile : public WeightSource {
@@ -39,36 +40,6 @@ class TensorFile : public WeightSource {
   SafetensorsReader reader_;
 };
 
-void write_state(const fs::path& path, const CheckpointState& state) {
-  const nlohmann::ordered_json json = {{"format", format_version},
-                                       {"step", state.step},
-                                       {"applied_steps", state.applied_steps},
-                                       {"first_loss", state.first_loss},
-                                       {"global_batch", state.global_batch},
-                                       {"sequence", state.sequence},
-                                       {"seed", state.seed},
-                                       {"shuffle", state.shuffle},
-                                       {"samples", state.samples},
-                                       {"data", state.data}};
-  const std::string text = json.dump(1) + "\n";
-  OutputFile file(path);
-  file.write(text.data(), text.size());
-  file.sync();
-}
-
-[[noreturn]] void refuse_state(const fs::path& path, const std::string& why) {
-  throw Error(ErrorKind::input,
-              fmt::format("{}: is not a checkpoint's state ({}); take another checkpoint", path.string(), why));
-}
-
-std::int64_t whole_number(const nlohmann::json& json, const char* key, std::int64_t least, const fs::path& path) {
-  const auto& value = json.at(key);
-  const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max();
-  if (!value.is_number_integer() || too_large || value.get<std::int64_t>() < least)
-    refuse_state(path, fmt::format("{} is {}", key, value.dump()));
-  return value;
-}
-
 // The step in "step-00000010"; nothing for other names.
 std::optional<std::int64_t> step_of(const fs::path& path) {
   constexpr std::size_t least_digits = 8, most_digits = 18;
@@ -78,29 +49,59 @@ std::optional<std::int64_t> step_of(const fs::path& path) {
   return std::stoll(name.substr(5));
 }
 
-CheckpointState read_state(const fs::path& path) {
-  try {
-    const auto json = nlohmann::json::parse(read_text(path, 1 << 16));
-    if (json.at("format") != format_version) {
-      throw Error(ErrorKind::input, fmt::format("{}: checkpoint format {}, this program reads {}; take another checkpoint",
-                                                path.string(), json.at("format").dump(), format_version));
-    }
-    CheckpointState state;
-    state.step = whole_number(json, "step", 1, path);
-    state.applied_steps = whole_number(json, "applied_steps", 0, path);
-    state.first_loss = json.at("first_loss");
-    state.global_batch = whole_number(json, "global_batch", 1, path);
-    state.sequence = whole_number(json, "sequence", 1, path);
-    state.seed = json.at("seed").get_ref<const nlohmann::json::number_unsigned_t&>();
-    state.shuffle = json.at("shuffle");
-    state.samples = whole_number(json, "samples", 1, path);
-    state.data = json.at("data").get_ref<const nlohmann::json::number_unsigned_t&>();
-    const auto named = step_of(path.parent_path());
-    if (state.applied_steps > state.step || (named && *named != state.step))
-      refuse_state(path, fmt::format("step is {}, applied_steps {}", state.step, state.applied_steps));
-    return state;
-  } catch (const nlohmann::json::exception&) {
-    refuse_state(path, "a key is missing, or has a wrong value");
+// What is certainly no folder does not count; what cannot be examined does, so that it is not taken for nothing.
+std::vector<fs::path> list_checkpoints(const fs::path& folder, std::error_code& error) {
+  std::vector<fs::path> found;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code unknown;
+    const fs::file_status status = entry->status(unknown);
+    const bool may_be_folder = unknown || !fs::exists(status) || fs::is_directory(status);
+    if (step_of(entry->path()) && may_be_folder) found.push_back(entry->path());
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return step_of(a) < step_of(b); });
+  return found;
+}
+
+CheckpointManifest manifest_of(const fs::path& checkpoint) {
+  CheckpointManifest manifest = read_manifest(checkpoint / checkpoint_state_file);
+  const auto named = step_of(checkpoint);
+  if (named && *named != manifest.state.step) {
+    throw Error(ErrorKind::input, fmt::format("{}: its {} tells of step {}; take another checkpoint", checkpoint.string(),
+                                              checkpoint_state_file, manifest.state.step));
+  }
+  return manifest;
+}
+
+void check_files(const fs::path& checkpoint) {
+  for (const char* file : {checkpoint_state_file, config_file, weights_file, first_moment_file, second_moment_file}) {
+    std::error_code error;
+    if (fs::exists(checkpoint / file, error)) continue;
+    const std::string why =
+        error ? fmt::format("{} cannot be read ({})", file, error.message()) : fmt::format("it has no {}", file);
+    throw Error(ErrorKind::input, fmt::format("{}: is not a complete checkpoint: {}; take another", checkpoint.string(), why));
+  }
+}
+
+void check_structure(const fs::path& checkpoint) {
+  read_hf_config(checkpoint);
+  for (const char* file : tensor_files) SafetensorsReader(checkpoint / file).check_coverage();
+}
+
+std::uint64_t config_checksum(const fs::path& checkpoint) {
+  const std::string text = read_text(checkpoint / config_file, most_config_bytes);
+  return checksum(text.data(), text.size());
+}
+
+void check_checksums(const fs::path& checkpoint, const CheckpointChecksums& checksums) {
+  if (config_checksum(checkpoint) != checksums.config)
+    throw Error(ErrorKind::input, fmt::format("{}: is not what was saved, by the checksum in {}; the file is damaged",
+                                              (checkpoint / config_file).string(), checkpoint_state_file));
+  for (const char* file : tensor_files) {
+    const auto found = checksums.tensors.find(file);
+    if (found == checksums.tensors.end())
+      throw Error(ErrorKind::input,
+                  fmt::format("{}: {} has no checksums of {}", checkpoint.string(), checkpoint_state_file, file));
+    verify_safetensors(checkpoint / file, found->second, checkpoint_state_file);
   }
 }
 
@@ -110,42 +111,49 @@ void save_checkpoint(const fs::path& folder, const ModelConfig& config, const Ch
                      const std::function<void(StateKind, std::size_t, float*)>& fill) {
   const auto fill_of = [&](StateKind kind) { return [&fill, kind](std::size_t i, float* out) { fill(kind, i, out); }; };
   FolderDraft draft(checkpoint_path(folder, state.step));
-  write_hf_model(config, draft.path(), fill_of(StateKind::weights));
+  const fs::path& path = draft.path();
   const auto tensors = logical_tensors(config);
-  write_tensors(draft.path() / first_moment_file, tensors, fill_of(StateKind::first_moment));
-  write_tensors(draft.path() / second_moment_file, tensors, fill_of(StateKind::second_moment));
-  write_state(draft.path() / state_file, state);
+  CheckpointChecksums checksums;
+  checksums.tensors[weights_file] = write_hf_model(config, path, fill_of(StateKind::weights));
+  checksums.config = config_checksum(path);
+  checksums.tensors[first_moment_file] = write_tensors(path / first_moment_file, tensors, fill_of(StateKind::first_moment));
+  checksums.tensors[second_moment_file] = write_tensors(path / second_moment_file, tensors, fill_of(StateKind::second_moment));
+  write_manifest(path / checkpoint_state_file, {state, std::move(checksums)});
   draft.publish();
 }
 
-Checkpoint open_checkpoint(const fs::path& checkpoint, const ModelConfig& config) {
-  if (const auto fault = checkpoint_fault(checkpoint)) throw Error(ErrorKind::input, *fault);
+CheckpointManifest verify_checkpoint(const fs::path& checkpoint) {
+  check_files(checkpoint);
+  CheckpointManifest manifest = manifest_of(checkpoint);
+  try {
+    if (manifest.checksums) check_checksums(checkpoint, *manifest.checksums);
+    check_structure(checkpoint);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}; take another checkpoint", error.what()));
+  }
+  return manifest;
+}
+
+InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointState& state, const ModelConfig& config) {
   if (!(read_hf_config(checkpoint) == config)) {
     throw Error(ErrorKind::input,
                 fmt::format("{}: this checkpoint is of another model; give the --model, and the --layers, it was made with",
                             checkpoint.string()));
   }
   const auto tensors = logical_tensors(config);
-  Checkpoint opened;
-  opened.state = read_state(checkpoint / state_file);
-  opened.initial.weights = hf_weights(config, checkpoint);
-  opened.initial.first_moment = std::make_shared<TensorFile>(checkpoint / first_moment_file, tensors);
-  opened.initial.second_moment = std::make_shared<TensorFile>(checkpoint / second_moment_file, tensors);
-  opened.initial.applied_steps = opened.state.applied_steps;
-  return opened;
+  InitialState initial;
+  initial.weights = hf_weights(config, checkpoint);
+  initial.first_moment = std::make_shared<TensorFile>(checkpoint / first_moment_file, tensors);
+  initial.second_moment = std::make_shared<TensorFile>(checkpoint / second_moment_file, tensors);
+  initial.applied_steps = state.applied_steps;
+  return initial;
 }
 
 std::optional<std::string> checkpoint_fault(const fs::path& checkpoint) {
-  std::error_code ignored;
-  for (const char* file : {state_file, "config.json", weights_file, first_moment_file, second_moment_file}) {
-    if (!fs::exists(checkpoint / file, ignored))
-      return fmt::format("{}: is not a complete checkpoint: it has no {}; take another", checkpoint.string(), file);
-  }
   try {
-    read_state(checkpoint / state_file);
-    read_hf_config(checkpoint);
-    for (const char* file : {weights_file, first_moment_file, second_moment_file})
-      SafetensorsReader(checkpoint / file).check_coverage();
+    check_files(checkpoint);
+    manifest_of(checkpoint);
+    check_structure(checkpoint);
     return {};
   } catch (const Error& error) {
     return error.what();
@@ -155,25 +163,35 @@ std::optional<std::string> checkpoint_fault(const fs::path& checkpoint) {
 fs::path checkpoint_path(const fs::path& folder, std::int64_t step) { return folder / fmt::format("step-{:08}", step); }
 
 std::vector<fs::path> find_checkpoints(const fs::path& folder) {
-  std::vector<fs::path> found;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (step_of(entry.path()) && entry.is_directory(ignored)) found.push_back(entry.path());
+  std::error_code error;
+  auto found = list_checkpoints(folder, error);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw Error(ErrorKind::input, fmt::format("{}: cannot be searched for checkpoints ({}); check its permissions",
+                                              folder.string(), error.message()));
   }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return step_of(a) < step_of(b); });
   return found;
 }
 
-void remove_old_checkpoints(const fs::path& folder, std::int64_t keep) {
-  auto found = find_checkpoints(folder);
+void remove_old_checkpoints(const fs::path& folder, std::int64_t step, std::int64_t keep) {
   std::error_code ignored;
+  auto found = list_checkpoints(folder, ignored);
+  std::vector<fs::path> renamed;
   for (; !found.empty(); found.pop_back()) {
-    if (keep <= 0) {
-      fs::remove_all(found.back(), ignored);
-    } else if (!checkpoint_fault(found.back())) {
-      --keep;
+    const fs::path& checkpoint = found.back();
+    if (step_of(checkpoint) > step) continue;
+    if (keep > 0) {
+      if (!checkpoint_fault(checkpoint)) --keep;
+      continue;
     }
+    const fs::path unfinished = checkpoint.string() + ".partial";
+    std::error_code error;
+    fs::remove_all(unfinished, ignored);
+    fs::rename(checkpoint, unfinished, error);
+    if (!error) renamed.push_back(unfinished);
   }
+  if (renamed.empty()) return;
+  sync_folder(folder);
+  for (const fs::path& path : renamed) fs::remove_all(path, ignored);
 }
 
 void remove_unfinished_checkpoints(const fs::path& folder) {
@@ -184,6 +202,20 @@ void remove_unfinished_checkpoints(const fs::path& folder) {
     if ((path.extension() == ".partial" || path.extension() == ".old") && step_of(path.stem())) unfinished.push_back(path);
   }
   for (const fs::path& path : unfinished) fs::remove_all(path, ignored);
+}
+
+void restore_replaced_checkpoints(const fs::path& folder) {
+  try {
+    std::vector<fs::path> targets;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const std::string name = name_replaced(entry.path());
+      if (step_of(name)) targets.push_back(folder / name);
+    }
+    for (const fs::path& target : targets) settle_replaced(target);
+  } catch (const fs::filesystem_error& error) {
+    throw Error(ErrorKind::input, fmt::format("{}: cannot be searched for checkpoints ({}); check its permissions",
+                                              folder.string(), error.code().message()));
+  }
 }
 
 }  // namespace pipetrain

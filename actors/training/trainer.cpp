@@ -74,7 +74,8 @@ class Trainer::Run {
         layout_(job_),
         sampler_(std::make_shared<Sampler>(job_.dataset->size(), job_.batch, job_.shuffle, job_.seed)),
         steps_done_(job_.steps_done),
-        first_loss_(job_.first_loss) {
+        first_loss_(job_.first_loss),
+        last_loss_(job_.last_loss) {
     const auto needs = validate(layout_.plan(), job_.order, TransformerCompute::slot_life());
     check_memory(layout_, job_, needs);
     build_computes(needs);
@@ -117,11 +118,13 @@ class Trainer::Run {
     report.trace = std::move(outcome.stages);
     steps_done_ = number;
     if (number == 1) first_loss_ = report.loss;
+    last_loss_ = report.loss;
     return report;
   }
 
   std::int64_t steps_done() const { return steps_done_; }
   double first_loss() const { return first_loss_; }
+  std::optional<double> last_loss() const { return last_loss_; }
   std::int64_t steps_per_epoch() const { return sampler_->steps_per_epoch(); }
   Pipeline& pipeline() { return *pipeline_; }
 
@@ -142,6 +145,7 @@ class Trainer::Run {
     CheckpointState state;
     state.step = state.applied_steps = steps_done_;
     state.first_loss = first_loss_;
+    state.last_loss = last_loss_;
     state.global_batch = job_.batch.global_batch();
     state.sequence = job_.dataset->sequence_length();
     state.seed = job_.seed;
@@ -226,6 +230,7 @@ class Trainer::Run {
   std::unique_ptr<Pipeline> pipeline_;                         // its actors end first
   std::int64_t steps_done_;
   double first_loss_;
+  std::optional<double> last_loss_;
 };
 
 Trainer::Trainer(TrainJob job) : run_(std::make_unique<Run>(std::move(job))) {}
@@ -236,6 +241,7 @@ std::int64_t Trainer::steps_done() const { return run_->steps_done(); }
 std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); }
 std::vector<DeviceMemory> Trainer::memory() const { return run_->memory(); }
 double Trainer::first_loss() const { return run_->first_loss(); }
+std::optional<double> Trainer::last_loss() const { return run_->last_loss(); }
 void Trainer::save_checkpoint(const std::filesystem::path& folder) const { run_->save_checkpoint(folder); }
 void Trainer::save_model(const std::filesystem::path& folder) const { run_->save_model(folder); }
 std::vector<std::string> Trainer::waiting() { return run_->pipeline().waiting(); }

@@ -47,8 +47,9 @@ struct TrainJob {
   LearningRate learning_rate;
   double clip_norm = 1;  // 0: off
 
-  std::int64_t steps_done = 0;  // by the run that this one goes on from
-  double first_loss = 0;        // of its first step
+  std::int64_t steps_done = 0;      // by the run that this one goes on from
+  double first_loss = 0;            // of its first step
+  std::optional<double> last_loss;  // of its last one, where it is known
 
   std::chrono::milliseconds stall{600000};  // see PipelineOptions
   std::optional<Fault> fault;
@@ -99,7 +100,8 @@ class Trainer {
   // Runs the next step. Throws RunFailed; nothing more can be run then.
   StepReport step();
   std::int64_t steps_done() const;
-  double first_loss() const;  // of step 1, also when an earlier run made it
+  double first_loss() const;                // of step 1, also when an earlier run made it
+  std::optional<double> last_loss() const;  // of the last step that was done, likewise; nothing where it is not known
   std::int64_t steps_per_epoch() const;
 
   std::vector<DeviceMemory> memory() const;

@@ -25,13 +25,6 @@ std::vector<int> steps(const fs::path& metrics) {
   return found;
 }
 
-void replace_in(const fs::path& file, const std::string& old, const std::string& text) {
-  std::string content = read_file(file);
-  REQUIRE(content.find(old) != std::string::npos);
-  content.replace(content.find(old), old.size(), text);
-  std::ofstream(file, std::ios::binary) << content;
-}
-
 }  // namespace
 
 TEST_CASE("a limit on the size of files is told like a full disk, and leaves nothing half-written") {
@@ -124,10 +117,10 @@ TEST_CASE("a folder with another run's checkpoints is refused before anything is
   const std::string save = (folder.path() / "run").string();
   REQUIRE(run(small + "--steps 4 --save-interval 2 --save " + save).status == 0);
   const auto before = names_in(save);
-  CHECK(refused(small + "--steps 3 --save-keep 1 --save " + save) ==
+  CHECK(refused(small + "--steps 3 --seed 1 --save-keep 1 --save " + save) ==
         "--save " + save +
-            ": holds checkpoints of another run, the newest step-00000004; go on from it with --resume, or give another "
-            "folder");
+            ": holds checkpoints of another run, the newest step-00000004; go on from it with its options and --resume, or "
+            "give another folder");
   CHECK_THAT(refused(small + "--load " + save + "/step-00000002 --save " + save), Contains("the newest step-00000004"));
   CHECK(names_in(save) == before);
 
@@ -147,10 +140,6 @@ TEST_CASE("--resume takes the newest checkpoint that is complete, and says what 
     fs::remove(newest + "/" + std::string(GENERATE("model.safetensors", "exp_avg.safetensors", "state.json", "config.json")));
   }
   SECTION("a file is cut short") { fs::resize_file(newest + "/exp_avg_sq.safetensors", 5000); }
-  SECTION("a step that cannot be") {
-    replace_in(newest + "/state.json", "\"step\": 3",
-               "\"step\": " + std::string(GENERATE("-1", "0", "1.5", "4611686018427387904")));
-  }
   fs::create_directories(save + "/step-00000009.partial/x");
   const Result resumed = run(small + "--steps 4 --resume --save " + save);
   INFO(resumed.err);

@@ -31,6 +31,21 @@ TEST_CASE("saving replaces an older model and keeps what else its folder holds")
   CHECK(load_all(*hf_weights(config, model), config) == load_all(*random_weights(config, 2), config));
 }
 
+TEST_CASE("an older model that a killed run had moved aside comes back with its other files") {
+  const TempFolder folder;
+  const ModelConfig config = small_config();
+  const fs::path model = folder.path() / "model", aside = folder.path() / ".model.replaced";
+  save(config, model, 1);
+  std::ofstream(model / "tokenizer.json") << "{}";
+  fs::rename(model, aside);
+  save(config, model, 2);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"model"});
+  CHECK(names_in(model) == std::vector<std::string>{"config.json", "model.safetensors", "tokenizer.json"});
+  fs::create_directory(aside);  // killed while it removed what it had replaced
+  check_hf_target(model);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"model"});
+}
+
 TEST_CASE("a failed save leaves everything as it was") {
   const TempFolder folder;
   const ModelConfig config = small_config();

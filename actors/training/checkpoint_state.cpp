@@ -1,0 +1,160 @@
+#include "actors/training/checkpoint_state.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "core/checksum.hpp"
+#include "core/error.hpp"
+#include "model/files.hpp"
+#include "model/strict_json.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int format_version = 3, format_without_checksums = 2;
+constexpr std::size_t most_bytes = std::size_t{16} << 20;  // the checksums of a large model's tensors take some 200 KB
+constexpr std::size_t checksum_digits = 16;
+
+std::string to_text(std::uint64_t checksum) { return fmt::format("{:0{}x}", checksum, checksum_digits); }
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& why) {
+  throw Error(ErrorKind::input,
+              fmt::format("{}: is not a checkpoint's state ({}); take another checkpoint", file.string(), why));
+}
+
+// Where the digits stand of the file's checksum of itself; npos when there is none.
+std::size_t own_checksum_place(std::string_view text) {
+  constexpr std::string_view key = R"("checksum": ")";
+  const std::size_t at = text.find(key);
+  if (at == std::string_view::npos || at + key.size() + checksum_digits > text.size()) return std::string_view::npos;
+  return at + key.size();
+}
+
+// The file's checksum of itself is made with zeros in its own place.
+std::string own_checksum(std::string text, std::size_t place) {
+  text.replace(place, checksum_digits, checksum_digits, '0');
+  return to_text(checksum(text.data(), text.size()));
+}
+
+ordered_json to_json(const CheckpointChecksums& checksums) {
+  ordered_json files = {{"config.json", to_text(checksums.config)}};
+  for (const auto& [name, sums] : checksums.tensors) {
+    ordered_json& file = files[name];
+    file = {{"bytes", sums.bytes}, {"header", to_text(sums.header)}, {"tensors", ordered_json::object()}};
+    for (const auto& [tensor, sum] : sums.tensors) file["tensors"][tensor] = to_text(sum);
+  }
+  return {{"algorithm", "xxh3-64"}, {"files", files}};
+}
+
+std::int64_t whole_number(const json& parent, const char* key, std::int64_t least, const fs::path& file) {
+  const auto& value = parent.at(key);
+  const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max();
+  if (!value.is_number_integer() || too_large || value.get<std::int64_t>() < least)
+    refuse(file, fmt::format("{} is {}", key, value.dump()));
+  return value;
+}
+
+std::uint64_t checksum_in(const json& value, const fs::path& file) {
+  const auto& digits = value.get_ref<const std::string&>();
+  std::uint64_t sum = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), sum, 16);
+  if (digits.size() != checksum_digits || error != std::errc() || end != digits.data() + digits.size())
+    refuse(file, "a checksum is not of 16 hexadecimal digits");
+  return sum;
+}
+
+CheckpointChecksums checksums_in(const json& value, const fs::path& file) {
+  CheckpointChecksums checksums;
+  for (const auto& [name, entry] : value.at("files").items()) {
+    if (name == "config.json") continue;
+    SafetensorsChecksums& sums = checksums.tensors[name];
+    sums.bytes = entry.at("bytes").get_ref<const json::number_unsigned_t&>();
+    sums.header = checksum_in(entry.at("header"), file);
+    for (const auto& [tensor, sum] : entry.at("tensors").items()) sums.tensors[tensor] = checksum_in(sum, file);
+  }
+  checksums.config = checksum_in(value.at("files").at("config.json"), file);
+  return checksums;
+}
+
+CheckpointState state_in(const json& value, const fs::path& file) {
+  CheckpointState state;
+  state.step = whole_number(value, "step", 1, file);
+  state.applied_steps = whole_number(value, "applied_steps", 0, file);
+  if (state.applied_steps > state.step)
+    refuse(file, fmt::format("step is {}, applied_steps {}", state.step, state.applied_steps));
+  state.first_loss = value.at("first_loss");
+  if (value.contains("last_loss")) state.last_loss = value.at("last_loss").get<double>();
+  state.global_batch = whole_number(value, "global_batch", 1, file);
+  state.sequence = whole_number(value, "sequence", 1, file);
+  state.seed = value.at("seed").get_ref<const json::number_unsigned_t&>();
+  state.shuffle = value.at("shuffle");
+  state.samples = whole_number(value, "samples", 1, file);
+  state.data = value.at("data").get_ref<const json::number_unsigned_t&>();
+  return state;
+}
+
+void check_format(const json& value, const fs::path& file) {
+  const auto& format = value.at("format");
+  if (format != format_version && format != format_without_checksums) {
+    throw Error(ErrorKind::input, fmt::format("{}: checkpoint format {}, this program reads {} and {}; take another checkpoint",
+                                              file.string(), format.dump(), format_without_checksums, format_version));
+  }
+  // One damaged bit must not make the one format of the other.
+  const bool has_checksums = value.contains("checksum") && value.contains("checksums");
+  const bool has_some = value.contains("checksum") || value.contains("checksums");
+  if (format == format_version ? !has_checksums : has_some) refuse(file, "its checksums are damaged");
+}
+
+}  // namespace
+
+void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
+  const CheckpointState& state = manifest.state;
+  ordered_json value = {{"format", format_version},
+                        {"checksum", std::string(checksum_digits, '0')},
+                        {"step", state.step},
+                        {"applied_steps", state.applied_steps},
+                        {"first_loss", state.first_loss}};
+  if (state.last_loss) value["last_loss"] = *state.last_loss;
+  value["global_batch"] = state.global_batch;
+  value["sequence"] = state.sequence;
+  value["seed"] = state.seed;
+  value["shuffle"] = state.shuffle;
+  value["samples"] = state.samples;
+  value["data"] = state.data;
+  value["checksums"] = to_json(manifest.checksums.value());
+  std::string text = value.dump(1) + "\n";
+  const std::size_t place = own_checksum_place(text);
+  text.replace(place, checksum_digits, own_checksum(text, place));
+  OutputFile out(file);
+  out.write(text.data(), text.size());
+  out.sync();
+}
+
+CheckpointManifest read_manifest(const fs::path& file) {
+  const std::string text = read_text(file, most_bytes);
+  const std::size_t place = own_checksum_place(text);
+  if (place != std::string::npos && text.substr(place, checksum_digits) != own_checksum(text, place))
+    throw Error(ErrorKind::input, fmt::format("{}: is not what was saved, by its own checksum; the file is damaged; take "
+                                              "another checkpoint",
+                                              file.string()));
+  try {
+    const json value = parse_strict_json(text, file.string(), {.depth = 6});
+    check_format(value, file);
+    CheckpointManifest manifest;
+    manifest.state = state_in(value, file);
+    if (value.contains("checksums")) manifest.checksums = checksums_in(value.at("checksums"), file);
+    return manifest;
+  } catch (const json::exception&) {
+    refuse(file, "a key is missing, or has a wrong value");
+  }
+}
+
+}  // namespace pipetrain

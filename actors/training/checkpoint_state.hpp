@@ -1,0 +1,46 @@
+// state.json of a checkpoint: where the run was, and the checksums of all that lies beside it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "model/safetensors_checksums.hpp"
+
+namespace pipetrain {
+
+struct CheckpointState {
+  std::int64_t step = 0;            // done
+  std::int64_t applied_steps = 0;   // of them, those the optimizer applied
+  double first_loss = 0;            // of step 1
+  std::optional<double> last_loss;  // of this step; checkpoints of format 2 do not tell
+  // What decides which samples come next: another run that goes on must have the same.
+  std::int64_t global_batch = 0, sequence = 0;
+  std::uint64_t seed = 0;
+  bool shuffle = true;
+  std::int64_t samples = 0;  // in one epoch
+  std::uint64_t data = 0;    // data_fingerprint(), or sampled_fingerprint() in format 2
+};
+
+struct CheckpointChecksums {
+  std::uint64_t config = 0;                             // of config.json
+  std::map<std::string, SafetensorsChecksums> tensors;  // by the name of the file
+};
+
+// What state.json holds. Format 3 has checksums, also of state.json itself; format 2, of earlier builds, has none.
+struct CheckpointManifest {
+  CheckpointState state;
+  std::optional<CheckpointChecksums> checksums;
+};
+
+inline constexpr const char* checkpoint_state_file = "state.json";
+
+// Writes format 3: the checksums must be there. On disk when it returns. Throws Error(input).
+void write_manifest(const std::filesystem::path& file, const CheckpointManifest& manifest);
+// Throws Error(input) that names the file when a byte of it is not what was written (format 3), a key is missing or has a value
+// that cannot be, or the format is a later one.
+CheckpointManifest read_manifest(const std::filesystem::path& file);
+
+}  // namespace pipetrain
