@@ -12,7 +12,7 @@
 #include "apps/simulate_costs.hpp"
 #include "apps/train_options.hpp"
 #include "schedules/plan.hpp"
-#include "schedules/protocol.hpp"
+#include "schedules/stage_protocol.hpp"
 
 namespace pipetrain {
 

@@ -17,7 +17,7 @@
 #include "data/sampler.hpp"
 #include "model/learning_rate.hpp"
 #include "model/recompute.hpp"
-#include "schedules/protocol.hpp"
+#include "schedules/stage_protocol.hpp"
 
 namespace pipetrain {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedules/protocol.hpp"
+#include "schedules/stage_protocol.hpp"
 
 namespace pipetrain::schedules {
 

@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "schedules/plan.hpp"
+#include "schedules/stage_needs.hpp"
 #include "schedules/stage_set.hpp"
-#include "schedules/validate.hpp"
 
 namespace pipetrain::schedules {
 

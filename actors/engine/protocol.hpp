@@ -1,13 +1,16 @@
 // Every message between the actors, on one page. They carry handles, never payloads.
 //
-//   facade     -> supervisor  StartStep, FinishStep, AskWaiting, Failed (to abort); at set-up ConnectSupervisor, ConnectQueue
-//   supervisor -> all     BeginStep, GiveVerdict, Abort, ReportWaiting
-//   producer   -> queue   Filled            (a stage or the feeder)
-//   queue      -> consumer  Arrived
-//   consumer   -> queue   Released
-//   queue      -> producer  Credit
-//   compute    -> stage   Enqueued, Completed, Failed
-//   stage      -> supervisor  NormDone, StepDone, Stopped, Waiting; anyone: Failed
+//   facade     -> supervisor       StartStep, FinishStep, AskWaiting, Failed (to abort); at set-up ConnectSupervisor
+//   facade     -> queue            at set-up ConnectQueue
+//   supervisor -> stages, feeders  BeginStep, Abort; to stages also GiveVerdict, ReportWaiting
+//   supervisor -> itself           GraceOver, LookAgain
+//   producer   -> queue            Filled (the producer is a stage or a feeder)
+//   queue      -> consumer         Arrived
+//   consumer   -> queue            Released
+//   queue      -> producer         Credit
+//   compute    -> its stage        Enqueued, Completed, Failed
+//   stage      -> supervisor       NormDone, StepDone, Stopped, Waiting, Failed
+//   feeder     -> supervisor       Failed
 #pragma once
 
 #include <chrono>

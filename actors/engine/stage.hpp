@@ -8,7 +8,7 @@
 
 #include "actors/engine/protocol.hpp"
 #include "schedules/plan.hpp"
-#include "schedules/protocol.hpp"
+#include "schedules/stage_protocol.hpp"
 
 namespace pipetrain {
 

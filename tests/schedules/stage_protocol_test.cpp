@@ -1,4 +1,4 @@
-#include "schedules/protocol.hpp"
+#include "schedules/stage_protocol.hpp"
 
 #include <random>
 #include <stdexcept>
