@@ -52,10 +52,9 @@ void print_memory(const std::vector<DeviceMemory>& devices) {
              "parameters", "gradients", "optimizer", "activations", "queues", "workspace", "total MiB");
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const auto& [rank, use] = devices[i];
-    fmt::print("{:>6} {:>7} {:>5} {:>4} {:>11.1f} {:>11.1f} {:>11.1f} {:>12.1f} {:>9.1f} {:>10.1f} {:>11.1f}\n", i,
-               rank.replica, rank.stage, rank.tp_rank, mebibytes(use.parameters), mebibytes(use.gradients),
-               mebibytes(use.optimizer), mebibytes(use.activations), mebibytes(use.queues), mebibytes(use.workspace),
-               mebibytes(use.total()));
+    fmt::print("{:>6} {:>7} {:>5} {:>4} {:>11.1f} {:>11.1f} {:>11.1f} {:>12.1f} {:>9.1f} {:>10.1f} {:>11.1f}\n", i, rank.dp,
+               rank.pp, rank.tp, mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.optimizer),
+               mebibytes(use.activations), mebibytes(use.queues), mebibytes(use.workspace), mebibytes(use.total()));
   }
 }
 

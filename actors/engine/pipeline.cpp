@@ -27,7 +27,9 @@ class Pipeline::Actors {
  public:
   Actors(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source)
       : options_(std::move(options)),
-        needs_(schedules::validate(options_.plan, options_.order, options_.slot_life)),
+        plan_(std::make_shared<const schedules::Plan>(std::move(options_.plan))),
+        needs_(schedules::validate(*plan_, options_.order, options_.slot_life)),
+        mesh_({.dp = options_.replicas, .pp = plan_->placement.stages()}),
         own_system_(options_.system == nullptr ? std::make_unique<OwnSystem>() : nullptr),
         system_(options_.system == nullptr ? *own_system_->system : *options_.system) {
     try {
@@ -41,7 +43,7 @@ class Pipeline::Actors {
   ~Actors() { stop(); }
 
   const caf::actor& supervisor() const { return supervisor_; }
-  const caf::actor& stage(StageId id) const { return stages_[static_cast<std::size_t>(id.replica * stages() + id.stage)]; }
+  const caf::actor& stage(StageId id) const { return stages_[static_cast<std::size_t>(mesh_.rank(coordinate(id)))]; }
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }
 
  private:
@@ -63,8 +65,8 @@ class Pipeline::Actors {
     caf::actor activations, gradients, targets;
   };
 
-  int stages() const { return options_.plan.placement.stages(); }
-  int chunks() const { return options_.plan.placement.chunks(); }
+  int stages() const { return plan_->placement.stages(); }
+  int chunks() const { return plan_->placement.chunks(); }
 
   template <class Actor, class... Arguments>
   caf::actor spawn(Arguments&&... arguments) {
@@ -73,8 +75,8 @@ class Pipeline::Actors {
   }
 
   void build(const ComputeFactory& make_compute, const SourceFactory& make_source) {
-    supervisor_ = spawn<SupervisorActor>(SupervisorSetup{
-        options_.replicas, stages(), options_.grace, options_.virtual_time ? std::chrono::milliseconds(0) : options_.stall});
+    supervisor_ = spawn<SupervisorActor>(
+        SupervisorSetup{mesh_, options_.grace, options_.virtual_time ? std::chrono::milliseconds(0) : options_.stall});
     ConnectSupervisor members;
     for (int replica = 0; replica < options_.replicas; ++replica) build_replica(replica, make_compute, make_source, members);
     stages_ = members.stages;
@@ -112,7 +114,7 @@ class Pipeline::Actors {
     members.feeders.push_back(feeder);
   }
 
-  const Placement& placement() const { return options_.plan.placement; }
+  const Placement& placement() const { return plan_->placement; }
 
   static const ChunkInputs& at(const std::vector<std::vector<ChunkInputs>>& inputs, StageChunk where) {
     return inputs[static_cast<std::size_t>(where.stage)][static_cast<std::size_t>(where.chunk)];
@@ -137,7 +139,7 @@ class Pipeline::Actors {
                          const std::vector<std::vector<ChunkInputs>>& inputs) {
     StageSetup setup;
     setup.id = id;
-    setup.plan = std::shared_ptr<const schedules::Plan>(std::shared_ptr<void>(), &options_.plan);
+    setup.plan = plan_;
     setup.order = options_.order;
     setup.slot_life = options_.slot_life;
     setup.run_ahead = options_.run_ahead;
@@ -174,8 +176,10 @@ class Pipeline::Actors {
     if (queues.targets) connections_.push_back({queues.targets, {feeder, stage_of(v)}});
   }
 
-  PipelineOptions options_;
+  PipelineOptions options_;  // but for the plan
+  std::shared_ptr<const schedules::Plan> plan_;
   std::vector<schedules::StageNeeds> needs_;
+  Mesh mesh_;  // of stages
   std::unique_ptr<OwnSystem> own_system_;
   caf::actor_system& system_;
   caf::actor supervisor_;

@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "actors/engine/slot.hpp"
+#include "core/mesh.hpp"
 #include "schedules/action.hpp"
-#include "schedules/protocol.hpp"
+#include "schedules/stage_protocol.hpp"
 #include "schedules/validate.hpp"
 
 namespace pipetrain {
@@ -39,6 +40,8 @@ struct StageId {
   int stage = 0;
   bool operator==(const StageId&) const = default;
 };
+// Its place in the mesh of stages: {.dp = replicas, .pp = stages}.
+inline MeshCoordinate coordinate(const StageId& id) { return {.dp = id.replica, .pp = id.stage}; }
 
 // When an action ran, on the steady clock; both zero for a compute that does not measure.
 struct ActionTimes {

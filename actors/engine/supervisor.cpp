@@ -1,6 +1,7 @@
 #include "actors/engine/supervisor.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -26,7 +27,7 @@ RunFailed describe(const Failed& failed, std::vector<std::string> waiting, bool 
 }  // namespace
 
 SupervisorActor::SupervisorActor(caf::actor_config& config, SupervisorSetup setup)
-    : caf::event_based_actor(config), setup_(setup) {
+    : caf::event_based_actor(config), setup_(std::move(setup)) {
   set_down_handler([this](const caf::down_msg& message) { actor_down(message); });
 }
 
@@ -61,10 +62,15 @@ void SupervisorActor::on_exit() {
   feeders_.clear();
 }
 
-std::string SupervisorActor::label(std::size_t stage_index) const {
-  const auto stage = stage_index % static_cast<std::size_t>(setup_.stages);
-  const auto replica = stage_index / static_cast<std::size_t>(setup_.stages);
-  return "stage " + std::to_string(stage) + (setup_.replicas > 1 ? " of replica " + std::to_string(replica) : "");
+StageId SupervisorActor::stage_at(std::size_t index) const {
+  const MeshCoordinate at = setup_.stages.at(static_cast<int>(index));
+  return {at.dp, at.pp};
+}
+
+std::string SupervisorActor::label(std::size_t index) const {
+  const StageId id = stage_at(index);
+  const bool replicated = setup_.stages.shape().dp > 1;
+  return "stage " + std::to_string(id.stage) + (replicated ? " of replica " + std::to_string(id.replica) : "");
 }
 
 void SupervisorActor::start(StartStep& message) {
@@ -135,7 +141,7 @@ void SupervisorActor::actor_down(const caf::down_msg& message) {
   }
   const auto at = static_cast<std::size_t>(stage - stages_.begin());
   fail({"", std::make_exception_ptr(Error(ErrorKind::peer_lost, label(at) + ": its actor stopped in the middle of the run"))});
-  stopped({{static_cast<int>(at) / setup_.stages, static_cast<int>(at) % setup_.stages}, "its actor is gone"});
+  stopped({stage_at(at), "its actor is gone"});
 }
 
 void SupervisorActor::end_failure() {

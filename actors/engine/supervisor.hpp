@@ -13,8 +13,7 @@
 namespace pipetrain {
 
 struct SupervisorSetup {
-  int replicas = 1;
-  int stages = 1;
+  Mesh stages{MeshShape{}};                // {.dp = replicas, .pp = stages}
   std::chrono::milliseconds grace{10000};  // for stages to stop after a failure
   std::chrono::milliseconds stall{0};      // a step in which no action completes for this long fails; 0: never
 };
@@ -65,8 +64,9 @@ class SupervisorActor : public caf::event_based_actor {
   void to_stages(const Message& message) {
     for (auto& stage : stages_) send(stage, message);
   }
-  std::size_t index(const StageId& id) const { return static_cast<std::size_t>(id.replica * setup_.stages + id.stage); }
-  std::string label(std::size_t stage_index) const;
+  std::size_t index(const StageId& id) const { return static_cast<std::size_t>(setup_.stages.rank(coordinate(id))); }
+  StageId stage_at(std::size_t index) const;
+  std::string label(std::size_t index) const;
 
   SupervisorSetup setup_;
   std::vector<caf::actor> stages_, feeders_;

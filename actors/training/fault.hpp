@@ -15,7 +15,7 @@ enum class FaultKind {
 };
 
 struct Fault {
-  int rank = 0;  // global: dp, pp, tp with tp fastest
+  int rank = 0;  // of the mesh
   std::int64_t step = 1;
   FaultKind kind = FaultKind::raise;
 };

@@ -32,11 +32,9 @@ std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, con
 std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const TrainJob& job,
                                            const std::vector<schedules::StageNeeds>& needs) {
   std::vector<DeviceMemory> devices;
-  for (int replica = 0; replica < static_cast<int>(job.batch.dp); ++replica) {
-    for (int stage = 0; stage < job.pp; ++stage) {
-      for (const auto& setup : layout.rank_setups(job, {replica, stage}, needs[static_cast<std::size_t>(stage)])) {
-        devices.push_back({setup.id, estimate_memory(setup)});
-      }
+  for (const StageId id : layout.stages()) {
+    for (const auto& setup : layout.rank_setups(job, id, needs[static_cast<std::size_t>(id.stage)])) {
+      devices.push_back({setup.id, estimate_memory(setup)});
     }
   }
   return devices;

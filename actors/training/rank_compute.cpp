@@ -10,16 +10,10 @@ using schedules::Action;
 using schedules::ActionKind;
 using schedules::InputKind;
 
-std::string to_string(const RankId& id) {
-  return "stage " + std::to_string(id.stage) + ", tp rank " + std::to_string(id.tp_rank) + ", replica " +
-         std::to_string(id.replica);
-}
-
 RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   Device& device = *setup_.device;
   const auto& id = setup_.id;
-  stream_ =
-      device.make_stream("s" + std::to_string(id.stage) + "r" + std::to_string(id.tp_rank) + "d" + std::to_string(id.replica));
+  stream_ = device.make_stream("s" + std::to_string(id.pp) + "r" + std::to_string(id.tp) + "d" + std::to_string(id.dp));
   if (on_gpu()) {
     callbacks_ = device.make_stream("callbacks");
     reached_ = device.make_event();
@@ -42,7 +36,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   model_->bind(arenas_.rounded.data ? arenas_.rounded : arenas_.weights, arenas_.grads);
   model_->bind_workspace(workspace_memory_.data(), workspace_memory_.bytes());
 
-  counted_ = counted_parameters(layout(), id.tp_rank);
+  counted_ = counted_parameters(layout(), id.tp);
   const auto losses = has_head() ? setup_.microbatches : 0;
   const auto sums = static_cast<std::int64_t>(counted_.size());
   reports_ = allocate(reports_memory_, static_cast<std::size_t>(losses + sums), DType::f64, "losses and norms");
@@ -130,7 +124,7 @@ void RankCompute::begin_step(const StepInfo& step) {
 }
 
 void RankCompute::run(const Launch& launch) {
-  const auto lane = static_cast<std::size_t>(setup_.id.tp_rank);
+  const auto lane = static_cast<std::size_t>(setup_.id.tp);
   for (const auto& input : {launch.activation, launch.gradient, launch.target}) {
     if (input) wait_until_ready(*stream_, *input, lane);
   }
@@ -164,7 +158,7 @@ const std::vector<DeviceAction>& RankCompute::trace() {
 
 void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   const Action& action = launch.action;
-  const auto lane = static_cast<std::size_t>(setup_.id.tp_rank);
+  const auto lane = static_cast<std::size_t>(setup_.id.tp);
   const auto tensor = [lane](const SlotHandle& slot) { return slot ? slot->lanes[lane].tensor : Tensor{}; };
   ActivationSlot& slot = activations_->take(action);
   // Of the step's last microbatch the gradients are final as they come.
@@ -210,7 +204,7 @@ void RankCompute::run_end_of_step(const Action& action) {
       if (action.chunk == 0) sum_tied();
       break;
     case ActionKind::norm:
-      square_sums(layout(), setup_.id.tp_rank, *ops_, arenas_.grads, square_sums_);
+      square_sums(layout(), setup_.id.tp, *ops_, arenas_.grads, square_sums_);
       stream_->copy(reports_host_.data, reports_.data, reports_.bytes());
       break;
     default:
@@ -240,7 +234,7 @@ RankResult RankCompute::result() const {
   result.loss_sums.assign(values, values + losses_.elements());
   values += losses_.elements();
   for (std::size_t i = 0; i < counted_.size(); ++i) {
-    result.norm_parts.push_back({layout().parameters[counted_[i]].name, setup_.id.tp_rank, values[i]});
+    result.norm_parts.push_back({layout().parameters[counted_[i]].name, setup_.id.tp, values[i]});
   }
   return result;
 }

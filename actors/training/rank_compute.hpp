@@ -18,6 +18,7 @@
 #include "actors/training/gradient_reduction.hpp"
 #include "actors/training/quiet_group.hpp"
 #include "core/device.hpp"
+#include "core/mesh.hpp"
 #include "core/process_group.hpp"
 #include "model/optimizer.hpp"
 #include "model/stage_model.hpp"
@@ -25,11 +26,6 @@
 #include "schedules/validate.hpp"
 
 namespace pipetrain {
-
-struct RankId {
-  int replica = 0, stage = 0, tp_rank = 0;
-};
-std::string to_string(const RankId& id);  // "stage 1, tp rank 0, replica 0"
 
 // The groups that a rank is a member of; null where the group would have one member.
 struct RankGroups {
@@ -39,10 +35,10 @@ struct RankGroups {
 };
 
 // What a rank computes with, given what it otherwise would: for measurements. Called by all ranks' workers at once.
-using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const RankId&)>;
+using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const MeshCoordinate&)>;
 
 struct RankSetup {
-  RankId id;
+  MeshCoordinate id;
   Device* device = nullptr;
   RankGroups groups;
   ModelConfig config;
@@ -99,7 +95,7 @@ class RankCompute {
   std::exception_ptr failure() const;
   // Waits until nothing of this rank touches any memory.
   void wait_until_idle() noexcept;
-  const RankId& id() const { return setup_.id; }
+  const MeshCoordinate& id() const { return setup_.id; }
   const MemoryUse& memory() const { return memory_; }
   const ParameterLayout& layout() const { return model_->parameters(); }
 

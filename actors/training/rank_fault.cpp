@@ -12,12 +12,12 @@ namespace pipetrain {
 namespace {
 
 // "rank 3 (stage 1, tp rank 1, replica 0) in step 2"
-std::string place_of(const Fault& fault, const RankId& id) {
+std::string place_of(const Fault& fault, const MeshCoordinate& id) {
   return "rank " + std::to_string(fault.rank) + " (" + to_string(id) + ") in step " + std::to_string(fault.step);
 }
 
 // For faults that leave no other word of themselves.
-void tell(const Fault& fault, const RankId& id, const char* what) {
+void tell(const Fault& fault, const MeshCoordinate& id, const char* what) {
   std::fprintf(stderr, "%s %s, as PIPETRAIN_FAULT asks\n", place_of(fault, id).c_str(), what);
 }
 

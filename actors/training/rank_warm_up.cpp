@@ -36,7 +36,7 @@ void RankCompute::warm_up() {
   }
   if (tensor_group_) tensor_group_->set_quiet(false);
   stream_->zero(arenas_.grads);
-  square_sums(layout(), setup_.id.tp_rank, *ops_, arenas_.grads, square_sums_);
+  square_sums(layout(), setup_.id.tp, *ops_, arenas_.grads, square_sums_);
   adamw_step(layout(), *ops_, arenas_, {});
   stream_->synchronize();
 }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "actors/training/job_plan.hpp"
+#include "actors/training/parallel_layout.hpp"
 
 namespace pipetrain {
 
@@ -63,9 +64,9 @@ class Outputs {
   double last_norm_ = never;
 };
 
-std::string name_of(const RankId& rank, int replicas, int tp) {
-  return (replicas > 1 ? "replica " + std::to_string(rank.replica) + " " : "") + "stage " + std::to_string(rank.stage) +
-         (tp > 1 ? " rank " + std::to_string(rank.tp_rank) : "");
+std::string name_of(const MeshCoordinate& rank, const MeshShape& shape) {
+  return (shape.dp > 1 ? "replica " + std::to_string(rank.dp) + " " : "") + "stage " + std::to_string(rank.pp) +
+         (shape.tp > 1 ? " rank " + std::to_string(rank.tp) : "");
 }
 
 }  // namespace
@@ -74,16 +75,15 @@ RunTimeline::RunTimeline(const TrainJob& job)
     : title_(job.schedule + ", pp " + std::to_string(job.pp) + ", tp " + std::to_string(job.tp) + ", dp " +
              std::to_string(job.batch.dp) + ", " + std::to_string(job.batch.microbatches) + " microbatches"),
       placement_(placement_of(job)),
-      replicas_(static_cast<int>(job.batch.dp)),
-      tp_(job.tp),
+      mesh_(mesh_of(job)),
       microbatches_(static_cast<int>(job.batch.microbatches)) {}
 
 void RunTimeline::add(const StepReport& report) {
   Rows rows(report.devices.size());
-  // What ranks of one number compute in one replica goes from stage to stage.
-  std::vector<Outputs> outputs(static_cast<std::size_t>(replicas_ * tp_), Outputs(placement_, microbatches_));
-  const auto outputs_of = [&](const RankId& rank) -> Outputs& {
-    return outputs[static_cast<std::size_t>(rank.replica * tp_ + rank.tp_rank)];
+  // What the ranks of one pipeline compute goes from stage to stage.
+  std::vector<Outputs> outputs(mesh_.groups({Axis::pp}).size(), Outputs(placement_, microbatches_));
+  const auto outputs_of = [&](const MeshCoordinate& rank) -> Outputs& {
+    return outputs[static_cast<std::size_t>(mesh_.group_index(mesh_.rank(rank), {Axis::pp}))];
   };
   if (!origin_) {
     origin_ = std::chrono::steady_clock::time_point::max();
@@ -97,19 +97,19 @@ void RunTimeline::add(const StepReport& report) {
     const auto& [rank, actions] = report.devices[row];
     for (const DeviceAction& one : actions) {
       rows[row].push_back({one.action, WaitedFor::nothing, seconds(one.times.start), seconds(one.times.end)});
-      outputs_of(rank).note(rank.stage, rows[row].back());
+      outputs_of(rank).note(rank.pp, rows[row].back());
     }
   }
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    const RankId& rank = report.devices[row].rank;
+    const MeshCoordinate& rank = report.devices[row].rank;
     double free = never;
     for (Span& span : rows[row]) {
-      span.waited_for = outputs_of(rank).waited_for(rank.stage, span, free);
+      span.waited_for = outputs_of(rank).waited_for(rank.pp, span, free);
       free = span.end;
     }
   }
   if (names_.empty()) {
-    for (const auto& device : report.devices) names_.push_back(name_of(device.rank, replicas_, tp_));
+    for (const auto& device : report.devices) names_.push_back(name_of(device.rank, mesh_.shape()));
   }
   last_step_ = report.step;
   kept_ += count(rows);

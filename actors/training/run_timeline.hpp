@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/training/trainer.hpp"
+#include "core/mesh.hpp"
 #include "schedules/timeline.hpp"
 
 namespace pipetrain {
@@ -24,7 +25,7 @@ class RunTimeline {
   std::string title_;
   std::vector<std::string> names_;
   schedules::Placement placement_;
-  int replicas_, tp_;
+  Mesh mesh_;
   int microbatches_;
   std::optional<std::chrono::steady_clock::time_point> origin_;
   std::deque<Rows> steps_;

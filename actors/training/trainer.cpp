@@ -86,7 +86,7 @@ class Trainer::Run {
     options.replicas = static_cast<int>(job_.batch.dp);
     options.stall = job_.stall;
     pipeline_ = std::make_unique<Pipeline>(
-        options, [this](StageId id, const schedules::StageNeeds&) { return computes_[index_of(id)]; },
+        options, [this, next = std::size_t{0}](StageId, const schedules::StageNeeds&) mutable { return computes_[next++]; },
         [this](int replica) { return make_source(replica); });
   }
 
@@ -166,7 +166,7 @@ class Trainer::Run {
       for (int stage = 0; stage < run.job_.pp; ++stage) {
         for (const auto& rank : run.computes_[static_cast<std::size_t>(stage)]->ranks()) {
           for (const auto& parameter : rank->layout().parameters) {
-            const bool elsewhere = parameter.tied_copy || (parameter.split_axis < 0 && rank->id().tp_rank > 0);
+            const bool elsewhere = parameter.tied_copy || (parameter.split_axis < 0 && rank->id().tp > 0);
             if (!elsewhere) slices[parameter.name].push_back({rank.get(), &parameter});
           }
         }
@@ -191,18 +191,14 @@ class Trainer::Run {
     std::vector<std::vector<Slice>> slices_;  // as logical_tensors()
   };
 
-  std::size_t index_of(StageId id) const { return static_cast<std::size_t>(id.replica * job_.pp + id.stage); }
-
   // All at once: each takes seconds to draw or read its weights.
   void build_computes(const std::vector<schedules::StageNeeds>& needs) {
     std::vector<std::future<std::shared_ptr<TransformerCompute>>> building;
-    for (int replica = 0; replica < static_cast<int>(job_.batch.dp); ++replica) {
-      for (int stage = 0; stage < job_.pp; ++stage) {
-        auto setups = layout_.rank_setups(job_, {replica, stage}, needs[static_cast<std::size_t>(stage)]);
-        building.push_back(std::async(std::launch::async, [this, setups = std::move(setups)]() mutable {
-          return std::make_shared<TransformerCompute>(std::move(setups), job_.initial);
-        }));
-      }
+    for (const StageId id : layout_.stages()) {
+      auto setups = layout_.rank_setups(job_, id, needs[static_cast<std::size_t>(id.stage)]);
+      building.push_back(std::async(std::launch::async, [this, setups = std::move(setups)]() mutable {
+        return std::make_shared<TransformerCompute>(std::move(setups), job_.initial);
+      }));
     }
     for (auto& one : building) one.wait();
     for (auto& one : building) computes_.push_back(one.get());

@@ -58,7 +58,7 @@ struct TrainJob {
 
 // What one device ran in a step, in order.
 struct DeviceTrace {
-  RankId rank;
+  MeshCoordinate rank;
   std::vector<DeviceAction> actions;
 };
 
@@ -71,12 +71,12 @@ struct StepReport {
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none
   std::vector<StageTrace> trace;     // of each stage's first rank
-  std::vector<DeviceTrace> devices;  // dp, pp, tp; tp fastest
+  std::vector<DeviceTrace> devices;  // in the mesh's order of ranks
 };
 
-// One line per device, in rank order: dp, pp, tp with tp fastest.
+// One per device, in the mesh's order of ranks.
 struct DeviceMemory {
-  RankId rank;
+  MeshCoordinate rank;
   MemoryUse use;
 };
 

@@ -19,7 +19,7 @@ TransformerCompute::TransformerCompute(std::vector<RankSetup> setups, const Init
   std::vector<std::future<void>> ready;
   for (std::size_t rank = 0; rank < setups.size(); ++rank) {
     const auto& id = setups[rank].id;
-    workers_.push_back(std::make_unique<Worker>("w" + std::to_string(id.stage) + "r" + std::to_string(id.tp_rank)));
+    workers_.push_back(std::make_unique<Worker>("w" + std::to_string(id.pp) + "r" + std::to_string(id.tp)));
     auto build = std::make_shared<std::packaged_task<void()>>([this, rank, &setups, &state] {
       ranks_[rank] = std::make_unique<RankCompute>(std::move(setups[rank]));
       ranks_[rank]->load(state);

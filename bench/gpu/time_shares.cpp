@@ -55,7 +55,7 @@ Traced read_traces(const std::vector<DeviceTrace>& devices) {
 class AllOpTimes {
  public:
   WrapOps wrap() {
-    return [this](std::unique_ptr<Ops> ops, const RankId&) {
+    return [this](std::unique_ptr<Ops> ops, const MeshCoordinate&) {
       auto times = std::make_shared<OpTimes>();
       const std::lock_guard lock(mutex_);
       times_.push_back(times);

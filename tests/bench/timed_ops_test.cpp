@@ -35,7 +35,7 @@ TEST_CASE("measuring operations changes no bit, and tells a class's seconds for 
     std::mutex mutex;
     std::vector<std::shared_ptr<OpTimes>> all;
     TrainJob job = tiny_job(tp);
-    job.wrap_ops = [&](std::unique_ptr<Ops> ops, const RankId&) {
+    job.wrap_ops = [&](std::unique_ptr<Ops> ops, const MeshCoordinate&) {
       const std::lock_guard lock(mutex);
       all.push_back(std::make_shared<OpTimes>());
       return make_timed_ops(std::move(ops), all.back());
