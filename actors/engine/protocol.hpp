@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "actors/engine/caf.hpp"
-#include "actors/engine/slot.hpp"
+#include "comm/slot.hpp"
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/engine/slot.hpp"
+#include "comm/slot.hpp"
 #include "core/mesh.hpp"
 #include "schedules/action.hpp"
 #include "schedules/stage_protocol.hpp"

@@ -50,9 +50,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   stream_->zero(arenas_.m);
   stream_->zero(arenas_.v);
   activations_.emplace(*model_, setup_.needs, setup_.microbatches, device, to_string(id));
-  if (setup_.sends_far) {
-    edges_ = std::make_unique<EdgeCopy>(device, hidden_bytes(setup_, model_->hidden_shape()), "edges", to_string(id));
-  }
+  links_.emplace(setup_.links, LinkSetup{&device, hidden_bytes(setup_, model_->hidden_shape()), to_string(id)});
   clock_ = std::make_unique<ActionClock>(device);
   if (setup_.groups.data) reduction_ = std::make_unique<GradientReduction>(device, setup_.groups.data, "sums over replicas");
   if (on_gpu()) warm_up();
@@ -73,7 +71,9 @@ void RankCompute::wait_until_idle() noexcept {
 
 std::vector<Stream*> RankCompute::streams() const {
   std::vector<Stream*> streams{stream_.get()};
-  if (edges_) streams.push_back(&edges_->stream());
+  if (links_) {
+    for (Stream* stream : links_->streams()) streams.push_back(stream);
+  }
   if (reduction_) streams.push_back(&reduction_->stream());
   if (callbacks_) streams.push_back(callbacks_.get());
   return streams;
@@ -112,7 +112,7 @@ Lane RankCompute::make_lane(InputKind kind, int chunk) {
   lane.capacity = lane_memory_.back().bytes();
   lane.ready = setup_.device->make_event();
   lane.free = setup_.device->make_event();
-  lane.device = setup_.device;
+  lane.rank = setup_.rank;
   return lane;
 }
 
@@ -129,12 +129,8 @@ void RankCompute::run(const Launch& launch) {
     if (input) wait_until_ready(*stream_, *input, lane);
   }
   Lane* output = launch.output ? &launch.output->lanes[lane] : nullptr;
-  const bool far = output && output->device && EdgeCopy::needed(setup_.device->id(), output->device->id());
-  Tensor target;
-  if (output) {
-    if (!far) wait_until_free(*stream_, *launch.output, lane);
-    target = far ? edges_->begin(*stream_, *output) : output->tensor;
-  }
+  Link* link = output ? &links_->to(*output) : nullptr;
+  const Tensor target = link ? link->begin(*stream_, *output) : Tensor{};
   clock_->start(*stream_, launch.action);
   if (schedules::is_compute(launch.action.kind)) {
     run_compute(launch, target);
@@ -142,11 +138,7 @@ void RankCompute::run(const Launch& launch) {
     run_end_of_step(launch.action);
   }
   clock_->end(*stream_);
-  if (far) {
-    edges_->send(*stream_, *output);
-  } else if (output) {
-    mark_ready(*stream_, *launch.output, lane);
-  }
+  if (link) link->send(*stream_, *output);
   for (const auto& slot : launch.release) mark_free(*stream_, *slot, lane);
   clock_->collect();
 }
@@ -241,7 +233,7 @@ RankResult RankCompute::result() const {
 
 void RankCompute::fail(std::exception_ptr cause) {
   stream_->fail(cause);
-  if (edges_) edges_->stream().fail(cause);
+  for (Stream* stream : links_->streams()) stream->fail(cause);
   if (reduction_) reduction_->stream().fail(cause);
   if (callbacks_) static_cast<void>(callbacks_->failure());  // after a device's fault: lets it call those that wait
   for (const auto& group : {setup_.groups.tensor, setup_.groups.data, setup_.groups.tied}) {

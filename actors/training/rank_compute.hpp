@@ -13,10 +13,10 @@
 #include "actors/engine/stage_compute.hpp"
 #include "actors/training/action_clock.hpp"
 #include "actors/training/activation_pool.hpp"
-#include "actors/training/edge_copy.hpp"
 #include "actors/training/fault.hpp"
 #include "actors/training/gradient_reduction.hpp"
 #include "actors/training/quiet_group.hpp"
+#include "comm/outgoing_links.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 #include "core/process_group.hpp"
@@ -39,6 +39,7 @@ using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const M
 
 struct RankSetup {
   MeshCoordinate id;
+  int rank = 0;  // of the mesh
   Device* device = nullptr;
   RankGroups groups;
   ModelConfig config;
@@ -49,7 +50,7 @@ struct RankSetup {
   DType precision = DType::f32;  // of activations, and of the weights that the operations read
   Recompute recompute = Recompute::none;
   bool deterministic = true;  // see make_cuda_ops()
-  bool sends_far = false;     // to slots in another GPU's memory
+  LinkKinds links;            // to the ranks whose slots it fills
   // Whether every replica comes to its last backward actions in the same order, so that gradients may be summed as they come.
   bool same_order = true;
   AdamW adamw;  // rate, step and scale come with each step
@@ -149,7 +150,7 @@ class RankCompute {
   std::unique_ptr<Stream> callbacks_;
   std::unique_ptr<Event> reached_;
   std::unique_ptr<ActionClock> clock_;
-  std::unique_ptr<EdgeCopy> edges_;               // null: nothing to send to another GPU
+  std::optional<OutgoingLinks> links_;
   std::unique_ptr<GradientReduction> reduction_;  // null: one replica
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<StageModel> model_;

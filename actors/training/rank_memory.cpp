@@ -52,7 +52,7 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   if (setup.device && setup.device->id().kind == DeviceKind::cuda) use.workspace += gpu_scratch_estimate(setup);
   use.activations = ActivationPool::bytes(model, setup.needs);
   const Shape hidden = model.hidden_shape();
-  if (setup.sends_far) use.queues += EdgeCopy::memory_bytes(hidden_bytes(setup, hidden));
+  use.queues += OutgoingLinks::memory(setup.links, hidden_bytes(setup, hidden));
   for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
     const auto& needs = setup.needs.chunks[static_cast<std::size_t>(chunk)];
     use.queues += static_cast<std::size_t>(needs.activation_slots) * lane_bytes(setup, InputKind::activation, chunk, hidden) +

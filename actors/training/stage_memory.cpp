@@ -30,7 +30,7 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   if (mode_.device != DeviceKind::cuda) return estimate_memory(setup);
   std::size_t blocks = 0;
   for (const auto& chunk : chunks) blocks += chunk.size();
-  setup.sends_far = blocks < blocks_of(config_).size();  // there are other stages
+  if (blocks < blocks_of(config_).size()) setup.links[0] = LinkKind::peer_copy;  // to some other stage
   MemoryUse use = estimate_memory(setup);
   use.workspace += gpu_scratch_estimate(setup);
   return use;

@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "core/device.hpp"
 #include "core/event.hpp"
 #include "core/stream.hpp"
 #include "core/tensor.hpp"
@@ -17,9 +16,9 @@ namespace pipetrain {
 struct Lane {
   Tensor tensor;  // the producer may give it any shape whose bytes fit into `capacity`
   std::size_t capacity = 0;
-  std::shared_ptr<Event> ready;    // recorded by the producer after writing; null: written by the time the message is sent
-  std::shared_ptr<Event> free;     // recorded by the consumer after its last read; null: free when the credit arrives
-  const Device* device = nullptr;  // whose memory it is; null: any producer writes it directly
+  std::shared_ptr<Event> ready;  // recorded by the producer after writing; null: written by the time the message is sent
+  std::shared_ptr<Event> free;   // recorded by the consumer after its last read; null: free when the credit arrives
+  int rank = -1;                 // of the mesh, whose memory it is: names the link to it; -1: any producer writes it directly
 };
 
 struct Slot {

@@ -1,0 +1,38 @@
+// The link between GPUs of one process: a rank computes into memory of its own, and a stream of its own carries the result over
+// the links of the host while the rank goes on computing.
+#pragma once
+
+#include <vector>
+
+#include "comm/link.hpp"
+
+namespace pipetrain {
+
+class PeerCopyLink final : public Link {
+ public:
+  // Results on their way at once, with the one that is being computed.
+  static constexpr int places = 3;
+
+  explicit PeerCopyLink(const LinkSetup& setup);
+  static std::size_t memory_bytes(std::size_t bytes);
+
+  // `compute` waits until the place's last content has left.
+  Tensor begin(Stream& compute, const Lane& lane) override;
+  // The copy waits for the slot to be free.
+  void send(Stream& compute, Lane& lane) override;
+  Stream* stream() override { return stream_.get(); }
+
+ private:
+  struct Place {
+    void* data = nullptr;
+    std::unique_ptr<Event> written, left;
+  };
+
+  std::size_t bytes_;
+  Buffer memory_;
+  std::vector<Place> places_;
+  std::size_t next_ = 0;
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,54 @@
+#include "comm/world.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+[[noreturn]] void refuse_far(const Mesh& mesh, int rank, int other) {
+  throw Error(ErrorKind::unavailable, "rank " + std::to_string(rank) + " runs in process " +
+                                          std::to_string(mesh.place(rank).process) + " and rank " + std::to_string(other) +
+                                          " in process " + std::to_string(mesh.place(other).process) +
+                                          ": ranks of different processes cannot reach each other yet; run all in one");
+}
+
+}  // namespace
+
+World::World(Mesh mesh, int process, const OpenDevice& open)
+    : mesh_(std::move(mesh)), process_(process), ranks_(mesh_.ranks_of(process)) {
+  if (ranks_.empty()) throw Error(ErrorKind::input, "process " + std::to_string(process) + " has no rank of the run");
+  for (const int rank : ranks_) devices_[rank] = open(rank);
+}
+
+Device& World::device(int rank) const {
+  const auto found = devices_.find(rank);
+  if (found == devices_.end()) {
+    throw Error(ErrorKind::internal, "rank " + std::to_string(rank) + " has no device in process " + std::to_string(process_));
+  }
+  return *found->second;
+}
+
+std::map<int, std::shared_ptr<Group>> World::group(const std::vector<int>& ranks, GroupUse use) const {
+  const auto here = [this](int rank) { return runs(rank); };
+  if (ranks.size() < 2 || std::none_of(ranks.begin(), ranks.end(), here)) return {};
+  std::vector<Device*> devices;
+  for (const int rank : ranks) {
+    if (!runs(rank)) refuse_far(mesh_, *std::find_if(ranks.begin(), ranks.end(), here), rank);
+    devices.push_back(&device(rank));
+  }
+  auto handles = make_groups(devices, use);
+  std::map<int, std::shared_ptr<Group>> by_rank;
+  for (std::size_t i = 0; i < ranks.size(); ++i) by_rank[ranks[i]] = std::move(handles[i]);
+  return by_rank;
+}
+
+LinkKind World::link(int from, int to) const {
+  if (!runs(to)) refuse_far(mesh_, from, to);
+  return link_kind(device(from).id(), device(to).id());
+}
+
+}  // namespace pipetrain

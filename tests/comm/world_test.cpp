@@ -1,0 +1,57 @@
+#include "comm/world.hpp"
+
+#include <numeric>
+#include <vector>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+// Two replicas of two stages; each replica in a process of its own.
+Mesh two_processes() { return Mesh({.dp = 2, .pp = 2}, deal_ranks(4, 2)); }
+
+}  // namespace
+
+TEST_CASE("a process opens its own ranks' devices and no others", "[world]") {
+  std::vector<int> opened;
+  const World world(two_processes(), 1, [&](int rank) {
+    opened.push_back(rank);
+    return make_cpu_device(rank, 1);
+  });
+  CHECK(opened == std::vector<int>{2, 3});
+  CHECK(world.ranks() == opened);
+  CHECK(world.runs(3));
+  CHECK_FALSE(world.runs(0));
+  CHECK(world.device(3).id().index == 3);
+  CHECK_THROWS_WITH(world.device(0), Catch::Contains("rank 0 has no device in process 1"));
+}
+
+TEST_CASE("a group of a process' ranks sums in the order they were named", "[world]") {
+  const World world(Mesh({.tp = 3}), 0, [](int rank) { return make_cpu_device(rank, 1); });
+  CHECK(world.group({1}).empty());
+  auto groups = world.group({0, 1, 2});
+  REQUIRE(groups.size() == 3);
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<float> values = {1, 2, 4};
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(groups.at(rank)->rank() == rank);
+    streams.push_back(world.device(rank).make_stream("rank"));
+    groups.at(rank)->all_reduce(*streams.back(), {&values[static_cast<std::size_t>(rank)], {1}, DType::f32}, Reduction::sum);
+  }
+  for (auto& stream : streams) stream->synchronize();
+  CHECK(values == std::vector<float>{7, 7, 7});
+}
+
+TEST_CASE("ranks of different processes are refused by name", "[world]") {
+  const World world(two_processes(), 0, [](int rank) { return make_cpu_device(rank, 1); });
+  CHECK(world.link(0, 1) == LinkKind::same_memory);
+  CHECK(world.group({2, 3}).empty());  // another process makes it
+  CHECK_THROWS_WITH(world.link(1, 2), Catch::Contains("rank 1 runs in process 0 and rank 2 in process 1"));
+  CHECK_THROWS_WITH(world.group({0, 2}), Catch::Contains("rank 2 in process 1"));
+  CHECK_THROWS_WITH(World(two_processes(), 2, [](int rank) { return make_cpu_device(rank, 1); }),
+                    Catch::Contains("process 2 has no rank"));
+}
+
+}  // namespace pipetrain::test
