@@ -158,7 +158,9 @@ class Measurement {
       const Tensor x = worker->random({size.tokens, size.inputs}, dtype),
                    w = worker->random({size.outputs, size.inputs}, dtype);
       const Tensor y = worker->random({size.tokens, size.outputs}, dtype);
-      calls.push_back([&ops = worker->ops(), x, w, y] { ops.gather_matmul({}, MatmulKind::forward, x, w, x, y); });
+      calls.push_back([&ops = worker->ops(), x, w, y] {
+        ops.gather_matmul({}, MatmulKind::forward, {.shard = x, .w = w, .full = x, .out = y});
+      });
     }
     return seconds_a_call(calls);
   }

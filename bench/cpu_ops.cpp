@@ -117,9 +117,10 @@ void OpsBench::matrices() {
   const std::int64_t t = sizes_.tokens(), h = sizes_.hidden(), n = 2 * sizes_.inner;
   const Tensor x = make({t, h}), w = make({n, h}), y = make({t, n}), dx = make({t, h}), dw = make({n, h});
   const double count = static_cast<double>(t) * static_cast<double>(h) * static_cast<double>(n);
-  products("matmul forward", count, [&] { ops_->gather_matmul({}, MatmulKind::forward, x, w, x, y); });
-  products("matmul input grad", count, [&] { ops_->matmul_scatter({}, MatmulKind::input_grad, y, w, nullptr, dx); });
-  products("weight grad", count, [&] { ops_->weight_grad(y, x, dw); });
+  products("matmul forward", count,
+           [&] { ops_->gather_matmul({}, MatmulKind::forward, {.shard = x, .w = w, .full = x, .out = y}); });
+  products("matmul input grad", count, [&] { ops_->matmul_scatter({}, MatmulKind::input_grad, {.in = y, .w = w, .out = dx}); });
+  products("weight grad", count, [&] { ops_->weight_grad({.dy = y, .x = x, .dw = dw}); });
 }
 
 void OpsBench::attention() {
@@ -129,8 +130,9 @@ void OpsBench::attention() {
   const Tensor cos_sin = make({a.sequence, 2, a.head_dim / 2});
   // Causal: half of the scores are needed. Forward has two products of that size, backward five.
   const double pairs = static_cast<double>(a.tokens() * a.sequence) / 2 * static_cast<double>(a.heads * a.head_dim);
-  products("attention", 2 * pairs, [&] { ops_->attention(a, qkv, out, sums); });
-  products("attention backward", 5 * pairs, [&] { ops_->attention_backward(a, dout, qkv, out, sums, dqkv); });
+  products("attention", 2 * pairs, [&] { ops_->attention(a, {.qkv = qkv, .out = out, .log_sum_exp = sums}); });
+  products("attention backward", 5 * pairs,
+           [&] { ops_->attention_backward(a, {.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = sums, .dqkv = dqkv}); });
   const double rotated = static_cast<double>(a.tokens() * (a.heads + a.kv_heads) * a.head_dim);
   passes("rotary", 2 * rotated, [&] { ops_->rotary(a, dqkv, cos_sin, false); });
 }
@@ -139,8 +141,9 @@ void OpsBench::elementwise() {
   const std::int64_t t = sizes_.tokens(), h = sizes_.hidden(), inner = sizes_.inner;
   const double narrow = static_cast<double>(t * h), wide = static_cast<double>(t * inner);
   const Tensor x = make({t, h}), dy = make({t, h}), y = make({t, h}), gain = make({h}), dgain = make({h}), inv_rms = make({t});
-  passes("rms norm", 2 * narrow, [&] { ops_->rms_norm(x, gain, 1e-5F, y, inv_rms); });
-  passes("rms norm backward", 3 * narrow, [&] { ops_->rms_norm_backward(dy, x, gain, inv_rms, nullptr, y, dgain); });
+  passes("rms norm", 2 * narrow, [&] { ops_->rms_norm({.x = x, .weight = gain, .eps = 1e-5F, .y = y, .inv_rms = inv_rms}); });
+  passes("rms norm backward", 3 * narrow,
+         [&] { ops_->rms_norm_backward({.dy = dy, .x = x, .weight = gain, .inv_rms = inv_rms, .dx = y, .dweight = dgain}); });
   const Tensor gate_up = make({t, 2 * inner}), dgate_up = make(gate_up.shape), activated = make({t, inner});
   passes("swiglu", 3 * wide, [&] { ops_->swiglu(gate_up, activated); });
   passes("swiglu backward", 5 * wide, [&] { ops_->swiglu_backward(activated, gate_up, dgate_up); });
@@ -151,15 +154,20 @@ void OpsBench::gpt2() {
   const double narrow = static_cast<double>(t * h), wide = static_cast<double>(t * inner);
   const Tensor x = make({t, h}), dy = make({t, h}), y = make({t, h}), gain = make({h}), shift = make({h}), mean = make({t});
   const Tensor inv_std = make({t}), dgain = make({h}), dshift = make({h}), table = make({sequence, h});
-  passes("layer norm", 2 * narrow, [&] { ops_->layer_norm(x, gain, shift, 1e-5F, y, mean, inv_std); });
-  passes("layer norm backward", 3 * narrow,
-         [&] { ops_->layer_norm_backward(dy, x, gain, mean, inv_std, nullptr, y, dgain, dshift); });
+  passes("layer norm", 2 * narrow, [&] {
+    ops_->layer_norm({.x = x, .weight = gain, .bias = shift, .eps = 1e-5F, .y = y, .mean = mean, .inv_std = inv_std});
+  });
+  passes("layer norm backward", 3 * narrow, [&] {
+    ops_->layer_norm_backward(
+        {.dy = dy, .x = x, .weight = gain, .mean = mean, .inv_std = inv_std, .dx = y, .dweight = dgain, .dbias = dshift});
+  });
   passes("add positions", 2 * narrow, [&] { ops_->add_positions(0, sequence, table, x); });
   passes("positions grad", narrow, [&] { ops_->positions_grad(0, sequence, dy, table); });
   const Tensor in = make({t, inner}), out = make({t, inner}), din = make({t, inner}), bias = make({inner}),
                dbias = make({inner});
   passes("gelu", 2 * wide, [&] { ops_->gelu(in, bias, out); });
-  passes("gelu backward", 3 * wide, [&] { ops_->gelu_backward(out, in, bias, din, dbias); });
+  passes("gelu backward", 3 * wide,
+         [&] { ops_->gelu_backward({.dy = out, .x = in, .bias = bias, .dx = din, .dbias = dbias}); });
   passes("add bias", 2 * wide, [&] { ops_->add_bias(out, bias); });
   passes("bias grad", wide, [&] { ops_->bias_grad(din, dbias); });
 }
@@ -169,8 +177,12 @@ void OpsBench::loss_and_embedding() {
   const Tensor logits = make({t, v}), ids = make({t}, DType::i32), sums = make({t}), loss = make({1}, DType::f64);
   const Tensor table = make({v, h}), out = make({t, h});
   const double all = static_cast<double>(t * v), rows = static_cast<double>(t * h);
-  passes("cross entropy", 2 * all, [&] { ops_->cross_entropy({}, logits, ids, {0, v}, sums, loss); });
-  passes("cross entropy backward", 2 * all, [&] { ops_->cross_entropy_backward(logits, ids, {0, v}, sums, 1e-3F); });
+  passes("cross entropy", 2 * all, [&] {
+    ops_->cross_entropy({}, {.logits = logits, .targets = ids, .vocabulary = {0, v}, .log_sum_exp = sums, .loss_sum = loss});
+  });
+  passes("cross entropy backward", 2 * all, [&] {
+    ops_->cross_entropy_backward({.logits = logits, .targets = ids, .vocabulary = {0, v}, .log_sum_exp = sums, .scale = 1e-3F});
+  });
   passes("embedding", 2 * rows, [&] { ops_->embedding({}, ids, table, 0, out); });
   passes("embedding grad", 3 * rows, [&] { ops_->embedding_grad(ids, out, 0, table); });
 }
@@ -181,7 +193,7 @@ void OpsBench::optimizer() {
   stream_->zero(v);
   AdamW settings;
   settings.lr = 1e-4F;
-  passes("adamw", 7 * static_cast<double>(count), [&] { ops_->adamw(w, g, m, v, settings); });
+  passes("adamw", 7 * static_cast<double>(count), [&] { ops_->adamw({.weight = w, .grad = g, .m = m, .v = v}, settings); });
   passes("square sum", static_cast<double>(count), [&] { ops_->square_sum(g, sum); });
   passes("add", 3 * static_cast<double>(count), [&] { ops_->add(m, g); });
 }

@@ -206,10 +206,10 @@ class GroupBench {
         name,
         [&](Rank& r, std::int64_t begin, std::int64_t end) {
           const Tensor x = mine(full, r).row_range(begin, end);
-          r.ops->gather_matmul({}, kind, x, mine(w, r), x, mine(y, r).row_range(begin, end));
+          r.ops->gather_matmul({}, kind, {.shard = x, .w = mine(w, r), .full = x, .out = mine(y, r).row_range(begin, end)});
         },
         [&](Rank& r, const TensorParallel& tp) {
-          r.ops->gather_matmul(tp, kind, mine(shard, r), mine(w, r), mine(full, r), mine(y, r));
+          r.ops->gather_matmul(tp, kind, {.shard = mine(shard, r), .w = mine(w, r), .full = mine(full, r), .out = mine(y, r)});
         });
   }
 
@@ -222,11 +222,13 @@ class GroupBench {
     compare(
         name,
         [&](Rank& r, std::int64_t begin, std::int64_t end) {
-          r.ops->matmul_scatter({}, MatmulKind::forward, mine(x, r).row_range(begin, end), mine(w, r), nullptr,
-                                mine(y, r).row_range(begin, end));
+          r.ops->matmul_scatter(
+              {}, MatmulKind::forward,
+              {.in = mine(x, r).row_range(begin, end), .w = mine(w, r), .out = mine(y, r).row_range(begin, end)});
         },
         [&](Rank& r, const TensorParallel& tp) {
-          r.ops->matmul_scatter(tp, MatmulKind::forward, mine(x, r), mine(w, r), &mine(residual, r), mine(out, r));
+          r.ops->matmul_scatter(tp, MatmulKind::forward,
+                                {.in = mine(x, r), .w = mine(w, r), .residual = mine(residual, r), .out = mine(out, r)});
         });
   }
 
@@ -240,12 +242,14 @@ class GroupBench {
     compare(
         name,
         [&](Rank& r, std::int64_t begin, std::int64_t end) {
-          r.ops->matmul_scatter({}, MatmulKind::input_grad, mine(dy, r).row_range(begin, end), mine(w, r), nullptr,
-                                mine(whole, r).row_range(begin, end));
-          if (end == tokens_) r.ops->weight_grad(mine(dy, r), mine(x, r), mine(dw, r));
+          r.ops->matmul_scatter(
+              {}, MatmulKind::input_grad,
+              {.in = mine(dy, r).row_range(begin, end), .w = mine(w, r), .out = mine(whole, r).row_range(begin, end)});
+          if (end == tokens_) r.ops->weight_grad({.dy = mine(dy, r), .x = mine(x, r), .dw = mine(dw, r)});
         },
         [&](Rank& r, const TensorParallel& tp) {
-          r.ops->backward_scatter(tp, mine(dy, r), mine(w, r), mine(dx, r), mine(x, r), mine(dw, r));
+          r.ops->backward_scatter(tp,
+                                  {.dy = mine(dy, r), .w = mine(w, r), .dx = mine(dx, r), .x = mine(x, r), .dw = mine(dw, r)});
         });
   }
 };

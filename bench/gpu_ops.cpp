@@ -144,9 +144,12 @@ class GpuBench {
                                  make(shape, DType::bf16),  make({hidden}, DType::bf16), make({tokens}, DType::f32),
                                  make({hidden}, DType::f32)};
     };
-    with_sets("rms_norm" + size, 2 * row, make_set, [&](auto& t) { ops_->rms_norm(t[0], t[4], 1e-5F, t[1], t[5]); });
-    with_sets("rms_norm_backward + residual" + size, 4 * row, make_set,
-              [&](auto& t) { ops_->rms_norm_backward(t[0], t[1], t[4], t[5], &t[2], t[3], t[6]); });
+    with_sets("rms_norm" + size, 2 * row, make_set,
+              [&](auto& t) { ops_->rms_norm({.x = t[0], .weight = t[4], .eps = 1e-5F, .y = t[1], .inv_rms = t[5]}); });
+    with_sets("rms_norm_backward + residual" + size, 4 * row, make_set, [&](auto& t) {
+      ops_->rms_norm_backward(
+          {.dy = t[0], .x = t[1], .weight = t[4], .inv_rms = t[5], .residual = t[2], .dx = t[3], .dweight = t[6]});
+    });
     // The rows of the table that so many random ids name: each is moved once.
     const double fraction = static_cast<double>(tokens) / static_cast<double>(vocabulary);
     const double named = row * (1 - std::exp(-fraction)) / fraction;
@@ -182,17 +185,27 @@ class GpuBench {
       for (const std::int64_t elements : {tokens, tokens, hidden, hidden}) set.push_back(make({elements}, DType::f32));
       return set;
     };
-    with_sets("layer_norm" + size, 2 * row, make_norm,
-              [&](auto& t) { ops_->layer_norm(t[0], t[4], t[5], 1e-5F, t[1], t[6], t[7]); });
-    with_sets("layer_norm_backward + residual" + size, 4 * row, make_norm,
-              [&](auto& t) { ops_->layer_norm_backward(t[0], t[1], t[4], t[6], t[7], &t[2], t[3], t[8], t[9]); });
+    with_sets("layer_norm" + size, 2 * row, make_norm, [&](auto& t) {
+      ops_->layer_norm({.x = t[0], .weight = t[4], .bias = t[5], .eps = 1e-5F, .y = t[1], .mean = t[6], .inv_std = t[7]});
+    });
+    with_sets("layer_norm_backward + residual" + size, 4 * row, make_norm, [&](auto& t) {
+      ops_->layer_norm_backward({.dy = t[0],
+                                 .x = t[1],
+                                 .weight = t[4],
+                                 .mean = t[6],
+                                 .inv_std = t[7],
+                                 .residual = t[2],
+                                 .dx = t[3],
+                                 .dweight = t[8],
+                                 .dbias = t[9]});
+    });
     const auto make_wide = [&] {
       return std::vector<Tensor>{make({tokens, inner}, DType::bf16), make({tokens, inner}, DType::bf16),
                                  make({tokens, inner}, DType::bf16), make({inner}, DType::bf16), make({inner}, DType::f32)};
     };
     with_sets("gelu + bias" + wide_size, 2 * wide, make_wide, [&](auto& t) { ops_->gelu(t[0], t[3], t[1]); });
     with_sets("gelu_backward + bias_grad" + wide_size, 3 * wide, make_wide,
-              [&](auto& t) { ops_->gelu_backward(t[0], t[1], t[3], t[2], t[4]); });
+              [&](auto& t) { ops_->gelu_backward({.dy = t[0], .x = t[1], .bias = t[3], .dx = t[2], .dbias = t[4]}); });
     with_sets("add_bias" + wide_size, 2 * wide, make_wide, [&](auto& t) { ops_->add_bias(t[0], t[3]); });
     with_sets("bias_grad" + wide_size, wide, make_wide, [&](auto& t) { ops_->bias_grad(t[0], t[4]); });
     const double table = static_cast<double>(sequence * hidden) * 2;
@@ -225,10 +238,12 @@ class GpuBench {
                                  make({tokens_}, DType::f32), make({1}, DType::f64)};
     };
     with_sets("cross_entropy" + size, logits, make_set, [&](auto& t) {
-      ops_->cross_entropy({}, t[0], t[1], {0, vocabulary}, t[2], t[3]);
+      ops_->cross_entropy(
+          {}, {.logits = t[0], .targets = t[1], .vocabulary = {0, vocabulary}, .log_sum_exp = t[2], .loss_sum = t[3]});
     });
     with_sets("cross_entropy_backward" + size, 2 * logits, make_set, [&](auto& t) {
-      ops_->cross_entropy_backward(t[0], t[1], {0, vocabulary}, t[2], 1e-3F);
+      ops_->cross_entropy_backward(
+          {.logits = t[0], .targets = t[1], .vocabulary = {0, vocabulary}, .log_sum_exp = t[2], .scale = 1e-3F});
     });
   }
 
@@ -241,7 +256,8 @@ class GpuBench {
     };
     AdamW settings;
     settings.lr = 1e-4F;
-    with_sets("adamw 64 Mi elements", 7 * bytes, make_set, [&](auto& t) { ops_->adamw(t[0], t[1], t[2], t[3], settings); });
+    with_sets("adamw 64 Mi elements", 7 * bytes, make_set,
+              [&](auto& t) { ops_->adamw({.weight = t[0], .grad = t[1], .m = t[2], .v = t[3]}, settings); });
     with_sets("square_sum 64 Mi elements", bytes, make_set, [&](auto& t) { ops_->square_sum(t[0], t[4]); });
     with_sets("add 64 Mi elements", 3 * bytes, make_set, [&](auto& t) { ops_->add(t[0], t[1]); });
   }
@@ -260,11 +276,14 @@ class GpuBench {
       const Tensor dw = make({n, k}, DType::f32);
       const double flops = 2.0 * static_cast<double>(tokens_ * n * k);
       const std::string size = fmt::format(" {} ({} x {} x {})", name, tokens_, n, k);
-      report_flops("forward" + size, flops, [&] { ops_->matmul_scatter({}, MatmulKind::forward, x, w, nullptr, y); });
-      report_flops("forward + residual" + size, flops, [&] { ops_->matmul_scatter({}, MatmulKind::forward, x, w, &y, y); });
+      report_flops("forward" + size, flops,
+                   [&] { ops_->matmul_scatter({}, MatmulKind::forward, {.in = x, .w = w, .out = y}); });
+      report_flops("forward + residual" + size, flops,
+                   [&] { ops_->matmul_scatter({}, MatmulKind::forward, {.in = x, .w = w, .residual = y, .out = y}); });
       bench_.fill(y);  // sums of sums grow
-      report_flops("input_grad" + size, flops, [&] { ops_->matmul_scatter({}, MatmulKind::input_grad, y, w, nullptr, x); });
-      report_flops("weight_grad" + size, flops, [&] { ops_->weight_grad(y, x, dw); });
+      report_flops("input_grad" + size, flops,
+                   [&] { ops_->matmul_scatter({}, MatmulKind::input_grad, {.in = y, .w = w, .out = x}); });
+      report_flops("weight_grad" + size, flops, [&] { ops_->weight_grad({.dy = y, .x = x, .dw = dw}); });
       bench_.free_all();
     }
   }
@@ -277,11 +296,14 @@ class GpuBench {
     const double flops =
         2.0 * static_cast<double>(shape.batch * shape.heads * shape.sequence * shape.sequence * shape.head_dim);
     const std::string size = fmt::format(" {} tokens, {} heads on {}", shape.sequence, shape.heads, shape.kv_heads);
-    report_flops("attention" + size, flops, [&] { ops_->attention(shape, qkv, out, lse); });
-    report_flops("attention_backward" + size, 2.5 * flops, [&] { ops_->attention_backward(shape, dout, qkv, out, lse, dqkv); });
+    report_flops("attention" + size, flops, [&] { ops_->attention(shape, {.qkv = qkv, .out = out, .log_sum_exp = lse}); });
+    report_flops("attention_backward" + size, 2.5 * flops, [&] {
+      ops_->attention_backward(shape, {.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv});
+    });
     const auto deterministic = make_cuda_ops(bench_.stream(), true);
-    report_flops("attention_backward, deterministic" + size, 2.5 * flops,
-                 [&] { deterministic->attention_backward(shape, dout, qkv, out, lse, dqkv); });
+    report_flops("attention_backward, deterministic" + size, 2.5 * flops, [&] {
+      deterministic->attention_backward(shape, {.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv});
+    });
     bench_.free_all();
   }
 };

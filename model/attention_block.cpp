@@ -37,7 +37,7 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
   if (rotary_) context.ops.rotary(shape, saved.qkv, context.rotary_table, false);
   saved.heads = memory.inputs->allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.sequence}, DType::f32);
-  context.ops.attention(shape, saved.qkv, saved.heads, saved.log_sum_exp);
+  context.ops.attention(shape, {.qkv = saved.qkv, .out = saved.heads, .log_sum_exp = saved.log_sum_exp});
 }
 
 void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
@@ -66,7 +66,8 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
     const ArenaScope inner(context.workspace);
     const Tensor heads_grad = context.workspace.allocate(saved.heads.shape, context.dtype);
     out_.backward(context, args.output_grad, saved.heads, heads_grad, gradients);
-    context.ops.attention_backward(shape, heads_grad, saved.qkv, saved.heads, saved.log_sum_exp, qkv_grad);
+    context.ops.attention_backward(
+        shape, {.dout = heads_grad, .qkv = saved.qkv, .out = saved.heads, .log_sum_exp = saved.log_sum_exp, .dqkv = qkv_grad});
   }
   if (moves) {
     context.ops.copy(qkv_grad, saved.qkv);
@@ -75,7 +76,7 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
     gradients.leave_place(saved.qkv);
   }
   if (rotary_) context.ops.rotary(shape, qkv_grad, context.rotary_table, true);
-  qkv_.backward(context, qkv_grad, &args.output_grad, args.input_grad, gradients, saved.projection);
+  qkv_.backward(context, qkv_grad, args.output_grad, args.input_grad, gradients, saved.projection);
 }
 
 }  // namespace pipetrain

@@ -28,14 +28,22 @@ void HeadBlock::forward(const BlockContext& context, const ForwardArgs& args, Ar
   Arena* const remade = context.recompute == Recompute::none ? &memory : nullptr;
   saved.logits = logits_.forward(context, args.input, {&memory, &memory, remade}, saved.projection);
   saved.log_sum_exp = memory.allocate({context.tokens()}, DType::f32);
-  context.ops.cross_entropy(context.tp, saved.logits, saved.targets, vocabulary_, saved.log_sum_exp, args.loss_sum);
+  context.ops.cross_entropy(context.tp, {.logits = saved.logits,
+                                         .targets = saved.targets,
+                                         .vocabulary = vocabulary_,
+                                         .log_sum_exp = saved.log_sum_exp,
+                                         .loss_sum = args.loss_sum});
 }
 
 void HeadBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                          Saved& saved_base) const {
   auto& saved = static_cast<HeadSaved&>(saved_base);
-  context.ops.cross_entropy_backward(saved.logits, saved.targets, vocabulary_, saved.log_sum_exp, args.loss_scale);
-  logits_.backward(context, saved.logits, nullptr, args.input_grad, gradients, saved.projection);
+  context.ops.cross_entropy_backward({.logits = saved.logits,
+                                      .targets = saved.targets,
+                                      .vocabulary = vocabulary_,
+                                      .log_sum_exp = saved.log_sum_exp,
+                                      .scale = args.loss_scale});
+  logits_.backward(context, saved.logits, std::nullopt, args.input_grad, gradients, saved.projection);
 }
 
 }  // namespace pipetrain

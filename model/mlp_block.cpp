@@ -43,7 +43,8 @@ void MlpBlock::activation_backward(const BlockContext& context, const Tensor& in
     case Activation::swiglu:
       return context.ops.swiglu_backward(inner_grad, projected, projected);
     case Activation::gelu:
-      return context.ops.gelu_backward(inner_grad, projected, up_bias_.weight, projected, up_bias_.grad);
+      return context.ops.gelu_backward(
+          {.dy = inner_grad, .x = projected, .bias = up_bias_.weight, .dx = projected, .dbias = up_bias_.grad});
   }
 }
 
@@ -74,7 +75,7 @@ void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
     activation_backward(context, inner_grad, saved.projected);
   }
   // Its gradient has taken its place: nothing reads the values after that.
-  up_.backward(context, saved.projected, &args.output_grad, args.input_grad, gradients, saved.projection);
+  up_.backward(context, saved.projected, args.output_grad, args.input_grad, gradients, saved.projection);
 }
 
 }  // namespace pipetrain

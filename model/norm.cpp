@@ -17,20 +17,39 @@ Norm::Statistics Norm::allocate_statistics(std::int64_t rows, Arena& memory) con
 void Norm::forward(Ops& ops, const Tensor& x, const Tensor& y, const Statistics& statistics) const {
   switch (kind_) {
     case NormKind::rms:
-      return ops.rms_norm(x, weight_.weight, eps_, y, statistics.inv_scale);
+      return ops.rms_norm({.x = x, .weight = weight_.weight, .eps = eps_, .y = y, .inv_rms = statistics.inv_scale});
     case NormKind::layer:
-      return ops.layer_norm(x, weight_.weight, bias_.weight, eps_, y, statistics.mean, statistics.inv_scale);
+      return ops.layer_norm({.x = x,
+                             .weight = weight_.weight,
+                             .bias = bias_.weight,
+                             .eps = eps_,
+                             .y = y,
+                             .mean = statistics.mean,
+                             .inv_std = statistics.inv_scale});
   }
 }
 
-void Norm::backward(Ops& ops, const Tensor& dy, const Tensor& x, const Statistics& statistics, const Tensor* residual,
-                    const Tensor& dx) const {
+void Norm::backward(Ops& ops, const Tensor& dy, const Tensor& x, const Statistics& statistics,
+                    const std::optional<Tensor>& residual, const Tensor& dx) const {
   switch (kind_) {
     case NormKind::rms:
-      return ops.rms_norm_backward(dy, x, weight_.weight, statistics.inv_scale, residual, dx, weight_.grad);
+      return ops.rms_norm_backward({.dy = dy,
+                                    .x = x,
+                                    .weight = weight_.weight,
+                                    .inv_rms = statistics.inv_scale,
+                                    .residual = residual,
+                                    .dx = dx,
+                                    .dweight = weight_.grad});
     case NormKind::layer:
-      return ops.layer_norm_backward(dy, x, weight_.weight, statistics.mean, statistics.inv_scale, residual, dx, weight_.grad,
-                                     bias_.grad);
+      return ops.layer_norm_backward({.dy = dy,
+                                      .x = x,
+                                      .weight = weight_.weight,
+                                      .mean = statistics.mean,
+                                      .inv_std = statistics.inv_scale,
+                                      .residual = residual,
+                                      .dx = dx,
+                                      .dweight = weight_.grad,
+                                      .dbias = bias_.grad});
   }
 }
 

@@ -1,6 +1,8 @@
 // The norm in front of a matrix: RMSNorm, or LayerNorm with its bias, by the configuration.
 #pragma once
 
+#include <optional>
+
 #include "model/block_compute.hpp"
 
 namespace pipetrain {
@@ -21,8 +23,8 @@ class Norm {
   // y [Tr, H]; writes the statistics.
   void forward(Ops& ops, const Tensor& x, const Tensor& y, const Statistics& statistics) const;
   // As Ops::rms_norm_backward; adds to the weights' gradients.
-  void backward(Ops& ops, const Tensor& dy, const Tensor& x, const Statistics& statistics, const Tensor* residual,
-                const Tensor& dx) const;
+  void backward(Ops& ops, const Tensor& dy, const Tensor& x, const Statistics& statistics,
+                const std::optional<Tensor>& residual, const Tensor& dx) const;
 
  private:
   NormKind kind_;

@@ -23,7 +23,8 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
   const Tensor shard = kept ? saved.normed.row_range(first, first + context.shard_rows())
                             : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
   norm_.forward(context.ops, input, shard, saved.statistics);
-  context.ops.gather_matmul(context.tp, MatmulKind::forward, shard, matrix_.weight, kept ? saved.normed : shard, output);
+  context.ops.gather_matmul(context.tp, MatmulKind::forward,
+                            {.shard = shard, .w = matrix_.weight, .full = kept ? saved.normed : shard, .out = output});
   if (has_bias_) context.ops.add_bias(output, bias_.weight);
   return output;
 }
@@ -35,13 +36,14 @@ Tensor NormedProjection::norm_again(const BlockContext& context, Arena& memory, 
   return normed;
 }
 
-void NormedProjection::backward(const BlockContext& context, const Tensor& output_grad, const Tensor* residual,
+void NormedProjection::backward(const BlockContext& context, const Tensor& output_grad, const std::optional<Tensor>& residual,
                                 const Tensor& input_grad, WeightGradients& gradients, const Saved& saved) const {
   const ArenaScope scope(context.workspace);
   const Tensor normed = saved.normed.shape.rank() > 0 ? saved.normed : norm_again(context, gradients.memory(), saved);
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   if (has_bias_) context.ops.bias_grad(output_grad, bias_.grad);
-  gradients.add_and_scatter(context.tp, output_grad, normed, matrix_.weight, matrix_.grad, normed_grad);
+  gradients.add_and_scatter(context.tp,
+                            {.dy = output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
   norm_.backward(context.ops, normed_grad, saved.input, saved.statistics, residual, input_grad);
 }
 

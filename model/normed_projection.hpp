@@ -2,6 +2,8 @@
 // rank's rows and its output is gathered in front of the matrix (Korthikanti et al. 2022).
 #pragma once
 
+#include <optional>
+
 #include "model/block_compute.hpp"
 #include "model/kept_memory.hpp"
 #include "model/norm.hpp"
@@ -23,10 +25,10 @@ class NormedProjection {
   // output [T, N], as a view of new memory. Without memory.remade, and if nothing is gathered,
   // the norm's output is not kept.
   Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
-  // output_grad [T, N] must stay valid as `gradients` asks. residual [Tr, H], the gradient that went around the block, or null;
+  // output_grad [T, N] must stay valid as `gradients` asks. residual [Tr, H], the gradient that went around the block, if any;
   // input_grad [Tr, H] may be the memory of the forward's input.
-  void backward(const BlockContext& context, const Tensor& output_grad, const Tensor* residual, const Tensor& input_grad,
-                WeightGradients& gradients, const Saved& saved) const;
+  void backward(const BlockContext& context, const Tensor& output_grad, const std::optional<Tensor>& residual,
+                const Tensor& input_grad, WeightGradients& gradients, const Saved& saved) const;
 
  private:
   Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;

@@ -101,9 +101,10 @@ void adamw_step(const ParameterLayout& layout, Ops& ops, const OptimizerArenas& 
       const auto weights = span(arenas.weights, tensor.offset, elements), m = span(arenas.m, tensor.offset, elements),
                  v = span(arenas.v, tensor.offset, elements), grads = span(arenas.grads, tensor.grad_offset, elements);
       if (arenas.rounded.data == nullptr) {
-        ops.adamw(weights, grads, m, v, own);
+        ops.adamw({.weight = weights, .grad = grads, .m = m, .v = v}, own);
       } else {
-        ops.adamw_rounded(weights, grads, m, v, own, span(arenas.rounded, tensor.offset, elements));
+        ops.adamw_rounded({.weight = weights, .grad = grads, .m = m, .v = v}, own,
+                          span(arenas.rounded, tensor.offset, elements));
       }
     }
   }

@@ -9,7 +9,8 @@ void ResidualProjection::bind(BoundTensors& tensors) {
 
 void ResidualProjection::forward(const BlockContext& context, const Tensor& input, const Tensor& residual,
                                  const Tensor& output) const {
-  context.ops.matmul_scatter(context.tp, MatmulKind::forward, input, matrix_.weight, &residual, output);
+  context.ops.matmul_scatter(context.tp, MatmulKind::forward,
+                             {.in = input, .w = matrix_.weight, .residual = residual, .out = output});
   if (has_bias_) context.ops.add_bias(output, bias_.weight);
 }
 
@@ -18,8 +19,9 @@ void ResidualProjection::backward(const BlockContext& context, const Tensor& out
   if (has_bias_) context.ops.bias_grad(output_grad, bias_.grad);
   const Tensor gathered =
       context.gathers() ? gradients.allocate({context.tokens(), output_grad.shape[1]}, context.dtype) : output_grad;
-  context.ops.gather_matmul(context.tp, MatmulKind::input_grad, output_grad, matrix_.weight, gathered, input_grad);
-  gradients.add(gathered, input, matrix_.grad);
+  context.ops.gather_matmul(context.tp, MatmulKind::input_grad,
+                            {.shard = output_grad, .w = matrix_.weight, .full = gathered, .out = input_grad});
+  gradients.add({.dy = gathered, .x = input, .dw = matrix_.grad});
 }
 
 }  // namespace pipetrain

@@ -3,7 +3,7 @@
 namespace pipetrain {
 
 void compute(Ops& ops, const KeptGradient& gradient, const GradientListener& added) {
-  ops.weight_grad(gradient.dy, gradient.x, gradient.dw, gradient.accumulate);
+  ops.weight_grad(gradient);
   if (added) added(gradient.dw);
 }
 
@@ -11,23 +11,23 @@ Tensor WeightGradients::take_place(const Shape& shape) {
   return left_.shape == shape ? std::exchange(left_, Tensor{}) : Tensor{};
 }
 
-void WeightGradients::add(const Tensor& dy, const Tensor& x, const Tensor& dw) {
-  const KeptGradient gradient{dy, x, dw, accumulate_};
+void WeightGradients::add(WeightGradArgs args) {
+  args.accumulate = accumulate_;
   if (defers()) {
-    kept_->push_back(gradient);
+    kept_->push_back(args);
   } else {
-    compute(ops_, gradient, added_);
+    compute(ops_, args, added_);
   }
 }
 
-void WeightGradients::add_and_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& x, const Tensor& w,
-                                      const Tensor& dw, const Tensor& dx) {
+void WeightGradients::add_and_scatter(const TensorParallel& tp, BackwardScatterArgs args) {
+  args.accumulate = accumulate_;
   if (defers()) {
-    kept_->push_back({dy, x, dw, accumulate_});
-    ops_.matmul_scatter(tp, MatmulKind::input_grad, dy, w, nullptr, dx);
+    kept_->push_back({.dy = args.dy, .x = args.x, .dw = args.dw, .accumulate = args.accumulate});
+    ops_.matmul_scatter(tp, MatmulKind::input_grad, {.in = args.dy, .w = args.w, .out = args.dx});
   } else {
-    ops_.backward_scatter(tp, dy, w, dx, x, dw, accumulate_);
-    if (added_) added_(dw);
+    ops_.backward_scatter(tp, args);
+    if (added_) added_(args.dw);
   }
 }
 

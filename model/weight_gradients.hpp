@@ -12,10 +12,7 @@
 namespace pipetrain {
 
 // A gradient still to be computed. Its tensors stay valid until it has been.
-struct KeptGradient {
-  Tensor dy, x, dw;
-  Accumulate accumulate;
-};
+using KeptGradient = WeightGradArgs;
 
 // Is told of a matrix's gradient each time one microbatch's part has been added to it in the stream's order.
 using GradientListener = std::function<void(const Tensor& dw)>;
@@ -44,11 +41,10 @@ class WeightGradients {
   Tensor take_place(const Shape& shape);
   void leave_place(const Tensor& values) { left_ = values; }
 
-  // dw [N, K] += dy [T, N]^T x [T, K], or = if this microbatch does not accumulate. Once a matrix.
-  void add(const Tensor& dy, const Tensor& x, const Tensor& dw);
-  // add(), and the gradient of what the column-parallel matrix w was applied to: dx [Tr, K] = dy w, summed over the ranks.
-  void add_and_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& x, const Tensor& w, const Tensor& dw,
-                       const Tensor& dx);
+  // Once a matrix, without `accumulate`, which is the microbatch's.
+  void add(WeightGradArgs args);
+  // add(), and the gradient of what the column-parallel matrix w was applied to, summed over the ranks into dx.
+  void add_and_scatter(const TensorParallel& tp, BackwardScatterArgs args);
 
  private:
   WeightGradients(Ops& ops, Arena& memory, Accumulate accumulate, std::vector<KeptGradient>* kept, GradientListener added)

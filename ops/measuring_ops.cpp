@@ -10,50 +10,37 @@ class MeasuringOps : public Ops {
   Stream& stream() override { throw Error(ErrorKind::internal, "measuring ops have no stream"); }
   void set_workspace(Arena& workspace) override { workspace_ = &workspace; }
 
-  void matmul_scatter(const TensorParallel& tp, MatmulKind, const Tensor& in, const Tensor&, const Tensor*,
-                      const Tensor& out) override {
-    measure<cpu::ScatterScratch>(tp, in, out);
+  void matmul_scatter(const TensorParallel& tp, MatmulKind, const MatmulScatterArgs& args) override {
+    measure<cpu::ScatterScratch>(tp, args.in, args.out);
   }
   void embedding(const TensorParallel& tp, const Tensor& ids, const Tensor& table, std::int64_t, const Tensor&) override {
     measure<cpu::EmbeddingScratch>(tp, ids, table);
   }
-  void rms_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor*, const Tensor&,
-                         const Tensor&) override {
-    measure<cpu::ColumnScratch>(x);
-  }
-  void gelu_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) override {
-    measure<cpu::ColumnScratch>(x);
-  }
+  void rms_norm_backward(const RmsNormBackwardArgs& args) override { measure<cpu::ColumnScratch>(args.x); }
+  void gelu_backward(const GeluBackwardArgs& args) override { measure<cpu::ColumnScratch>(args.x); }
   void bias_grad(const Tensor& dy, const Tensor&) override { measure<cpu::ColumnScratch>(dy); }
-  void layer_norm_backward(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor*,
-                           const Tensor&, const Tensor&, const Tensor&) override {
-    measure<cpu::LayerNormScratch>(x);
-  }
-  void cross_entropy(const TensorParallel&, const Tensor&, const Tensor& targets, const VocabularyRows&, const Tensor&,
-                     const Tensor&) override {
-    measure<cpu::LossScratch>(targets);
-  }
+  void layer_norm_backward(const LayerNormBackwardArgs& args) override { measure<cpu::LayerNormScratch>(args.x); }
+  void cross_entropy(const TensorParallel&, const CrossEntropyArgs& args) override { measure<cpu::LossScratch>(args.targets); }
   void square_sum(const Tensor& tensor, const Tensor&) override { measure<cpu::SquareSumScratch>(tensor); }
 
-  void gather_matmul(const TensorParallel&, MatmulKind, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}
-  void weight_grad(const Tensor&, const Tensor&, const Tensor&, Accumulate) override {}
+  void gather_matmul(const TensorParallel&, MatmulKind, const GatherMatmulArgs&) override {}
+  void weight_grad(const WeightGradArgs&) override {}
   void gather(const TensorParallel&, const Tensor&, const Tensor&) override {}
   void scatter_sum(const TensorParallel&, const Tensor&, const Tensor&) override {}
   void embedding_grad(const Tensor&, const Tensor&, std::int64_t, const Tensor&) override {}
-  void rms_norm(const Tensor&, const Tensor&, float, const Tensor&, const Tensor&) override {}
+  void rms_norm(const RmsNormArgs&) override {}
   void rotary(const AttentionShape&, const Tensor&, const Tensor&, bool) override {}
   void swiglu(const Tensor&, const Tensor&) override {}
   void swiglu_backward(const Tensor&, const Tensor&, const Tensor&) override {}
-  void layer_norm(const Tensor&, const Tensor&, const Tensor&, float, const Tensor&, const Tensor&, const Tensor&) override {}
+  void layer_norm(const LayerNormArgs&) override {}
   void gelu(const Tensor&, const Tensor&, const Tensor&) override {}
   void add_bias(const Tensor&, const Tensor&) override {}
   void add_positions(std::int64_t, std::int64_t, const Tensor&, const Tensor&) override {}
   void positions_grad(std::int64_t, std::int64_t, const Tensor&, const Tensor&) override {}
-  void attention(const AttentionShape&, const Tensor&, const Tensor&, const Tensor&) override {}
-  void attention_backward(const AttentionShape&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                          const Tensor&) override {}
-  void cross_entropy_backward(const Tensor&, const Tensor&, const VocabularyRows&, const Tensor&, float) override {}
-  void adamw(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const AdamW&) override {}
+  void attention(const AttentionShape&, const AttentionArgs&) override {}
+  void attention_backward(const AttentionShape&, const AttentionBackwardArgs&) override {}
+  void cross_entropy_backward(const CrossEntropyBackwardArgs&) override {}
+  void adamw(const AdamWArgs&, const AdamW&) override {}
   void add(const Tensor&, const Tensor&) override {}
   void copy(const Tensor&, const Tensor&) override {}
   void round(const Tensor&, const Tensor&) override {}

@@ -14,6 +14,7 @@
 #include "core/process_group.hpp"
 #include "core/stream.hpp"
 #include "core/tensor.hpp"
+#include "ops/arguments.hpp"
 
 namespace pipetrain {
 
@@ -54,17 +55,6 @@ enum class MatmulKind {
 // Of a product's result, which does not tell itself when it has no rows.
 inline std::int64_t product_cols(MatmulKind kind, const Tensor& w) { return kind == MatmulKind::forward ? w.rows() : w.cols(); }
 
-// The rows of the vocabulary that this rank has.
-struct VocabularyRows {
-  std::int64_t first = 0, count = 0;
-};
-
-// What a product does with the gradient that is there.
-enum class Accumulate {
-  no,   // writes over it, whatever it holds, NaN included; the bits are those of adding to zeros, but for a zero's sign
-  yes,  // adds to it
-};
-
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -77,22 +67,18 @@ class Ops {
 
   // --- Matrices with the communication around them ---
 
-  // Column-parallel forward and row-parallel backward. full [T, in] = all shards [Tr, in] gathered (left as it is, and may be
-  // the very same memory as shard, when nothing is to be gathered); out [T, ...] = full x w.
-  virtual void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w,
-                             const Tensor& full, const Tensor& out) = 0;
-  // Row-parallel forward and column-parallel backward: in [T, ...] x w, summed over the ranks in fp32 and rank order, then this
-  // rank's rows into out [Tr, ...]; with residual [Tr, ...] (may be out's memory) added before the one rounding to out's dtype.
-  virtual void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w,
-                              const Tensor* residual, const Tensor& out) = 0;
-  // dw [N, K] += dy [T, N]^T x [T, K], or = with Accumulate::no
-  virtual void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate = Accumulate::yes) = 0;
-  // A column-parallel matrix's whole backward: weight_grad, and matmul_scatter of dy without residual into dx [Tr, K]. Where
-  // the ranks' sum can travel while the weight gradient is computed, it does; the bits are those of the two operations apart.
-  virtual void backward_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& x,
-                                const Tensor& dw, Accumulate accumulate = Accumulate::yes) {
-    weight_grad(dy, x, dw, accumulate);
-    matmul_scatter(tp, MatmulKind::input_grad, dy, w, nullptr, dx);
+  // Column-parallel forward and row-parallel backward: full = all shards [Tr, in] gathered, out = full x w.
+  virtual void gather_matmul(const TensorParallel& tp, MatmulKind kind, const GatherMatmulArgs& args) = 0;
+  // Row-parallel forward and column-parallel backward: in x w, summed over the ranks in fp32 and rank order, then this rank's
+  // rows, plus the residual, into out.
+  virtual void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) = 0;
+  // dw += dy^T x, or = with Accumulate::no
+  virtual void weight_grad(const WeightGradArgs& args) = 0;
+  // A column-parallel matrix's whole backward: weight_grad, and matmul_scatter of dy without residual into dx. Where the ranks'
+  // sum can travel while the weight gradient is computed, it does; the bits are those of the two operations apart.
+  virtual void backward_scatter(const TensorParallel& tp, const BackwardScatterArgs& args) {
+    weight_grad({.dy = args.dy, .x = args.x, .dw = args.dw, .accumulate = args.accumulate});
+    matmul_scatter(tp, MatmulKind::input_grad, {.in = args.dy, .w = args.w, .out = args.dx});
   }
   // full [T, ...] = all shards; out [Tr, ...] = the ranks' sum. Copies (nothing, when same memory) with one rank.
   virtual void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) = 0;
@@ -108,12 +94,10 @@ class Ops {
 
   // --- Norm and elementwise ---
 
-  // y = x * inv_rms * weight, inv_rms [Tr] f32 = 1 / sqrt(mean(x^2) + eps), computed in fp32 (Zhang and Sennrich 2019).
-  virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms) = 0;
-  // dx = gradient of rms_norm, plus residual (same shape) before the one rounding; dx may be x's memory; dweight [H]
-  // f32 +=.
-  virtual void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
-                                 const Tensor* residual, const Tensor& dx, const Tensor& dweight) = 0;
+  // y = x * inv_rms * weight, inv_rms = 1 / sqrt(mean(x^2) + eps), computed in fp32 (Zhang and Sennrich 2019).
+  virtual void rms_norm(const RmsNormArgs& args) = 0;
+  // dx = gradient of rms_norm, plus residual.
+  virtual void rms_norm_backward(const RmsNormBackwardArgs& args) = 0;
   // The same bytes in `target`; they must not overlap.
   virtual void copy(const Tensor& source, const Tensor& target) { stream().copy(target.data, source.data, source.bytes()); }
   // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position; cos_sin is
@@ -124,19 +108,14 @@ class Ops {
   // dgate_up may be gate_up's memory.
   virtual void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) = 0;
 
-  // y = (x - mean) * inv_std * weight + bias; mean and inv_std [Tr] f32, inv_std = 1 / sqrt(variance + eps), computed in fp32
-  // (Ba et al. 2016).
-  virtual void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y,
-                          const Tensor& mean, const Tensor& inv_std) = 0;
-  // dx as in rms_norm_backward; dweight and dbias [H] f32 +=.
-  virtual void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                                   const Tensor& inv_std, const Tensor* residual, const Tensor& dx, const Tensor& dweight,
-                                   const Tensor& dbias) = 0;
+  // y = (x - mean) * inv_std * weight + bias; inv_std = 1 / sqrt(variance + eps), computed in fp32 (Ba et al. 2016).
+  virtual void layer_norm(const LayerNormArgs& args) = 0;
+  // dx = gradient of layer_norm, plus residual.
+  virtual void layer_norm_backward(const LayerNormBackwardArgs& args) = 0;
   // y [T, I] = gelu(x + bias) in its tanh form, 0.5 v (1 + tanh(sqrt(2 / pi) (v + 0.044715 v^3))) (Hendrycks and Gimpel 2016);
   // x [T, I] as the matrix left it, bias [I].
   virtual void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) = 0;
-  // dx = the gradient of x, and may be its memory; dbias [I] f32 += its columns' sums.
-  virtual void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx, const Tensor& dbias) = 0;
+  virtual void gelu_backward(const GeluBackwardArgs& args) = 0;
   // x [T, N] += bias [N]
   virtual void add_bias(const Tensor& x, const Tensor& bias) = 0;
   // dbias [N] f32 += the columns' sums of dy [T, N].
@@ -149,36 +128,29 @@ class Ops {
 
   // --- Causal attention, grouped-query included ---
 
-  // out [T, Hq D] = softmax(q k^T / sqrt(D)) v; log_sum_exp [batch, Hq, sequence] f32 kept for the backward. Never holds
-  // sequence x sequence for all heads at once.
-  virtual void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) = 0;
-  // dqkv, packed as qkv.
-  virtual void attention_backward(const AttentionShape& shape, const Tensor& dout, const Tensor& qkv, const Tensor& out,
-                                  const Tensor& log_sum_exp, const Tensor& dqkv) = 0;
+  // out = softmax(q k^T / sqrt(D)) v; log_sum_exp is kept for the backward. Never holds sequence x sequence for all heads at
+  // once.
+  virtual void attention(const AttentionShape& shape, const AttentionArgs& args) = 0;
+  virtual void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) = 0;
 
   // --- Vocabulary-parallel loss ---
 
-  // logits [T, V] of this rank's rows of the vocabulary, or more columns, which do not count; targets [T] i32, negative: not
-  // counted. loss_sum [1] f64 = sum of the counted tokens' cross-entropy, added in token order; log_sum_exp [T] f32 over the
-  // whole vocabulary.
-  virtual void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets,
-                             const VocabularyRows& vocabulary, const Tensor& log_sum_exp, const Tensor& loss_sum) = 0;
+  // loss_sum = sum of the counted tokens' cross-entropy, added in token order.
+  virtual void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) = 0;
   // In place: logits become scale * (softmax - one_hot), zero rows where the target is not counted, zero where columns are not.
-  virtual void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                                      const Tensor& log_sum_exp, float scale) = 0;
+  virtual void cross_entropy_backward(const CrossEntropyBackwardArgs& args) = 0;
 
   // --- Flat arenas ---
 
-  // Decoupled weight decay, bias-corrected (Loshchilov and Hutter 2019); all f32, same length, in place.
-  virtual void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) = 0;
+  // Decoupled weight decay, bias-corrected (Loshchilov and Hutter 2019).
+  virtual void adamw(const AdamWArgs& args, const AdamW& settings) = 0;
   // target [same length] bf16 = source f32, rounded to nearest even: the copy of fp32 master weights that bf16 matrices are
   // computed from. Throws Error(unavailable) where activations are f32 only.
   virtual void round(const Tensor& source, const Tensor& target);
   // adamw, then round(weight, rounded), in one pass where that is faster.
-  virtual void adamw_rounded(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings,
-                             const Tensor& rounded) {
-    adamw(weight, grad, m, v, settings);
-    round(weight, rounded);
+  virtual void adamw_rounded(const AdamWArgs& args, const AdamW& settings, const Tensor& rounded) {
+    adamw(args, settings);
+    round(args.weight, rounded);
   }
   // sum [1] f64 = sum of squares: fp64 sums over blocks of 65,536 elements, the blocks added in order.
   virtual void square_sum(const Tensor& tensor, const Tensor& sum) = 0;

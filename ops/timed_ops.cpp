@@ -54,31 +54,35 @@ class TimedOps : public Ops {
   Stream& stream() override { return ops_->stream(); }
   void set_workspace(Arena& workspace) override { ops_->set_workspace(workspace); }
 
-  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w, const Tensor& full,
-                     const Tensor& out) override {
+  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const GatherMatmulArgs& args) override {
     timed_both(
-        tp, OpClass::matrix, [&] { ops_->gather_matmul(tp, kind, shard, w, full, out); },
-        [&] { ops_->gather_matmul({}, kind, tp.sequence_parallel ? full : shard, w, full, out); });
-  }
-  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
-                      const Tensor& out) override {
-    timed_both(
-        tp, OpClass::matrix, [&] { ops_->matmul_scatter(tp, kind, in, w, residual, out); },
+        tp, OpClass::matrix, [&] { ops_->gather_matmul(tp, kind, args); },
         [&] {
-          ops_->matmul_scatter({}, kind, in, w, nullptr, scratch({in.rows(), product_cols(kind, w)}, out.dtype));
+          GatherMatmulArgs alone = args;
+          if (tp.sequence_parallel) alone.shard = args.full;
+          ops_->gather_matmul({}, kind, alone);
         });
   }
-  void backward_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& x,
-                        const Tensor& dw, Accumulate accumulate) override {
+  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) override {
     timed_both(
-        tp, OpClass::matrix, [&] { ops_->backward_scatter(tp, dy, w, dx, x, dw, accumulate); },
+        tp, OpClass::matrix, [&] { ops_->matmul_scatter(tp, kind, args); },
         [&] {
-          const Tensor scratch_dx = scratch({dy.rows(), w.cols()}, dx.dtype);
-          ops_->backward_scatter({}, dy, w, scratch_dx, x, scratch(dw.shape, dw.dtype, 1), accumulate);
+          const Tensor out = scratch({args.in.rows(), product_cols(kind, args.w)}, args.out.dtype);
+          ops_->matmul_scatter({}, kind, {.in = args.in, .w = args.w, .out = out});
         });
   }
-  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate) override {
-    timed(OpClass::matrix, [&] { ops_->weight_grad(dy, x, dw, accumulate); });
+  void backward_scatter(const TensorParallel& tp, const BackwardScatterArgs& args) override {
+    timed_both(
+        tp, OpClass::matrix, [&] { ops_->backward_scatter(tp, args); },
+        [&] {
+          BackwardScatterArgs alone = args;
+          alone.dx = scratch({args.dy.rows(), args.w.cols()}, args.dx.dtype);
+          alone.dw = scratch(args.dw.shape, args.dw.dtype, 1);
+          ops_->backward_scatter({}, alone);
+        });
+  }
+  void weight_grad(const WeightGradArgs& args) override {
+    timed(OpClass::matrix, [&] { ops_->weight_grad(args); });
   }
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
     timed(between_ranks(tp), [&] { ops_->gather(tp, shard, full); });
@@ -99,12 +103,11 @@ class TimedOps : public Ops {
     timed(OpClass::elementwise, [&] { ops_->embedding_grad(ids, dy, first_id, dtable); });
   }
 
-  void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms) override {
-    timed(OpClass::elementwise, [&] { ops_->rms_norm(x, weight, eps, y, inv_rms); });
+  void rms_norm(const RmsNormArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->rms_norm(args); });
   }
-  void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms, const Tensor* residual,
-                         const Tensor& dx, const Tensor& dweight) override {
-    timed(OpClass::elementwise, [&] { ops_->rms_norm_backward(dy, x, weight, inv_rms, residual, dx, dweight); });
+  void rms_norm_backward(const RmsNormBackwardArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->rms_norm_backward(args); });
   }
   void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) override {
     timed(OpClass::elementwise, [&] { ops_->rotary(shape, qkv, cos_sin, inverse); });
@@ -116,19 +119,17 @@ class TimedOps : public Ops {
     timed(OpClass::elementwise, [&] { ops_->swiglu_backward(dy, gate_up, dgate_up); });
   }
 
-  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y, const Tensor& mean,
-                  const Tensor& inv_std) override {
-    timed(OpClass::elementwise, [&] { ops_->layer_norm(x, weight, bias, eps, y, mean, inv_std); });
+  void layer_norm(const LayerNormArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->layer_norm(args); });
   }
-  void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std,
-                           const Tensor* residual, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override {
-    timed(OpClass::elementwise, [&] { ops_->layer_norm_backward(dy, x, weight, mean, inv_std, residual, dx, dweight, dbias); });
+  void layer_norm_backward(const LayerNormBackwardArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->layer_norm_backward(args); });
   }
   void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) override {
     timed(OpClass::elementwise, [&] { ops_->gelu(x, bias, y); });
   }
-  void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx, const Tensor& dbias) override {
-    timed(OpClass::elementwise, [&] { ops_->gelu_backward(dy, x, bias, dx, dbias); });
+  void gelu_backward(const GeluBackwardArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->gelu_backward(args); });
   }
   void add_bias(const Tensor& x, const Tensor& bias) override {
     timed(OpClass::elementwise, [&] { ops_->add_bias(x, bias); });
@@ -143,30 +144,29 @@ class TimedOps : public Ops {
     timed(OpClass::elementwise, [&] { ops_->positions_grad(first_token, sequence, dy, dtable); });
   }
 
-  void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) override {
-    timed(OpClass::attention, [&] { ops_->attention(shape, qkv, out, log_sum_exp); });
+  void attention(const AttentionShape& shape, const AttentionArgs& args) override {
+    timed(OpClass::attention, [&] { ops_->attention(shape, args); });
   }
-  void attention_backward(const AttentionShape& shape, const Tensor& dout, const Tensor& qkv, const Tensor& out,
-                          const Tensor& log_sum_exp, const Tensor& dqkv) override {
-    timed(OpClass::attention, [&] { ops_->attention_backward(shape, dout, qkv, out, log_sum_exp, dqkv); });
+  void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
+    timed(OpClass::attention, [&] { ops_->attention_backward(shape, args); });
   }
 
-  void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                     const Tensor& log_sum_exp, const Tensor& loss_sum) override {
+  void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) override {
     timed_both(
-        tp, OpClass::elementwise, [&] { ops_->cross_entropy(tp, logits, targets, vocabulary, log_sum_exp, loss_sum); },
+        tp, OpClass::elementwise, [&] { ops_->cross_entropy(tp, args); },
         [&] {
-          ops_->cross_entropy({}, logits, targets, vocabulary, scratch(log_sum_exp.shape, log_sum_exp.dtype),
-                              scratch(loss_sum.shape, loss_sum.dtype, 1));
+          CrossEntropyArgs alone = args;
+          alone.log_sum_exp = scratch(args.log_sum_exp.shape, args.log_sum_exp.dtype);
+          alone.loss_sum = scratch(args.loss_sum.shape, args.loss_sum.dtype, 1);
+          ops_->cross_entropy({}, alone);
         });
   }
-  void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                              const Tensor& log_sum_exp, float scale) override {
-    timed(OpClass::elementwise, [&] { ops_->cross_entropy_backward(logits, targets, vocabulary, log_sum_exp, scale); });
+  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->cross_entropy_backward(args); });
   }
 
-  void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) override {
-    timed(OpClass::elementwise, [&] { ops_->adamw(weight, grad, m, v, settings); });
+  void adamw(const AdamWArgs& args, const AdamW& settings) override {
+    timed(OpClass::elementwise, [&] { ops_->adamw(args, settings); });
   }
   void copy(const Tensor& source, const Tensor& target) override {
     timed(OpClass::elementwise, [&] { ops_->copy(source, target); });
@@ -174,9 +174,8 @@ class TimedOps : public Ops {
   void round(const Tensor& source, const Tensor& target) override {
     timed(OpClass::elementwise, [&] { ops_->round(source, target); });
   }
-  void adamw_rounded(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings,
-                     const Tensor& rounded) override {
-    timed(OpClass::elementwise, [&] { ops_->adamw_rounded(weight, grad, m, v, settings, rounded); });
+  void adamw_rounded(const AdamWArgs& args, const AdamW& settings, const Tensor& rounded) override {
+    timed(OpClass::elementwise, [&] { ops_->adamw_rounded(args, settings, rounded); });
   }
   void square_sum(const Tensor& tensor, const Tensor& sum) override {
     timed(OpClass::elementwise, [&] { ops_->square_sum(tensor, sum); });

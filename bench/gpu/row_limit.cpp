@@ -53,16 +53,18 @@ std::vector<std::function<void()>> calls_of(OpBench& bench, const Row& row) {
     const Tensor x = bench.make({tokens, matrix.inputs}, dtype), dx = bench.make(x.shape, dtype);
     const Tensor y = bench.make({tokens, matrix.outputs}, dtype), dy = bench.make(y.shape, dtype);
     const Tensor w = bench.make({matrix.outputs, matrix.inputs}, dtype), dw = bench.make(w.shape, DType::f32);
-    calls.emplace_back([=, &ops] { ops.gather_matmul({}, MatmulKind::forward, x, w, x, y); });
-    calls.emplace_back([=, &ops] { ops.gather_matmul({}, MatmulKind::input_grad, dy, w, dy, dx); });
-    calls.emplace_back([=, &ops] { ops.weight_grad(dy, x, dw); });
+    calls.emplace_back([=, &ops] { ops.gather_matmul({}, MatmulKind::forward, {.shard = x, .w = w, .full = x, .out = y}); });
+    calls.emplace_back(
+        [=, &ops] { ops.gather_matmul({}, MatmulKind::input_grad, {.shard = dy, .w = w, .full = dy, .out = dx}); });
+    calls.emplace_back([=, &ops] { ops.weight_grad({.dy = dy, .x = x, .dw = dw}); });
   }
   const AttentionShape shape = attention_of(row);
   const Tensor qkv = bench.make({tokens, shape.packed_cols()}, dtype), dqkv = bench.make(qkv.shape, dtype);
   const Tensor out = bench.make({tokens, shape.heads * shape.head_dim}, dtype), dout = bench.make(out.shape, dtype);
   const Tensor lse = bench.make({shape.batch, shape.heads, shape.sequence}, DType::f32);
-  calls.emplace_back([=, &ops] { ops.attention(shape, qkv, out, lse); });
-  calls.emplace_back([=, &ops] { ops.attention_backward(shape, dout, qkv, out, lse, dqkv); });
+  calls.emplace_back([=, &ops] { ops.attention(shape, {.qkv = qkv, .out = out, .log_sum_exp = lse}); });
+  calls.emplace_back(
+      [=, &ops] { ops.attention_backward(shape, {.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv}); });
   return calls;
 }
 

@@ -6,15 +6,14 @@
 namespace pipetrain::cpu {
 
 // w -= lr * weight_decay * w, then w -= lr * m' / (sqrt(v') + eps) with the bias-corrected moments m', v'.
-void adamw(CpuStream& stream, const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v,
-           const AdamW& settings) {
+void adamw(CpuStream& stream, const AdamWArgs& args, const AdamW& settings) {
   const double step = static_cast<double>(settings.step);
   const float correction1 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(settings.beta1), step)));
   const float correction2 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(settings.beta2), step)));
   const float keep = 1.0F - settings.lr * settings.weight_decay;
-  for_elements(stream, weight.elements(), [&](std::int64_t begin, std::int64_t end) {
-    float *w = weight.as<float>(), *first = m.as<float>(), *second = v.as<float>();
-    const float* g = grad.as<float>();
+  for_elements(stream, args.weight.elements(), [&](std::int64_t begin, std::int64_t end) {
+    float *w = args.weight.as<float>(), *first = args.m.as<float>(), *second = args.v.as<float>();
+    const float* g = args.grad.as<float>();
     // Copies of its own: the compiler must see that the stores below cannot change them, or it does not vectorise.
     const float lr = settings.lr, beta1 = settings.beta1, beta2 = settings.beta2, eps = settings.eps;
     const float grad_scale = settings.grad_scale, decay = keep, unbias1 = correction1, unbias2 = correction2;

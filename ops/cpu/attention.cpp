@@ -137,27 +137,25 @@ void clear(Head head, std::int64_t rows, std::int64_t cols) {
 
 }  // namespace
 
-void attention(CpuStream& stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
-               const Tensor& log_sum_exp) {
+void attention(CpuStream& stream, const AttentionShape& shape, const AttentionArgs& args) {
   stream.parallel_for(shape.batch * shape.heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.heads, head = tile % shape.heads;
-    forward_head(shape, heads_of(shape, qkv, batch, head), output_head(shape, out, batch, head),
-                 log_sum_exp.as<float>() + tile * shape.sequence);
+    forward_head(shape, heads_of(shape, args.qkv, batch, head), output_head(shape, args.out, batch, head),
+                 args.log_sum_exp.as<float>() + tile * shape.sequence);
   });
 }
 
-void attention_backward(CpuStream& stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv,
-                        const Tensor& out, const Tensor& log_sum_exp, const Tensor& dqkv) {
+void attention_backward(CpuStream& stream, const AttentionShape& shape, const AttentionBackwardArgs& args) {
   const std::int64_t group = shape.heads / shape.kv_heads;
   stream.parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.kv_heads, first_head = tile % shape.kv_heads * group;
-    const Heads shared = heads_of(shape, dqkv, batch, first_head);
+    const Heads shared = heads_of(shape, args.dqkv, batch, first_head);
     clear(shared.k, shape.sequence, shape.head_dim);
     clear(shared.v, shape.sequence, shape.head_dim);
     for (std::int64_t head = first_head; head < first_head + group; ++head) {
-      backward_head(
-          shape, heads_of(shape, qkv, batch, head), output_head(shape, dout, batch, head), output_head(shape, out, batch, head),
-          log_sum_exp.as<float>() + (batch * shape.heads + head) * shape.sequence, heads_of(shape, dqkv, batch, head));
+      const float* log_sum_exp = args.log_sum_exp.as<float>() + (batch * shape.heads + head) * shape.sequence;
+      backward_head(shape, heads_of(shape, args.qkv, batch, head), output_head(shape, args.dout, batch, head),
+                    output_head(shape, args.out, batch, head), log_sum_exp, heads_of(shape, args.dqkv, batch, head));
     }
   });
 }

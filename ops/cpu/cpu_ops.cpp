@@ -13,34 +13,32 @@ class CpuOps : public Ops {
   Stream& stream() override { return stream_; }
   void set_workspace(Arena& workspace) override { workspace_ = &workspace; }
 
-  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w, const Tensor& full,
-                     const Tensor& out) override {
+  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const GatherMatmulArgs& args) override {
     const bool gathers = tp.size() > 1 && tp.sequence_parallel;
-    if (gathers) tp.group->all_gather(stream_, shard, full);
-    enqueue([=, x = gathers ? full : shard](CpuStream& s) { cpu::matmul(s, kind, x, w, false, out); });
+    if (gathers) tp.group->all_gather(stream_, args.shard, args.full);
+    enqueue([=](CpuStream& s) { cpu::matmul(s, kind, gathers ? args.full : args.shard, args.w, false, args.out); });
   }
 
-  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
-                      const Tensor& out) override {
-    const Tensor add = residual == nullptr ? Tensor{} : *residual;
+  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) override {
+    const Tensor& out = args.out;
     if (tp.size() == 1) {
-      const bool accumulate = residual != nullptr;
-      if (accumulate && add.data != out.data) stream_.copy(out.data, add.data, out.bytes());
-      return enqueue([=](CpuStream& s) { cpu::matmul(s, kind, in, w, accumulate, out); });
+      const bool accumulate = args.residual.has_value();
+      if (accumulate && args.residual->data != out.data) stream_.copy(out.data, args.residual->data, out.bytes());
+      return enqueue([=](CpuStream& s) { cpu::matmul(s, kind, args.in, args.w, accumulate, args.out); });
     }
     const ArenaScope scope(*workspace_);
-    const cpu::ScatterScratch scratch(*workspace_, tp, in, out);
-    enqueue([=](CpuStream& s) { cpu::matmul(s, kind, in, w, false, scratch.product); });
+    const cpu::ScatterScratch scratch(*workspace_, tp, args.in, out);
+    enqueue([=](CpuStream& s) { cpu::matmul(s, kind, args.in, args.w, false, scratch.product); });
     sum_ranks(tp, scratch.product, scratch.sum);
-    if (residual != nullptr) {
-      enqueue([=](CpuStream& s) { cpu::add(s, add, scratch.sum, out); });
+    if (args.residual) {
+      enqueue([=](CpuStream& s) { cpu::add(s, *args.residual, scratch.sum, args.out); });
     } else {
       stream_.copy(out.data, scratch.sum.data, out.bytes());
     }
   }
 
-  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate) override {
-    enqueue([=](CpuStream& s) { cpu::weight_grad(s, dy, x, accumulate == Accumulate::yes, dw); });
+  void weight_grad(const WeightGradArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::weight_grad(s, args.dy, args.x, args.accumulate == Accumulate::yes, args.dw); });
   }
 
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
@@ -73,16 +71,14 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::embedding_grad(s, ids, dy, first_id, dtable); });
   }
 
-  void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms) override {
-    enqueue([=](CpuStream& s) { cpu::rms_norm(s, x, weight, eps, y, inv_rms); });
+  void rms_norm(const RmsNormArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::rms_norm(s, args); });
   }
 
-  void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms, const Tensor* residual,
-                         const Tensor& dx, const Tensor& dweight) override {
+  void rms_norm_backward(const RmsNormBackwardArgs& args) override {
     const ArenaScope scope(*workspace_);
-    const cpu::ColumnScratch scratch(*workspace_, x);
-    const Tensor add = residual == nullptr ? Tensor{} : *residual;
-    enqueue([=](CpuStream& s) { cpu::rms_norm_backward(s, dy, x, weight, inv_rms, add, dx, dweight, scratch.partial); });
+    const cpu::ColumnScratch scratch(*workspace_, args.x);
+    enqueue([=](CpuStream& s) { cpu::rms_norm_backward(s, args, scratch.partial); });
   }
 
   void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) override {
@@ -97,29 +93,24 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::swiglu_backward(s, dy, gate_up, dgate_up); });
   }
 
-  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y, const Tensor& mean,
-                  const Tensor& inv_std) override {
-    enqueue([=](CpuStream& s) { cpu::layer_norm(s, x, weight, bias, eps, y, mean, inv_std); });
+  void layer_norm(const LayerNormArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::layer_norm(s, args); });
   }
 
-  void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std,
-                           const Tensor* residual, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override {
+  void layer_norm_backward(const LayerNormBackwardArgs& args) override {
     const ArenaScope scope(*workspace_);
-    const cpu::LayerNormScratch scratch(*workspace_, x);
-    const Tensor add = residual == nullptr ? Tensor{} : *residual;
-    enqueue([=](CpuStream& s) {
-      cpu::layer_norm_backward(s, dy, x, weight, mean, inv_std, add, dx, dweight, dbias, scratch.partial);
-    });
+    const cpu::LayerNormScratch scratch(*workspace_, args.x);
+    enqueue([=](CpuStream& s) { cpu::layer_norm_backward(s, args, scratch.partial); });
   }
 
   void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) override {
     enqueue([=](CpuStream& s) { cpu::gelu(s, x, bias, y); });
   }
 
-  void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx, const Tensor& dbias) override {
+  void gelu_backward(const GeluBackwardArgs& args) override {
     const ArenaScope scope(*workspace_);
-    const cpu::ColumnScratch scratch(*workspace_, x);
-    enqueue([=](CpuStream& s) { cpu::gelu_backward(s, dy, x, bias, dx, dbias, scratch.partial); });
+    const cpu::ColumnScratch scratch(*workspace_, args.x);
+    enqueue([=](CpuStream& s) { cpu::gelu_backward(s, args, scratch.partial); });
   }
 
   void add_bias(const Tensor& x, const Tensor& bias) override {
@@ -140,33 +131,31 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::positions_grad(s, first_token, sequence, dy, dtable); });
   }
 
-  void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) override {
-    enqueue([=](CpuStream& s) { cpu::attention(s, shape, qkv, out, log_sum_exp); });
+  void attention(const AttentionShape& shape, const AttentionArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::attention(s, shape, args); });
   }
 
-  void attention_backward(const AttentionShape& shape, const Tensor& dout, const Tensor& qkv, const Tensor& out,
-                          const Tensor& log_sum_exp, const Tensor& dqkv) override {
-    enqueue([=](CpuStream& s) { cpu::attention_backward(s, shape, dout, qkv, out, log_sum_exp, dqkv); });
+  void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::attention_backward(s, shape, args); });
   }
 
-  void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                     const Tensor& log_sum_exp, const Tensor& loss_sum) override {
+  void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) override {
     const ArenaScope scope(*workspace_);
-    const cpu::LossScratch scratch(*workspace_, targets);
-    enqueue([=](CpuStream& s) { cpu::row_max(s, logits, vocabulary.count, scratch.maxima); });
-    if (tp.size() > 1) tp.group->all_reduce(stream_, scratch.maxima, Reduction::max);
-    enqueue([=](CpuStream& s) { cpu::row_sums(s, logits, targets, vocabulary, scratch.maxima, scratch.sums); });
-    if (tp.size() > 1) tp.group->all_reduce(stream_, scratch.sums, Reduction::sum);
-    enqueue([=](CpuStream&) { cpu::token_losses(targets, scratch.maxima, scratch.sums, log_sum_exp, loss_sum); });
+    const cpu::LossScratch scratch(*workspace_, args.targets);
+    const cpu::LossSums found{.maxima = scratch.maxima, .sums = scratch.sums};
+    enqueue([=](CpuStream& s) { cpu::row_max(s, args, found); });
+    if (tp.size() > 1) tp.group->all_reduce(stream_, found.maxima, Reduction::max);
+    enqueue([=](CpuStream& s) { cpu::row_sums(s, args, found); });
+    if (tp.size() > 1) tp.group->all_reduce(stream_, found.sums, Reduction::sum);
+    enqueue([=](CpuStream&) { cpu::token_losses(args, found); });
   }
 
-  void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                              const Tensor& log_sum_exp, float scale) override {
-    enqueue([=](CpuStream& s) { cpu::cross_entropy_backward(s, logits, targets, vocabulary, log_sum_exp, scale); });
+  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::cross_entropy_backward(s, args); });
   }
 
-  void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) override {
-    enqueue([=](CpuStream& s) { cpu::adamw(s, weight, grad, m, v, settings); });
+  void adamw(const AdamWArgs& args, const AdamW& settings) override {
+    enqueue([=](CpuStream& s) { cpu::adamw(s, args, settings); });
   }
 
   void square_sum(const Tensor& tensor, const Tensor& sum) override {

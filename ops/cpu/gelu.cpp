@@ -43,12 +43,11 @@ void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& 
   });
 }
 
-void gelu_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx,
-                   const Tensor& dbias, const Tensor& partial) {
-  const std::int64_t cols = x.cols();
-  add_column_sums(stream, x.rows(), partial, dbias, [&](std::int64_t row, float* sums) {
-    backward_row(dy.as<float>() + row * cols, x.as<float>() + row * cols, bias.as<float>(), dx.as<float>() + row * cols, sums,
-                 cols);
+void gelu_backward(CpuStream& stream, const GeluBackwardArgs& args, const Tensor& partial) {
+  const std::int64_t cols = args.x.cols();
+  add_column_sums(stream, args.x.rows(), partial, args.dbias, [&](std::int64_t row, float* sums) {
+    backward_row(args.dy.as<float>() + row * cols, args.x.as<float>() + row * cols, args.bias.as<float>(),
+                 args.dx.as<float>() + row * cols, sums, cols);
   });
 }
 

@@ -15,46 +15,41 @@ void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, bool accu
 void embedding(CpuStream& stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out);
 void embedding_grad(CpuStream& stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable);
 
-void rms_norm(CpuStream& stream, const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms);
+void rms_norm(CpuStream& stream, const RmsNormArgs& args);
 // partial [row_tiles, H]: room for the tiles' sums of dweight, which are added in order.
-void rms_norm_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
-                       const Tensor& residual, const Tensor& dx, const Tensor& dweight, const Tensor& partial);
+void rms_norm_backward(CpuStream& stream, const RmsNormBackwardArgs& args, const Tensor& partial);
 
 void rotary(CpuStream& stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse);
 void swiglu(CpuStream& stream, const Tensor& gate_up, const Tensor& y);
 void swiglu_backward(CpuStream& stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up);
 
-void layer_norm(CpuStream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y,
-                const Tensor& mean, const Tensor& inv_std);
+void layer_norm(CpuStream& stream, const LayerNormArgs& args);
 // partial [row_tiles, 2, H]: room for the tiles' sums of dweight and dbias, which are added in order.
-void layer_norm_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                         const Tensor& inv_std, const Tensor& residual, const Tensor& dx, const Tensor& dweight,
-                         const Tensor& dbias, const Tensor& partial);
+void layer_norm_backward(CpuStream& stream, const LayerNormBackwardArgs& args, const Tensor& partial);
 void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& y);
 // partial [row_tiles, cols], here and in bias_grad: room for the tiles' sums of dbias, which are added in order.
-void gelu_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx,
-                   const Tensor& dbias, const Tensor& partial);
+void gelu_backward(CpuStream& stream, const GeluBackwardArgs& args, const Tensor& partial);
 void add_bias(CpuStream& stream, const Tensor& x, const Tensor& bias);
 void bias_grad(CpuStream& stream, const Tensor& dy, const Tensor& dbias, const Tensor& partial);
 void add_positions(CpuStream& stream, std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x);
 void positions_grad(CpuStream& stream, std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable);
 
-void attention(CpuStream& stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp);
-void attention_backward(CpuStream& stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv,
-                        const Tensor& out, const Tensor& log_sum_exp, const Tensor& dqkv);
+void attention(CpuStream& stream, const AttentionShape& shape, const AttentionArgs& args);
+void attention_backward(CpuStream& stream, const AttentionShape& shape, const AttentionBackwardArgs& args);
 
-// The largest of the first `count` logits of each row on this rank.
-void row_max(CpuStream& stream, const Tensor& logits, std::int64_t count, const Tensor& maxima);
-// sums [2, T]: sum of exp(logit - max), and the target's logit where this rank has it, else 0.
-void row_sums(CpuStream& stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-              const Tensor& maxima, const Tensor& sums);
-void token_losses(const Tensor& targets, const Tensor& maxima, const Tensor& sums, const Tensor& log_sum_exp,
-                  const Tensor& loss_sum);
-void cross_entropy_backward(CpuStream& stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                            const Tensor& log_sum_exp, float scale);
+// What the ranks tell each other of every token's logits.
+struct LossSums {
+  Tensor maxima;  // [T]: the largest
+  Tensor sums;    // [2, T]: sum of exp(logit - max), and the target's logit where this rank has it, else 0
+};
+// cross_entropy in three parts, each after the group has reduced what the one before has written: the maxima of this rank's
+// columns, the sums under all ranks' maxima, then log_sum_exp and loss_sum.
+void row_max(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& found);
+void row_sums(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& found);
+void token_losses(const CrossEntropyArgs& args, const LossSums& found);
+void cross_entropy_backward(CpuStream& stream, const CrossEntropyBackwardArgs& args);
 
-void adamw(CpuStream& stream, const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v,
-           const AdamW& settings);
+void adamw(CpuStream& stream, const AdamWArgs& args, const AdamW& settings);
 constexpr std::int64_t square_sum_block = 65536;
 // partial [blocks] f64: room for the blocks' sums.
 void square_sum(CpuStream& stream, const Tensor& tensor, const Tensor& sum, const Tensor& partial);

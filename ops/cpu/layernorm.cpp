@@ -45,40 +45,37 @@ void backward_row(const float* dy, const float* x, const float* gain, RowStatist
 
 }  // namespace
 
-void layer_norm(CpuStream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y,
-                const Tensor& mean, const Tensor& inv_std) {
-  const std::int64_t cols = x.cols();
-  const float *gain = weight.as<float>(), *shift = bias.as<float>();
-  for_row_tiles(stream, x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+void layer_norm(CpuStream& stream, const LayerNormArgs& args) {
+  const std::int64_t cols = args.x.cols();
+  const float *gain = args.weight.as<float>(), *shift = args.bias.as<float>();
+  for_row_tiles(stream, args.x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const float* in = x.as<float>() + row * cols;
-      float* out = y.as<float>() + row * cols;
-      const RowStatistics found = statistics(in, cols, eps);
-      mean.as<float>()[row] = found.mean;
-      inv_std.as<float>()[row] = found.inv_std;
+      const float* in = args.x.as<float>() + row * cols;
+      float* out = args.y.as<float>() + row * cols;
+      const RowStatistics found = statistics(in, cols, args.eps);
+      args.mean.as<float>()[row] = found.mean;
+      args.inv_std.as<float>()[row] = found.inv_std;
       for (std::int64_t i = 0; i < cols; ++i) out[i] = (in[i] - found.mean) * found.inv_std * gain[i] + shift[i];
     }
   });
 }
 
-void layer_norm_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                         const Tensor& inv_std, const Tensor& residual, const Tensor& dx, const Tensor& dweight,
-                         const Tensor& dbias, const Tensor& partial) {
-  const std::int64_t rows = x.rows(), cols = x.cols(), tiles = partial.rows();
+void layer_norm_backward(CpuStream& stream, const LayerNormBackwardArgs& args, const Tensor& partial) {
+  const std::int64_t rows = args.x.rows(), cols = args.x.cols(), tiles = partial.rows();
   stream.parallel_for(tiles, [&](std::int64_t tile) {
     float* sums = partial.as<float>() + tile * 2 * cols;
     std::memset(sums, 0, static_cast<std::size_t>(2 * cols) * sizeof(float));
     for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) {
-      const float* add = residual.data == nullptr ? nullptr : residual.as<float>() + row * cols;
-      backward_row(dy.as<float>() + row * cols, x.as<float>() + row * cols, weight.as<float>(),
-                   {mean.as<float>()[row], inv_std.as<float>()[row]}, cols, add, dx.as<float>() + row * cols, sums,
-                   sums + cols);
+      const float* residual = args.residual ? args.residual->as<float>() + row * cols : nullptr;
+      backward_row(args.dy.as<float>() + row * cols, args.x.as<float>() + row * cols, args.weight.as<float>(),
+                   {args.mean.as<float>()[row], args.inv_std.as<float>()[row]}, cols, residual,
+                   args.dx.as<float>() + row * cols, sums, sums + cols);
     }
   });
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     const float* sums = partial.as<float>() + tile * 2 * cols;
-    for (std::int64_t i = 0; i < cols; ++i) dweight.as<float>()[i] += sums[i];
-    for (std::int64_t i = 0; i < cols; ++i) dbias.as<float>()[i] += sums[cols + i];
+    for (std::int64_t i = 0; i < cols; ++i) args.dweight.as<float>()[i] += sums[i];
+    for (std::int64_t i = 0; i < cols; ++i) args.dbias.as<float>()[i] += sums[cols + i];
   }
 }
 

@@ -7,16 +7,17 @@
 
 namespace pipetrain::cpu {
 
-void rms_norm(CpuStream& stream, const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms) {
-  const std::int64_t cols = x.cols();
-  const float* gain = weight.as<float>();
-  for_row_tiles(stream, x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+void rms_norm(CpuStream& stream, const RmsNormArgs& args) {
+  const std::int64_t cols = args.x.cols();
+  const float* gain = args.weight.as<float>();
+  const float eps = args.eps;
+  for_row_tiles(stream, args.x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const float* in = x.as<float>() + row * cols;
-      float* out = y.as<float>() + row * cols;
+      const float* in = args.x.as<float>() + row * cols;
+      float* out = args.y.as<float>() + row * cols;
       const double squares = lane_sum<double>(cols, [in](std::int64_t i) { return static_cast<double>(in[i]) * in[i]; });
       const auto scale = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(cols) + eps));
-      inv_rms.as<float>()[row] = scale;
+      args.inv_rms.as<float>()[row] = scale;
       for (std::int64_t i = 0; i < cols; ++i) out[i] = in[i] * scale * gain[i];
     }
   });
@@ -39,19 +40,18 @@ void backward_row(const float* dy, const float* x, const float* gain, float scal
 
 }  // namespace
 
-void rms_norm_backward(CpuStream& stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
-                       const Tensor& residual, const Tensor& dx, const Tensor& dweight, const Tensor& partial) {
-  const std::int64_t rows = x.rows(), cols = x.cols(), tiles = partial.rows();
+void rms_norm_backward(CpuStream& stream, const RmsNormBackwardArgs& args, const Tensor& partial) {
+  const std::int64_t rows = args.x.rows(), cols = args.x.cols(), tiles = partial.rows();
   stream.parallel_for(tiles, [&](std::int64_t tile) {
     float* sums = partial.as<float>() + tile * cols;
     std::memset(sums, 0, static_cast<std::size_t>(cols) * sizeof(float));
     for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) {
-      const float* add = residual.data == nullptr ? nullptr : residual.as<float>() + row * cols;
-      backward_row(dy.as<float>() + row * cols, x.as<float>() + row * cols, weight.as<float>(), inv_rms.as<float>()[row], cols,
-                   add, dx.as<float>() + row * cols, sums);
+      const float* residual = args.residual ? args.residual->as<float>() + row * cols : nullptr;
+      backward_row(args.dy.as<float>() + row * cols, args.x.as<float>() + row * cols, args.weight.as<float>(),
+                   args.inv_rms.as<float>()[row], cols, residual, args.dx.as<float>() + row * cols, sums);
     }
   });
-  float* total = dweight.as<float>();
+  float* total = args.dweight.as<float>();
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     const float* sums = partial.as<float>() + tile * cols;
     for (std::int64_t i = 0; i < cols; ++i) total[i] += sums[i];

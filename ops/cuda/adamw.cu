@@ -36,9 +36,8 @@ __global__ void adamw_kernel(float* weight, const float* grad, float* m, float* 
 
 }  // namespace
 
-void adamw(cudaStream_t stream, const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v,
-           const Tensor* rounded, const AdamW& s) {
-  const std::int64_t count = weight.elements();
+void adamw(cudaStream_t stream, const AdamWArgs& args, const std::optional<Tensor>& rounded, const AdamW& s) {
+  const std::int64_t count = args.weight.elements();
   if (count == 0) return;
   const auto correction = [&](double beta) { return static_cast<float>(1.0 / (1.0 - pow(beta, static_cast<double>(s.step)))); };
   const Factors factors{s.grad_scale,        s.beta1, s.beta2, correction(s.beta1),
@@ -46,12 +45,13 @@ void adamw(cudaStream_t stream, const Tensor& weight, const Tensor& grad, const 
   const auto run = [&](auto w, std::int64_t from, std::int64_t elements) {
     constexpr int W = decltype(w)::value;
     if (elements == 0) return;
-    bf16* copy = rounded == nullptr ? nullptr : data_of<bf16>(*rounded) + from;
-    launch(stream, adamw_kernel<W>, blocks_for(elements / W, 256), 256, 0, data_of<float>(weight) + from,
-           data_of<float>(grad) + from, data_of<float>(m) + from, data_of<float>(v) + from, copy, elements / W, factors);
+    bf16* copy = rounded ? data_of<bf16>(*rounded) + from : nullptr;
+    launch(stream, adamw_kernel<W>, blocks_for(elements / W, 256), 256, 0, data_of<float>(args.weight) + from,
+           data_of<float>(args.grad) + from, data_of<float>(args.m) + from, data_of<float>(args.v) + from, copy, elements / W,
+           factors);
   };
-  const bool aligned = aligned16(weight.data) && aligned16(grad.data) && aligned16(m.data) && aligned16(v.data) &&
-                       (rounded == nullptr || aligned16(rounded->data));
+  const bool aligned = aligned16(args.weight.data) && aligned16(args.grad.data) && aligned16(args.m.data) &&
+                       aligned16(args.v.data) && (!rounded || aligned16(rounded->data));
   const std::int64_t wide = aligned ? count / 4 * 4 : 0;
   run(Constant<4>{}, 0, wide);
   run(Constant<1>{}, wide, count - wide);

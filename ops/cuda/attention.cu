@@ -253,12 +253,11 @@ void launch(Kernel kernel, std::int64_t heads, int tiles_held, const AttentionSh
 
 }  // namespace
 
-void attention(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
-               const Tensor& log_sum_exp) {
+void attention(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args) {
   if (shape.tokens() == 0) return;
   with_head_size(shape, [&](auto j) {
-    launch(forward_kernel<decltype(j)::value>, shape.heads, 3, shape, stream, data_of<float>(qkv), data_of<float>(out),
-           data_of<float>(log_sum_exp));
+    launch(forward_kernel<decltype(j)::value>, shape.heads, 3, shape, stream, data_of<float>(args.qkv),
+           data_of<float>(args.out), data_of<float>(args.log_sum_exp));
   });
 }
 
@@ -266,19 +265,18 @@ std::size_t attention_backward_scratch(const AttentionShape& shape) {
   return static_cast<std::size_t>(shape.tokens() * shape.heads) * sizeof(double);
 }
 
-void attention_backward(cudaStream_t stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv,
-                        const Tensor& out, const Tensor& log_sum_exp, const Tensor& dqkv, void* scratch) {
+void attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch) {
   if (shape.tokens() == 0) return;
   auto* delta = static_cast<double*>(scratch);
   const std::int64_t rows = shape.tokens() * shape.heads;
-  delta_kernel<<<blocks_for(rows, 8), 256, 0, stream>>>(heads_of(shape), rows, data_of<float>(dout), data_of<float>(out),
-                                                        delta);
+  delta_kernel<<<blocks_for(rows, 8), 256, 0, stream>>>(heads_of(shape), rows, data_of<float>(args.dout),
+                                                        data_of<float>(args.out), delta);
   with_head_size(shape, [&](auto j) {
     constexpr int J = decltype(j)::value;
-    launch(dq_kernel<J>, shape.heads, 4, shape, stream, data_of<float>(dout), data_of<float>(qkv), data_of<float>(log_sum_exp),
-           delta, data_of<float>(dqkv));
-    launch(dkv_kernel<J>, shape.kv_heads, 4, shape, stream, data_of<float>(dout), data_of<float>(qkv),
-           data_of<float>(log_sum_exp), delta, data_of<float>(dqkv));
+    launch(dq_kernel<J>, shape.heads, 4, shape, stream, data_of<float>(args.dout), data_of<float>(args.qkv),
+           data_of<float>(args.log_sum_exp), delta, data_of<float>(args.dqkv));
+    launch(dkv_kernel<J>, shape.kv_heads, 4, shape, stream, data_of<float>(args.dout), data_of<float>(args.qkv),
+           data_of<float>(args.log_sum_exp), delta, data_of<float>(args.dqkv));
   });
 }
 

@@ -160,26 +160,27 @@ CudnnAttention::~CudnnAttention() {
   cudnnDestroy(state_->handle);
 }
 
-void CudnnAttention::forward(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
-                             const Tensor& log_sum_exp, const Scratch& scratch) {
+void CudnnAttention::forward(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args,
+                             const Scratch& scratch) {
   state_->set_stream(stream);
   Plan& plan = state_->plan(false, shape);
-  state_->execute(plan,
-                  std::array<void*, 5>{qkv.data, head_at(qkv, shape, shape.heads),
-                                       head_at(qkv, shape, shape.heads + shape.kv_heads), out.data, log_sum_exp.data},
-                  shape, scratch);
+  state_->execute(
+      plan,
+      std::array<void*, 5>{args.qkv.data, head_at(args.qkv, shape, shape.heads),
+                           head_at(args.qkv, shape, shape.heads + shape.kv_heads), args.out.data, args.log_sum_exp.data},
+      shape, scratch);
 }
 
-void CudnnAttention::backward(cudaStream_t stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv,
-                              const Tensor& out, const Tensor& log_sum_exp, const Tensor& dqkv, const Scratch& scratch) {
+void CudnnAttention::backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args,
+                              const Scratch& scratch) {
   state_->set_stream(stream);
   Plan& plan = state_->plan(true, shape);
   const std::int64_t key_head = shape.heads, value_head = shape.heads + shape.kv_heads;
-  state_->execute(
-      plan,
-      std::array<void*, 9>{qkv.data, head_at(qkv, shape, key_head), head_at(qkv, shape, value_head), out.data, log_sum_exp.data,
-                           dout.data, dqkv.data, head_at(dqkv, shape, key_head), head_at(dqkv, shape, value_head)},
-      shape, scratch);
+  state_->execute(plan,
+                  std::array<void*, 9>{args.qkv.data, head_at(args.qkv, shape, key_head), head_at(args.qkv, shape, value_head),
+                                       args.out.data, args.log_sum_exp.data, args.dout.data, args.dqkv.data,
+                                       head_at(args.dqkv, shape, key_head), head_at(args.dqkv, shape, value_head)},
+                  shape, scratch);
 }
 
 }  // namespace pipetrain::cuda

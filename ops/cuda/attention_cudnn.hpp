@@ -21,10 +21,8 @@ class CudnnAttention {
   CudnnAttention(int device, bool deterministic);
   ~CudnnAttention();
 
-  void forward(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
-               const Tensor& log_sum_exp, const Scratch& scratch);
-  void backward(cudaStream_t stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv, const Tensor& out,
-                const Tensor& log_sum_exp, const Tensor& dqkv, const Scratch& scratch);
+  void forward(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args, const Scratch& scratch);
+  void backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, const Scratch& scratch);
 
  private:
   struct State;  // keeps cuDNN's large headers out of every other file

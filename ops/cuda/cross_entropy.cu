@@ -145,37 +145,36 @@ void with_logits(const Tensor& logits, Body body) {
 
 }  // namespace
 
-void cross_entropy_local(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                         float* largest, float* sum, float* target_logit) {
+void cross_entropy_local(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found) {
+  const Tensor& logits = args.logits;
   if (logits.rows() == 0) return;
   with_logits(logits, [&](auto t, auto w) {
     using T = typename decltype(t)::type;
     launch(stream, local_kernel<T, decltype(w)::value>, static_cast<unsigned>(logits.rows()), row_threads, 0,
-           data_of<T>(logits), static_cast<int>(logits.cols()), data_of<int>(targets), vocabulary.first,
-           static_cast<int>(vocabulary.count), largest, sum, target_logit);
+           data_of<T>(logits), static_cast<int>(logits.cols()), data_of<int>(args.targets), args.vocabulary.first,
+           static_cast<int>(args.vocabulary.count), found.largest, found.sum, found.target_logit);
   });
 }
 
-void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float* own_largest, const float* largest,
-                           float* sum) {
+void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float* own_largest, const LossSums& found) {
   if (tokens == 0) return;
-  launch(stream, rescale_kernel, blocks_for(tokens, 256), 256, 0, static_cast<int>(tokens), own_largest, largest, sum);
+  launch(stream, rescale_kernel, blocks_for(tokens, 256), 256, 0, static_cast<int>(tokens), own_largest, found.largest,
+         found.sum);
 }
 
-void cross_entropy_loss(cudaStream_t stream, const Tensor& targets, const float* largest, const float* sum,
-                        const float* target_logit, const Tensor& log_sum_exp, const Tensor& loss_sum) {
-  launch(stream, loss_kernel, 1, 1024, 0, static_cast<int>(targets.elements()), data_of<int>(targets), largest, sum,
-         target_logit, data_of<float>(log_sum_exp), data_of<double>(loss_sum));
+void cross_entropy_loss(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found) {
+  launch(stream, loss_kernel, 1, 1024, 0, static_cast<int>(args.targets.elements()), data_of<int>(args.targets), found.largest,
+         found.sum, found.target_logit, data_of<float>(args.log_sum_exp), data_of<double>(args.loss_sum));
 }
 
-void cross_entropy_backward(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                            const Tensor& log_sum_exp, float scale) {
+void cross_entropy_backward(cudaStream_t stream, const CrossEntropyBackwardArgs& args) {
+  const Tensor& logits = args.logits;
   if (logits.rows() == 0) return;
   with_logits(logits, [&](auto t, auto w) {
     using T = typename decltype(t)::type;
     launch(stream, backward_kernel<T, decltype(w)::value>, static_cast<unsigned>(logits.rows()), row_threads, 0,
-           data_of<T>(logits), static_cast<int>(logits.cols()), data_of<int>(targets), vocabulary.first,
-           static_cast<int>(vocabulary.count), data_of<float>(log_sum_exp), scale);
+           data_of<T>(logits), static_cast<int>(logits.cols()), data_of<int>(args.targets), args.vocabulary.first,
+           static_cast<int>(args.vocabulary.count), data_of<float>(args.log_sum_exp), args.scale);
   });
 }
 

@@ -42,24 +42,19 @@ class CudaOps : public Ops {
   // The scratch is the object's own: what it takes depends on the libraries' plans, and is known only when they are made.
   void set_workspace(Arena&) override {}
 
-  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w, const Tensor& full,
-                     const Tensor& out) override {
-    matmul_.gather_matmul(tp, kind, shard, w, full, out);
+  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const GatherMatmulArgs& args) override {
+    matmul_.gather_matmul(tp, kind, args);
   }
 
-  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
-                      const Tensor& out) override {
-    matmul_.matmul_scatter(tp, kind, in, w, residual, out);
+  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) override {
+    matmul_.matmul_scatter(tp, kind, args);
   }
 
-  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate) override {
-    matmul_.weight_grad(dy, x, dw, accumulate);
-  }
+  void weight_grad(const WeightGradArgs& args) override { matmul_.weight_grad(args); }
 
-  void backward_scatter(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx, const Tensor& x,
-                        const Tensor& dw, Accumulate accumulate) override {
-    if (matmul_.backward_scatter_in_pieces(tp, dy, w, dx, x, dw, accumulate)) return;
-    Ops::backward_scatter(tp, dy, w, dx, x, dw, accumulate);
+  void backward_scatter(const TensorParallel& tp, const BackwardScatterArgs& args) override {
+    if (matmul_.backward_scatter_in_pieces(tp, args)) return;
+    Ops::backward_scatter(tp, args);
   }
 
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
@@ -93,16 +88,13 @@ class CudaOps : public Ops {
             [&](cudaStream_t native) { cuda::embedding_grad(native, ids, dy, first_id, dtable, multiprocessors_, memory); });
   }
 
-  void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms) override {
-    enqueue("rms_norm", [&](cudaStream_t native) { cuda::rms_norm(native, x, weight, eps, y, inv_rms); });
+  void rms_norm(const RmsNormArgs& args) override {
+    enqueue("rms_norm", [&](cudaStream_t native) { cuda::rms_norm(native, args); });
   }
 
-  void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms, const Tensor* residual,
-                         const Tensor& dx, const Tensor& dweight) override {
-    void* memory = scratch(cuda::rms_norm_backward_scratch(x.rows(), x.cols(), multiprocessors_));
-    enqueue("rms_norm_backward", [&](cudaStream_t native) {
-      cuda::rms_norm_backward(native, dy, x, weight, inv_rms, residual, dx, dweight, multiprocessors_, memory);
-    });
+  void rms_norm_backward(const RmsNormBackwardArgs& args) override {
+    void* memory = scratch(cuda::rms_norm_backward_scratch(args.x.rows(), args.x.cols(), multiprocessors_));
+    enqueue("rms_norm_backward", [&](cudaStream_t native) { cuda::rms_norm_backward(native, args, multiprocessors_, memory); });
   }
 
   void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) override {
@@ -117,27 +109,23 @@ class CudaOps : public Ops {
     enqueue("swiglu_backward", [&](cudaStream_t native) { cuda::swiglu_backward(native, dy, gate_up, dgate_up); });
   }
 
-  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y, const Tensor& mean,
-                  const Tensor& inv_std) override {
-    enqueue("layer_norm", [&](cudaStream_t native) { cuda::layer_norm(native, x, weight, bias, eps, y, mean, inv_std); });
+  void layer_norm(const LayerNormArgs& args) override {
+    enqueue("layer_norm", [&](cudaStream_t native) { cuda::layer_norm(native, args); });
   }
 
-  void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inv_std,
-                           const Tensor* residual, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override {
-    void* memory = scratch(cuda::layer_norm_backward_scratch(x.rows(), x.cols(), multiprocessors_));
-    enqueue("layer_norm_backward", [&](cudaStream_t native) {
-      cuda::layer_norm_backward(native, dy, x, weight, mean, inv_std, residual, dx, dweight, dbias, multiprocessors_, memory);
-    });
+  void layer_norm_backward(const LayerNormBackwardArgs& args) override {
+    void* memory = scratch(cuda::layer_norm_backward_scratch(args.x.rows(), args.x.cols(), multiprocessors_));
+    enqueue("layer_norm_backward",
+            [&](cudaStream_t native) { cuda::layer_norm_backward(native, args, multiprocessors_, memory); });
   }
 
   void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) override {
     enqueue("gelu", [&](cudaStream_t native) { cuda::gelu(native, x, bias, y); });
   }
 
-  void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx, const Tensor& dbias) override {
-    void* memory = scratch(cuda::bias_grad_scratch(x.rows(), x.cols(), multiprocessors_));
-    enqueue("gelu_backward",
-            [&](cudaStream_t native) { cuda::gelu_backward(native, dy, x, bias, dx, dbias, multiprocessors_, memory); });
+  void gelu_backward(const GeluBackwardArgs& args) override {
+    void* memory = scratch(cuda::bias_grad_scratch(args.x.rows(), args.x.cols(), multiprocessors_));
+    enqueue("gelu_backward", [&](cudaStream_t native) { cuda::gelu_backward(native, args, multiprocessors_, memory); });
   }
 
   void add_bias(const Tensor& x, const Tensor& bias) override {
@@ -157,69 +145,58 @@ class CudaOps : public Ops {
     enqueue("positions_grad", [&](cudaStream_t native) { cuda::positions_grad(native, first_token, sequence, dy, dtable); });
   }
 
-  void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp) override {
+  void attention(const AttentionShape& shape, const AttentionArgs& args) override {
     enqueue("attention", [&](cudaStream_t native) {
-      if (qkv.dtype == DType::f32) {
-        cuda::attention(native, shape, qkv, out, log_sum_exp);
+      if (args.qkv.dtype == DType::f32) {
+        cuda::attention(native, shape, args);
       } else {
-        attention_.forward(native, shape, qkv, out, log_sum_exp, [&](std::size_t bytes) { return scratch(bytes); });
+        attention_.forward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
       }
     });
   }
 
-  void attention_backward(const AttentionShape& shape, const Tensor& dout, const Tensor& qkv, const Tensor& out,
-                          const Tensor& log_sum_exp, const Tensor& dqkv) override {
+  void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
     enqueue("attention_backward", [&](cudaStream_t native) {
-      if (qkv.dtype == DType::f32) {
+      if (args.qkv.dtype == DType::f32) {
         void* memory = scratch(cuda::attention_backward_scratch(shape));
-        cuda::attention_backward(native, shape, dout, qkv, out, log_sum_exp, dqkv, memory);
+        cuda::attention_backward(native, shape, args, memory);
       } else {
-        attention_.backward(native, shape, dout, qkv, out, log_sum_exp, dqkv,
-                            [&](std::size_t bytes) { return scratch(bytes); });
+        attention_.backward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
       }
     });
   }
 
-  void cross_entropy(const TensorParallel& tp, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                     const Tensor& log_sum_exp, const Tensor& loss_sum) override {
-    const std::int64_t tokens = logits.rows();
+  void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) override {
+    const std::int64_t tokens = args.logits.rows();
     const Tensor stats{scratch(static_cast<std::size_t>(4 * tokens) * sizeof(float)), {4, tokens}, DType::f32};
     // The sums and the targets' logits are neighbours, so that one all-reduce adds both.
     const auto row = [&](std::int64_t index) { return static_cast<float*>(stats.data) + index * tokens; };
-    float *largest = row(0), *own_largest = row(1), *sum = row(2), *target_logit = row(3);
-    enqueue("cross_entropy", [&](cudaStream_t native) {
-      cuda::cross_entropy_local(native, logits, targets, vocabulary, largest, sum, target_logit);
-    });
+    float* const own_largest = row(1);
+    const cuda::LossSums found{.largest = row(0), .sum = row(2), .target_logit = row(3)};
+    enqueue("cross_entropy", [&](cudaStream_t native) { cuda::cross_entropy_local(native, args, found); });
     if (tp.size() > 1) {
-      stream_.copy(own_largest, largest, static_cast<std::size_t>(tokens) * sizeof(float));
-      tp.group->all_reduce(stream_, {largest, {tokens}, DType::f32}, Reduction::max);
-      enqueue("cross_entropy",
-              [&](cudaStream_t native) { cuda::cross_entropy_rescale(native, tokens, own_largest, largest, sum); });
-      tp.group->all_reduce(stream_, {sum, {2 * tokens}, DType::f32}, Reduction::sum);
+      stream_.copy(own_largest, found.largest, static_cast<std::size_t>(tokens) * sizeof(float));
+      tp.group->all_reduce(stream_, {found.largest, {tokens}, DType::f32}, Reduction::max);
+      enqueue("cross_entropy", [&](cudaStream_t native) { cuda::cross_entropy_rescale(native, tokens, own_largest, found); });
+      tp.group->all_reduce(stream_, {found.sum, {2 * tokens}, DType::f32}, Reduction::sum);
     }
-    enqueue("cross_entropy", [&](cudaStream_t native) {
-      cuda::cross_entropy_loss(native, targets, largest, sum, target_logit, log_sum_exp, loss_sum);
-    });
+    enqueue("cross_entropy", [&](cudaStream_t native) { cuda::cross_entropy_loss(native, args, found); });
   }
 
-  void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                              const Tensor& log_sum_exp, float scale) override {
-    enqueue("cross_entropy_backward", [&](cudaStream_t native) {
-      cuda::cross_entropy_backward(native, logits, targets, vocabulary, log_sum_exp, scale);
-    });
+  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override {
+    enqueue("cross_entropy_backward", [&](cudaStream_t native) { cuda::cross_entropy_backward(native, args); });
   }
 
-  void adamw(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings) override {
-    enqueue("adamw", [&](cudaStream_t native) { cuda::adamw(native, weight, grad, m, v, nullptr, settings); });
+  void adamw(const AdamWArgs& args, const AdamW& settings) override {
+    enqueue("adamw", [&](cudaStream_t native) { cuda::adamw(native, args, std::nullopt, settings); });
   }
 
   void round(const Tensor& source, const Tensor& target) override {
-    enqueue("rounding weights", [&](cudaStream_t native) { cuda::add_residual(native, source, nullptr, target); });
+    enqueue("rounding weights", [&](cudaStream_t native) { cuda::add_residual(native, source, std::nullopt, target); });
   }
 
-  void adamw_rounded(const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v, const AdamW& settings,
-                     const Tensor& rounded) override {
-    enqueue("adamw", [&](cudaStream_t native) { cuda::adamw(native, weight, grad, m, v, &rounded, settings); });
+  void adamw_rounded(const AdamWArgs& args, const AdamW& settings, const Tensor& rounded) override {
+    enqueue("adamw", [&](cudaStream_t native) { cuda::adamw(native, args, rounded, settings); });
   }
 
   void square_sum(const Tensor& tensor, const Tensor& sum) override {

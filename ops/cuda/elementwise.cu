@@ -136,10 +136,10 @@ void add(cudaStream_t stream, const Tensor& target, const Tensor& source) {
   run(Type<float>{}, Constant<1>{}, wide, count - wide);
 }
 
-void add_residual(cudaStream_t stream, const Tensor& sum, const Tensor* residual, const Tensor& out) {
+void add_residual(cudaStream_t stream, const Tensor& sum, const std::optional<Tensor>& residual, const Tensor& out) {
   const std::int64_t count = out.elements();
   if (count == 0) return;
-  const bool aligned = aligned16(sum.data) && aligned16(out.data) && (residual == nullptr || aligned16(residual->data));
+  const bool aligned = aligned16(sum.data) && aligned16(out.data) && (!residual || aligned16(residual->data));
   with_type(sum.dtype, "add_residual's sum", [&](auto ti) {
     with_type(out.dtype, "add_residual", [&](auto t) {
       using TI = typename decltype(ti)::type;
@@ -147,25 +147,24 @@ void add_residual(cudaStream_t stream, const Tensor& sum, const Tensor* residual
       with_width<T>(aligned && count % full_width<T> == 0, [&](auto w) {
         constexpr int W = decltype(w)::value;
         launch(stream, add_residual_kernel<TI, T, W>, blocks_for(count / W, 256), 256, 0, data_of<TI>(sum),
-               residual == nullptr ? nullptr : data_of<T>(*residual), data_of<T>(out), count / W);
+               data_or_null<T>(residual), data_of<T>(out), count / W);
       });
     });
   });
 }
 
-void add_ranks(cudaStream_t stream, const Tensor& received, int rank, const Tensor& own, const Tensor* residual,
-               const Tensor& out) {
-  const std::int64_t count = out.elements();
+void add_ranks(cudaStream_t stream, const AddRanksArgs& args) {
+  const std::int64_t count = args.out.elements();
   if (count == 0) return;
-  const bool aligned = aligned16(received.data) && aligned16(own.data) && aligned16(out.data) &&
-                       (residual == nullptr || aligned16(residual->data));
-  with_type(out.dtype, "add_ranks", [&](auto t) {
+  const bool aligned = aligned16(args.received.data) && aligned16(args.own.data) && aligned16(args.out.data) &&
+                       (!args.residual || aligned16(args.residual->data));
+  with_type(args.out.dtype, "add_ranks", [&](auto t) {
     using T = typename decltype(t)::type;
     with_width<T>(aligned && count % full_width<T> == 0, [&](auto w) {
       constexpr int W = decltype(w)::value;
-      launch(stream, add_ranks_kernel<T, W>, blocks_for(count / W, 256), 256, 0, data_of<T>(received),
-             static_cast<int>(received.rows()), rank, data_of<T>(own), residual == nullptr ? nullptr : data_of<T>(*residual),
-             data_of<T>(out), count / W);
+      launch(stream, add_ranks_kernel<T, W>, blocks_for(count / W, 256), 256, 0, data_of<T>(args.received),
+             static_cast<int>(args.received.rows()), args.rank, data_of<T>(args.own), data_or_null<T>(args.residual),
+             data_of<T>(args.out), count / W);
     });
   });
 }

@@ -62,20 +62,20 @@ void gelu(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor
   apply_biased<Gelu>(stream, "gelu", x, bias, y);
 }
 
-void gelu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx,
-                   const Tensor& dbias, int multiprocessors, void* scratch) {
-  const std::int64_t rows = x.rows(), cols = x.cols();
-  if (x.elements() == 0) return;
-  const bool aligned = aligned16(dy.data) && aligned16(x.data) && aligned16(bias.data) && aligned16(dx.data);
+void gelu_backward(cudaStream_t stream, const GeluBackwardArgs& args, int multiprocessors, void* scratch) {
+  const std::int64_t rows = args.x.rows(), cols = args.x.cols();
+  if (args.x.elements() == 0) return;
+  const bool aligned =
+      aligned16(args.dy.data) && aligned16(args.x.data) && aligned16(args.bias.data) && aligned16(args.dx.data);
   auto* partial = static_cast<float*>(scratch);
-  with_type(x.dtype, "gelu_backward", [&](auto t) {
+  with_type(args.x.dtype, "gelu_backward", [&](auto t) {
     using T = typename decltype(t)::type;
     with_width<T>(aligned && cols % full_width<T> == 0, [&](auto w) {
       constexpr int W = decltype(w)::value;
       const ColumnGrid grid(rows, cols / W, multiprocessors, most_column_blocks);
-      launch(stream, gelu_backward_kernel<T, W>, grid.blocks, ColumnGrid::threads(), 0, data_of<T>(dy), data_of<T>(x),
-             data_of<T>(bias), data_of<T>(dx), partial, rows, static_cast<int>(cols), grid.run);
-      add_partials(stream, partial, grid.runs, cols, data_of<float>(dbias));
+      launch(stream, gelu_backward_kernel<T, W>, grid.blocks, ColumnGrid::threads(), 0, data_of<T>(args.dy), data_of<T>(args.x),
+             data_of<T>(args.bias), data_of<T>(args.dx), partial, rows, static_cast<int>(cols), grid.run);
+      add_partials(stream, partial, grid.runs, cols, data_of<float>(args.dbias));
     });
   });
 }

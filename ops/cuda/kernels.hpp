@@ -6,24 +6,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "ops/ops.hpp"
 
 namespace pipetrain::cuda {
 
 // rmsnorm.cu
-void rms_norm(cudaStream_t stream, const Tensor& x, const Tensor& weight, float eps, const Tensor& y, const Tensor& inv_rms);
+void rms_norm(cudaStream_t stream, const RmsNormArgs& args);
 std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
-void rms_norm_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& inv_rms,
-                       const Tensor* residual, const Tensor& dx, const Tensor& dweight, int multiprocessors, void* scratch);
+void rms_norm_backward(cudaStream_t stream, const RmsNormBackwardArgs& args, int multiprocessors, void* scratch);
 
 // layernorm.cu
-void layer_norm(cudaStream_t stream, const Tensor& x, const Tensor& weight, const Tensor& bias, float eps, const Tensor& y,
-                const Tensor& mean, const Tensor& inv_std);
+void layer_norm(cudaStream_t stream, const LayerNormArgs& args);
 std::size_t layer_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
-void layer_norm_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                         const Tensor& inv_std, const Tensor* residual, const Tensor& dx, const Tensor& dweight,
-                         const Tensor& dbias, int multiprocessors, void* scratch);
+void layer_norm_backward(cudaStream_t stream, const LayerNormBackwardArgs& args, int multiprocessors, void* scratch);
 
 // partials.cu: first [cols] += the sums of partial [shares, cols]; with second, of partial [shares, 2, cols] and so both. In an
 // order that depends on the number of shares only.
@@ -38,8 +35,7 @@ void bias_grad(cudaStream_t stream, const Tensor& dy, const Tensor& dbias, int m
 // gelu.cu
 void gelu(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y);
 // scratch: as for bias_grad
-void gelu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& x, const Tensor& bias, const Tensor& dx,
-                   const Tensor& dbias, int multiprocessors, void* scratch);
+void gelu_backward(cudaStream_t stream, const GeluBackwardArgs& args, int multiprocessors, void* scratch);
 
 // positions.cu
 void add_positions(cudaStream_t stream, std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x);
@@ -60,36 +56,38 @@ void embedding_grad(cudaStream_t stream, const Tensor& ids, const Tensor& dy, st
                     int multiprocessors, void* scratch);
 
 // attention.cu: fp32, any head size up to 256
-void attention(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
-               const Tensor& log_sum_exp);
+void attention(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args);
 std::size_t attention_backward_scratch(const AttentionShape& shape);  // bytes
-void attention_backward(cudaStream_t stream, const AttentionShape& shape, const Tensor& dout, const Tensor& qkv,
-                        const Tensor& out, const Tensor& log_sum_exp, const Tensor& dqkv, void* scratch);
+void attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch);
 
-// cross_entropy.cu. The first pass leaves each token's largest local logit, the sum of exp(logit - largest), and the target's
-// logit (0 when another rank has it or the token is not counted); all f32 [T].
-void cross_entropy_local(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                         float* largest, float* sum, float* target_logit);
+// cross_entropy.cu
+// What the first pass leaves of each token's logits on this rank; all [T].
+struct LossSums {
+  float* largest;
+  float* sum;           // of exp(logit - largest)
+  float* target_logit;  // 0 when another rank has it or the token is not counted
+};
+void cross_entropy_local(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found);
 // sum *= exp(own_largest - largest), before the sums of the ranks are added.
-void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float* own_largest, const float* largest,
-                           float* sum);
-void cross_entropy_loss(cudaStream_t stream, const Tensor& targets, const float* largest, const float* sum,
-                        const float* target_logit, const Tensor& log_sum_exp, const Tensor& loss_sum);
-void cross_entropy_backward(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const VocabularyRows& vocabulary,
-                            const Tensor& log_sum_exp, float scale);
+void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float* own_largest, const LossSums& found);
+void cross_entropy_loss(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found);
+void cross_entropy_backward(cudaStream_t stream, const CrossEntropyBackwardArgs& args);
 
-// adamw.cu
-void adamw(cudaStream_t stream, const Tensor& weight, const Tensor& grad, const Tensor& m, const Tensor& v,
-           const Tensor* rounded, const AdamW& settings);
+// adamw.cu; rounded: none, or bf16
+void adamw(cudaStream_t stream, const AdamWArgs& args, const std::optional<Tensor>& rounded, const AdamW& settings);
 
 // elementwise.cu
 void add(cudaStream_t stream, const Tensor& target, const Tensor& source);
-// out = sum (f32) + residual, in out's dtype; residual may be null.
-void add_residual(cudaStream_t stream, const Tensor& sum, const Tensor* residual, const Tensor& out);
-// out [rows, cols] = the sum, in rank order, of received [ranks, rows, cols] with `own` in the place of rank `rank`, plus
-// residual (may be null and may be out's memory); one rounding.
-void add_ranks(cudaStream_t stream, const Tensor& received, int rank, const Tensor& own, const Tensor* residual,
-               const Tensor& out);
+// out = sum (f32) + residual, in out's dtype.
+void add_residual(cudaStream_t stream, const Tensor& sum, const std::optional<Tensor>& residual, const Tensor& out);
+struct AddRanksArgs {
+  Tensor received;                 // [ranks, rows, cols]
+  int rank;                        // the place of `own` among them
+  Tensor own;                      // [rows, cols]
+  std::optional<Tensor> residual;  // [rows, cols]; may be out's memory
+  Tensor out;                      // [rows, cols], written: the sum in rank order, plus residual; one rounding
+};
+void add_ranks(cudaStream_t stream, const AddRanksArgs& args);
 std::size_t square_sum_scratch(std::int64_t elements);  // bytes
 // `counter` must be zero, and is again afterwards.
 void square_sum(cudaStream_t stream, const Tensor& tensor, const Tensor& sum, void* scratch, unsigned* counter);

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -80,8 +81,8 @@ T* data_of(const Tensor& tensor) {
 }
 
 template <class T>
-T* data_or_null(const Tensor* tensor) {
-  return tensor == nullptr ? nullptr : data_of<T>(*tensor);
+T* data_or_null(const std::optional<Tensor>& tensor) {
+  return tensor ? data_of<T>(*tensor) : nullptr;
 }
 
 }  // namespace pipetrain::cuda

@@ -118,15 +118,14 @@ void with_norm_types(const char* what, const Tensor& x, const Tensor& weight, bo
   });
 }
 
-// bias and mean: null unless centered.
+// bias and mean: without memory unless centered.
 template <bool centered>
-void norm_forward(cudaStream_t stream, const char* what, const Tensor& x, const Tensor& weight, const Tensor* bias, float eps,
-                  const Tensor& y, const Tensor* mean, const Tensor& inv_std) {
-  const std::int64_t rows = x.rows(), cols = x.cols();
+void norm_forward(cudaStream_t stream, const char* what, const LayerNormArgs& args) {
+  const std::int64_t rows = args.x.rows(), cols = args.x.cols();
   if (rows == 0) return;
   const bool aligned =
-      aligned16(x.data) && aligned16(y.data) && aligned16(weight.data) && (bias == nullptr || aligned16(bias->data));
-  with_norm_types(what, x, weight, aligned, [&](auto t, auto tw, auto w) {
+      aligned16(args.x.data) && aligned16(args.y.data) && aligned16(args.weight.data) && aligned16(args.bias.data);
+  with_norm_types(what, args.x, args.weight, aligned, [&](auto t, auto tw, auto w) {
     using T = typename decltype(t)::type;
     using TW = typename decltype(tw)::type;
     constexpr int W = decltype(w)::value;
@@ -136,8 +135,8 @@ void norm_forward(cudaStream_t stream, const char* what, const Tensor& x, const 
     with_packs(what, cols / W, warps ? 1 : 4, warps ? 32 : 1024, [&](auto n, int threads) {
       const int rows_each = warps ? 4 : 1;
       launch(stream, norm_kernel<centered, T, TW, W, decltype(n)::value>, blocks_for(rows, rows_each), dim3(threads, rows_each),
-             0, data_of<T>(x), data_of<TW>(weight), data_or_null<TW>(bias), eps, data_of<T>(y), data_or_null<float>(mean),
-             data_of<float>(inv_std), rows, static_cast<int>(cols));
+             0, data_of<T>(args.x), data_of<TW>(args.weight), data_of<TW>(args.bias), args.eps, data_of<T>(args.y),
+             data_of<float>(args.mean), data_of<float>(args.inv_std), rows, static_cast<int>(cols));
     });
   });
 }

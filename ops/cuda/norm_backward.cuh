@@ -188,17 +188,16 @@ inline std::size_t norm_backward_scratch(std::int64_t rows, std::int64_t cols, i
   return static_cast<std::size_t>(std::min<std::int64_t>(rows, multiprocessors) * cols * sums) * sizeof(float);
 }
 
-// mean and dbias: null unless centered.
+// mean and dbias: without memory unless centered.
 template <bool centered>
-void norm_backward(cudaStream_t stream, const char* what, const Tensor& dy, const Tensor& x, const Tensor& weight,
-                   const Tensor* mean, const Tensor& inv_std, const Tensor* residual, const Tensor& dx, const Tensor& dweight,
-                   const Tensor* dbias, int multiprocessors, void* scratch) {
-  const std::int64_t rows = x.rows(), cols = x.cols();
+void norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwardArgs& args, int multiprocessors,
+                   void* scratch) {
+  const std::int64_t rows = args.x.rows(), cols = args.x.cols();
   if (rows == 0) return;
-  const bool aligned = aligned16(x.data) && aligned16(dy.data) && aligned16(dx.data) && aligned16(weight.data) &&
-                       (residual == nullptr || aligned16(residual->data));
+  const bool aligned = aligned16(args.x.data) && aligned16(args.dy.data) && aligned16(args.dx.data) &&
+                       aligned16(args.weight.data) && (!args.residual || aligned16(args.residual->data));
   auto* partial = static_cast<float*>(scratch);
-  with_norm_types(what, x, weight, aligned, [&](auto t, auto tw, auto w) {
+  with_norm_types(what, args.x, args.weight, aligned, [&](auto t, auto tw, auto w) {
     using T = typename decltype(t)::type;
     using TW = typename decltype(tw)::type;
     constexpr int W = decltype(w)::value;
@@ -210,10 +209,10 @@ void norm_backward(cudaStream_t stream, const char* what, const Tensor& dy, cons
           std::max(NextRow<T, W, N>::bytes_per_thread * threads * teams, W * N * threads * static_cast<int>(sizeof(Real<T>)));
       const auto kernel = norm_backward_kernel<centered, T, TW, W, N>;
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-      launch(stream, kernel, blocks, dim3(threads, teams), shared, data_of<T>(dy), data_of<T>(x), data_of<TW>(weight),
-             data_or_null<float>(mean), data_of<float>(inv_std), data_or_null<T>(residual), data_of<T>(dx), partial, rows,
-             static_cast<int>(cols));
-      add_partials(stream, partial, blocks, cols, data_of<float>(dweight), data_or_null<float>(dbias));
+      launch(stream, kernel, blocks, dim3(threads, teams), shared, data_of<T>(args.dy), data_of<T>(args.x),
+             data_of<TW>(args.weight), data_of<float>(args.mean), data_of<float>(args.inv_std), data_or_null<T>(args.residual),
+             data_of<T>(args.dx), partial, rows, static_cast<int>(cols));
+      add_partials(stream, partial, blocks, cols, data_of<float>(args.dweight), data_of<float>(args.dbias));
     });
   });
 }

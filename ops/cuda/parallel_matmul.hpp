@@ -15,24 +15,21 @@ class ParallelMatmul {
  public:
   explicit ParallelMatmul(OpsStream& ops);
 
-  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const Tensor& shard, const Tensor& w, const Tensor& full,
-                     const Tensor& out);
-  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
-                      const Tensor& out);
-  void weight_grad(const Tensor& dy, const Tensor& x, const Tensor& dw, Accumulate accumulate);
+  void gather_matmul(const TensorParallel& tp, MatmulKind kind, const GatherMatmulArgs& args);
+  void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args);
+  void weight_grad(const WeightGradArgs& args);
   // The part of Ops::backward_scatter that hides the ranks' sum behind the weight gradient. False, and nothing is enqueued,
   // where that is not worthwhile.
-  bool backward_scatter_in_pieces(const TensorParallel& tp, const Tensor& dy, const Tensor& w, const Tensor& dx,
-                                  const Tensor& x, const Tensor& dw, Accumulate accumulate);
+  bool backward_scatter_in_pieces(const TensorParallel& tp, const BackwardScatterArgs& args);
 
  private:
   OpsStream& ops_;
   Gemm gemm_;
   Buffer workspace_;
 
-  bool sums_in_pieces(const TensorParallel& tp, MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual,
-                      const Tensor& out, const std::function<void()>& meanwhile);
-  void matmul(MatmulKind kind, const Tensor& in, const Tensor& w, const Tensor* residual, const Tensor& out);
+  bool sums_in_pieces(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args,
+                      const std::function<void()>& meanwhile);
+  void matmul(MatmulKind kind, const MatmulScatterArgs& args);
   void multiply(Product product, const Tensor& a, const Tensor& b, const void* addend, const Tensor& out);
 };
 

@@ -23,10 +23,27 @@ TEST_CASE("LayerNorm and its gradient match the reference", "[ops]") {
       const Tensor dx = b.poisoned(shape), dx_sum = b.poisoned(shape);
       const Tensor dweight = b.put_f32(old), dweight3 = b.put_f32(old), dbias = b.put_f32(old), dbias3 = b.put_f32(old);
       b.team.run([&](TestRank& r) {
-        r.ops().layer_norm(tx, tw, tb, 1e-5F, y, mean, inv_std);
-        r.ops().layer_norm_backward(tdy, tx, tw, mean, inv_std, nullptr, dx, dweight, dbias);
-        r.ops().layer_norm_backward(tdy, tx, tw, mean, inv_std, &tr, dx_sum, dweight3, dbias3);
-        r.ops().layer_norm_backward(tdy, in_place, tw, mean, inv_std, &tr, in_place, dweight3, dbias3);
+        r.ops().layer_norm({.x = tx, .weight = tw, .bias = tb, .eps = 1e-5F, .y = y, .mean = mean, .inv_std = inv_std});
+        r.ops().layer_norm_backward(
+            {.dy = tdy, .x = tx, .weight = tw, .mean = mean, .inv_std = inv_std, .dx = dx, .dweight = dweight, .dbias = dbias});
+        r.ops().layer_norm_backward({.dy = tdy,
+                                     .x = tx,
+                                     .weight = tw,
+                                     .mean = mean,
+                                     .inv_std = inv_std,
+                                     .residual = tr,
+                                     .dx = dx_sum,
+                                     .dweight = dweight3,
+                                     .dbias = dbias3});
+        r.ops().layer_norm_backward({.dy = tdy,
+                                     .x = in_place,
+                                     .weight = tw,
+                                     .mean = mean,
+                                     .inv_std = inv_std,
+                                     .residual = tr,
+                                     .dx = in_place,
+                                     .dweight = dweight3,
+                                     .dbias = dbias3});
       });
       const auto forward = reference::layer_norm(x, w, bias, 1e-5);
       const auto grads = reference::layer_norm_backward(dy, x, w, 1e-5);
@@ -57,7 +74,7 @@ TEST_CASE("GELU with its bias, and both gradients, match the reference", "[ops]"
       const Tensor y = b.poisoned(shape), dx = b.poisoned(shape), dbias = b.put_f32(old);
       b.team.run([&](TestRank& r) {
         r.ops().gelu(tx, tb, y);
-        r.ops().gelu_backward(tdy, tx, tb, dx, dbias);
+        r.ops().gelu_backward({.dy = tdy, .x = tx, .bias = tb, .dx = dx, .dbias = dbias});
       });
       const Values expected = reference::gelu_backward(dy, x, bias);
       CHECK(relative_error(b.rank.get(y), reference::gelu(x, bias)) < b.tolerance);
@@ -123,10 +140,11 @@ TEST_CASE("GPT-2's operations give the same bits again, whatever the number of t
         const Tensor dweight = b.put_f32(zero), dbias = b.put_f32(zero), dbias2 = b.put_f32(zero), dbias3 = b.put_f32(zero);
         const Tensor dtable = b.put_f32(Values({128, 768}));
         team.run([&](TestRank& r) {
-          r.ops().layer_norm(x, w, bias, 1e-5F, normed, mean, inv_std);
-          r.ops().layer_norm_backward(dy, x, w, mean, inv_std, nullptr, dx, dweight, dbias);
+          r.ops().layer_norm({.x = x, .weight = w, .bias = bias, .eps = 1e-5F, .y = normed, .mean = mean, .inv_std = inv_std});
+          r.ops().layer_norm_backward(
+              {.dy = dy, .x = x, .weight = w, .mean = mean, .inv_std = inv_std, .dx = dx, .dweight = dweight, .dbias = dbias});
           r.ops().gelu(x, bias, y);
-          r.ops().gelu_backward(dy, x, bias, dgelu, dbias2);
+          r.ops().gelu_backward({.dy = dy, .x = x, .bias = bias, .dx = dgelu, .dbias = dbias2});
           r.ops().bias_grad(dy, dbias3);
           r.ops().positions_grad(0, 100, dy, dtable);
         });

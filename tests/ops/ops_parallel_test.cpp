@@ -91,14 +91,24 @@ void check_products(Layout& l, std::int64_t tokens) {
   const auto dw = l.each([&](int r) { return l.team[r].poisoned({cut.count(r), hidden}, DType::f32); });
   l.team.run([&](TestRank& r) {
     const TensorParallel tp = r.tp(l.sequence_parallel);
-    r.ops().gather_matmul(tp, MatmulKind::forward, mine(shard_x, r), mine(tw, r), mine(full, r), mine(column, r));
-    r.ops().gather_matmul(tp, MatmulKind::input_grad, mine(shard_x, r), mine(tw2, r), mine(full, r), mine(row_backward, r));
-    r.ops().matmul_scatter(tp, MatmulKind::forward, mine(twide, r), mine(tw2, r), nullptr, mine(plain, r));
-    r.ops().matmul_scatter(tp, MatmulKind::forward, mine(twide, r), mine(tw2, r), &mine(shard_residual, r), mine(sum, r));
-    r.ops().matmul_scatter(tp, MatmulKind::forward, mine(twide, r), mine(tw2, r), &mine(in_place, r), mine(in_place, r));
-    r.ops().matmul_scatter(tp, MatmulKind::input_grad, mine(twide, r), mine(tw, r), nullptr, mine(column_backward, r));
+    r.ops().gather_matmul(tp, MatmulKind::forward,
+                          {.shard = mine(shard_x, r), .w = mine(tw, r), .full = mine(full, r), .out = mine(column, r)});
+    r.ops().gather_matmul(tp, MatmulKind::input_grad,
+                          {.shard = mine(shard_x, r), .w = mine(tw2, r), .full = mine(full, r), .out = mine(row_backward, r)});
+    r.ops().matmul_scatter(tp, MatmulKind::forward, {.in = mine(twide, r), .w = mine(tw2, r), .out = mine(plain, r)});
+    r.ops().matmul_scatter(tp, MatmulKind::forward,
+                           {.in = mine(twide, r), .w = mine(tw2, r), .residual = mine(shard_residual, r), .out = mine(sum, r)});
+    r.ops().matmul_scatter(tp, MatmulKind::forward,
+                           {.in = mine(twide, r), .w = mine(tw2, r), .residual = mine(in_place, r), .out = mine(in_place, r)});
+    r.ops().matmul_scatter(tp, MatmulKind::input_grad,
+                           {.in = mine(twide, r), .w = mine(tw, r), .out = mine(column_backward, r)});
     for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
-      r.ops().backward_scatter(tp, mine(twide, r), mine(tw, r), mine(with_weights, r), mine(tx, r), mine(dw, r), accumulate);
+      r.ops().backward_scatter(tp, {.dy = mine(twide, r),
+                                    .w = mine(tw, r),
+                                    .dx = mine(with_weights, r),
+                                    .x = mine(tx, r),
+                                    .dw = mine(dw, r),
+                                    .accumulate = accumulate});
     }
   });
   const Values forward = reference::matmul(MatmulKind::forward, x, w);
@@ -204,10 +214,16 @@ TEST_CASE("vocabulary-parallel cross-entropy over uneven shards is the same on e
       const auto log_sum_exp = l.each([&](int r) { return l.team[r].poisoned({tokens}, DType::f32); });
       const auto loss = l.each([&](int r) { return l.team[r].poisoned({1}, DType::f64); });
       l.team.run([&](TestRank& r) {
-        r.ops().cross_entropy(r.tp(l.sequence_parallel), mine(part, r), mine(ttargets, r),
-                              {cut.begin(r.rank()), cut.count(r.rank())}, mine(log_sum_exp, r), mine(loss, r));
-        r.ops().cross_entropy_backward(mine(part, r), mine(ttargets, r), {cut.begin(r.rank()), cut.count(r.rank())},
-                                       mine(log_sum_exp, r), 0.5F);
+        r.ops().cross_entropy(r.tp(l.sequence_parallel), {.logits = mine(part, r),
+                                                          .targets = mine(ttargets, r),
+                                                          .vocabulary = {cut.begin(r.rank()), cut.count(r.rank())},
+                                                          .log_sum_exp = mine(log_sum_exp, r),
+                                                          .loss_sum = mine(loss, r)});
+        r.ops().cross_entropy_backward({.logits = mine(part, r),
+                                        .targets = mine(ttargets, r),
+                                        .vocabulary = {cut.begin(r.rank()), cut.count(r.rank())},
+                                        .log_sum_exp = mine(log_sum_exp, r),
+                                        .scale = 0.5F});
       });
       const auto forward = reference::cross_entropy(logits, targets);
       const Values backward = reference::cross_entropy_backward(logits, targets, 0.5);
@@ -255,22 +271,25 @@ std::vector<unsigned char> bits_of_all_ops(const OpsBackend& backend, int thread
   settings.lr = 0.01F;
   team.run([&](TestRank& r) {
     Ops& ops = r.ops();
-    ops.gather_matmul(r.tp(false), MatmulKind::forward, x, w, x, y);
-    ops.matmul_scatter(r.tp(false), MatmulKind::input_grad, dy, w, nullptr, dx);
-    ops.weight_grad(dy, x, dw);
+    ops.gather_matmul(r.tp(false), MatmulKind::forward, {.shard = x, .w = w, .full = x, .out = y});
+    ops.matmul_scatter(r.tp(false), MatmulKind::input_grad, {.in = dy, .w = w, .out = dx});
+    ops.weight_grad({.dy = dy, .x = x, .dw = dw});
     ops.embedding(r.tp(false), ids, table, 0, embedded);
     ops.embedding_grad(ids, dx, 0, dtable);
-    ops.rms_norm(x, gain, 1e-5F, normed, inv_rms);
-    ops.rms_norm_backward(dx, x, gain, inv_rms, nullptr, dnormed, dgain);
+    ops.rms_norm({.x = x, .weight = gain, .eps = 1e-5F, .y = normed, .inv_rms = inv_rms});
+    ops.rms_norm_backward({.dy = dx, .x = x, .weight = gain, .inv_rms = inv_rms, .dx = dnormed, .dweight = dgain});
     ops.rotary(shape, qkv, cos_sin, false);
-    ops.attention(shape, qkv, attended, attention_sums);
-    ops.attention_backward(shape, dout, qkv, attended, attention_sums, dqkv);
+    ops.attention(shape, {.qkv = qkv, .out = attended, .log_sum_exp = attention_sums});
+    ops.attention_backward(shape, {.dout = dout, .qkv = qkv, .out = attended, .log_sum_exp = attention_sums, .dqkv = dqkv});
     ops.swiglu(gate_up, activated);
     ops.swiglu_backward(dy, gate_up, dgate_up);
-    ops.cross_entropy(r.tp(false), logits, ids, {0, logits.cols()}, log_sum_exp, loss);
-    ops.cross_entropy_backward(logits, ids, {0, logits.cols()}, log_sum_exp, 0.5F);
+    ops.cross_entropy(
+        r.tp(false),
+        {.logits = logits, .targets = ids, .vocabulary = {0, logits.cols()}, .log_sum_exp = log_sum_exp, .loss_sum = loss});
+    ops.cross_entropy_backward(
+        {.logits = logits, .targets = ids, .vocabulary = {0, logits.cols()}, .log_sum_exp = log_sum_exp, .scale = 0.5F});
     ops.square_sum(grad, squares);
-    ops.adamw(weight, grad, m, v, settings);
+    ops.adamw({.weight = weight, .grad = grad, .m = m, .v = v}, settings);
     ops.add(grad, weight);
   });
   std::vector<unsigned char> all;

@@ -21,13 +21,13 @@ TEST_CASE("matrix products match the reference", "[ops]") {
       const Tensor y = b.poisoned({t, n}), sum = b.poisoned({t, n}), plain = b.poisoned({t, n});
       const Tensor dx = b.poisoned({t, k}), dx2 = b.poisoned({t, k}), dw = b.put_f32(old);
       b.team.run([&](TestRank& r) {
-        r.ops().gather_matmul(r.tp(false), MatmulKind::forward, tx, tw, tx, y);
-        r.ops().gather_matmul(r.tp(false), MatmulKind::input_grad, tdy, tw, tdy, dx);
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, tx, tw, nullptr, plain);
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, tx, tw, &tr, sum);
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, tx, tw, &in_place, in_place);
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::input_grad, tdy, tw, nullptr, dx2);
-        r.ops().weight_grad(tdy, tx, dw);
+        r.ops().gather_matmul(r.tp(false), MatmulKind::forward, {.shard = tx, .w = tw, .full = tx, .out = y});
+        r.ops().gather_matmul(r.tp(false), MatmulKind::input_grad, {.shard = tdy, .w = tw, .full = tdy, .out = dx});
+        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, {.in = tx, .w = tw, .out = plain});
+        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, {.in = tx, .w = tw, .residual = tr, .out = sum});
+        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, {.in = tx, .w = tw, .residual = in_place, .out = in_place});
+        r.ops().matmul_scatter(r.tp(false), MatmulKind::input_grad, {.in = tdy, .w = tw, .out = dx2});
+        r.ops().weight_grad({.dy = tdy, .x = tx, .dw = dw});
       });
       const Values forward = reference::matmul(MatmulKind::forward, x, w);
       const Values backward = reference::matmul(MatmulKind::input_grad, dy, w);
@@ -51,8 +51,8 @@ TEST_CASE("a weight gradient written over NaN has the bits of one added to zeros
       const Tensor x = b.put(b.draw({t, k})), dy = b.put(b.draw({t, n}));
       const Tensor written = b.rank.poisoned({n, k}, DType::f32), added = b.put_f32(Values({n, k}));
       b.team.run([&](TestRank& r) {
-        r.ops().weight_grad(dy, x, written, Accumulate::no);
-        r.ops().weight_grad(dy, x, added);
+        r.ops().weight_grad({.dy = dy, .x = x, .dw = written, .accumulate = Accumulate::no});
+        r.ops().weight_grad({.dy = dy, .x = x, .dw = added});
       });
       CHECK(b.rank.bytes(written) == b.rank.bytes(added));
     }
@@ -89,10 +89,12 @@ TEST_CASE("RMSNorm and its gradient match the reference", "[ops]") {
       const Tensor dx = b.poisoned(shape), dx_sum = b.poisoned(shape);
       const Tensor dweight = b.put_f32(old), dweight3 = b.put_f32(old);
       b.team.run([&](TestRank& r) {
-        r.ops().rms_norm(tx, tw, 1e-5F, y, inv_rms);
-        r.ops().rms_norm_backward(tdy, tx, tw, inv_rms, nullptr, dx, dweight);
-        r.ops().rms_norm_backward(tdy, tx, tw, inv_rms, &tr, dx_sum, dweight3);
-        r.ops().rms_norm_backward(tdy, in_place, tw, inv_rms, &tr, in_place, dweight3);
+        r.ops().rms_norm({.x = tx, .weight = tw, .eps = 1e-5F, .y = y, .inv_rms = inv_rms});
+        r.ops().rms_norm_backward({.dy = tdy, .x = tx, .weight = tw, .inv_rms = inv_rms, .dx = dx, .dweight = dweight});
+        r.ops().rms_norm_backward(
+            {.dy = tdy, .x = tx, .weight = tw, .inv_rms = inv_rms, .residual = tr, .dx = dx_sum, .dweight = dweight3});
+        r.ops().rms_norm_backward(
+            {.dy = tdy, .x = in_place, .weight = tw, .inv_rms = inv_rms, .residual = tr, .dx = in_place, .dweight = dweight3});
       });
       const auto forward = reference::rms_norm(x, w, 1e-5);
       const auto grads = reference::rms_norm_backward(dy, x, w, 1e-5);
@@ -168,8 +170,8 @@ TEST_CASE("attention and its gradient match the reference", "[ops]") {
       const Tensor tqkv = b.put(qkv), tdout = b.put(dout), out = b.poisoned(dout.shape), dqkv = b.poisoned(qkv.shape);
       const Tensor log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
       b.team.run([&](TestRank& r) {
-        r.ops().attention(shape, tqkv, out, log_sum_exp);
-        r.ops().attention_backward(shape, tdout, tqkv, out, log_sum_exp, dqkv);
+        r.ops().attention(shape, {.qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp});
+        r.ops().attention_backward(shape, {.dout = tdout, .qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .dqkv = dqkv});
       });
       const auto forward = reference::attention(shape, qkv);
       CHECK(relative_error(b.rank.get(out), forward.out) < b.tolerance);
@@ -191,8 +193,16 @@ TEST_CASE("logits may have columns that do not count: what they hold does not ma
       const Tensor tlogits = b.put(logits), ttargets = b.rank.put(targets, DType::i32);
       const Tensor log_sum_exp = b.rank.poisoned({t}, DType::f32), loss = b.rank.poisoned({1}, DType::f64);
       b.team.run([&](TestRank& r) {
-        r.ops().cross_entropy(r.tp(false), tlogits, ttargets, {0, vocabulary}, log_sum_exp, loss);
-        r.ops().cross_entropy_backward(tlogits, ttargets, {0, vocabulary}, log_sum_exp, 0.25F);
+        r.ops().cross_entropy(r.tp(false), {.logits = tlogits,
+                                            .targets = ttargets,
+                                            .vocabulary = {0, vocabulary},
+                                            .log_sum_exp = log_sum_exp,
+                                            .loss_sum = loss});
+        r.ops().cross_entropy_backward({.logits = tlogits,
+                                        .targets = ttargets,
+                                        .vocabulary = {0, vocabulary},
+                                        .log_sum_exp = log_sum_exp,
+                                        .scale = 0.25F});
       });
       const auto forward = reference::cross_entropy(counted, targets);
       CHECK(b.rank.get(loss).data[0] == Approx(forward.loss_sum).epsilon(1e-5));
@@ -217,8 +227,16 @@ TEST_CASE("cross-entropy and its gradient match the reference, uncounted targets
         const Tensor tlogits = b.put(logits), ttargets = b.rank.put(targets, DType::i32);
         const Tensor log_sum_exp = b.rank.poisoned({shape[0]}, DType::f32), loss = b.rank.poisoned({1}, DType::f64);
         b.team.run([&](TestRank& r) {
-          r.ops().cross_entropy(r.tp(false), tlogits, ttargets, {0, shape[1]}, log_sum_exp, loss);
-          r.ops().cross_entropy_backward(tlogits, ttargets, {0, shape[1]}, log_sum_exp, 0.25F);
+          r.ops().cross_entropy(r.tp(false), {.logits = tlogits,
+                                              .targets = ttargets,
+                                              .vocabulary = {0, shape[1]},
+                                              .log_sum_exp = log_sum_exp,
+                                              .loss_sum = loss});
+          r.ops().cross_entropy_backward({.logits = tlogits,
+                                          .targets = ttargets,
+                                          .vocabulary = {0, shape[1]},
+                                          .log_sum_exp = log_sum_exp,
+                                          .scale = 0.25F});
         });
         const auto forward = reference::cross_entropy(logits, targets);
         CHECK(b.rank.get(loss).data[0] == Approx(forward.loss_sum).epsilon(1e-5).margin(1e-5));
@@ -247,7 +265,7 @@ TEST_CASE("AdamW follows the reference over several steps", "[ops]") {
       for (settings.step = 1; settings.step <= 3; ++settings.step) {
         const Values grad = b.draw_f32({count});
         const Tensor tg = b.put_f32(grad);
-        b.team.run([&](TestRank& r) { r.ops().adamw(tw, tg, tm, tv, settings); });
+        b.team.run([&](TestRank& r) { r.ops().adamw({.weight = tw, .grad = tg, .m = tm, .v = tv}, settings); });
         reference::adamw(weight, grad, m, v, settings);
       }
       CHECK(relative_error(b.rank.get(tw), weight) < statistics_tolerance);

@@ -27,10 +27,18 @@ TEST_CASE("GPU LayerNorm, GELU, biases and positions at full size, the same bits
         const Tensor biased = b.put(x), placed = b.put(x), dtable = b.put_f32(zero_table);
         const Tensor dweight = b.put_f32(zero), dbias = b.put_f32(zero), dbias2 = b.put_f32(zero), dbias3 = b.put_f32(zero);
         b.team.run([&](TestRank& r) {
-          r.ops().layer_norm(tx, tw, tb, 1e-5F, normed, mean, inv_std);
-          r.ops().layer_norm_backward(tdy, tx, tw, mean, inv_std, &tr, dx, dweight, dbias);
+          r.ops().layer_norm({.x = tx, .weight = tw, .bias = tb, .eps = 1e-5F, .y = normed, .mean = mean, .inv_std = inv_std});
+          r.ops().layer_norm_backward({.dy = tdy,
+                                       .x = tx,
+                                       .weight = tw,
+                                       .mean = mean,
+                                       .inv_std = inv_std,
+                                       .residual = tr,
+                                       .dx = dx,
+                                       .dweight = dweight,
+                                       .dbias = dbias});
           r.ops().gelu(tx, tb, y);
-          r.ops().gelu_backward(tdy, tx, tb, dgelu, dbias2);
+          r.ops().gelu_backward({.dy = tdy, .x = tx, .bias = tb, .dx = dgelu, .dbias = dbias2});
           r.ops().add_bias(biased, tb);
           r.ops().bias_grad(tdy, dbias3);
           r.ops().add_positions(5, sequence, tt, placed);

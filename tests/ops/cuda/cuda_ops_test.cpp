@@ -50,10 +50,10 @@ TEST_CASE("GPU matrix products, with and without residual", "[gpu]") {
       const Tensor y = rank.poisoned({t, n}, dtype), sum = rank.put(residual, dtype), dx = rank.poisoned({t, k}, dtype);
       const Tensor dw = rank.put(old, DType::f32);
       team.run([&](TestRank& r) {
-        r.ops().gather_matmul(r.tp(false), MatmulKind::forward, tx, tw, tx, y);
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, tx, tw, &sum, sum);
-        r.ops().matmul_scatter(r.tp(false), MatmulKind::input_grad, tdy, tw, nullptr, dx);
-        r.ops().weight_grad(tdy, tx, dw);
+        r.ops().gather_matmul(r.tp(false), MatmulKind::forward, {.shard = tx, .w = tw, .full = tx, .out = y});
+        r.ops().matmul_scatter(r.tp(false), MatmulKind::forward, {.in = tx, .w = tw, .residual = sum, .out = sum});
+        r.ops().matmul_scatter(r.tp(false), MatmulKind::input_grad, {.in = tdy, .w = tw, .out = dx});
+        r.ops().weight_grad({.dy = tdy, .x = tx, .dw = dw});
       });
       const Values forward = reference::matmul(MatmulKind::forward, x, w);
       CHECK(relative_error(rank.get(y), forward) < tolerance);
@@ -77,9 +77,10 @@ TEST_CASE("GPU RMSNorm forward and backward", "[gpu]") {
       const Tensor y = rank.poisoned(shape, dtype), inv = rank.poisoned({rows}, DType::f32);
       const Tensor dx = rank.poisoned(shape, dtype), dweight = rank.put(old, DType::f32);
       team.run([&](TestRank& r) {
-        r.ops().rms_norm(tx, tw, 1e-5F, y, inv);
-        r.ops().rms_norm_backward(tdy, tx, tw, inv, nullptr, dx, dweight);
-        r.ops().rms_norm_backward(tdy, tx, tw, inv, &tr, tx, dweight);
+        r.ops().rms_norm({.x = tx, .weight = tw, .eps = 1e-5F, .y = y, .inv_rms = inv});
+        r.ops().rms_norm_backward({.dy = tdy, .x = tx, .weight = tw, .inv_rms = inv, .dx = dx, .dweight = dweight});
+        r.ops().rms_norm_backward(
+            {.dy = tdy, .x = tx, .weight = tw, .inv_rms = inv, .residual = tr, .dx = tx, .dweight = dweight});
       });
       const auto forward = reference::rms_norm(x, w, 1e-5);
       const auto backward = reference::rms_norm_backward(dy, x, w, 1e-5);
@@ -138,8 +139,8 @@ TEST_CASE("GPU attention, grouped-query included", "[gpu]") {
       const Tensor out = rank.poisoned(dout.shape, dtype), dq = rank.poisoned(qkv.shape, dtype);
       const Tensor lse = rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
       team.run([&](TestRank& r) {
-        r.ops().attention(shape, tq, out, lse);
-        r.ops().attention_backward(shape, tdo, tq, out, lse, dq);
+        r.ops().attention(shape, {.qkv = tq, .out = out, .log_sum_exp = lse});
+        r.ops().attention_backward(shape, {.dout = tdo, .qkv = tq, .out = out, .log_sum_exp = lse, .dqkv = dq});
       });
       const auto forward = reference::attention(shape, qkv);
       CHECK(relative_error(rank.get(out), forward.out) < tolerance);
@@ -182,8 +183,10 @@ TEST_CASE("GPU cross-entropy in place", "[gpu]") {
       const Tensor tl = rank.put(logits, dtype), tt = rank.put(targets, DType::i32);
       const Tensor lse = rank.poisoned({shape[0]}, DType::f32), loss = rank.poisoned({1}, DType::f64);
       team.run([&](TestRank& r) {
-        r.ops().cross_entropy(r.tp(false), tl, tt, {0, shape[1]}, lse, loss);
-        r.ops().cross_entropy_backward(tl, tt, {0, shape[1]}, lse, 0.25F);
+        r.ops().cross_entropy(r.tp(false),
+                              {.logits = tl, .targets = tt, .vocabulary = {0, shape[1]}, .log_sum_exp = lse, .loss_sum = loss});
+        r.ops().cross_entropy_backward(
+            {.logits = tl, .targets = tt, .vocabulary = {0, shape[1]}, .log_sum_exp = lse, .scale = 0.25F});
       });
       const auto forward = reference::cross_entropy(logits, targets);
       CHECK(rank.get(loss).data[0] == Approx(forward.loss_sum).epsilon(1e-5));
@@ -212,7 +215,7 @@ TEST_CASE("GPU optimizer, sums of squares and addition", "[gpu]") {
     const Tensor tw2 = rank.put(weight, DType::f32), tm2 = rank.put(m, DType::f32), tv2 = rank.put(v, DType::f32);
     const AdamW settings{1e-2F, 0.9F, 0.95F, 1e-8F, 0.1F, 3, 0.5F};
     team.run([&](TestRank& r) {
-      r.ops().adamw(tw, tg, tm, tv, settings);
+      r.ops().adamw({.weight = tw, .grad = tg, .m = tm, .v = tv}, settings);
       r.ops().square_sum(tg, sum);
       r.ops().square_sum(tg, again);
       r.ops().add(more, tg);
@@ -222,7 +225,7 @@ TEST_CASE("GPU optimizer, sums of squares and addition", "[gpu]") {
     const Values stepped = rank.get(tw);
     team.run([&](TestRank& r) {
       r.ops().round(tw, before);
-      r.ops().adamw_rounded(tw2, tg, tm2, tv2, settings, after);
+      r.ops().adamw_rounded({.weight = tw2, .grad = tg, .m = tm2, .v = tv2}, settings, after);
     });
     CHECK((rank.get(before).data == rounded(stepped, DType::bf16).data));
     CHECK((rank.bytes(tw2) == rank.bytes(tw)));
@@ -256,12 +259,12 @@ TEST_CASE("GPU operations give the same bits again", "[gpu]") {
       const Tensor dweight = rank.put(Values({hidden}), DType::f32), dtable = rank.put(Values({50, hidden}), DType::f32);
       const Tensor dw = rank.put(Values({hidden, hidden}), DType::f32);
       Ops& ops = *deterministic;
-      ops.rms_norm(x, w, 1e-5F, y, inv);
-      ops.rms_norm_backward(dy, x, w, inv, nullptr, dx, dweight);
+      ops.rms_norm({.x = x, .weight = w, .eps = 1e-5F, .y = y, .inv_rms = inv});
+      ops.rms_norm_backward({.dy = dy, .x = x, .weight = w, .inv_rms = inv, .dx = dx, .dweight = dweight});
       ops.embedding_grad(ids, dy, 0, dtable);
-      ops.weight_grad(dy, x, dw);
-      ops.attention(shape, qkv, out, lse);
-      ops.attention_backward(shape, dy, qkv, out, lse, dqkv);
+      ops.weight_grad({.dy = dy, .x = x, .dw = dw});
+      ops.attention(shape, {.qkv = qkv, .out = out, .log_sum_exp = lse});
+      ops.attention_backward(shape, {.dout = dy, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv});
       std::vector<std::vector<unsigned char>> results;
       for (const Tensor& result : {y, dx, dweight, dtable, dw, out, dqkv}) results.push_back(rank.bytes(result));
       if (round == 0) {

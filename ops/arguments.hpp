@@ -1,0 +1,149 @@
+// The tensors of an operation, by name: most have the same type and could be exchanged in silence. Shapes and their letters as
+// in ops/ops.hpp; what an operation reads stands before what it writes or adds to, but where a field says otherwise.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/tensor.hpp"
+
+namespace pipetrain {
+
+// What a product does with the gradient that is there.
+enum class Accumulate {
+  no,   // writes over it, whatever it holds, NaN included; the bits are those of adding to zeros, but for a zero's sign
+  yes,  // adds to it
+};
+
+// The rows of the vocabulary that this rank has.
+struct VocabularyRows {
+  std::int64_t first = 0, count = 0;
+};
+
+// --- Matrices ---
+
+struct GatherMatmulArgs {
+  Tensor shard;  // [Tr, in], this rank's rows
+  Tensor w;      // [N, K]
+  Tensor full;  // [T, in], written: all ranks' shards; left as it is, and may be shard's memory, when nothing is to be gathered
+  Tensor out;   // [T, ...], written: full x w
+};
+
+struct MatmulScatterArgs {
+  Tensor in;                            // [T, ...]
+  Tensor w;                             // [N, K]
+  std::optional<Tensor> residual = {};  // [Tr, ...], added before the one rounding to out's dtype; may be out's memory
+  Tensor out;                           // [Tr, ...], written
+};
+
+struct WeightGradArgs {
+  Tensor dy;  // [T, N]
+  Tensor x;   // [T, K]
+  Tensor dw;  // [N, K] f32
+  Accumulate accumulate = Accumulate::yes;
+};
+
+struct BackwardScatterArgs {
+  Tensor dy;                                // [T, N]
+  Tensor w;                                 // [N, K]
+  Tensor dx;                                // [Tr, K], written
+  Tensor x;                                 // [T, K]
+  Tensor dw;                                // [N, K] f32
+  Accumulate accumulate = Accumulate::yes;  // of dw
+};
+
+// --- Norms and activations ---
+
+struct RmsNormArgs {
+  Tensor x;       // [Tr, H]
+  Tensor weight;  // [H]
+  float eps;
+  Tensor y;        // [Tr, H], written
+  Tensor inv_rms;  // [Tr] f32, written
+};
+
+struct RmsNormBackwardArgs {
+  Tensor dy;                            // [Tr, H]
+  Tensor x;                             // [Tr, H], of the forward
+  Tensor weight;                        // [H]
+  Tensor inv_rms;                       // [Tr] f32, of the forward
+  std::optional<Tensor> residual = {};  // [Tr, H], added to dx before the one rounding
+  Tensor dx;                            // [Tr, H], written; may be x's memory
+  Tensor dweight;                       // [H] f32 +=
+};
+
+struct LayerNormArgs {
+  Tensor x;       // [Tr, H]
+  Tensor weight;  // [H]
+  Tensor bias;    // [H]
+  float eps;
+  Tensor y;        // [Tr, H], written
+  Tensor mean;     // [Tr] f32, written
+  Tensor inv_std;  // [Tr] f32, written
+};
+
+struct LayerNormBackwardArgs {
+  Tensor dy;                            // [Tr, H]
+  Tensor x;                             // [Tr, H], of the forward
+  Tensor weight;                        // [H]
+  Tensor mean;                          // [Tr] f32, of the forward
+  Tensor inv_std;                       // [Tr] f32, of the forward
+  std::optional<Tensor> residual = {};  // [Tr, H], added to dx before the one rounding
+  Tensor dx;                            // [Tr, H], written; may be x's memory
+  Tensor dweight;                       // [H] f32 +=
+  Tensor dbias;                         // [H] f32 +=
+};
+
+struct GeluBackwardArgs {
+  Tensor dy;     // [T, I]
+  Tensor x;      // [T, I], as the matrix left it
+  Tensor bias;   // [I]
+  Tensor dx;     // [T, I], written; may be x's memory
+  Tensor dbias;  // [I] f32 += dx's columns' sums
+};
+
+// --- Attention ---
+
+struct AttentionArgs {
+  Tensor qkv;          // [T, (Hq + 2 Hkv) D]
+  Tensor out;          // [T, Hq D], written
+  Tensor log_sum_exp;  // [batch, Hq, sequence] f32, written
+};
+
+struct AttentionBackwardArgs {
+  Tensor dout;         // [T, Hq D]
+  Tensor qkv;          // [T, (Hq + 2 Hkv) D]
+  Tensor out;          // [T, Hq D], of the forward
+  Tensor log_sum_exp;  // [batch, Hq, sequence] f32, of the forward
+  Tensor dqkv;         // [T, (Hq + 2 Hkv) D], written
+};
+
+// --- Loss ---
+
+struct CrossEntropyArgs {
+  Tensor logits;              // [T, V] of this rank's rows of the vocabulary, or more columns, which do not count
+  Tensor targets;             // [T] i32; negative: not counted
+  VocabularyRows vocabulary;  // of this rank
+  Tensor log_sum_exp;         // [T] f32, written: over the whole vocabulary
+  Tensor loss_sum;            // [1] f64, written
+};
+
+struct CrossEntropyBackwardArgs {
+  Tensor logits;   // [T, V] or more columns, in place
+  Tensor targets;  // [T] i32; negative: not counted
+  VocabularyRows vocabulary;
+  Tensor log_sum_exp;  // [T] f32, of the forward
+  float scale;
+};
+
+// --- Optimizer ---
+
+// All f32 of one length; weight, m and v change in place.
+struct AdamWArgs {
+  Tensor weight;
+  Tensor grad;
+  Tensor m;  // the first moment
+  Tensor v;  // the second
+};
+
+}  // namespace pipetrain
