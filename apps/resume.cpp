@@ -10,7 +10,7 @@
 #include "apps/counted.hpp"
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
-#include "model/weights.hpp"
+#include "model/weights/weights.hpp"
 
 namespace pipetrain {
 namespace {

@@ -22,7 +22,7 @@
 #include "apps/train_job.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
-#include "model/weights.hpp"
+#include "model/weights/weights.hpp"
 
 namespace pipetrain {
 namespace {

@@ -1,16 +1,20 @@
 # A room is a folder that becomes one static library pipetrain::NAME of all its sources.
 #
-#   pipetrain_room(NAME [SOURCES files...] [LINKS targets...] [PRIVATE_LINKS targets...] [CUDA_LINKS targets...])
+#   pipetrain_room(NAME [SOURCES files...] [FOLDERS names...] [LINKS targets...] [PRIVATE_LINKS targets...] [CUDA_LINKS targets...])
 #
-# Without SOURCES these are the folder's own .cpp files and those in cpu/, and with PIPETRAIN_CUDA its .cu files and all of
+# Without SOURCES these are the folder's own .cpp files and those in FOLDERS and in cpu/, and with PIPETRAIN_CUDA its .cu files and all of
 # cuda/ too. Either way the name of a file tells which backend it belongs to:
 #   no_cuda.cpp                                     a stub that says what is missing: built without the backend
 #   cuda/*, device_cuda*.*, cuda_*.*                the backend: built with it
 # CUDA_LINKS are linked privately, with PIPETRAIN_CUDA only.
 function(pipetrain_room name)
-  cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;SOURCES;FOLDERS" ${ARGN})
   if(NOT ROOM_SOURCES)
     file(GLOB ROOM_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/cpu/*.cpp)
+    foreach(folder IN LISTS ROOM_FOLDERS)
+      file(GLOB folder_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+      list(APPEND ROOM_SOURCES ${folder_sources})
+    endforeach()
     if(PIPETRAIN_CUDA)
       file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu
         ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cpp)

@@ -3,7 +3,7 @@
 #include <cassert>
 
 #include "core/process_group.hpp"
-#include "model/family.hpp"
+#include "model/families/family.hpp"
 
 namespace pipetrain {
 

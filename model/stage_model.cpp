@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/device.hpp"
-#include "model/block_compute.hpp"
-#include "model/rotary_table.hpp"
+#include "model/blocks/block_compute.hpp"
+#include "model/blocks/rotary_table.hpp"
 
 namespace pipetrain {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/buffer.hpp"
+#include "model/blocks/weight_gradients.hpp"
 #include "model/config.hpp"
 #include "model/parameters.hpp"
 #include "model/recompute.hpp"
-#include "model/weight_gradients.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {

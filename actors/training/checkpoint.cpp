@@ -9,9 +9,9 @@
 #include "core/error.hpp"
 #include "model/files.hpp"
 #include "model/folder_draft.hpp"
-#include "model/parameter_slice.hpp"
-#include "model/safetensors.hpp"
-#include "model/weights.hpp"
+#include "model/weights/parameter_slice.hpp"
+#include "model/weights/safetensors.hpp"
+#include "model/weights/weights.hpp"
 
 namespace pipetrain {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "model/safetensors_checksums.hpp"
+#include "model/weights/safetensors_checksums.hpp"
 
 namespace pipetrain {
 

@@ -22,7 +22,7 @@
 #include "core/process_group.hpp"
 #include "model/optimizer.hpp"
 #include "model/stage_model.hpp"
-#include "model/weights.hpp"
+#include "model/weights/weights.hpp"
 #include "schedules/validate.hpp"
 
 namespace pipetrain {

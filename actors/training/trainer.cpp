@@ -12,7 +12,7 @@
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
-#include "model/parameter_slice.hpp"
+#include "model/weights/parameter_slice.hpp"
 
 namespace pipetrain {
 namespace {

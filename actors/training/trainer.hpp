@@ -17,7 +17,7 @@
 #include "data/sampler.hpp"
 #include "model/config.hpp"
 #include "model/learning_rate.hpp"
-#include "model/weights.hpp"
+#include "model/weights/weights.hpp"
 
 namespace pipetrain {
 

@@ -11,7 +11,7 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "golden_run.hpp"
-#include "model/safetensors.hpp"
+#include "model/weights/safetensors.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

@@ -8,7 +8,7 @@
 
 #include "comm/inprocess_group.hpp"
 #include "direct_rank.hpp"
-#include "model/parameter_slice.hpp"
+#include "model/weights/parameter_slice.hpp"
 
 namespace pipetrain::test {
 namespace {

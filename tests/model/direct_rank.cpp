@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/device.hpp"
-#include "model/weights.hpp"
+#include "model/weights/weights.hpp"
 
 namespace pipetrain::test {
 

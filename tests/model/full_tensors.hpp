@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/weights.hpp"
+#include "model/weights/weights.hpp"
 
 namespace pipetrain::test {
 

@@ -5,8 +5,8 @@
 
 #include "catch.hpp"
 #include "model/costs.hpp"
-#include "model/parameter_slice.hpp"
-#include "model/safetensors.hpp"
+#include "model/weights/parameter_slice.hpp"
+#include "model/weights/safetensors.hpp"
 #include "temp_folder.hpp"
 #include "weights_fixture.hpp"
 

@@ -1,7 +1,7 @@
 // Random weights that a test knows by name alone.
 #pragma once
 
-#include "model/weights.hpp"
+#include "model/weights/weights.hpp"
 
 namespace pipetrain::test {
 

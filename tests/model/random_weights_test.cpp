@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "catch.hpp"
-#include "model/philox.hpp"
+#include "model/weights/philox.hpp"
 #include "weights_fixture.hpp"
 
 namespace pipetrain {

@@ -1,7 +1,7 @@
 // A model small enough to compute by hand, that splits over 1, 2 or 4 devices.
 #pragma once
 
-#include "model/family.hpp"
+#include "model/families/family.hpp"
 
 namespace pipetrain::test {
 

@@ -8,7 +8,7 @@
 #include "core/cpu_device.hpp"
 #include "core/error.hpp"
 #include "direct_step.hpp"
-#include "model/rotary_table.hpp"
+#include "model/blocks/rotary_table.hpp"
 #include "named_random_weights.hpp"
 
 namespace pipetrain::test {

@@ -4,7 +4,7 @@
 
 #include "catch.hpp"
 #include "model/error_text.hpp"
-#include "model/safetensors.hpp"
+#include "model/weights/safetensors.hpp"
 #include "run_program.hpp"
 #include "temp_folder.hpp"
 #include "weights_fixture.hpp"

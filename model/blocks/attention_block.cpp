@@ -1,0 +1,82 @@
+#include "model/blocks/attention_block.hpp"
+
+namespace pipetrain {
+
+struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
+  NormedProjection::Saved projection;
+  Tensor qkv;          // [T, (Hq + 2 Hkv) D], rotated where positions are rotary
+  Tensor heads;        // [T, Hq D], what the heads put out
+  Tensor log_sum_exp;  // [batch, Hq, sequence] f32
+};
+
+AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
+    : parameters_(parameters),
+      rotary_(config.positions == PositionKind::rotary),
+      heads_(config.heads / tp.size()),
+      kv_heads_(config.kv_heads / tp.size()),
+      head_dim_(config.head_dim),
+      qkv_(config, config.biases),
+      out_(config) {}
+
+std::unique_ptr<BlockCompute::Saved> AttentionBlock::make_saved() const { return std::make_unique<AttentionSaved>(); }
+
+void AttentionBlock::bind(const Tensor& weights, const Tensor& grads) {
+  BoundTensors tensors(parameters_, weights, grads);
+  qkv_.bind(tensors);
+  out_.bind(tensors);
+}
+
+AttentionShape AttentionBlock::shape_of(const BlockContext& context) const {
+  return {context.shape.batch, context.shape.sequence, heads_, kv_heads_, head_dim_};
+}
+
+void AttentionBlock::attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
+                            AttentionSaved& saved) const {
+  const AttentionShape shape = shape_of(context);
+  saved.qkv = qkv_.forward(context, input, memory, saved.projection);
+  if (rotary_) context.ops.rotary(shape, saved.qkv, context.rotary_table, false);
+  saved.heads = memory.inputs->allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
+  saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.sequence}, DType::f32);
+  context.ops.attention(shape, {.qkv = saved.qkv, .out = saved.heads, .log_sum_exp = saved.log_sum_exp});
+}
+
+void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
+  auto& saved = static_cast<AttentionSaved&>(saved_base);
+  const ArenaScope scope(context.workspace);
+  attend(context, args.input, forward_memory(context, memory), saved);
+  out_.forward(context, saved.heads, args.input, args.output);
+}
+
+void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                              Saved& saved_base) const {
+  auto& saved = static_cast<AttentionSaved&>(saved_base);
+  const AttentionShape shape = shape_of(context);
+  const ArenaScope scope(context.workspace);
+  if (context.recompute == Recompute::full) {
+    attend(context, saved.projection.input, backward_memory(context, gradients), saved);
+  }
+  // For W the gradient takes the place of kept values, as in the MLP. Its own are read until it is complete, so it takes those
+  // of the attention block above; the topmost is moved. (What does not wait for W is better off in the workspace, where it is
+  // overwritten before it leaves the cache; and there is no such place for values that were made again.)
+  const bool in_place = gradients.defers() && context.recompute != Recompute::full;
+  Tensor qkv_grad = in_place ? gradients.take_place(saved.qkv.shape) : gradients.allocate(saved.qkv.shape, context.dtype);
+  const bool moves = qkv_grad.shape.rank() == 0;
+  if (moves) qkv_grad = context.workspace.allocate(saved.qkv.shape, context.dtype);
+  {
+    const ArenaScope inner(context.workspace);
+    const Tensor heads_grad = context.workspace.allocate(saved.heads.shape, context.dtype);
+    out_.backward(context, args.output_grad, saved.heads, heads_grad, gradients);
+    context.ops.attention_backward(
+        shape, {.dout = heads_grad, .qkv = saved.qkv, .out = saved.heads, .log_sum_exp = saved.log_sum_exp, .dqkv = qkv_grad});
+  }
+  if (moves) {
+    context.ops.copy(qkv_grad, saved.qkv);
+    qkv_grad = saved.qkv;
+  } else if (in_place) {
+    gradients.leave_place(saved.qkv);
+  }
+  if (rotary_) context.ops.rotary(shape, qkv_grad, context.rotary_table, true);
+  qkv_.backward(context, qkv_grad, args.output_grad, args.input_grad, gradients, saved.projection);
+}
+
+}  // namespace pipetrain

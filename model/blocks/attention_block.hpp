@@ -1,0 +1,34 @@
+// Norm, causal self-attention, residual; positions are rotary unless the embedding has added learned ones. Heads are spread
+// over the tensor-parallel group.
+#pragma once
+
+#include "model/blocks/block_compute.hpp"
+#include "model/blocks/normed_projection.hpp"
+#include "model/blocks/residual_projection.hpp"
+
+namespace pipetrain {
+
+class AttentionBlock final : public BlockCompute {
+ public:
+  AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp);
+
+  std::unique_ptr<Saved> make_saved() const override;
+  void bind(const Tensor& weights, const Tensor& grads) override;
+  void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
+  void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
+
+ private:
+  struct AttentionSaved;
+
+  // The forward up to the heads' output.
+  void attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory, AttentionSaved& saved) const;
+  AttentionShape shape_of(const BlockContext& context) const;
+
+  BlockParameters parameters_;
+  bool rotary_;
+  std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
+  NormedProjection qkv_;
+  ResidualProjection out_;
+};
+
+}  // namespace pipetrain

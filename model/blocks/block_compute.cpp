@@ -1,0 +1,47 @@
+#include "model/blocks/block_compute.hpp"
+
+#include <cassert>
+
+#include "model/blocks/attention_block.hpp"
+#include "model/blocks/embedding_block.hpp"
+#include "model/blocks/head_block.hpp"
+#include "model/blocks/mlp_block.hpp"
+
+namespace pipetrain {
+namespace {
+
+Tensor view(const Tensor& arena, std::size_t offset, const Shape& shape) {
+  if (arena.data == nullptr) return {nullptr, shape, arena.dtype};
+  assert(offset + static_cast<std::size_t>(shape.elements()) <= static_cast<std::size_t>(arena.elements()));
+  return {static_cast<char*>(arena.data) + offset * size_of(arena.dtype), shape, arena.dtype};
+}
+
+}  // namespace
+
+BoundTensor BoundTensors::next() {
+  const StoredTensor& tensor = parameters_.tensors.at(next_++);
+  return {view(weights_, tensor.offset, tensor.shape), view(grads_, tensor.grad_offset, tensor.shape)};
+}
+
+VocabularyRows vocabulary_rows(const ModelConfig& config, const TensorParallel& tp) {
+  const RowSplit split(config.vocabulary, tp.size());
+  return {split.begin(tp.rank()), split.count(tp.rank())};
+}
+
+std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters,
+                                         const TensorParallel& tp) {
+  switch (parameters.block.kind) {
+    case BlockKind::embedding:
+      return std::make_unique<EmbeddingBlock>(config, parameters, tp);
+    case BlockKind::attention:
+      return std::make_unique<AttentionBlock>(config, parameters, tp);
+    case BlockKind::mlp:
+      return std::make_unique<MlpBlock>(config, parameters);
+    case BlockKind::head:
+      return std::make_unique<HeadBlock>(config, parameters, tp);
+  }
+  assert(false);
+  return nullptr;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,82 @@
+// A block's explicit forward and backward: what every kind of block offers to the stage model, and what it gets from it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/buffer.hpp"
+#include "model/blocks/weight_gradients.hpp"
+#include "model/parameters.hpp"
+#include "model/recompute.hpp"
+#include "model/stage_model.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain {
+
+// One StoredTensor in this stage's arenas: the values the operations read, and where its gradient is summed up.
+struct BoundTensor {
+  Tensor weight;
+  Tensor grad;
+};
+
+// A block's tensors in the arenas, in the layout's order: each of the block's layers takes those it has. Arenas without memory
+// give views without memory, for measuring.
+class BoundTensors {
+ public:
+  BoundTensors(const BlockParameters& parameters, const Tensor& weights, const Tensor& grads)
+      : parameters_(parameters), weights_(weights), grads_(grads) {}
+  BoundTensor next();
+
+ private:
+  const BlockParameters& parameters_;
+  const Tensor &weights_, &grads_;
+  std::size_t next_ = 0;
+};
+
+// What the actions of one stage share.
+struct BlockContext {
+  Ops& ops;
+  Arena& workspace;  // blocks give back what they take
+  TensorParallel tp;
+  MicrobatchShape shape;
+  DType dtype = DType::f32;  // of activations
+  Tensor rotary_table;       // [sequence, 2, D/2]; without memory where positions are learned
+  Recompute recompute = Recompute::none;
+
+  std::int64_t tokens() const { return shape.tokens(); }
+  std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
+  // Whether a tensor's shard is less than the whole of it, so that matrices must gather their input.
+  bool gathers() const { return tp.sequence_parallel && tp.size() > 1; }
+};
+
+class BlockCompute {
+ public:
+  // What one microbatch's backward needs; reused for later microbatches.
+  struct Saved {
+    virtual ~Saved() = default;
+  };
+
+  virtual ~BlockCompute() = default;
+  BlockCompute(const BlockCompute&) = delete;
+  BlockCompute& operator=(const BlockCompute&) = delete;
+
+  virtual std::unique_ptr<Saved> make_saved() const = 0;
+  virtual void bind(const Tensor& weights, const Tensor& grads) = 0;
+
+  // args are the block's own: its input, its output. What is kept for the backward is allocated in `memory`.
+  virtual void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const = 0;
+  // args.input_grad may be the very memory of the forward's input, which is then lost.
+  virtual void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                        Saved& saved) const = 0;
+
+ protected:
+  BlockCompute() = default;
+};
+
+// The rows of the vocabulary that this rank has.
+VocabularyRows vocabulary_rows(const ModelConfig& config, const TensorParallel& tp);
+// The block of these parameters on this rank.
+std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters,
+                                         const TensorParallel& tp);
+
+}  // namespace pipetrain

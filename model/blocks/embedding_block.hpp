@@ -1,0 +1,25 @@
+// Token ids to the residual stream, with learned positions where the model has them. The vocabulary's rows are spread over the
+// tensor-parallel group.
+#pragma once
+
+#include "model/blocks/block_compute.hpp"
+
+namespace pipetrain {
+
+class EmbeddingBlock final : public BlockCompute {
+ public:
+  EmbeddingBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp);
+
+  std::unique_ptr<Saved> make_saved() const override;
+  void bind(const Tensor& weights, const Tensor& grads) override;
+  void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
+  void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
+
+ private:
+  BlockParameters parameters_;
+  VocabularyRows vocabulary_;  // of this rank
+  bool learned_positions_;
+  BoundTensor table_, positions_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,49 @@
+#include "model/blocks/head_block.hpp"
+
+namespace pipetrain {
+namespace {
+
+struct HeadSaved final : BlockCompute::Saved {
+  NormedProjection::Saved projection;
+  Tensor logits;       // [T, V], V of whole vectors: StoredTensor
+  Tensor log_sum_exp;  // [T] f32
+  Tensor targets;      // [T] i32
+};
+
+}  // namespace
+
+HeadBlock::HeadBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
+    : parameters_(parameters), vocabulary_(vocabulary_rows(config, tp)), logits_(config, false) {}
+
+std::unique_ptr<BlockCompute::Saved> HeadBlock::make_saved() const { return std::make_unique<HeadSaved>(); }
+
+void HeadBlock::bind(const Tensor& weights, const Tensor& grads) {
+  BoundTensors tensors(parameters_, weights, grads);
+  logits_.bind(tensors);
+}
+
+void HeadBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
+  auto& saved = static_cast<HeadSaved&>(saved_base);
+  saved.targets = args.targets;
+  Arena* const remade = context.recompute == Recompute::none ? &memory : nullptr;
+  saved.logits = logits_.forward(context, args.input, {&memory, &memory, remade}, saved.projection);
+  saved.log_sum_exp = memory.allocate({context.tokens()}, DType::f32);
+  context.ops.cross_entropy(context.tp, {.logits = saved.logits,
+                                         .targets = saved.targets,
+                                         .vocabulary = vocabulary_,
+                                         .log_sum_exp = saved.log_sum_exp,
+                                         .loss_sum = args.loss_sum});
+}
+
+void HeadBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                         Saved& saved_base) const {
+  auto& saved = static_cast<HeadSaved&>(saved_base);
+  context.ops.cross_entropy_backward({.logits = saved.logits,
+                                      .targets = saved.targets,
+                                      .vocabulary = vocabulary_,
+                                      .log_sum_exp = saved.log_sum_exp,
+                                      .scale = args.loss_scale});
+  logits_.backward(context, saved.logits, std::nullopt, args.input_grad, gradients, saved.projection);
+}
+
+}  // namespace pipetrain

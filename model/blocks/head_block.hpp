@@ -1,0 +1,25 @@
+// Final norm, output matrix and cross-entropy. The vocabulary's columns are spread over the tensor-parallel group.
+#pragma once
+
+#include "model/blocks/block_compute.hpp"
+#include "model/blocks/normed_projection.hpp"
+
+namespace pipetrain {
+
+class HeadBlock final : public BlockCompute {
+ public:
+  HeadBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp);
+
+  std::unique_ptr<Saved> make_saved() const override;
+  void bind(const Tensor& weights, const Tensor& grads) override;
+  void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
+  // Turns the saved logits into their gradient in place.
+  void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
+
+ private:
+  BlockParameters parameters_;
+  VocabularyRows vocabulary_;  // of this rank
+  NormedProjection logits_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,33 @@
+// Norm, MLP, residual. The MLP is gated (Shazeer 2020), or one matrix and a GELU. The inner columns are spread over the
+// tensor-parallel group.
+#pragma once
+
+#include "model/blocks/block_compute.hpp"
+#include "model/blocks/normed_projection.hpp"
+#include "model/blocks/residual_projection.hpp"
+
+namespace pipetrain {
+
+class MlpBlock final : public BlockCompute {
+ public:
+  MlpBlock(const ModelConfig& config, const BlockParameters& parameters);
+
+  std::unique_ptr<Saved> make_saved() const override;
+  void bind(const Tensor& weights, const Tensor& grads) override;
+  void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
+  void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
+
+ private:
+  // The inner columns [T, I], in `memory`, of what the first matrix put out: [T, 2I] gate and up, or [T, I].
+  Tensor activated(const BlockContext& context, const Tensor& projected, Arena& memory) const;
+  // In place: `projected` becomes its gradient.
+  void activation_backward(const BlockContext& context, const Tensor& inner_grad, const Tensor& projected) const;
+
+  BlockParameters parameters_;
+  Activation activation_;
+  NormedProjection up_;
+  BoundTensor up_bias_;  // of a GELU, which adds it
+  ResidualProjection down_;
+};
+
+}  // namespace pipetrain

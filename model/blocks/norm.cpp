@@ -1,0 +1,56 @@
+#include "model/blocks/norm.hpp"
+
+namespace pipetrain {
+
+void Norm::bind(BoundTensors& tensors) {
+  weight_ = tensors.next();
+  if (kind_ == NormKind::layer) bias_ = tensors.next();
+}
+
+Norm::Statistics Norm::allocate_statistics(std::int64_t rows, Arena& memory) const {
+  Statistics statistics;
+  if (kind_ == NormKind::layer) statistics.mean = memory.allocate({rows}, DType::f32);
+  statistics.inv_scale = memory.allocate({rows}, DType::f32);
+  return statistics;
+}
+
+void Norm::forward(Ops& ops, const Tensor& x, const Tensor& y, const Statistics& statistics) const {
+  switch (kind_) {
+    case NormKind::rms:
+      return ops.rms_norm({.x = x, .weight = weight_.weight, .eps = eps_, .y = y, .inv_rms = statistics.inv_scale});
+    case NormKind::layer:
+      return ops.layer_norm({.x = x,
+                             .weight = weight_.weight,
+                             .bias = bias_.weight,
+                             .eps = eps_,
+                             .y = y,
+                             .mean = statistics.mean,
+                             .inv_std = statistics.inv_scale});
+  }
+}
+
+void Norm::backward(Ops& ops, const Tensor& dy, const Tensor& x, const Statistics& statistics,
+                    const std::optional<Tensor>& residual, const Tensor& dx) const {
+  switch (kind_) {
+    case NormKind::rms:
+      return ops.rms_norm_backward({.dy = dy,
+                                    .x = x,
+                                    .weight = weight_.weight,
+                                    .inv_rms = statistics.inv_scale,
+                                    .residual = residual,
+                                    .dx = dx,
+                                    .dweight = weight_.grad});
+    case NormKind::layer:
+      return ops.layer_norm_backward({.dy = dy,
+                                      .x = x,
+                                      .weight = weight_.weight,
+                                      .mean = statistics.mean,
+                                      .inv_std = statistics.inv_scale,
+                                      .residual = residual,
+                                      .dx = dx,
+                                      .dweight = weight_.grad,
+                                      .dbias = bias_.grad});
+  }
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,50 @@
+#include "model/blocks/normed_projection.hpp"
+
+namespace pipetrain {
+
+void NormedProjection::bind(BoundTensors& tensors) {
+  norm_.bind(tensors);
+  matrix_ = tensors.next();
+  if (has_bias_) bias_ = tensors.next();
+}
+
+Tensor NormedProjection::forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
+                                 Saved& saved) const {
+  const std::int64_t hidden = norm_.hidden();
+  Arena* const kept = context.gathers() ? memory.inputs : memory.remade;
+  saved.input = input;
+  saved.statistics = norm_.allocate_statistics(context.shard_rows(), *memory.results);
+  saved.normed = kept ? kept->allocate({context.tokens(), hidden}, context.dtype) : Tensor{};
+  const Tensor output = memory.results->allocate({context.tokens(), matrix_.weight.rows()}, context.dtype);
+
+  const ArenaScope scope(context.workspace);
+  // The norm writes where the gathered rows will be, so that its own need no copy.
+  const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
+  const Tensor shard = kept ? saved.normed.row_range(first, first + context.shard_rows())
+                            : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
+  norm_.forward(context.ops, input, shard, saved.statistics);
+  context.ops.gather_matmul(context.tp, MatmulKind::forward,
+                            {.shard = shard, .w = matrix_.weight, .full = kept ? saved.normed : shard, .out = output});
+  if (has_bias_) context.ops.add_bias(output, bias_.weight);
+  return output;
+}
+
+// Only where nothing is gathered; writes the same statistics once more.
+Tensor NormedProjection::norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const {
+  const Tensor normed = memory.allocate(saved.input.shape, context.dtype);
+  norm_.forward(context.ops, saved.input, normed, saved.statistics);
+  return normed;
+}
+
+void NormedProjection::backward(const BlockContext& context, const Tensor& output_grad, const std::optional<Tensor>& residual,
+                                const Tensor& input_grad, WeightGradients& gradients, const Saved& saved) const {
+  const ArenaScope scope(context.workspace);
+  const Tensor normed = saved.normed.shape.rank() > 0 ? saved.normed : norm_again(context, gradients.memory(), saved);
+  const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
+  if (has_bias_) context.ops.bias_grad(output_grad, bias_.grad);
+  gradients.add_and_scatter(context.tp,
+                            {.dy = output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
+  norm_.backward(context.ops, normed_grad, saved.input, saved.statistics, residual, input_grad);
+}
+
+}  // namespace pipetrain

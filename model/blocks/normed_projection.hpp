@@ -1,0 +1,41 @@
+// A norm, then a column-parallel matrix: how attention, MLP and head begin. Under sequence parallelism the norm works on this
+// rank's rows and its output is gathered in front of the matrix (Korthikanti et al. 2022).
+#pragma once
+
+#include <optional>
+
+#include "model/blocks/block_compute.hpp"
+#include "model/blocks/kept_memory.hpp"
+#include "model/blocks/norm.hpp"
+
+namespace pipetrain {
+
+class NormedProjection {
+ public:
+  struct Saved {
+    Tensor input;  // [Tr, H]
+    Norm::Statistics statistics;
+    Tensor normed;  // [T, H], without a shape when the backward is to make it again
+  };
+
+  // bias: whether one is added to the matrix's output.
+  NormedProjection(const ModelConfig& config, bool bias) : norm_(config), has_bias_(bias) {}
+  void bind(BoundTensors& tensors);
+
+  // output [T, N], as a view of new memory. Without memory.remade, and if nothing is gathered,
+  // the norm's output is not kept.
+  Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
+  // output_grad [T, N] must stay valid as `gradients` asks. residual [Tr, H], the gradient that went around the block, if any;
+  // input_grad [Tr, H] may be the memory of the forward's input.
+  void backward(const BlockContext& context, const Tensor& output_grad, const std::optional<Tensor>& residual,
+                const Tensor& input_grad, WeightGradients& gradients, const Saved& saved) const;
+
+ private:
+  Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;
+
+  Norm norm_;
+  bool has_bias_;
+  BoundTensor matrix_, bias_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,118 @@
+// Hugging Face's config.json: which family's it is, and what those of all families have.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "model/config.hpp"
+#include "model/families/family.hpp"
+#include "model/families/hf_config_reader.hpp"
+#include "model/families/hf_family.hpp"
+#include "model/files.hpp"
+#include "model/strict_json.hpp"
+
+namespace pipetrain {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t most_config_bytes = std::size_t{4} << 20;
+constexpr double most_parameters = 1e14;  // with the other limits, counts of parameters and operations fit 64 bits
+
+const std::array<HfFamily, 2>& hf_families() {
+  static const std::array<HfFamily, 2> families{llama_hf_family(), gpt2_hf_family()};
+  return families;
+}
+
+// nullptr where there is none.
+const HfFamily* find_family(const char* HfFamily::*key, const std::string& name) {
+  for (const HfFamily& family : hf_families()) {
+    if (name == family.*key) return &family;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void refuse_unknown(const HfConfigReader& config, const std::string& name, const std::string& more = "") {
+  std::vector<std::string> known;
+  for (const HfFamily& family : hf_families()) known.push_back(fmt::format("{} ({})", family.model_type, family.architecture));
+  config.refuse(fmt::format("unknown architecture \"{}\"; known: {}{}", name, fmt::join(known, ", "), more));
+}
+
+std::vector<std::string> read_architectures(const HfConfigReader& config) {
+  std::vector<std::string> names;
+  if (!config.has("architectures")) return names;
+  if (!config.value("architectures").is_array()) config.refuse_value("architectures", "a list of names");
+  for (const json& name : config.value("architectures")) {
+    if (!name.is_string()) config.refuse_value("architectures", "a list of names");
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+// By model_type, by architectures where it is absent; where both are there, they must agree.
+const HfFamily& read_family(const HfConfigReader& config) {
+  const std::string type = config.text_or("model_type", "");
+  const HfFamily* family = find_family(&HfFamily::model_type, type);
+  if (!type.empty() && !family) refuse_unknown(config, type);
+  for (const std::string& name : read_architectures(config)) {
+    const HfFamily* found = find_family(&HfFamily::architecture, name);
+    if (!found) refuse_unknown(config, name, family ? "; only language models are built" : "");
+    if (family && found != family) {
+      config.refuse_value("architectures",
+                          fmt::format("[\"{}\"] for model_type \"{}\"", family->architecture, family->model_type));
+    }
+    family = found;
+  }
+  if (!family) {
+    std::vector<std::string> known;
+    for (const HfFamily& one : hf_families()) known.emplace_back(one.model_type);
+    config.refuse(fmt::format("key \"model_type\" is missing; known: {}", fmt::join(known, ", ")));
+  }
+  return *family;
+}
+
+}  // namespace
+
+ModelConfig read_hf_config(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "config.json";
+  const json parsed = parse_strict_json(read_text(file, most_config_bytes), file.string());
+  if (!parsed.is_object()) throw Error(ErrorKind::input, fmt::format("{}: not a JSON object", file.string()));
+  const HfFamily& family = read_family(HfConfigReader(parsed, file.string(), "transformer"));
+  const HfConfigReader config(parsed, file.string(), family.name);
+  if (config.has("quantization_config")) config.refuse("quantization_config", "is set; use the model's unquantized weights");
+
+  ModelConfig model = family_config(family.family);
+  model.vocabulary = config.count("vocab_size");
+  family.read(config, model);
+  if (const double parameters = family.parameters(model); parameters > most_parameters) {
+    config.refuse(
+        fmt::format("the model would have {:.3g} parameters, more than the {:.3g} supported", parameters, most_parameters));
+  }
+  model.init_std = config.positive_or("initializer_range", model.init_std);
+  model.bos_id = config.token("bos_token_id", model.vocabulary);
+  model.eos_id = config.token("eos_token_id", model.vocabulary);
+  return model;
+}
+
+std::string hf_config_text(const ModelConfig& config) {
+  const auto token = [](const std::optional<std::int64_t>& id) { return id.has_value() ? json(*id) : json(nullptr); };
+  const auto is_of = [&](const HfFamily& family) { return family.family == config.family; };
+  const HfFamily& family = *std::find_if(hf_families().begin(), hf_families().end(), is_of);
+  json text;
+  family.write(config, text);
+  text["architectures"] = {family.architecture};
+  text["model_type"] = family.model_type;
+  text["vocab_size"] = config.vocabulary;
+  text["initializer_range"] = config.init_std;
+  text["tie_word_embeddings"] = config.tied_embeddings;
+  text["bos_token_id"] = token(config.bos_id);
+  text["eos_token_id"] = token(config.eos_id);
+  text["use_cache"] = true;
+  // transformers 4 reads the first, 5 the second.
+  text["torch_dtype"] = text["dtype"] = "float32";
+  return text.dump(2) + "\n";
+}
+
+}  // namespace pipetrain

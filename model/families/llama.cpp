@@ -1,0 +1,158 @@
+// Hugging Face's config.json of a Llama model: the keys of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters).
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "model/families/hf_family.hpp"
+
+namespace pipetrain {
+namespace {
+
+using nlohmann::json;
+
+// Throws where something of the model is beyond what is built.
+void refuse_unbuilt(const HfConfigReader& config) {
+  for (const char* key : {"attention_bias", "mlp_bias"}) {
+    if (config.flag_or(key, false)) config.refuse(key, "is true: biases are not built; use a model without them");
+  }
+  if (config.text_or("hidden_act", "silu") != "silu") config.refuse_value("hidden_act", "\"silu\"");
+}
+
+RopeScaling read_rope_scaling(const HfConfigReader& rope) {
+  RopeScaling scaling;
+  const char* key = rope.has("rope_type") ? "rope_type" : "type";
+  const std::string type = rope.text_or(key, "default");
+  if (type == "default") return scaling;
+  if (type != "linear" && type != "llama3") rope.refuse_value(key, "\"default\", \"linear\" or \"llama3\"");
+  scaling.factor = rope.positive("factor");
+  if (scaling.factor < 1) rope.refuse_value("factor", "at least 1");
+  if (type == "linear") {
+    scaling.kind = RopeScaling::Kind::linear;
+    return scaling;
+  }
+  scaling.kind = RopeScaling::Kind::llama3;
+  scaling.low_freq_factor = rope.positive("low_freq_factor");
+  scaling.high_freq_factor = rope.positive("high_freq_factor");
+  if (scaling.high_freq_factor <= scaling.low_freq_factor) {
+    rope.refuse_value("high_freq_factor", fmt::format("above low_freq_factor ({})", scaling.low_freq_factor));
+  }
+  scaling.original_max_positions = rope.count("original_max_position_embeddings");
+  return scaling;
+}
+
+void read_rope(const HfConfigReader& config, ModelConfig& model) {
+  model.rope_theta = config.positive_or("rope_theta", model.rope_theta);
+  if (config.has("rope_scaling")) model.rope_scaling = read_rope_scaling(config.inner("rope_scaling"));
+  if (!config.has("rope_parameters")) return;
+
+  const HfConfigReader rope = config.inner("rope_parameters");
+  if (rope.has("partial_rotary_factor") && rope.value("partial_rotary_factor") != 1) {
+    rope.refuse_value("partial_rotary_factor", "1 (rotating a part of a head is not built)");
+  }
+  const double theta = rope.positive_or("rope_theta", model.rope_theta);
+  if (config.has("rope_theta") && theta != model.rope_theta) {
+    config.refuse(fmt::format("rope_theta is {} and rope_parameters.rope_theta is {}; keep one", model.rope_theta, theta));
+  }
+  const RopeScaling scaling = read_rope_scaling(rope);
+  if (config.has("rope_scaling") && scaling != model.rope_scaling) {
+    config.refuse("rope_scaling and rope_parameters differ; keep one");
+  }
+  model.rope_theta = theta;
+  model.rope_scaling = scaling;
+}
+
+void read_sizes(const HfConfigReader& config, ModelConfig& model) {
+  model.hidden = config.count("hidden_size");
+  model.layers = config.count("num_hidden_layers", most_layers);
+  model.heads = config.count("num_attention_heads");
+  model.kv_heads = config.has("num_key_value_heads") ? config.count("num_key_value_heads") : model.heads;
+  model.intermediate = config.count("intermediate_size");
+  model.max_positions = config.count("max_position_embeddings");
+  if (model.heads % model.kv_heads != 0) {
+    config.refuse_value("num_key_value_heads", fmt::format("a divisor of num_attention_heads ({})", model.heads));
+  }
+  if (config.has("head_dim")) {
+    model.head_dim = config.count("head_dim");
+  } else if (model.hidden % model.heads != 0) {
+    config.refuse_value("hidden_size",
+                        fmt::format("a multiple of num_attention_heads ({}) where head_dim is absent", model.heads));
+  } else {
+    model.head_dim = model.hidden / model.heads;
+  }
+  if (model.head_dim % 2 != 0) {
+    config.refuse(
+        fmt::format("the size of a head is {} (head_dim, or hidden_size / num_attention_heads); rotary embedding needs an "
+                    "even one",
+                    model.head_dim));
+  }
+  if (model.heads > HfConfigReader::most_of_anything / model.head_dim) {
+    config.refuse_value("num_attention_heads", fmt::format("at most {} for heads of {}",
+                                                           HfConfigReader::most_of_anything / model.head_dim, model.head_dim));
+  }
+}
+
+json rope_json(const ModelConfig& config) {
+  const RopeScaling& scaling = config.rope_scaling;
+  json rope = json::object();
+  switch (scaling.kind) {
+    case RopeScaling::Kind::none:
+      rope["rope_type"] = "default";
+      break;
+    case RopeScaling::Kind::linear:
+      rope["rope_type"] = "linear";
+      rope["factor"] = scaling.factor;
+      break;
+    case RopeScaling::Kind::llama3:
+      rope["rope_type"] = "llama3";
+      rope["factor"] = scaling.factor;
+      rope["low_freq_factor"] = scaling.low_freq_factor;
+      rope["high_freq_factor"] = scaling.high_freq_factor;
+      rope["original_max_position_embeddings"] = scaling.original_max_positions;
+      break;
+  }
+  return rope;
+}
+
+void read_llama(const HfConfigReader& config, ModelConfig& model) {
+  refuse_unbuilt(config);
+  read_sizes(config, model);
+  model.norm_eps = config.positive("rms_norm_eps");
+  read_rope(config, model);
+  model.tied_embeddings = config.flag_or("tie_word_embeddings", false);
+  model.dropout = config.share_or("attention_dropout", 0);
+}
+
+void write_llama(const ModelConfig& config, json& text) {
+  text["hidden_size"] = config.hidden;
+  text["num_hidden_layers"] = config.layers;
+  text["num_attention_heads"] = config.heads;
+  text["num_key_value_heads"] = config.kv_heads;
+  text["head_dim"] = config.head_dim;
+  text["intermediate_size"] = config.intermediate;
+  text["max_position_embeddings"] = config.max_positions;
+  text["hidden_act"] = "silu";
+  text["rms_norm_eps"] = config.norm_eps;
+  text["attention_bias"] = false;
+  text["attention_dropout"] = config.dropout;
+  text["mlp_bias"] = false;
+  // transformers 4 reads rope_theta and rope_scaling, 5 rope_parameters.
+  const json rope = rope_json(config);
+  text["rope_theta"] = config.rope_theta;
+  text["rope_scaling"] = config.rope_scaling.kind == RopeScaling::Kind::none ? json(nullptr) : rope;
+  text["rope_parameters"] = rope;
+  text["rope_parameters"]["rope_theta"] = config.rope_theta;
+}
+
+double llama_parameters(const ModelConfig& config) {
+  const auto real = [](std::int64_t count) { return static_cast<double>(count); };
+  const double layer_columns = 2 * real(config.heads + config.kv_heads) * real(config.head_dim) + 3 * real(config.intermediate);
+  return real(config.hidden) * (real(config.layers) * layer_columns + 2 * real(config.vocabulary));
+}
+
+}  // namespace
+
+HfFamily llama_hf_family() {
+  return {Family::llama, "llama", "LlamaForCausalLM", "Llama", read_llama, write_llama, llama_parameters};
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,236 @@
+// Reading a Hugging Face folder's weights: one safetensors file, or shards.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.hpp"
+#include "model/families/family.hpp"
+#include "model/strict_json.hpp"
+#include "model/weights/parameter_slice.hpp"
+#include "model/weights/safetensors.hpp"
+#include "model/weights/weights.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_index_bytes = std::size_t{64} << 20;
+
+// Which of the folder's files has which tensor.
+using WeightMap = std::map<std::string, std::string>;
+
+WeightMap read_index(const fs::path& file) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::input, fmt::format("{}: {}", file.string(), what));
+  };
+  const nlohmann::json index = parse_strict_json(read_text(file, most_index_bytes), file.string());
+  if (!index.is_object() || !index.contains("weight_map") || !index.at("weight_map").is_object()) {
+    refuse("no \"weight_map\" object");
+  }
+  WeightMap map;
+  for (const auto& [tensor, shard] : index.at("weight_map").items()) {
+    if (!shard.is_string()) refuse(fmt::format("tensor {}: its file is not a name", tensor));
+    const std::string name = shard.get<std::string>();
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+        name.find('\0') != std::string::npos) {
+      refuse(fmt::format("tensor {}: file {} is not the name of a file in this folder", tensor, shard.dump(-1, ' ', true)));
+    }
+    map.emplace(tensor, name);
+  }
+  return map;
+}
+
+[[noreturn]] void refuse_folder(const fs::path& folder, const std::string& what) {
+  throw Error(ErrorKind::input, fmt::format("{}: {}", folder.string(), what));
+}
+
+// The N of "NAME-00002-of-0000N.safetensors", with the number cut out of the name; 0 for other names.
+std::size_t shards_of(const std::string& name, std::string& without_number) {
+  constexpr std::size_t tail = std::string_view("-00002-of-00004.safetensors").size();
+  if (name.size() <= tail) return 0;
+  const std::size_t at = name.size() - tail;
+  const auto number = [&](std::size_t from) {
+    std::size_t value = 0;
+    const auto [end, error] = std::from_chars(name.data() + from, name.data() + from + 5, value);
+    return error == std::errc() && end == name.data() + from + 5 ? value : 0;
+  };
+  if (name[at] != '-' || name.compare(at + 6, 4, "-of-") != 0 || number(at + 1) == 0) return 0;
+  without_number = name.substr(0, at) + name.substr(at + 6);
+  return number(at + 10);
+}
+
+// What holds the weights: an index of shards, or files that are read whole.
+struct WeightFiles {
+  fs::path index;
+  std::vector<std::string> files;
+};
+
+// The names that Hugging Face writes come first; else what is there must be the weights without doubt.
+WeightFiles find_weight_files(const fs::path& folder) {
+  std::vector<std::string> files, indexes;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors.index.json")) indexes.push_back(name);
+    // A checkpoint's moments have the names of the weights.
+    if (name.ends_with(".safetensors") && !name.starts_with("exp_avg")) files.push_back(name);
+  }
+  const auto has = [](const std::vector<std::string>& names, const char* name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (has(files, "model.safetensors")) return {{}, {"model.safetensors"}};
+  if (has(indexes, "model.safetensors.index.json")) return {folder / "model.safetensors.index.json", {}};
+  if (indexes.size() > 1)
+    refuse_folder(folder, "has several *.safetensors.index.json files; name the right one model.safetensors.index.json");
+  if (!indexes.empty()) return {folder / indexes.front(), {}};
+  if (files.empty()) refuse_folder(folder, "has no *.safetensors files; to start from random weights say --init random");
+
+  std::set<std::string> sets;
+  std::size_t shards = 1;
+  for (const std::string& name : files) {
+    std::string set = name;
+    shards = std::max(shards, shards_of(name, set));
+    sets.insert(set);
+  }
+  if (sets.size() > 1)
+    refuse_folder(folder, "has several *.safetensors files and no index; name the one to read model.safetensors");
+  if (files.size() < shards)
+    refuse_folder(folder, fmt::format("has {} of its {} shards; get the others", files.size(), shards));
+  return {{}, files};
+}
+
+// The N of "model.layers.N.", else -1.
+std::int64_t layer_of(const std::string& name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return -1;
+  std::int64_t layer = -1;
+  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
+  return error == std::errc() && end != name.data() + name.size() && *end == '.' ? layer : -1;
+}
+
+class HfWeights : public WeightSource {
+ public:
+  HfWeights(const ModelConfig& config, const fs::path& folder) : folder_(folder), names_(names_of(config.family)) {
+    open_files();
+    complete_names();
+    find_tied_embedding(config);
+    check_model(config);
+    for (const auto& [name, file] : files_) file.check_coverage();
+  }
+
+  void load(const Parameter& parameter, float* out) const override {
+    const auto found = tensors_.find(parameter.name);
+    if (found == tensors_.end()) refuse_missing(parameter.name);
+    const Place& place = found->second;
+    place.file->check(place.name, parameter.full);
+    read_slice(parameter, out,
+               [&](std::int64_t first, std::int64_t count, float* to) { place.file->read(place.name, first, count, to); });
+  }
+
+ private:
+  struct Place {
+    const SafetensorsReader* file = nullptr;
+    std::string name;  // in the file
+  };
+
+  [[noreturn]] void refuse_missing(const std::string& name) const {
+    const char* hint =
+        name == names_.head ? " (if the model's embeddings are tied, config.json must say tie_word_embeddings)" : "";
+    const fs::path& where = files_.size() == 1 ? files_.begin()->second.path() : folder_;
+    throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing{}", where.string(), name, hint));
+  }
+
+  void open_files() {
+    const WeightFiles found = find_weight_files(folder_);
+    for (const std::string& name : found.files) {
+      const SafetensorsReader& file = open(name);
+      for (const auto& [tensor, entry] : file.entries()) {
+        const auto [place, added] = tensors_.emplace(tensor, Place{&file, tensor});
+        if (!added)
+          refuse_folder(folder_, fmt::format("tensor {} is both in {} and in {}", tensor,
+                                             place->second.file->path().filename().string(), name));
+      }
+    }
+    if (!found.index.empty()) open_shards(found.index);
+  }
+  void open_shards(const fs::path& index) {
+    for (const auto& [name, shard] : read_index(index)) {
+      const SafetensorsReader& file = open(shard);
+      if (!file.entries().contains(name)) {
+        throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing, though {} says it is there", file.path().string(),
+                                                  name, index.filename().string()));
+      }
+      tensors_.emplace(name, Place{&file, name});
+    }
+  }
+  const SafetensorsReader& open(const std::string& name) {
+    const auto found = files_.find(name);
+    return found != files_.end() ? found->second : files_.try_emplace(name, folder_ / name).first->second;
+  }
+
+  // A tied checkpoint may name its one matrix as the head; one that has both is read as Hugging Face does, by the embedding.
+  void find_tied_embedding(const ModelConfig& config) {
+    if (!config.tied_embeddings) return;
+    const auto head = tensors_.find(names_.head);
+    if (head == tensors_.end()) return;
+    tensors_.emplace(names_.embedding, head->second);
+    tensors_.erase(head);
+  }
+
+  // Files of the model without its head name its tensors without what they are called in the whole.
+  void complete_names() {
+    const std::string prefix = names_.optional_prefix;
+    const std::string bare = std::string(names_.embedding).substr(prefix.size());
+    if (prefix.empty() || !tensors_.contains(bare)) return;
+    std::map<std::string, Place> completed;
+    for (auto& [name, place] : tensors_) completed.emplace(name == names_.head ? name : prefix + name, std::move(place));
+    tensors_ = std::move(completed);
+  }
+
+  // Everything the model has is there as it must be, and nothing is there that the model would ignore.
+  void check_model(const ModelConfig& config) const {
+    std::set<std::string> known;
+    for (const NamedShape& tensor : logical_tensors(config)) {
+      const auto found = tensors_.find(tensor.name);
+      if (found == tensors_.end()) refuse_missing(tensor.name);
+      found->second.file->check(found->second.name, tensor.shape);
+      known.insert(tensor.name);
+    }
+    for (const auto& [name, place] : tensors_) {
+      const bool cut_layer = layer_of(name, names_.layers) >= config.layers;  // the model keeps fewer layers than the file
+      // Old files keep what is computed from the configuration: frequencies, and causal masks.
+      const bool derived =
+          name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+      if (!known.contains(name) && !cut_layer && !derived) {
+        throw Error(ErrorKind::input, fmt::format("{}: tensor {} is not part of the model that config.json describes",
+                                                  place.file->path().string(), name));
+      }
+    }
+  }
+
+  fs::path folder_;
+  FamilyNames names_;
+  std::map<std::string, SafetensorsReader> files_;
+  std::map<std::string, Place> tensors_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const fs::path& folder) {
+  return std::make_unique<HfWeights>(config, folder);
+}
+
+std::vector<NamedShape> logical_tensors(const ModelConfig& config) {
+  std::vector<NamedShape> tensors;
+  for (const Parameter& parameter : layout_parameters(config, {blocks_of(config)}, 0, 1).parameters) {
+    const bool another_slice = !tensors.empty() && tensors.back().name == parameter.name;
+    if (!parameter.tied_copy && !another_slice) tensors.push_back({parameter.name, parameter.full});
+  }
+  return tensors;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,249 @@
+#include "model/weights/safetensors.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/checksum.hpp"
+#include "core/error.hpp"
+#include "model/strict_json.hpp"
+
+namespace pipetrain {
+namespace {
+
+using nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
+
+constexpr std::uint64_t most_header_bytes = 100'000'000;  // the reference implementation's limit
+
+struct DTypeName {
+  const char* name;
+  std::uint64_t bytes;
+};
+constexpr std::array dtype_names{DTypeName{"F32", 4},    DTypeName{"BF16", 2},    DTypeName{"F16", 2},     DTypeName{"F64", 8},
+                                 DTypeName{"I64", 8},    DTypeName{"I32", 4},     DTypeName{"I16", 2},     DTypeName{"I8", 1},
+                                 DTypeName{"U64", 8},    DTypeName{"U32", 4},     DTypeName{"U16", 2},     DTypeName{"U8", 1},
+                                 DTypeName{"BOOL", 1},   DTypeName{"F8_E4M3", 1}, DTypeName{"F8_E5M2", 1}, DTypeName{"C64", 8},
+                                 DTypeName{"F8_E8M0", 1}};
+
+// 0 for a name this reader does not know.
+std::uint64_t dtype_bytes(const std::string& name) {
+  for (const DTypeName& dtype : dtype_names) {
+    if (name == dtype.name) return dtype.bytes;
+  }
+  return 0;
+}
+
+// Nothing when the product does not fit.
+std::optional<std::uint64_t> byte_count(const std::vector<std::int64_t>& shape, std::uint64_t element_bytes) {
+  std::uint64_t bytes = element_bytes;
+  for (const std::int64_t dim : shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(dim), &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
+
+bool is_offset(const json& value) { return value.is_number_unsigned(); }
+bool is_dim(const json& value) {
+  return value.is_number_unsigned() && value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max();
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t dim : shape) text += (text.empty() ? "" : ", ") + std::to_string(dim);
+  return "[" + text + "]";
+}
+
+bool same_shape(const std::vector<std::int64_t>& shape, const Shape& other) {
+  if (shape.size() != static_cast<std::size_t>(other.rank())) return false;
+  for (int axis = 0; axis < other.rank(); ++axis) {
+    if (shape[static_cast<std::size_t>(axis)] != other[axis]) return false;
+  }
+  return true;
+}
+
+float from_bf16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+
+// IEEE 754 binary16; exact.
+float from_f16(std::uint16_t bits) {
+  const std::uint32_t sign = std::uint32_t{bits & 0x8000U} << 16, exponent = (bits >> 10) & 0x1fU, fraction = bits & 0x3ffU;
+  if (exponent == 0) {  // zero or subnormal: fraction * 2^-24
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  const std::uint32_t wide_exponent = exponent == 31 ? 255 : exponent + (127 - 15);
+  return std::bit_cast<float>(sign | (wide_exponent << 23) | (fraction << 13));
+}
+
+}  // namespace
+
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : file_(path) { read_header(); }
+
+void SafetensorsReader::refuse(const std::string& what) const {
+  throw Error(ErrorKind::input, fmt::format("{}: {}", file_.path().string(), what));
+}
+
+void SafetensorsReader::read_header() {
+  std::uint64_t length = 0;
+  if (file_.size() < sizeof(length)) {
+    refuse(fmt::format("truncated: {} bytes are too few for a safetensors file", file_.size()));
+  }
+  file_.read_at(0, &length, sizeof(length));
+  if (length > most_header_bytes) {
+    refuse(fmt::format("its header claims {} bytes, more than the {} allowed: not a safetensors file, or damaged", length,
+                       most_header_bytes));
+  }
+  data_begin_ = sizeof(length) + length;
+  if (data_begin_ > file_.size()) {
+    refuse(fmt::format("its header claims {} bytes and the file has {}: truncated, or not a safetensors file", length,
+                       file_.size()));
+  }
+  std::string text(static_cast<std::size_t>(length), '\0');
+  file_.read_at(sizeof(length), text.data(), text.size());
+  const json header = parse_strict_json(text, file_.path().string() + ": header", {.depth = 3, .values = 10'000'000});
+  if (!header.is_object()) refuse("its header is not a JSON object");
+
+  for (const auto& [name, value] : header.items()) {
+    if (name == "__metadata__") continue;
+    const auto refuse_tensor = [this, &tensor = name](const std::string& what) {
+      refuse(fmt::format("tensor {}: {}", tensor, what));
+    };
+    if (!value.is_object()) refuse_tensor("its header entry is not an object");
+    const auto dtype = value.find("dtype"), shape = value.find("shape"), offsets = value.find("data_offsets");
+    if (dtype == value.end() || !dtype->is_string()) refuse_tensor("no dtype");
+    if (shape == value.end() || !shape->is_array() || !std::all_of(shape->begin(), shape->end(), is_dim)) {
+      refuse_tensor("its shape is not a list of whole numbers");
+    }
+    if (offsets == value.end() || !offsets->is_array() || offsets->size() != 2 ||
+        !std::all_of(offsets->begin(), offsets->end(), is_offset)) {
+      refuse_tensor("its data_offsets are not two whole numbers");
+    }
+    Entry entry{dtype->get<std::string>(), shape->get<std::vector<std::int64_t>>(), 0, 0};
+    const std::uint64_t begin = offsets->at(0).get<std::uint64_t>(), end = offsets->at(1).get<std::uint64_t>();
+    const std::uint64_t element_bytes = dtype_bytes(entry.dtype);
+    if (element_bytes == 0) refuse_tensor(fmt::format("unknown dtype {}", dtype->dump(-1, ' ', true)));
+    const auto bytes = byte_count(entry.shape, element_bytes);
+    if (!bytes) refuse_tensor(fmt::format("the size of shape {} overflows", shape_text(entry.shape)));
+    if (begin > end || end > file_.size() - data_begin_) {
+      refuse_tensor(fmt::format("its data_offsets [{}, {}] lie outside the file's {} bytes of data: truncated, or damaged",
+                                begin, end, file_.size() - data_begin_));
+    }
+    if (end - begin != *bytes) {
+      refuse_tensor(fmt::format("its data_offsets hold {} bytes, its shape {} of {} needs {}", end - begin,
+                                shape_text(entry.shape), entry.dtype, *bytes));
+    }
+    entry.begin = data_begin_ + begin;
+    entry.end = data_begin_ + end;
+    entries_.emplace(name, std::move(entry));
+  }
+}
+
+void SafetensorsReader::check_coverage() const {
+  std::vector<const std::pair<const std::string, Entry>*> sorted;
+  for (const auto& item : entries_) sorted.push_back(&item);
+  std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) {
+    return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
+  });
+  const auto refuse_bytes = [this](std::uint64_t bytes, const std::string& where) {
+    refuse(fmt::format("{} bytes {} belong to no tensor: its header lacks one, or the file is damaged", bytes, where));
+  };
+  std::uint64_t covered = data_begin_;
+  const std::string* before = nullptr;
+  for (const auto* item : sorted) {
+    const auto& [name, entry] = *item;
+    if (entry.begin < covered) refuse(fmt::format("tensors {} and {} overlap", *before, name));
+    if (entry.begin > covered) refuse_bytes(entry.begin - covered, "before tensor " + name);
+    covered = entry.end;
+    before = &name;
+  }
+  if (covered != file_.size()) refuse_bytes(file_.size() - covered, "at the end");
+}
+
+void SafetensorsReader::check(const std::string& name, const Shape& shape) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) refuse(fmt::format("tensor {} is missing", name));
+  const Entry& entry = found->second;
+  if (!same_shape(entry.shape, shape)) {
+    refuse(fmt::format("tensor {} has shape {}; the model's config.json asks for {}", name, shape_text(entry.shape),
+                       to_string(shape)));
+  }
+  if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16") {
+    refuse(fmt::format("tensor {} has dtype {}; use F32, F16 or BF16", name, entry.dtype));
+  }
+}
+
+void SafetensorsReader::read(const std::string& name, std::int64_t first, std::int64_t count, float* out) const {
+  const Entry& entry = entries_.at(name);
+  if (entry.dtype == "F32") {
+    file_.read_at(entry.begin + static_cast<std::uint64_t>(first) * 4, out, static_cast<std::size_t>(count) * 4);
+    return;
+  }
+  const auto convert = entry.dtype == "BF16" ? from_bf16 : from_f16;
+  constexpr std::int64_t piece = 1 << 16;
+  std::vector<std::uint16_t> bits(static_cast<std::size_t>(std::min(count, piece)));
+  for (std::int64_t done = 0; done < count; done += piece) {
+    const auto now = static_cast<std::size_t>(std::min(piece, count - done));
+    file_.read_at(entry.begin + static_cast<std::uint64_t>(first + done) * 2, bits.data(), now * 2);
+    std::transform(bits.begin(), bits.begin() + static_cast<std::ptrdiff_t>(now), out + done, convert);
+  }
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors)
+    : file_(path), tensors_(tensors) {
+  nlohmann::ordered_json header;
+  header["__metadata__"]["format"] = "pt";  // transformers refuses a file without it
+  std::uint64_t offset = 0;
+  for (const NamedShape& tensor : tensors) {
+    const std::uint64_t end = offset + static_cast<std::uint64_t>(tensor.shape.elements()) * sizeof(float);
+    auto& entry = header[tensor.name];
+    entry["dtype"] = "F32";
+    entry["shape"] = json::array();
+    for (int axis = 0; axis < tensor.shape.rank(); ++axis) entry["shape"].push_back(tensor.shape[axis]);
+    entry["data_offsets"] = {offset, end};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts aligned
+  const std::uint64_t length = text.size();
+  file_.reserve(sizeof(length) + length + offset);
+  text.insert(0, reinterpret_cast<const char*>(&length), sizeof(length));
+  file_.write(text.data(), text.size());
+  checksums_.bytes = text.size() + offset;
+  checksums_.header = checksum(text.data(), text.size());
+}
+
+void SafetensorsWriter::write(const float* values) {
+  assert(next_ < tensors_.size());
+  const NamedShape& tensor = tensors_[next_++];
+  const auto bytes = static_cast<std::size_t>(tensor.shape.elements()) * sizeof(float);
+  checksums_.tensors[tensor.name] = checksum(values, bytes);
+  file_.write(values, bytes);
+}
+
+SafetensorsChecksums SafetensorsWriter::finish() {
+  assert(next_ == tensors_.size());
+  file_.sync();
+  return checksums_;
+}
+
+SafetensorsChecksums write_tensors(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
+                                   const std::function<void(std::size_t, float*)>& fill) {
+  SafetensorsWriter writer(path, tensors);
+  std::vector<float> values;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    values.resize(static_cast<std::size_t>(tensors[i].shape.elements()));
+    fill(i, values.data());
+    writer.write(values.data());
+  }
+  return writer.finish();
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,73 @@
+// The safetensors file format (github.com/huggingface/safetensors): u64 header length, JSON header, then the tensors' bytes,
+// little-endian and row-major, without holes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.hpp"
+#include "model/files.hpp"
+#include "model/weights/safetensors_checksums.hpp"
+#include "model/weights/weights.hpp"
+
+namespace pipetrain {
+
+// Reading is thread-safe. Every failure is an Error(input) naming the file and the tensor.
+class SafetensorsReader {
+ public:
+  struct Entry {
+    std::string dtype;  // as in the file: "BF16"
+    std::vector<std::int64_t> shape;
+    std::uint64_t begin = 0, end = 0;  // bytes in the file
+  };
+
+  // Checks every tensor of the header against the file before it returns.
+  explicit SafetensorsReader(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const noexcept { return file_.path(); }
+  const std::map<std::string, Entry>& entries() const noexcept { return entries_; }
+  // Throws unless the tensor is there with this shape and of a dtype that read() converts: F32, F16, BF16.
+  void check(const std::string& name, const Shape& shape) const;
+  // Throws unless the tensors fill the data without hole or overlap. For after check(): a hole is most often a tensor that
+  // lacks its name, which check() tells.
+  void check_coverage() const;
+  // out = elements [first, first + count) of a tensor that check() accepted, as f32.
+  void read(const std::string& name, std::int64_t first, std::int64_t count, float* out) const;
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const;
+  void read_header();
+
+  InputFile file_;
+  std::uint64_t data_begin_ = 0;
+  std::map<std::string, Entry> entries_;
+};
+
+// Writes f32 tensors front to back.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors);
+  // The next tensor, whole.
+  void write(const float* values);
+  // On disk when this returned, with the checksums of what was given to be written. Every tensor must have been.
+  SafetensorsChecksums finish();
+
+ private:
+  OutputFile file_;
+  std::vector<NamedShape> tensors_;
+  std::size_t next_ = 0;
+  SafetensorsChecksums checksums_;
+};
+
+// A whole file of f32 tensors, on disk when this returns; fill(i, out) gives tensors[i].
+SafetensorsChecksums write_tensors(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
+                                   const std::function<void(std::size_t, float*)>& fill);
+
+}  // namespace pipetrain
