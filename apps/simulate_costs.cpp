@@ -61,14 +61,6 @@ void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
 
 double at(const std::vector<double>& values, std::size_t stage) { return values.empty() ? 0 : values[stage]; }
 
-// A stage with both ends of the model has a T for each, and sums once.
-int tied_ends(const Placement& placement, int stage) {
-  int ends = 0;
-  for (int chunk = 0; chunk < placement.chunks(); ++chunk)
-    if (placement.is_first({stage, chunk}) || placement.is_last({stage, chunk})) ++ends;
-  return std::max(ends, 1);
-}
-
 }  // namespace
 
 std::vector<double> per_stage(const OptionValues& values, const char* name, int pp, const OptionValues::Range& range) {
@@ -122,7 +114,7 @@ Costs StepTimes::costs(const Placement& placement) const {
     for (ChunkCost& chunk : costs.chunks[s]) {
       chunk.reduce_grads = at(reduce_grads, s) / chunks;
       chunk.sum_replicated = at(sum_replicated, s) / chunks;
-      chunk.sum_tied = at(sum_tied, s) / tied_ends(placement, stage);
+      chunk.sum_tied = at(sum_tied, s);
     }
   }
   costs.norm = norm;

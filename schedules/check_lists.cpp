@@ -43,7 +43,7 @@ class ListCheck {
     int forwards = 0;
     int input_grads = 0;   // by B or I
     int weight_grads = 0;  // by B or W
-    bool reduced = false, summed = false, tied = false;
+    bool reduced = false, summed = false;
   };
 
   void check_compute(const Action& action) {
@@ -51,7 +51,8 @@ class ListCheck {
     const int m = action.microbatch;
     if (m < 0 || m >= plan_.microbatches)
       fail(name() + ": the plan has " + std::to_string(plan_.microbatches) + " microbatches");
-    if (chunk.reduced || chunk.summed || chunk.tied) fail(name() + " comes after the end-of-step sums of its chunk");
+    if (chunk.reduced || chunk.summed || (has_tied_ && is_end(action.chunk)))
+      fail(name() + " comes after the end-of-step sums of its chunk");
     switch (action.kind) {
       case ActionKind::forward:
         take_in_order(chunk.forwards, ActionKind::forward, ActionKind::forward);
@@ -109,17 +110,20 @@ class ListCheck {
       fail(name() + " is of the whole stage and must carry chunk 0");
     }
     switch (action.kind) {
+      // Sums over replicas, then over ranks, then over tied ends: another order would add in another order, or add what one end
+      // has summed over the replicas to what the other has not.
       case ActionKind::reduce_grads:
         once(chunk.reduced), ++ends.reduce_grads;
+        if (chunk.summed) fail(name() + " comes after S of its chunk; sums over replicas come first");
+        check_before_tied(action);
         break;
       case ActionKind::sum_replicated:
         once(chunk.summed), ++ends.sum_replicated;
+        check_before_tied(action);
         break;
       case ActionKind::sum_tied:
-        if (!plan_.placement.is_first({stage_, action.chunk}) && !plan_.placement.is_last({stage_, action.chunk}))
-          fail(name() + " stands on a chunk that is neither the first nor the last of the model");
-        check_tied_ends();
-        once(chunk.tied), ++ends.sum_tied;
+        check_tied(action);
+        once(has_tied_), ++ends.sum_tied;
         break;
       case ActionKind::norm:
         once(has_norm_), ++ends.norm;
@@ -131,11 +135,21 @@ class ListCheck {
     }
   }
 
-  // A stage with both ends of the model sums them at its first T.
-  void check_tied_ends() const {
+  bool is_end(int chunk) const { return plan_.placement.is_first({stage_, chunk}) || plan_.placement.is_last({stage_, chunk}); }
+
+  void check_before_tied(const Action& action) const {
+    if (has_tied_ && is_end(action.chunk)) fail(name() + " comes after T, which adds the finished sums of both ends");
+  }
+
+  void check_tied(const Action& action) const {
+    const auto places = tied_sum_places(plan_.placement);
+    const auto place = std::find_if(places.begin(), places.end(), [&](StageChunk at) { return at.stage == stage_; });
+    if (!is_end(action.chunk)) fail(name() + " stands on a chunk that is neither the first nor the last of the model");
+    if (place->chunk != action.chunk)
+      fail(name() + " is one too many: this stage holds both ends of the model, and adds their gradients once, at " +
+           text({ActionKind::sum_tied, static_cast<std::int16_t>(place->chunk), -1}));
     for (std::int16_t c = 0; c < plan_.placement.chunks(); ++c)
-      if (plan_.placement.is_first({stage_, c}) || plan_.placement.is_last({stage_, c}))
-        check_complete(static_cast<std::size_t>(c));
+      if (is_end(c)) check_complete(static_cast<std::size_t>(c));
   }
 
   // All compute of the chunk stands before at_.
@@ -164,6 +178,7 @@ class ListCheck {
   const std::vector<Action>& list_;
   std::vector<Chunk> chunks_;
   std::size_t at_ = 0;
+  bool has_tied_ = false;
   bool has_norm_ = false;
   bool has_optimizer_ = false;
 };
@@ -188,7 +203,7 @@ void check_lists(const Plan& plan) {
     throw InvalidPlan("the plan has " + std::to_string(plan.microbatches) + " microbatches; it needs at least 1", -1, "");
   EndCounts ends;
   for (int stage = 0; stage < placement.stages(); ++stage) ListCheck(plan, stage).run(ends);
-  const int holders_of_tied = placement.virtual_stages() == 1 ? 1 : 2;
+  const int holders_of_tied = static_cast<int>(tied_sum_places(placement).size());
   check_all_or_none(plan, ActionKind::reduce_grads, ends.reduce_grads, placement.virtual_stages());
   check_all_or_none(plan, ActionKind::sum_replicated, ends.sum_replicated, placement.virtual_stages());
   check_all_or_none(plan, ActionKind::sum_tied, ends.sum_tied, holders_of_tied);

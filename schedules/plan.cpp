@@ -48,6 +48,12 @@ Placement Placement::v_shape(int stages) {
   return {stages, 2, std::move(of_virtual)};
 }
 
+std::vector<StageChunk> tied_sum_places(const Placement& placement) {
+  const StageChunk embedding = placement.at(0), head = placement.at(placement.virtual_stages() - 1);
+  if (embedding.stage == head.stage) return {embedding};
+  return {embedding, head};
+}
+
 Plan with_end_of_step(Plan plan, const EndOfStep& end) {
   const Placement& placement = plan.placement;
   for (int stage = 0; stage < placement.stages(); ++stage) {
@@ -59,8 +65,8 @@ Plan with_end_of_step(Plan plan, const EndOfStep& end) {
     if (end.sum_replicated)
       for (const auto chunk : chunks) append(ActionKind::sum_replicated, chunk);
     if (end.sum_tied)
-      for (const auto chunk : chunks)
-        if (placement.is_first({stage, chunk}) || placement.is_last({stage, chunk})) append(ActionKind::sum_tied, chunk);
+      for (const StageChunk place : tied_sum_places(placement))
+        if (place.stage == stage) append(ActionKind::sum_tied, static_cast<std::int16_t>(place.chunk));
     append(ActionKind::norm, 0);
     append(ActionKind::optimizer, 0);
   }

@@ -61,6 +61,9 @@ struct Plan {
   ReadyRule ready_rule = ReadyRule::none;
 };
 
+// The most stages x chunks x microbatches of one plan that is read or simulated: seconds and two gigabytes.
+constexpr std::int64_t most_plan_work = std::int64_t{1} << 24;
+
 // What ends a step, by the parallel layout that runs the plan.
 struct EndOfStep {
   bool reduce_grads = false;    // several data-parallel replicas
@@ -68,8 +71,14 @@ struct EndOfStep {
   bool sum_tied = false;        // the first and the last virtual stage share weights
 };
 
-// Appends to each stage's compute: R and S of every chunk in the order in which the chunks end, T on the chunks that hold the
-// first and the last virtual stage (one T when that is the same chunk), then N and O.
+// Where T stands, once on each stage that holds an end of the model: on the embedding's chunk, and on the head's where another
+// stage holds that. In this order, which is also the order in which the two gradients add. One place: the stage has both
+// gradients and adds them there. Two places: the stages exchange them there, and neither goes on before both have come.
+// Validation, simulation and training all take the meaning of T from here.
+std::vector<StageChunk> tied_sum_places(const Placement& placement);
+
+// Appends to each stage's compute: R and S of every chunk in the order in which the chunks end, T at tied_sum_places(), then N
+// and O.
 Plan with_end_of_step(Plan compute, const EndOfStep& end);
 
 // The most microbatches that stand between F and B or W at once, over all chunks of a stage's list.

@@ -24,13 +24,7 @@ PlanRun::PlanRun(const Plan& plan, const std::vector<StageNeeds>* needs, const S
       done_(static_cast<std::size_t>(plan.placement.virtual_stages())),
       stages_(plan.stages.size()),
       runnable_(plan.stages.size()),
-      tied_arrived_(plan.stages.size()) {
-  for (std::size_t stage = 0; stage < plan.stages.size(); ++stage)
-    for (auto action = plan.stages[stage].rbegin(); action != plan.stages[stage].rend() && !is_compute(action->kind); ++action)
-      if (action->kind == ActionKind::sum_tied) {
-        tied_stages_.push_back(static_cast<int>(stage));
-        break;
-      }
+      tied_places_(tied_sum_places(plan.placement)) {
   if (times_ != nullptr) times_->of.resize(done_.size() * static_cast<std::size_t>(plan.microbatches));
 }
 
@@ -86,14 +80,14 @@ bool PlanRun::can_run(int stage, const Action& action) {
   }
 }
 
-// A collective of several stages: each must have come to it.
+// Neither stage of the exchange goes on before both have come to it.
 bool PlanRun::tied_partners_arrived(int stage) {
-  if (!tied_arrived_[static_cast<std::size_t>(stage)]) {
-    tied_arrived_[static_cast<std::size_t>(stage)] = 1;
-    for (const int other : tied_stages_) wake(other);
+  TiedArrival& mine = tied_arrivals_[static_cast<std::size_t>(stage == tied_places_.front().stage ? 0 : 1)];
+  if (!mine.arrived) {
+    mine = {true, stages_[static_cast<std::size_t>(stage)].free_at};
+    for (const StageChunk place : tied_places_) wake(place.stage);
   }
-  return std::all_of(tied_stages_.begin(), tied_stages_.end(),
-                     [&](int other) { return tied_arrived_[static_cast<std::size_t>(other)] != 0; });
+  return tied_arrivals_.front().arrived && (tied_places_.size() == 1 || tied_arrivals_.back().arrived);
 }
 
 void PlanRun::advance(int stage) {
@@ -125,6 +119,8 @@ void PlanRun::note_times(int stage_index, const Action& action, int v) {
   const bool is_last = v + 1 == plan_.placement.virtual_stages();
   if (action.kind == ActionKind::forward && v > 0) after(of(v - 1).forward_launch, of(v - 1).forward_end);
   if (gives_input_grad(action.kind) && !is_last) after(of(v + 1).backward_launch, of(v + 1).backward_end);
+  if (action.kind == ActionKind::sum_tied)
+    for (const TiedArrival& partner : tied_arrivals_) start = std::max(start, partner.free_at);
   stage.previous_end = stage.free_at;
   stage.launch = launch;
   stage.free_at = start + unit_cost(action.kind);
@@ -156,9 +152,11 @@ PlanRun::Wait PlanRun::why_waiting(int stage) const {
   if (gives_input_grad(action.kind))
     return v < last && done(v + 1).backwards <= action.microbatch ? from("its gradient from", v + 1)
                                                                   : from("a free gradient slot at", v - 1);
+  if (action.kind == ActionKind::sum_tied)
+    for (const StageChunk place : tied_places_)
+      if (place.stage != stage) return {text + "T of stage " + std::to_string(place.stage), place.stage};
   for (int other = 0; other < static_cast<int>(stages_.size()); ++other)
-    if (other != stage && !is_finished(other))
-      return {text + (action.kind == ActionKind::sum_tied ? "T of stage " : "N of stage ") + std::to_string(other), other};
+    if (other != stage && !is_finished(other)) return {text + "N of stage " + std::to_string(other), other};
   return {text + "nothing", stage};
 }
 

@@ -3,6 +3,7 @@
 // schedules/.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,6 +50,11 @@ class PlanRun {
     int on_stage = 0;
   };
 
+  struct TiedArrival {
+    bool arrived = false;
+    std::int32_t free_at = 0;  // of the stage when it came to T
+  };
+
   const Action& head(int stage) const;
   bool is_finished(int stage) const;
   int virtual_stage(int stage, const Action& action) const { return plan_.placement.virtual_stage(stage, action.chunk); }
@@ -73,8 +79,8 @@ class PlanRun {
   std::vector<Done> done_;
   std::vector<Stage> stages_;
   StageSet runnable_;
-  std::vector<int> tied_stages_;    // stages that hold a T
-  std::vector<char> tied_arrived_;  // per stage
+  std::vector<StageChunk> tied_places_;
+  std::array<TiedArrival, 2> tied_arrivals_;  // [place]
   int norms_ = 0;
 };
 

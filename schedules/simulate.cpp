@@ -72,7 +72,7 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;  // for ready stages only
   StageSet to_pump_;
   std::vector<int> tied_;  // stages standing in T
-  int tied_holders_ = 0;   // stages whose list has T
+  int tied_holders_ = 0;   // stages that meet in T
   double now_ = 0;         // for ready stages only
   int norms_ = 0;
   double verdict_at_ = 0;
@@ -88,22 +88,22 @@ Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<S
       to_pump_(plan.stages.size()) {
   check_costs(costs, plan.placement);
   if (has_room() && !is_planned()) throw std::invalid_argument("ready stages choose by the slots that a run reserves");
-  timeline_.title = plan.schedule + ", " + std::to_string(plan.placement.stages()) + " stages, " +
-                    std::to_string(plan.microbatches) + " microbatches";
+  const auto counted = [](int count, const char* one, const char* several) {
+    return std::to_string(count) + " " + (count == 1 ? one : several);
+  };
+  timeline_.title = plan.schedule + ", " + counted(plan.placement.stages(), "stage", "stages") + ", " +
+                    counted(plan.microbatches, "microbatch", "microbatches");
   timeline_.placement = plan.placement;
   timeline_.microbatches = plan.microbatches;
   timeline_.stages.resize(plan.stages.size());
   stages_.reserve(plan.stages.size());
+  tied_holders_ = static_cast<int>(tied_sum_places(plan.placement).size());
   const std::shared_ptr<const Plan> shared(std::shared_ptr<const Plan>(), &plan);  // lives longer than the protocols
   for (int s = 0; s < plan.placement.stages(); ++s) {
     const auto& list = plan.stages[static_cast<std::size_t>(s)];
     stages_.emplace_back(StageProtocol(shared, s, options.order, options.run_ahead));
     stage(s).protocol.begin_step();
     spans(s).reserve(list.size());
-    // What ends the step stands at the end.
-    const auto compute = std::find_if(list.rbegin(), list.rend(), [](const Action& action) { return is_compute(action.kind); });
-    if (std::any_of(list.rbegin(), compute, [](const Action& action) { return action.kind == ActionKind::sum_tied; }))
-      ++tied_holders_;
   }
   give_slots(needs);
 }

@@ -37,11 +37,13 @@ void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Gr
 void ParallelLayout::make_groups(bool tied) {
   for (const auto& members : mesh().groups({Axis::tp})) connect(members, &RankGroups::tensor);
   for (const auto& members : mesh().groups({Axis::dp})) connect(members, &RankGroups::data, GroupUse::beside_compute);
-  const auto& placement = plan_.placement;
-  const auto first = static_cast<std::size_t>(placement.at(0).stage),
-             last = static_cast<std::size_t>(placement.at(placement.virtual_stages() - 1).stage);
-  if (!tied || first == last) return;
-  for (const auto& pipeline : mesh().groups({Axis::pp})) connect({pipeline[first], pipeline[last]}, &RankGroups::tied);
+  if (!tied) return;
+  const auto places = tied_sum_places(plan_.placement);
+  for (const auto& pipeline : mesh().groups({Axis::pp})) {
+    std::vector<int> members;
+    for (const auto place : places) members.push_back(pipeline[static_cast<std::size_t>(place.stage)]);
+    connect(members, &RankGroups::tied);
+  }
 }
 
 std::vector<StageId> ParallelLayout::stages() const {

@@ -192,8 +192,7 @@ void RankCompute::run_end_of_step(const Action& action) {
       sum_replicated_grads(layout(), action.chunk, tensor_parallel(), *ops_, arenas_.grads);
       break;
     case ActionKind::sum_tied:
-      // A stage with both ends gets a T for each of their chunks; the sum is made once.
-      if (action.chunk == 0) sum_tied();
+      sum_tied();
       break;
     case ActionKind::norm:
       square_sums(layout(), setup_.id.tp, *ops_, arenas_.grads, square_sums_);
@@ -213,10 +212,10 @@ void RankCompute::run_end_of_step(const Action& action) {
 
 void RankCompute::sum_tied() {
   const TiedGrads tied = tied_grads(layout(), setup_.config, arenas_.grads);
-  if (tied.has_embedding() && tied.has_head()) {
-    sum_tied_grads(tied, *ops_);
-  } else {
+  if (setup_.groups.tied) {
     setup_.groups.tied->all_reduce(*stream_, tied.has_embedding() ? tied.embedding : tied.head, Reduction::sum);
+  } else {
+    sum_tied_grads(tied, *ops_);
   }
 }
 

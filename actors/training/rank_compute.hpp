@@ -31,7 +31,7 @@ namespace pipetrain {
 struct RankGroups {
   std::shared_ptr<Group> tensor;  // the ranks of the stage
   std::shared_ptr<Group> data;    // the same stage and rank in every replica, in replica order
-  std::shared_ptr<Group> tied;    // embedding's rank 0, head's rank 1: the two stages that share weights
+  std::shared_ptr<Group> tied;    // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
 };
 
 // What a rank computes with, given what it otherwise would: for measurements. Called by all ranks' workers at once.

@@ -133,7 +133,7 @@ TEST_CASE("simulate: tensor-parallel exchanges are part of F and I, and the end 
   CHECK(makespan("--optimizer 2") == Approx(makespan("") + 2));
   CHECK(makespan("--norm 0.5,1 --optimizer 2 --verdict 0.25") >= makespan("") + 0.5 + 2.25);
   CHECK(makespan("--reduce-grads 3 --sum-replicated 0.5 --sum-tied 0.25") == Approx(makespan("") + 3.75));
-  CHECK(simulated("--pp 2 --microbatches 4 --schedule zb-v --sum-tied 1 --norm 1")[0]["actions"] == 2 * 24 + 2 + 2 * 2);
+  CHECK(simulated("--pp 2 --microbatches 4 --schedule zb-v --sum-tied 1 --norm 1")[0]["actions"] == 2 * 24 + 1 + 2 * 2);
   const Result drawn = run("--pp 2 --microbatches 2 --schedule 1f1b --reduce-grads 1 --optimizer 1");
   CHECK_THAT(drawn.out, Contains("+"));
 }

@@ -5,10 +5,13 @@
 #include <cstdlib>
 #include <ostream>
 #include <random>
+#include <sstream>
 #include <stdexcept>
+#include <tuple>
 
 #include "catch.hpp"
 #include "schedules/builders.hpp"
+#include "schedules/simulate.hpp"
 #include "tests/schedules/pipeline_driver.hpp"
 
 namespace pipetrain::schedules {
@@ -21,7 +24,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-Action act(const char* text) { return parse_action(text).value(); }
+Action act(std::string_view text) { return parse_action(text).value(); }
 
 std::string fault_of(const Plan& plan) {
   try {
@@ -123,11 +126,46 @@ TEST_CASE("the end of the step is checked too") {
   Plan middle = with_end_of_step(build_schedule("1f1b", {3, 1, 1}), {});
   middle.stages[1].insert(middle.stages[1].begin() + 2, act("T"));
   CHECK_THAT(fault_of(middle), Contains("neither the first nor the last"));
-  // One stage with both ends of the model adds their gradients at its first T: both must be there.
+  // One stage with both ends of the model adds their gradients at its T: both must be there.
   Plan both = with_end_of_step(build_schedule("zb-v", {1, 2, 1}), {false, false, true});
   CHECK(fault_of(both).empty());
   std::swap(both.stages[0][5], both.stages[0][6]);
   CHECK_THAT(fault_of(both), Contains("T comes, but") && Contains("has not come before it"));
+  both = with_end_of_step(build_schedule("zb-v", {2, 2, 1}), {false, false, true});
+  both.stages[0].insert(both.stages[0].end() - 2, act("1T"));
+  CHECK_THAT(fault_of(both), Contains("stage 0: 1T is one too many") && Contains("at 0T"));
+}
+
+TEST_CASE("sums at the end of a step keep their order, which is part of the result") {
+  for (const auto& [stage, wrong, fault] :
+       {std::tuple{0, "S R T", "R comes after S of its chunk"}, std::tuple{0, "R T S", "S comes after T"},
+        std::tuple{2, "T R S", "R comes after T"}}) {
+    Plan plan = with_end_of_step(build_schedule("1f1b", {3, 1, 1}), {true, true, true});
+    auto& list = plan.stages[static_cast<std::size_t>(stage)];  // F0 B0 R S T N O
+    const std::string order = wrong;
+    for (std::size_t i = 0; i < 3; ++i) list[2 + i] = act(order.substr(2 * i, 1));
+    INFO(wrong);
+    CHECK_THAT(fault_of(plan), Contains(fault));
+  }
+}
+
+TEST_CASE("a sum of tied weights amid compute is proved like any other action") {
+  Plan plan{"hand", Placement::looping(2, 2), 1, {}, ReadyRule::none};
+  const auto list = [](const std::string& text) {
+    std::vector<Action> actions;
+    std::istringstream words(text);
+    for (std::string word; words >> word;) actions.push_back(act(word));
+    return actions;
+  };
+  // Stage 1 holds the head: it comes to T before its first chunk's B, which stage 0 needs before it can come to T.
+  plan.stages = {list("0F0 1F0 1B0 0B0 0T N O"), list("0F0 1F0 1B0 1T 0B0 N O")};
+  CHECK_THAT(fault_of(plan), Contains("deadlocks") && Contains("stage 1 1T waits for T of stage 0") &&
+                                 Contains("stage 0 0B0 waits for its gradient from stage 1"));
+  plan.stages[1] = list("0F0 1F0 1B0 0I0 1T 0W0 N O");  // the half that nobody waits for may come after it
+  CHECK(fault_of(plan).empty());
+  const Timeline timeline = simulate(plan, Costs::uniform(plan.placement, 2, 2, 2));
+  CHECK(timeline.stages[1][4].start == timeline.stages[0][3].end);
+  CHECK(timeline.stages[1][5].start == timeline.stages[1][4].end);
 }
 
 TEST_CASE("lists that are fine alone but wait for each other are found, with the place on the grid") {
@@ -182,7 +220,8 @@ TEST_CASE("a dropped action is always caught, and named by its letter") {
     const auto at = *rc::gen::inRange<std::size_t>(0, list.size()).as("dropped");
     const Action dropped = list[at];
     // The only one of an end-of-step row that may be left out as a whole.
-    RC_PRE(is_compute(dropped.kind) || plan.placement.stages() > 1);
+    const bool one_t = tied_sum_places(plan.placement).size() == 1;
+    RC_PRE(is_compute(dropped.kind) || (dropped.kind == ActionKind::sum_tied ? !one_t : plan.placement.stages() > 1));
     list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
     RC_ASSERT(fault_of(plan).find(letter(dropped.kind)) != std::string::npos);
   }));

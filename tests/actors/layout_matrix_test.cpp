@@ -1,0 +1,101 @@
+// Layouts that must agree to the bit: all of a matrix, and random ones.
+#include <cstdlib>
+#include <iostream>
+#include <random>
+
+#include "catch.hpp"
+#include "schedules/builders.hpp"
+#include "tiny_run.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::test;
+using schedules::Order;
+
+namespace {
+
+// Every order that the schedule allows, on two stages.
+std::vector<Layout> all_schedules_on_two_stages(int tp, int dp) {
+  std::vector<Layout> layouts;
+  for (const auto& schedule : schedules::all_schedules())
+    for (const auto order : {Order::planned, Order::ready})
+      if (order == Order::planned || schedule.has_ready_rule)
+        layouts.push_back({2, tp, dp, 1, std::string(schedule.name), schedule.default_chunks, order});
+  return layouts;
+}
+
+// PIPETRAIN_LAYOUT_SEED makes the same layouts again.
+std::uint32_t layout_seed() {
+  if (const char* given = std::getenv("PIPETRAIN_LAYOUT_SEED")) return static_cast<std::uint32_t>(std::stoul(given));
+  return std::random_device{}();
+}
+
+class RandomLayouts {
+ public:
+  explicit RandomLayouts(std::uint32_t seed) : random_(seed) {}
+
+  TinyRun next() {
+    TinyRun tiny;
+    tiny.family = flag() ? Family::gpt2 : Family::llama;
+    tiny.tied = flag();
+    tiny.sequence = number(1, 31);
+    tiny.microbatches = number(1, 12);
+    Layout& layout = tiny.layout;
+    layout.pp = number(1, 4);
+    layout.tp = number(1, 2);
+    layout.dp = number(1, 2);
+    layout.microbatch = number(1, 2);
+    const auto& all = schedules::all_schedules();
+    const auto& schedule = all[static_cast<std::size_t>(number(0, static_cast<int>(all.size()) - 1))];
+    layout.schedule = schedule.name;
+    layout.chunks = schedule.chunks_can_vary ? number(1, 3) : schedule.default_chunks;
+    layout.order = schedule.has_ready_rule && flag() ? Order::ready : Order::planned;
+    layout.sequence_parallel = flag();
+    layout.threads = number(1, 3);
+    layout.recompute = static_cast<Recompute>(number(0, 2));
+    tiny.from_file = flag();
+    const int fewest = (layout.pp * layout.chunks + 1) / 2;  // a layer is two blocks, and a chunk at least one
+    tiny.layers = number(fewest, fewest + 1);
+    return tiny;
+  }
+
+ private:
+  // Not a standard distribution: a seed means the same layouts with every library.
+  int number(int from, int to) { return from + static_cast<int>(random_() % static_cast<std::uint32_t>(to - from + 1)); }
+  bool flag() { return number(0, 1) == 1; }
+
+  std::mt19937 random_;
+};
+
+}  // namespace
+
+TEST_CASE("every schedule and order gives the bits of 1f1b, tied and untied, for both families, over tp and dp") {
+  for (const Family family : {Family::llama, Family::gpt2}) {
+    for (const bool tied : {false, true}) {
+      for (const int tp : {1, 2}) {
+        for (const int dp : {1, 2}) {
+          TinyRun tiny;
+          tiny.family = family;
+          tiny.tied = tied;
+          tiny.layout = {1, tp, dp};
+          const RunRecord reference = run(tiny);
+          for (const Layout& layout : all_schedules_on_two_stages(tp, dp)) {
+            tiny.layout = layout;
+            INFO(to_string(tiny));
+            CHECK((run(tiny) == reference));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("random layouts give the bits of one stage") {
+  const std::uint32_t seed = layout_seed();
+  std::cout << "random layouts: PIPETRAIN_LAYOUT_SEED=" << seed << '\n';
+  RandomLayouts layouts(seed);
+  for (int i = 0; i < 150; ++i) {
+    const TinyRun tiny = layouts.next();
+    INFO("PIPETRAIN_LAYOUT_SEED=" << seed << ", layout " << i << ": " << to_string(tiny));
+    CHECK((run(tiny) == run(reference_of(tiny))));
+  }
+}

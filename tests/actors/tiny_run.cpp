@@ -1,0 +1,91 @@
+#include "tiny_run.hpp"
+
+#include <fmt/format.h>
+
+#include "model/family.hpp"
+#include "schedules/builders.hpp"
+#include "schedules/plan_text.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+constexpr std::chrono::seconds stall{20};
+
+ModelConfig tiny_config(const TinyRun& tiny) {
+  ModelConfig config = family_config(tiny.family);
+  config.hidden = 8;
+  config.layers = tiny.layers;
+  config.heads = 2;
+  config.kv_heads = 2;
+  config.head_dim = 4;
+  config.intermediate = 12;
+  config.vocabulary = 29;  // tp 2 does not divide it
+  config.max_positions = 32;
+  config.init_std = 0.3;
+  config.tied_embeddings = tiny.tied;
+  return config;
+}
+
+class TinyData final : public Dataset {
+ public:
+  TinyData(std::int64_t sequence, std::int64_t vocabulary) : Dataset(sequence), vocabulary_(vocabulary) {}
+  std::int64_t size() const override { return 1000; }
+  std::uint64_t content() const override { return 0; }
+  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = static_cast<std::int32_t>((index * 7 + static_cast<std::int64_t>(i * i) * 3) % vocabulary_);
+  }
+
+ private:
+  std::int64_t vocabulary_;
+};
+
+std::shared_ptr<const schedules::Plan> plan_from_text(const Layout& layout, int microbatches) {
+  const auto plan = schedules::build_schedule(layout.schedule, {layout.pp, layout.chunks, microbatches});
+  return std::make_shared<const schedules::Plan>(schedules::parse_plan(schedules::to_text(plan), "plan"));
+}
+
+}  // namespace
+
+std::string to_string(const TinyRun& tiny) {
+  return fmt::format("{}{}, {} layers, sequence {}, {} microbatches, {}, threads {}{}",
+                     tiny.family == Family::gpt2 ? "GPT-2" : "Llama", tiny.tied ? ", tied" : "", tiny.layers, tiny.sequence,
+                     tiny.microbatches, to_string(tiny.layout), tiny.layout.threads,
+                     tiny.from_file ? ", plan from a file" : "");
+}
+
+RunRecord run(const TinyRun& tiny) {
+  const ModelConfig config = tiny_config(tiny);
+  const Layout& layout = tiny.layout;
+  TrainJob job;
+  job.config = config;
+  job.initial.weights = random_weights(config, 7);
+  job.dataset = std::make_shared<TinyData>(tiny.sequence, config.vocabulary);
+  job.pp = layout.pp;
+  job.tp = layout.tp;
+  job.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
+  job.batch = {layout.dp, tiny.microbatches, layout.microbatch};
+  job.schedule = layout.schedule;
+  job.chunks = layout.chunks;
+  if (tiny.from_file) job.plan = plan_from_text(layout, tiny.microbatches);
+  job.order = layout.order;
+  job.threads = layout.threads;
+  job.recompute = layout.recompute;
+  job.adamw.weight_decay = 0.1F;
+  job.learning_rate.kind = LearningRate::Kind::constant;
+  job.learning_rate.peak = 1e-2;
+  job.stall = stall;
+  return run(std::move(job), 2);
+}
+
+TinyRun reference_of(TinyRun tiny) {
+  Layout& layout = tiny.layout;
+  layout.pp = layout.chunks = layout.threads = 1;
+  layout.schedule = "1f1b";
+  layout.order = schedules::Order::planned;
+  layout.recompute = Recompute::none;
+  tiny.from_file = false;
+  return tiny;
+}
+
+}  // namespace pipetrain::test

@@ -1,0 +1,28 @@
+// Runs of models so small that hundreds of layouts can be compared to the bit.
+#pragma once
+
+#include <string>
+
+#include "golden_run.hpp"
+
+namespace pipetrain::test {
+
+struct TinyRun {
+  Family family = Family::llama;
+  bool tied = false;
+  int layers = 2;
+  int sequence = 8;
+  int microbatches = 2;    // of one replica
+  bool from_file = false;  // the plan goes through its text form
+  Layout layout;
+};
+
+std::string to_string(const TinyRun& tiny);
+
+// Two steps. A step in which nothing completes for long fails with who waited for whom.
+RunRecord run(const TinyRun& tiny);
+
+// The run that must give the same bits: one stage, 1f1b, nothing recomputed, one thread.
+TinyRun reference_of(TinyRun tiny);
+
+}  // namespace pipetrain::test
