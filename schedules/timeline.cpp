@@ -64,52 +64,6 @@ StageSummary summarize_stage(const Timeline& timeline, int stage, double begin, 
   return summary;
 }
 
-// Where each producer stands, so that a wait can be followed to it: [virtual stage][microbatch] -> index in its stage.
-class Producers {
- public:
-  explicit Producers(const Timeline& timeline)
-      : timeline_(timeline), microbatches_(static_cast<std::size_t>(timeline.microbatches)) {
-    const auto size = static_cast<std::size_t>(timeline.placement.virtual_stages()) * microbatches_;
-    forward_.resize(size);
-    backward_.resize(size);
-    for (int stage = 0; stage < timeline.placement.stages(); ++stage) {
-      const auto& spans = timeline.stages[static_cast<std::size_t>(stage)];
-      for (std::size_t i = 0; i < spans.size(); ++i) {
-        const Action& action = spans[i].action;
-        if (!is_compute(action.kind)) continue;
-        const auto at = index(timeline.placement.virtual_stage(stage, action.chunk), action.microbatch);
-        if (action.kind == ActionKind::forward) forward_[at] = i;
-        if (gives_input_grad(action.kind)) backward_[at] = i;
-      }
-    }
-  }
-
-  SpanRef forward(int v, int microbatch) const { return {timeline_.placement.at(v).stage, forward_[index(v, microbatch)]}; }
-  SpanRef backward(int v, int microbatch) const { return {timeline_.placement.at(v).stage, backward_[index(v, microbatch)]}; }
-
- private:
-  std::size_t index(int v, int microbatch) const {
-    return static_cast<std::size_t>(v) * microbatches_ + static_cast<std::size_t>(microbatch);
-  }
-  const Timeline& timeline_;
-  std::size_t microbatches_;
-  std::vector<std::size_t> forward_, backward_;
-};
-
-// The action of any stage that ended last, but not after `time`.
-bool latest_end_before(const Timeline& timeline, double time, SpanRef self, SpanRef& found) {
-  double best = -std::numeric_limits<double>::infinity();
-  for (int stage = 0; stage < static_cast<int>(timeline.stages.size()); ++stage) {
-    const auto& spans = timeline.stages[static_cast<std::size_t>(stage)];
-    auto after = std::upper_bound(spans.begin(), spans.end(), time, [](double t, const Span& span) { return t < span.end; });
-    if (stage == self.stage) after = std::min(after, spans.begin() + static_cast<std::ptrdiff_t>(self.index));
-    if (after == spans.begin() || std::prev(after)->end <= best) continue;
-    best = std::prev(after)->end;
-    found = {stage, static_cast<std::size_t>(after - spans.begin()) - 1};
-  }
-  return best > -std::numeric_limits<double>::infinity();
-}
-
 }  // namespace
 
 Summary summarize(const Timeline& timeline, const std::vector<double>& transfers) {
@@ -126,39 +80,6 @@ Summary summarize(const Timeline& timeline, const std::vector<double>& transfers
   if (summary.makespan > 0)
     summary.bubble_fraction = 1 - busy / (static_cast<double>(timeline.stages.size()) * summary.makespan);
   return summary;
-}
-
-std::vector<SpanRef> critical_path(const Timeline& timeline) {
-  const Producers producers(timeline);
-  std::vector<SpanRef> path;
-  SpanRef at;
-  double last = -std::numeric_limits<double>::infinity();
-  for (int stage = 0; stage < static_cast<int>(timeline.stages.size()); ++stage) {
-    const auto& spans = timeline.stages[static_cast<std::size_t>(stage)];
-    if (!spans.empty() && spans.back().end > last) last = spans.back().end, at = {stage, spans.size() - 1};
-  }
-  if (timeline.stages.empty() || timeline.stages[static_cast<std::size_t>(at.stage)].empty()) return path;
-  while (true) {
-    path.push_back(at);
-    const Span& span = timeline.stages[static_cast<std::size_t>(at.stage)][at.index];
-    const int m = span.action.microbatch;
-    const int v = timeline.placement.virtual_stage(at.stage, span.action.chunk);
-    if (span.waited_for == WaitedFor::activation && v > 0) {
-      at = producers.forward(v - 1, m);
-    } else if (span.waited_for == WaitedFor::gradient && v + 1 < timeline.placement.virtual_stages()) {
-      at = producers.backward(v + 1, m);
-    } else if (span.waited_for == WaitedFor::slot || span.waited_for == WaitedFor::partner) {
-      SpanRef found;
-      if (!latest_end_before(timeline, span.start, at, found)) break;
-      at = found;
-    } else if (at.index > 0) {
-      --at.index;
-    } else {
-      break;
-    }
-  }
-  std::reverse(path.begin(), path.end());
-  return path;
 }
 
 double peak_bytes(const std::vector<Span>& spans, const std::vector<ChunkCost>& chunks) {

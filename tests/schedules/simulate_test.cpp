@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "catch.hpp"
 #include "schedules/builders.hpp"
@@ -202,6 +204,27 @@ TEST_CASE("the critical path is unbroken from the first start to the last end") 
     }
     CHECK(at == Approx(summarize(timeline).makespan));
   }
+}
+
+TEST_CASE("the critical path comes to its end where actions take no time") {
+  for (const ScheduleInfo& info : all_schedules())
+    for (const double verdict : {0.0, 1.0})
+      for (const double work : {1.0, 1e-300}) {  // the latter is nothing beside the rest
+        const Plan plan = with_end_of_step(info.build({3, info.default_chunks, 5}), {true, true, true});
+        Costs costs = Costs::uniform(plan.placement, 1, 1, 1);
+        for (auto& stage : costs.chunks)
+          for (auto& chunk : stage) chunk.weight_grad = work;
+        for (auto& chunk : costs.chunks[1]) chunk.forward = chunk.input_grad = work;
+        costs.verdict = verdict;
+        const Timeline timeline = simulate(plan, costs);
+        const auto path = critical_path(timeline);
+        std::set<std::pair<int, std::size_t>> followed;
+        for (const SpanRef& ref : path) CHECK(followed.insert({ref.stage, ref.index}).second);
+        REQUIRE_FALSE(path.empty());
+        const auto span = [&](const SpanRef& ref) { return timeline.stages[static_cast<std::size_t>(ref.stage)][ref.index]; };
+        CHECK(span(path.front()).start == 0);
+        CHECK(span(path.back()).action.kind == ActionKind::optimizer);
+      }
 }
 
 TEST_CASE("a message delays its receiver only") {
