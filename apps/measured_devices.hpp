@@ -23,6 +23,16 @@ struct MeasuredDevices {
   std::optional<double> link_rate, latency;
 };
 
+// What a device can be, in bytes, per second and seconds, measured or given. Within, every time that a layout is predicted to
+// take is above zero and finite.
+struct DeviceRange {
+  double least, most;
+};
+constexpr DeviceRange memory_range{0x1p20, 0x1p46};
+constexpr DeviceRange flops_range{1e6, 1e21};
+constexpr DeviceRange rate_range{1e3, 1e18};
+constexpr DeviceRange time_range{1e-12, 1e3};
+
 // Takes some seconds. A CPU's cores are shared evenly by `count` devices; of GPUs, all that are visible are measured. Throws
 // Error(unavailable), Error(out_of_memory).
 MeasuredDevices measure_devices(DeviceKind kind, int count, int threads);

@@ -30,18 +30,19 @@ class Reader {
     if (!file_.is_object() || !file_.contains(key)) fail(fmt::format("is no measurement of devices: {} is missing", key));
     return file_[key];
   }
-  double number(const char* key) const {
+  double number(const char* key, const DeviceRange& range) const {
     const json& value = at(key);
-    if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() <= 0)
-      fail(fmt::format("{} is {}, not a number above 0", key, value.dump(-1, ' ', true)));
-    return value.get<double>();
+    const double number = value.is_number() ? value.get<double>() : 0;
+    if (!(number >= range.least && number <= range.most))
+      fail(fmt::format("{} is {}, not a number from {} to {}", key, value.dump(-1, ' ', true), range.least, range.most));
+    return number;
   }
-  std::optional<double> number_or_null(const char* key) const {
-    return at(key).is_null() ? std::nullopt : std::optional(number(key));
+  std::optional<double> number_or_null(const char* key, const DeviceRange& range) const {
+    return at(key).is_null() ? std::nullopt : std::optional(number(key, range));
   }
   int count(const char* key) const {
-    const double value = number(key);
-    if (value != std::floor(value) || value > 65536) fail(fmt::format("{} is {}, not a count", key, value));
+    const double value = number(key, {1, 65536});
+    if (value != std::floor(value)) fail(fmt::format("{} is {}, not a count", key, value));
     return static_cast<int>(value);
   }
 
@@ -81,13 +82,13 @@ MeasuredDevices read_measured_devices(const std::filesystem::path& path) {
   devices.kind = kind == "cpu" ? DeviceKind::cpu : DeviceKind::cuda;
   devices.count = reader.count("devices");
   devices.threads = reader.count("threads");
-  devices.memory_bytes = reader.number("memory_bytes");
-  devices.fp32_flops = reader.number("fp32_flops");
-  devices.bf16_flops = reader.number_or_null("bf16_flops");
-  devices.memory_rate = reader.number("memory_rate");
-  devices.block_overhead = reader.number("block_overhead");
-  devices.link_rate = reader.number_or_null("link_rate");
-  devices.latency = reader.number_or_null("latency");
+  devices.memory_bytes = reader.number("memory_bytes", memory_range);
+  devices.fp32_flops = reader.number("fp32_flops", flops_range);
+  devices.bf16_flops = reader.number_or_null("bf16_flops", flops_range);
+  devices.memory_rate = reader.number("memory_rate", rate_range);
+  devices.block_overhead = reader.number("block_overhead", time_range);
+  devices.link_rate = reader.number_or_null("link_rate", rate_range);
+  devices.latency = reader.number_or_null("latency", time_range);
   return devices;
 }
 

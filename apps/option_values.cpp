@@ -105,7 +105,9 @@ double OptionValues::number(const std::string& name, std::string_view word, cons
   const auto value = parse<double>(word, out_of_range);
   const bool fits = value && std::isfinite(*value) && (range.above ? *value > range.minimum : *value >= range.minimum) &&
                     (!range.has_maximum || *value < range.maximum || (range.with_maximum && *value == range.maximum));
-  if (fits) return *value;
+  if (fits || (value && range.or_zero && *value == 0)) return *value;
+  if (range.with_maximum && !range.above)
+    fail(name, fmt::format("must be {}a number from {} to {}", range.or_zero ? "0 or " : "", range.minimum, range.maximum));
   const std::string upper =
       range.has_maximum ? fmt::format(" and {} {}", range.with_maximum ? "at most" : "below", range.maximum) : "";
   fail(name, fmt::format("must be a number {} {}{}", range.above ? "above" : "of at least", range.minimum, upper));

@@ -32,6 +32,10 @@ class OptionValues {
     bool has_maximum = false;
     double maximum = 0;
     bool with_maximum = false;  // else it is excluded
+    bool or_zero = false;       // 0 is allowed below the minimum
+
+    static constexpr Range from_to(double minimum, double maximum) { return {minimum, false, true, maximum, true}; }
+    static constexpr Range zero_or(double minimum, double maximum) { return {minimum, false, true, maximum, true, true}; }
   };
   std::optional<double> number(const std::string& name, const Range& range) const;  // always finite
   // Numbers with commas between, at least one of them; empty when the option is not given.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "apps/suggest.hpp"
 #include "core/error.hpp"
@@ -14,12 +15,6 @@
 namespace pipetrain {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr std::size_t largest_plan_file = std::size_t{1} << 30;
-
-}  // namespace
 
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
@@ -33,7 +28,8 @@ bool names_plan_file(const std::string& schedule) {
 }
 
 schedules::Plan read_plan_file(const std::string& path) {
-  const std::string text = read_text(path, largest_plan_file);
+  const InputFile file(path);  // says why when it is none that can be read
+  std::ifstream text(path, std::ios::binary);
   const bool is_csv = path.ends_with(".csv");
   try {
     schedules::Plan plan = is_csv ? schedules::parse_pytorch_csv(text, path) : schedules::parse_plan(text, path);

@@ -14,7 +14,8 @@ using schedules::Placement;
 
 namespace {
 
-constexpr OptionValues::Range above_zero{0, true};
+constexpr auto above_zero = OptionValues::Range::from_to(schedules::smallest_cost, schedules::largest_cost);
+constexpr auto zero_or_more = OptionValues::Range::zero_or(schedules::smallest_cost, schedules::largest_cost);
 
 // One value per edge between stages: for all, for the edges between neighbours, or with the one from the last stage to the
 // first. Of two stages these are one edge.
@@ -31,7 +32,7 @@ std::vector<double> per_edge(const OptionValues& values, const char* name, int p
 
 void read_edges(const OptionValues& values, int pp, StepTimes& times) {
   times.edges.assign(static_cast<std::size_t>(pp), Link{});
-  const auto read = [&](const char* name, double Link::*member, const OptionValues::Range& range = {}) {
+  const auto read = [&](const char* name, double Link::*member, const OptionValues::Range& range = zero_or_more) {
     const auto numbers = per_edge(values, name, pp, range);
     if (numbers.empty()) return;
     if (numbers.size() < times.edges.size()) times.edge_option = name, times.edges.resize(numbers.size());
@@ -49,12 +50,12 @@ void read_edges(const OptionValues& values, int pp, StepTimes& times) {
 }
 
 void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
-  times.reduce_grads = per_stage(values, "reduce-grads", pp, {});
-  times.sum_replicated = per_stage(values, "sum-replicated", pp, {});
-  times.sum_tied = per_stage(values, "sum-tied", pp, {});
-  times.norm = per_stage(values, "norm", pp, {});
-  times.optimizer = per_stage(values, "optimizer", pp, {});
-  times.verdict = values.number("verdict", {}).value_or(0);
+  times.reduce_grads = per_stage(values, "reduce-grads", pp, zero_or_more);
+  times.sum_replicated = per_stage(values, "sum-replicated", pp, zero_or_more);
+  times.sum_tied = per_stage(values, "sum-tied", pp, zero_or_more);
+  times.norm = per_stage(values, "norm", pp, zero_or_more);
+  times.optimizer = per_stage(values, "optimizer", pp, zero_or_more);
+  times.verdict = values.number("verdict", zero_or_more).value_or(0);
   for (const char* name : {"reduce-grads", "sum-replicated", "sum-tied", "norm", "optimizer", "verdict"})
     times.ends = times.ends || values.given(name);
 }
@@ -89,7 +90,7 @@ StepTimes read_step_times(const OptionValues& values, int pp) {
   times.forward = of("forward", above_zero, 1);
   times.input_grad = of("input-grad", above_zero, 1);
   times.weight_grad = of("weight-grad", above_zero, 1);
-  const auto exchanges = of("tp-comm", {}, 0);
+  const auto exchanges = of("tp-comm", zero_or_more, 0);
   for (std::size_t stage = 0; stage < exchanges.size(); ++stage) {
     times.forward[stage] += exchanges[stage];
     times.input_grad[stage] += exchanges[stage];

@@ -18,7 +18,10 @@ namespace pipetrain {
 namespace {
 
 constexpr std::int64_t most_stages = 65536;
-constexpr std::int64_t most_actions = 200'000'000;
+constexpr std::int64_t most_search_work = std::int64_t{1} << 18;  // of auto: minutes
+constexpr std::int64_t most_runs_work = std::int64_t{1} << 31;    // minutes
+constexpr double most_slots = schedules::most_plan_work;
+constexpr double most_jitter = 10;  // beyond, times differ by more than what their sum can tell apart
 
 std::vector<std::string> names_and_all() {
   auto names = schedule_names();
@@ -37,6 +40,24 @@ void read_schedule(const OptionValues& values, SimulateOptions& options) {
   if (values.choice("order", {"planned", "ready"}) == std::size_t{1}) options.order = schedules::Order::ready;
 }
 
+// Stages x chunks x microbatches of the schedule, or of the largest of all of them as long as no --chunks says more.
+std::int64_t work_of(const SimulateOptions& options) {
+  const auto* info = options.plan ? nullptr : schedules::find_schedule(options.schedule);
+  return std::int64_t{options.pp} * options.chunks.value_or(info ? info->default_chunks : 2) * options.microbatches;
+}
+
+// Found before anything of that size is made.
+void refuse_long_work(const OptionValues& values, const SimulateOptions& options) {
+  const std::int64_t work = work_of(options);
+  const bool searches = !options.plan && options.schedule == "auto";
+  const std::int64_t most = searches ? most_search_work : schedules::most_plan_work;
+  if (work > most)
+    values.fail(values.given("microbatches") ? "microbatches" : "pp",
+                fmt::format("pp {} x chunks {} x microbatches {} is {}, more than {}, the most that {}; use fewer", options.pp,
+                            work / options.pp / options.microbatches, options.microbatches, work, most,
+                            searches ? "auto searches" : "is simulated"));
+}
+
 void read_shape(const OptionValues& values, SimulateOptions& options) {
   std::optional<int> pp, microbatches, chunks;
   std::string source;
@@ -52,12 +73,8 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
   options.microbatches =
       agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max() / 2, microbatches, source, usual);
   if (values.given("chunks") || options.plan) options.chunks = agreed(values, "chunks", 1024, chunks, source, 1);
-  const std::int64_t actions = std::int64_t{3} * options.pp * options.microbatches * options.chunks.value_or(2);
-  if (actions > most_actions)
-    values.fail(values.given("microbatches") ? "microbatches" : "pp",
-                fmt::format("pp {} and {} microbatches make about {} actions, more than {}; use fewer", options.pp,
-                            options.microbatches, actions, most_actions));
   const schedules::ScheduleInfo* info = options.plan ? nullptr : schedules::find_schedule(options.schedule);
+  refuse_long_work(values, options);
   if (info && info->uses_costs && options.chunks.value_or(1) > 2)
     values.fail("chunks", fmt::format("the schedule {} has 1 or 2 chunks on each stage; give one of them", options.schedule));
   if (info && !info->uses_costs && options.chunks && *options.chunks != info->default_chunks && !info->chunks_can_vary)
@@ -72,11 +89,16 @@ void read_times(const OptionValues& values, SimulateOptions& options) {
   for (const std::string& name : step_time_options())
     if (options.profile && values.given(name)) values.fail(name, "--costs gives the times already; keep one of them");
   options.times = read_step_times(values, options.pp);
-  options.slots = per_stage(values, "memory-slots", options.pp, {1});
-  options.jitter = values.number("jitter", {}).value_or(0);
+  options.slots = per_stage(values, "memory-slots", options.pp, OptionValues::Range::from_to(1, most_slots));
+  options.jitter = values.number("jitter", OptionValues::Range::from_to(0, most_jitter)).value_or(0);
   options.runs = static_cast<int>(values.integer("runs", 1, 1'000'000).value_or(options.jitter > 0 ? 101 : 1));
   if (values.given("runs") && options.jitter == 0)
     values.fail("runs", "without --jitter every run is the same; give --jitter S, or leave this out");
+  if (const std::int64_t work = work_of(options); work * options.runs > most_runs_work)
+    values.fail("runs",
+                fmt::format("{} runs x {} stages, chunks and microbatches are more than {}, the most that is simulated; "
+                            "use fewer runs",
+                            options.runs, work, most_runs_work));
   options.seed = values.unsigned_integer("seed").value_or(0);
 }
 
@@ -209,7 +231,10 @@ std::string simulate_help() {
          "stages' time from first start to last end in which they run nothing; the span bubble leaves out the way to the last\n"
          "stage: the most that one stage waits between its own first start and last end. Ideal is the time of the slowest\n"
          "stage's work without any waiting, microbatches x (F + I + W); idle is what a stage waits in the whole step: the\n"
-         "step's time less its own work.\n";
+         "step's time less its own work.\n"
+         "\n"
+         "Limits: pp x chunks x microbatches up to 16,777,216 (262,144 for auto), with --jitter times the runs up to\n"
+         "2,147,483,648. Times, bytes and bandwidths other than 0 are from 1e-100 to 1e100.\n";
 }
 
 }  // namespace pipetrain

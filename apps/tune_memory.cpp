@@ -23,8 +23,16 @@ std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement
   return stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), needs).total();
 }
 
+// Whether not even one microbatch's residual stream fits. Of a batch so large the whole sum may be beyond 64 bits.
+bool LayoutMemory::is_hopeless(const Layout& layout) const {
+  const double elements = static_cast<double>(layout.microbatch) * static_cast<double>(request_.sequence) *
+                          static_cast<double>(request_.config.hidden) / layout.tp;
+  return elements * static_cast<double>(size_of(request_.precision)) > request_.speed.memory_bytes;
+}
+
 std::optional<std::vector<std::size_t>> LayoutMemory::of(const Layout& layout, const Placement& placement,
                                                          const std::vector<StageNeeds>& needs) {
+  if (is_hopeless(layout)) return std::nullopt;
   std::vector<std::size_t> all;
   for (int stage = 0; stage < layout.pp; ++stage) {
     all.push_back(bytes(layout, placement, stage, needs[static_cast<std::size_t>(stage)]));
@@ -34,6 +42,7 @@ std::optional<std::vector<std::size_t>> LayoutMemory::of(const Layout& layout, c
 }
 
 std::vector<double> LayoutMemory::slots(const Layout& layout, bool all_put_off) {
+  if (is_hopeless(layout)) return {};
   const auto placement = Placement::looping(layout.pp, 1);
   std::vector<double> slots;
   for (int stage = 0; stage < layout.pp; ++stage) {

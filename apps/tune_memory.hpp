@@ -27,6 +27,7 @@ class LayoutMemory {
 
  private:
   const StageMemory& stage_memory(const Layout& layout);
+  bool is_hopeless(const Layout& layout) const;
   std::size_t bytes(const Layout& layout, const schedules::Placement& placement, int stage, const schedules::StageNeeds& needs);
 
   const LayoutRequest& request_;

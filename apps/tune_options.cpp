@@ -12,6 +12,7 @@
 #include "apps/output_files.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
+#include "model/head_size.hpp"
 
 namespace pipetrain {
 
@@ -75,7 +76,11 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   if (values.given("measured") && request.device != usual.device)
     values.fail("device", fmt::format("{} was measured on the other kind of device; keep one of them",
                                       values.text("measured").value_or("")));
-  const bool bf16 = values.choice("precision", {"fp32", "bf16"}).value_or(gpu ? 1 : 0) == 1;
+  const bool bf16_by_default = gpu && computes_heads(request.config, request.device, DType::bf16);
+  if (gpu && !bf16_by_default && !values.given("precision"))
+    options.notes.push_back(
+        fmt::format("planned in fp32: attention in bf16 on GPUs has no heads of size {}", request.config.head_dim));
+  const bool bf16 = values.choice("precision", {"fp32", "bf16"}).value_or(bf16_by_default ? 1 : 0) == 1;
   if (bf16 && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
   request.precision = bf16 ? DType::bf16 : DType::f32;
   if (const auto mode = values.choice("recompute", {"none", "selective", "full"}))
@@ -83,17 +88,17 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
   request.global_batch =
       values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});
-  const auto positive = [&](const char* name, double unit, double otherwise) {
-    const auto given = values.number(name, {0, true});
+  const auto read = [&](const char* name, double unit, const DeviceRange& range, double otherwise) {
+    const auto given = values.number(name, OptionValues::Range::from_to(range.least / unit, range.most / unit));
     return given ? *given * unit : otherwise;
   };
   const double flops = bf16 ? usual.bf16_flops.value_or(usual.fp32_flops) : usual.fp32_flops;
-  request.speed.memory_bytes = positive("memory", gib, usual.memory_bytes);
-  request.speed.flops = positive("tflops", 1e12, flops);
-  request.speed.link_rate = positive("bandwidth", 1e9, usual.link_rate);
-  request.speed.memory_rate = positive("memory-bandwidth", 1e9, usual.memory_rate);
+  request.speed.memory_bytes = read("memory", gib, memory_range, usual.memory_bytes);
+  request.speed.flops = read("tflops", 1e12, flops_range, flops);
+  request.speed.link_rate = read("bandwidth", 1e9, rate_range, usual.link_rate);
+  request.speed.memory_rate = read("memory-bandwidth", 1e9, rate_range, usual.memory_rate);
   const auto microseconds = [&](const char* name, double otherwise) {
-    const auto given = values.number(name, {});
+    const auto given = values.number(name, OptionValues::Range::from_to(0, 1e9));
     return given ? *given * 1e-6 : otherwise;
   };
   request.speed.latency = microseconds("latency", usual.latency);
@@ -125,7 +130,8 @@ const std::vector<OptionSpec>& tune_option_table() {
       {"Devices", "measured", "FILE", "take what doctor --measure wrote for all below that is not given", ""},
       {"Devices", "devices", "N", "how many there are; every layout uses them all", "those measured, else the visible GPUs"},
       {"Devices", "device", "auto|cpu|cuda", "what they are; auto: those measured, else GPUs", "auto"},
-      {"Devices", "precision", "fp32|bf16", "of computation, as of train", "fp32 on CPU, bf16 on GPU"},
+      {"Devices", "precision", "fp32|bf16", "of computation, as of train",
+       "fp32 on CPU, bf16 on GPU where the model's heads allow it"},
       {"Devices", "recompute", "none|selective|full", "what the backward computes again, as of train",
        "for each layout the least that fits"},
       {"Devices", "memory", "GIB", "what a run may take of each", "what the first visible GPU has free, else 80"},
@@ -171,7 +177,9 @@ std::string tune_help() {
          "\n" +
          format_options(tune_option_table()) +
          "\n"
-         "Options can also come from the environment (PIPETRAIN_DEVICES=8) or from the --config file.\n";
+         "Options can also come from the environment (PIPETRAIN_DEVICES=8) or from the --config file.\n"
+         "\n"
+         "Limits: pp x chunks x microbatches of every layout that fits up to 4,194,304.\n";
 }
 
 }  // namespace pipetrain

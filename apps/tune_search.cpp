@@ -32,6 +32,9 @@ struct Candidate {
 // Work that auto may do in one search: stages x microbatches over all its plans; a few tenths of a millisecond each.
 constexpr std::int64_t most_auto_work = 4096;
 
+// Stages x chunks x microbatches of one layout: a few seconds.
+constexpr std::int64_t most_layout_work = std::int64_t{1} << 22;
+
 constexpr double never = std::numeric_limits<double>::infinity();
 
 class Search {
@@ -108,7 +111,18 @@ class Search {
       ++result_.too_large;
       return;
     }
+    refuse_long_work(layout);
     candidates_.push_back({layout, &info, bound});
+  }
+
+  // Found before anything is simulated.
+  void refuse_long_work(const Layout& layout) const {
+    const std::int64_t work = layout.pp * layout.chunks * layout.microbatches;
+    if (work <= most_layout_work) return;
+    throw Error(ErrorKind::input,
+                fmt::format("--global-batch {}: pp {} x chunks {} x microbatches {} is {}, more than {}, the most that is "
+                            "simulated of one layout; use a smaller batch",
+                            request_.global_batch, layout.pp, layout.chunks, layout.microbatches, work, most_layout_work));
   }
 
   // The least first: what fits gains nothing from more.

@@ -7,7 +7,9 @@
 
 namespace pipetrain {
 
-// Throws Error(input) that says what would work. precision: of activations.
+// precision: of activations.
+bool computes_heads(const ModelConfig& config, DeviceKind device, DType precision);
+// Throws Error(input) that says what would work, where it does not.
 void check_head_size(const ModelConfig& config, DeviceKind device, DType precision);
 
 }  // namespace pipetrain

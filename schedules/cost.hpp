@@ -19,6 +19,10 @@ struct ChunkCost {
   double pending_bytes = 0;  // kept on top from I to W
 };
 
+// Times, bytes and rates that are read, from options or files, are 0 (where that makes sense) or in this range: then no sum,
+// share or quotient of a plan's times leaves what a double holds exactly enough.
+constexpr double smallest_cost = 1e-100, largest_cost = 1e100;
+
 // One activation or one gradient arrives latency + bytes / bytes_per_time after its producer ended. It delays only the
 // receiver.
 struct Link {

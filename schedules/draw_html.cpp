@@ -27,8 +27,8 @@ const left = data.left, top_ = 6, row = Math.max(3, Math.min(26, Math.floor(900 
 let from = 0, to = data.makespan, grabbed = null;
 const fixed = x => +x.toPrecision(6);
 document.getElementById('title').textContent = data.title;
-document.getElementById('words').textContent = 'makespan ' + fixed(data.makespan) + ', bubble ' + (100 * data.bubble).toFixed(2) +
-  ' %, longest wait inside a stage ' + fixed(data.span_bubble);
+document.getElementById('words').textContent = 'makespan ' + fixed(data.makespan) + ' ' + data.unit + ', bubble ' + (100 * data.bubble).toFixed(2) +
+  ' %, longest wait inside a stage ' + fixed(data.span_bubble) + ' ' + data.unit;
 const name = s => s[1] < 0 || data.chunks < 2 || 'NO'.includes(s[0]) ? s[0] + (s[2] < 0 ? '' : s[2]) : s[1] + s[0] + (s[2] < 0 ? '' : s[2]);
 const x = t => left + (t - from) / (to - from) * (view.width / devicePixelRatio - left - 4);
 const time = px => from + (px - left) / (view.width / devicePixelRatio - left - 4) * (to - from);
@@ -60,7 +60,10 @@ function draw() {
   pen.fillStyle = '#222'; pen.textAlign = 'center';
   const bottom = top_ + row * data.stages.length;
   const {step, at} = ticks(), digits = Math.min(15, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
-  for (const t of at) { pen.fillRect(x(t), bottom, 1, 4); pen.fillText(t.toFixed(digits), Math.min(x(t), view.clientWidth - 24), bottom + 12); }
+  at.forEach((t, i) => {
+    const text = t.toFixed(digits) + (i + 1 < at.length ? '' : ' ' + data.unit);
+    pen.fillRect(x(t), bottom, 1, 4); pen.fillText(text, Math.min(x(t), view.clientWidth - pen.measureText(text).width / 2 - 4), bottom + 12);
+  });
 }
 // Round times, about one in 120 pixels.
 function ticks() {
@@ -119,8 +122,8 @@ void write_html(std::ostream& out, const Timeline& timeline, const Summary& summ
   const TimeRange range = range_of(timeline);
   const int chunks = timeline.placement.chunks();
   out.precision(9);
-  out << page_begin << "{\"title\":\"" << escaped(timeline.title) << "\",\"chunks\":" << chunks
-      << ",\"makespan\":" << summary.makespan << ",\"bubble\":" << summary.bubble_fraction
+  out << page_begin << "{\"title\":\"" << escaped(timeline.title) << "\",\"unit\":\"" << escaped(timeline.unit)
+      << "\",\"chunks\":" << chunks << ",\"makespan\":" << summary.makespan << ",\"bubble\":" << summary.bubble_fraction
       << ",\"span_bubble\":" << summary.span_bubble << ",\"left\":" << 16 + 6 * std::max(8, longest_row_name(timeline))
       << ",\"names\":[";
   for (std::size_t row = 0; row < timeline.stages.size(); ++row)

@@ -133,7 +133,7 @@ void write_svg(std::ostream& out, const Timeline& timeline, int width) {
     write_svg_row(out, timeline, row, range, scale);
   }
   out << "<text x=\"" << left << "\" y=\"" << height - 9 << "\">0</text>\n<text x=\"" << width - 8 << "\" y=\"" << height - 9
-      << "\" text-anchor=\"end\">" << range.length() << "</text>\n</svg>\n";
+      << "\" text-anchor=\"end\">" << range.length() << ' ' << escaped(timeline.unit) << "</text>\n</svg>\n";
 }
 
 }  // namespace pipetrain::schedules

@@ -61,7 +61,7 @@ struct Plan {
   ReadyRule ready_rule = ReadyRule::none;
 };
 
-// The most stages x chunks x microbatches of one plan that is read or simulated: seconds and two gigabytes.
+// The most stages x chunks x microbatches of one plan that is read or simulated: ten seconds and three gigabytes.
 constexpr std::int64_t most_plan_work = std::int64_t{1} << 24;
 
 // What ends a step, by the parallel layout that runs the plan.

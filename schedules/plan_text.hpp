@@ -14,6 +14,7 @@
 // choices of a plan here.
 #pragma once
 
+#include <istream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -29,11 +30,15 @@ class PlanFileError : public std::runtime_error {
 };
 
 std::string to_text(const Plan& plan);
-// Round-trips to_text(). `name` is the file's, for messages. The plan has passed validate(). Throws PlanFileError.
+// Round-trips to_text(). `name` is the file's, for messages. The plan has passed check_plan(). The text is read twice, piece by
+// piece, and a plan beyond most_plan_work refused before it is kept. Throws PlanFileError.
+Plan parse_plan(std::istream& text, const std::string& name);
 Plan parse_plan(std::string_view text, const std::string& name);
 
 // The compute of the plan; what ends the step has no place in the format.
 std::string to_pytorch_csv(const Plan& plan);
+// As parse_plan().
+Plan parse_pytorch_csv(std::istream& text, const std::string& name);
 Plan parse_pytorch_csv(std::string_view text, const std::string& name);
 
 }  // namespace pipetrain::schedules

@@ -28,6 +28,7 @@ struct Span {
 struct Timeline {
   std::string title;  // "1f1b, 4 stages, 8 microbatches"
   Placement placement = Placement::looping(1, 1);
+  std::string unit = "units";  // of its times: "s" where they are seconds
   int microbatches = 0;
   std::vector<std::vector<Span>> stages;  // per stage, in order of time
   std::vector<std::string> names;         // of these rows, where they are not stages 0, 1, ...; else empty

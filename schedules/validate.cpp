@@ -124,6 +124,11 @@ std::vector<StageNeeds> validate(const Plan& plan, Order order, const SlotLife& 
   return needs;
 }
 
+void check_plan(const Plan& plan) {
+  check_lists(plan);
+  PlanRun(plan, nullptr, {}, nullptr).run();
+}
+
 void check_progress(const Plan& plan, const std::vector<StageNeeds>& needs, const SlotLife& life) {
   PlanRun(plan, &needs, life, nullptr).run();
 }

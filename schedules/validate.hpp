@@ -20,6 +20,9 @@ namespace pipetrain::schedules {
 // Throws InvalidPlan, or std::invalid_argument for an impossible SlotLife or Order::ready without a rule.
 std::vector<StageNeeds> validate(const Plan& plan, Order order = Order::planned, const SlotLife& life = {});
 
+// The same proof alone, in little more memory than the plan's.
+void check_plan(const Plan& plan);
+
 // Throws InvalidPlan when the planned order can stop for ever with these slots. The plan must have passed validate().
 void check_progress(const Plan& plan, const std::vector<StageNeeds>& needs, const SlotLife& life = {});
 

@@ -27,6 +27,15 @@ std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, con
   return needs;
 }
 
+// What makes a run smaller: the CPU's devices are parts of one host, and more of them have no more memory.
+std::string remedies(const TrainJob& job, std::size_t recomputing, std::size_t need) {
+  std::string text;
+  if (recomputing < need) text += "--recompute full (about " + std::to_string(recomputing >> 20) + " MiB then), ";
+  if (job.device == DeviceKind::cuda) return text + "a smaller --microbatch or --seq-len, or more devices";
+  if (job.batch.dp > 1) text += "a smaller --dp, ";
+  return text + "a smaller --microbatch or --seq-len, or fewer --layers";
+}
+
 }  // namespace
 
 std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const TrainJob& job,
@@ -47,11 +56,9 @@ void check_memory(const ParallelLayout& layout, const TrainJob& job, const std::
     TrainJob recomputing = job;
     recomputing.recompute = Recompute::full;
     const std::size_t less = memory_needs(layout, recomputing, needs).at(name).bytes;
-    const std::string advice =
-        less < need.bytes ? "--recompute full (about " + std::to_string(less >> 20) + " MiB then), " : "";
     throw Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.bytes >> 20) + " MiB and " +
-                                              std::to_string(free >> 20) + " MiB are free; use " + advice +
-                                              "a smaller --microbatch or --seq-len, or more devices");
+                                              std::to_string(free >> 20) + " MiB are free; use " +
+                                              remedies(job, less, need.bytes));
   }
 }
 

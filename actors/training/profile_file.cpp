@@ -49,9 +49,11 @@ class Reader {
   }
   double number(const json& object, const char* key) const { return as_number(at(object, key), key); }
   double as_number(const json& value, const char* key) const {
-    if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
-      fail(fmt::format("{} is {}, not a number of zero or more", key, value.dump(-1, ' ', true)));
-    return value.get<double>();
+    const double number = value.is_number() ? value.get<double>() : -1;
+    if (number != 0 && !(number >= schedules::smallest_cost && number <= schedules::largest_cost))
+      fail(fmt::format("{} is {}, not 0 or a number from {} to {}", key, value.dump(-1, ' ', true), schedules::smallest_cost,
+                       schedules::largest_cost));
+    return number;
   }
   std::int64_t count(const json& object, const char* key) const {
     const json& value = at(object, key);

@@ -124,6 +124,7 @@ schedules::Timeline RunTimeline::timeline() const {
   schedules::Timeline timeline;
   const auto steps = static_cast<std::int64_t>(steps_.size());
   timeline.title = title_ + ", steps " + std::to_string(last_step_ - steps + 1) + " to " + std::to_string(last_step_);
+  timeline.unit = "s";
   timeline.placement = placement_;
   timeline.microbatches = microbatches_;
   timeline.names = names_;

@@ -258,6 +258,8 @@ TEST_CASE("a run that needs more memory than there is says what recomputing it w
   const std::string needs = full.substr(0, full.find(" MiB and")).substr(std::string("the host: the run needs about ").size());
   CHECK(none.find("use --recompute full (about " + needs + " MiB then), a smaller --microbatch") != std::string::npos);
   CHECK(full.find("--recompute") == std::string::npos);
+  CHECK(full.find("more devices") == std::string::npos);  // the CPU's devices share the host's memory
+  CHECK(full.find("or fewer --layers") != std::string::npos);
 }
 
 TEST_CASE("a layout that cannot be says why") {

@@ -51,15 +51,18 @@ TEST_CASE("what tune and simulate say of a GPT-2 made with dropout is of trainin
   CHECK(run("simulate " + model + " --layers 2 --costs " + profile).status == 0);
 }
 
-TEST_CASE("tune refuses bf16 on GPUs for a GPT-2 whose heads it cannot compute") {
+TEST_CASE("tune plans in fp32 where bf16 on GPUs has no heads of a GPT-2's size, and refuses a bf16 that is asked for") {
   const TempFolder folder;
   json config = json::parse(std::ifstream(golden / "config.json"));
   config["n_embd"] = 96;
   folder.write("config.json", config.dump());
   const std::string tune = "tune --devices 2 --device cuda --memory 80 --model " + folder.path().string();
-  CHECK(refused(tune) ==
+  CHECK(refused(tune + " --precision bf16") ==
         "--precision bf16: the model's heads have size 12, and attention in bf16 on GPUs needs a multiple of 8; use fp32");
-  CHECK(run(tune + " --precision fp32").status == 0);
+  const auto usual = run(tune), fp32 = run(tune + " --precision fp32");
+  CHECK(usual.status == 0);
+  CHECK(usual.err == "planned in fp32: attention in bf16 on GPUs has no heads of size 12\n");
+  CHECK(usual.out == fp32.out);
 }
 
 TEST_CASE("a GPT-2 goes on from its checkpoint to the same bits, in other stages") {

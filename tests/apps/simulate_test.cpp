@@ -1,5 +1,6 @@
 // pipetrain simulate: values against closed forms, files, and wrong input.
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -192,40 +193,71 @@ TEST_CASE("simulate writes its files whole, and none when something is wrong") {
 TEST_CASE("simulate names what is wrong in one line") {
   CHECK(wrong("--schedule 1f1c") == "--schedule 1f1c: unknown schedule; did you mean 1f1b?");
   CHECK_THAT(wrong("--schedule xyzzy"), Contains("use one of gpipe, 1f1b"));
-  CHECK(wrong("--forward 0") == "--forward 0: must be a number above 0");
-  CHECK(wrong("--forward 1,-1,1,1") == "--forward 1,-1,1,1: must be a number above 0");
-  CHECK(wrong("--input-grad=-1") == "--input-grad -1: must be a number above 0");
-  CHECK(wrong("--weight-grad nan") == "--weight-grad nan: must be a number above 0");
-  CHECK(wrong("--p2p=-0.1") == "--p2p -0.1: must be a number of at least 0");
-  CHECK(wrong("--p2p inf") == "--p2p inf: must be a number of at least 0");
+  CHECK(wrong("--forward 0") == "--forward 0: must be a number from 1e-100 to 1e+100");
+  CHECK(wrong("--forward 1,-1,1,1") == "--forward 1,-1,1,1: must be a number from 1e-100 to 1e+100");
+  CHECK(wrong("--input-grad=-1") == "--input-grad -1: must be a number from 1e-100 to 1e+100");
+  CHECK(wrong("--weight-grad nan") == "--weight-grad nan: must be a number from 1e-100 to 1e+100");
+  CHECK(wrong("--p2p=-0.1") == "--p2p -0.1: must be 0 or a number from 1e-100 to 1e+100");
+  CHECK(wrong("--p2p inf") == "--p2p inf: must be 0 or a number from 1e-100 to 1e+100");
   CHECK_THAT(wrong("--pp 4 --forward 1,2"), Contains("2 values for 4 stages"));
   CHECK_THAT(wrong("--pp 4 --p2p 1,2"),
              Contains("2 values for 4 stages; give one for all, 3 for the edges between neighbours"));
   CHECK_THAT(wrong("--pp 2 --p2p 1,2"), Contains("2 values for 2 stages; give one"));
-  CHECK(wrong("--p2p 0,nan,0") == "--p2p 0,nan,0: must be a number of at least 0");
+  CHECK(wrong("--p2p 0,nan,0") == "--p2p 0,nan,0: must be 0 or a number from 1e-100 to 1e+100");
   CHECK_THAT(wrong("--pp 3 --schedule interleaved --p2p 1,1"), Contains("give 3 values"));
   for (const char* name :
        {"latency", "message-bytes", "tp-comm", "reduce-grads", "sum-replicated", "sum-tied", "norm", "optimizer", "verdict"})
     for (const char* value : {"-1", "nan", "inf", "x"})
       CHECK(wrong("--" + std::string(name) + "=" + value) ==
-            "--" + std::string(name) + " " + value + ": must be a number of at least 0");
+            "--" + std::string(name) + " " + value + ": must be 0 or a number from 1e-100 to 1e+100");
   for (const char* value : {"0", "-1", "nan", "inf"})
     CHECK(wrong("--message-bytes 1 --bandwidth=" + std::string(value)) ==
-          "--bandwidth " + std::string(value) + ": must be a number above 0");
+          "--bandwidth " + std::string(value) + ": must be a number from 1e-100 to 1e+100");
   CHECK_THAT(wrong("--bandwidth 10"), Contains("needs --message-bytes"));
   CHECK_THAT(wrong("--message-bytes 10"), Contains("needs --bandwidth"));
   CHECK_THAT(wrong("--latency 1 --p2p 1"), Contains("keep one of them"));
   CHECK(wrong("--pp 0") == "--pp 0: must be at least 1");
-  CHECK(wrong("--memory-slots 0") == "--memory-slots 0: must be a number of at least 1");
+  CHECK(wrong("--memory-slots 0") == "--memory-slots 0: must be a number from 1 to 16777216");
   CHECK_THAT(wrong("--schedule zb-v --chunks 3"), Contains("has 2 chunks"));
   CHECK_THAT(wrong("--schedule v-min --order ready"), Contains("no rule for what is ready"));
   CHECK_THAT(wrong("--pp 3 --schedule interleaved --chunks 2 --layers 4"), Contains("4 layers do not divide"));
   CHECK_THAT(wrong("--pp 9 --layers 4"), Contains("more than the 8 blocks"));
   CHECK_THAT(wrong("--pp 60000 --microbatches 1000000"), Contains("use fewer"));
+  CHECK(wrong("--pp 1 --microbatches 30000000") ==
+        "--microbatches 30000000: pp 1 x chunks 1 x microbatches 30000000 is 30000000, more than 16777216, the most that is "
+        "simulated; use fewer");
+  CHECK_THAT(wrong("--pp 64 --microbatches 8192 --schedule auto"), Contains("more than 262144, the most that auto searches"));
+  CHECK_THAT(wrong("--pp 1024 --microbatches 8192 --jitter 0.1 --runs 1000000"), Contains("--runs 1000000: "));
   CHECK_THAT(wrong("--schedul 1f1b"), Contains("did you mean --schedule?"));
   CHECK_THAT(wrong("--schedule missing.txt"), Contains("missing.txt"));
   CHECK_THAT(wrong("--runs 5"), Contains("--runs 5: ") && Contains("--jitter"));
-  CHECK_THAT(wrong("--schedule 1f1b --forward 1e308"), Contains("more than a number can hold"));
+  for (const char* option : {"forward", "input-grad", "weight-grad", "verdict", "message-bytes", "p2p"})
+    for (const char* value : {"5e-324", "1e-320", "1e308"})
+      CHECK_THAT(wrong("--schedule interleaved --" + std::string(option) + " " + value),
+                 Contains("must be") && Contains("a number from 1e-100 to 1e+100"));
+  CHECK_THAT(wrong("--message-bytes 1 --bandwidth 1e-320"), Contains("--bandwidth 1e-320: must be a number from 1e-100"));
+  CHECK_THAT(wrong("--jitter 1000"), Contains("--jitter 1000: must be a number from 0 to 10"));
+}
+
+TEST_CASE("simulate takes the smallest and the largest times that it allows") {
+  for (const std::string times :
+       {"--forward 1e-100 --input-grad 1e-100 --weight-grad 1e-100", "--forward 1e100 --p2p 1e100 --norm 1e100",
+        "--forward 1e-100 --input-grad 1e100 --message-bytes 1e100 --bandwidth 1e-100", "--forward 1e100 --jitter 10"})
+    for (const auto& schedule : simulated("--pp 3 --microbatches 5 --schedule all --verdict 1 " + times)) {
+      CAPTURE(times, schedule["schedule"]);
+      CHECK(schedule["makespan"].get<double>() > 0);
+      CHECK(std::isfinite(schedule["makespan"].get<double>()));
+      CHECK(std::isfinite(schedule["bubble_fraction"].get<double>()));
+    }
+}
+
+TEST_CASE("simulate tells a critical path where the end of the step takes no time") {
+  for (const std::string end : {"--verdict 1", "--norm 1", "--reduce-grads 0", "--sum-tied 0", "--sum-tied 0 --verdict 1"}) {
+    const Result result = run("--pp 3 --microbatches 4 --schedule all " + end);
+    INFO(end);
+    CHECK(result.status == 0);
+    CHECK_THAT(result.out, Contains("critical path"));
+  }
 }
 
 TEST_CASE("simulate names file, line, action and rule of a wrong plan") {

@@ -262,8 +262,8 @@ TEST_CASE("tune names what is wrong in one line") {
   };
   CHECK_THAT(wrong("--devices 0"), Contains("--devices 0: must be at least 1"));
   CHECK_THAT(wrong("--model llama2-8b --devices 8"), Contains("llama2-7b"));
-  CHECK_THAT(wrong("--devices 8 --tflops 0"), Contains("--tflops 0: must be a number above 0"));
-  CHECK_THAT(wrong("--devices 8 --memory nan"), Contains("--memory nan: must be a number above 0"));
+  CHECK_THAT(wrong("--devices 8 --tflops 0"), Contains("--tflops 0: must be a number from 1e-06 to 1000000000"));
+  CHECK_THAT(wrong("--devices 8 --memory nan"), Contains("--memory nan: must be a number from 0.0009765625 to 65536"));
   CHECK_THAT(wrong("--devices 8 --layers 5"), Contains("has only 4"));
   CHECK_THAT(wrong("--devices 8 --precision fp16"), Contains("must be one of fp32, bf16"));
   CHECK_THAT(wrong("--devices 8 --recompute some"), Contains("must be one of none, selective, full"));
@@ -273,9 +273,20 @@ TEST_CASE("tune names what is wrong in one line") {
   const auto measured = [&](const std::string& text) { return "--measured " + folder.write("d.json", text).string(); };
   CHECK_THAT(wrong(measured("{}")), Contains("d.json: is no measurement of devices: format is missing"));
   CHECK_THAT(wrong(measured("{\"format\": \"pipetrain devices\", \"version\": 1, \"device\": \"cpu\", \"devices\": 0}")),
-             Contains("devices is 0, not a number above 0"));
+             Contains("devices is 0, not a number from 1 to 65536"));
+  const std::string device = R"({"format": "pipetrain devices", "version": 1, "device": "cuda", "devices": 2, "threads": 1,
+    "memory_bytes": 8e10, "fp32_flops": 1e13, "bf16_flops": 1e-320, "memory_rate": 1e12, "block_overhead": 1e-5,
+    "link_rate": 1e11, "latency": 1e-5})";
+  CHECK_THAT(wrong(measured(device)), Contains("d.json: bf16_flops is ") && Contains("not a number from 1000000 to 1e+21"));
   CHECK_THAT(wrong("--measured " + (folder.path() / "none.json").string()), Contains("none.json"));
   CHECK_THAT(wrong("--devices 8 --seq-len 100000"), Contains("positions"));
   CHECK_THAT(wrong("--devices 7 --global-batch 3 --layers 1"), Contains("use another number of devices"));
   CHECK_THAT(wrong("--devices 8 --memory 0.001", 1), Contains("fits 8 devices"));
+  for (const char* option : {"--tflops", "--bandwidth", "--memory-bandwidth", "--memory"})
+    for (const char* value : {"1e-320", "5e-324", "1e300"})
+      CHECK_THAT(wrong("--devices 2 " + std::string(option) + " " + value),
+                 Contains(option) && Contains("must be a number from"));
+  CHECK_THAT(wrong("--devices 2 --latency 1e300"), Contains("--latency 1e300: must be a number from 0 to 1000000000"));
+  CHECK_THAT(wrong("--devices 2 --global-batch 2147483647"),
+             Contains("--global-batch 2147483647: ") && Contains("more than 4194304") && Contains("use a smaller batch"));
 }

@@ -112,7 +112,7 @@ TEST_CASE("numbers out of their range name the rule") {
     for (const char* value : {"-1", "nan", "inf", "x", "1e999", "1,5"})
       CHECK(error_of({option, value}) == option + " " + value + ": must be a number of at least 0");
   }
-  CHECK(error_of({"--warmup-ratio", "1.1"}) == "--warmup-ratio 1.1: must be a number of at least 0 and at most 1");
+  CHECK(error_of({"--warmup-ratio", "1.1"}) == "--warmup-ratio 1.1: must be a number from 0 to 1");
   for (const char* name : {"beta1", "beta2"}) {
     const std::string option = std::string("--") + name;
     for (const char* value : {"-0.1", "1", "nan"})

@@ -76,6 +76,15 @@ TEST_CASE("rows that are not stages carry their own names") {
     CHECK_THAT(drawing, Contains("stage 0 rank 1") && !Contains("stage 1"));
 }
 
+TEST_CASE("times have their unit, and one stage is not several") {
+  Timeline timeline = timeline_of("1f1b", {1, 1, 1});
+  CHECK(timeline.title == "1f1b, 1 stage, 1 microbatch");
+  CHECK_THAT(written(write_svg, timeline, 800), Contains("1f1b, 1 stage, 1 microbatch<") && Contains(">3 units</text>"));
+  timeline.unit = "s";
+  CHECK_THAT(written(write_svg, timeline, 800), Contains(">3 s</text>"));
+  CHECK_THAT(written(write_html, timeline, summarize(timeline)), Contains("\"unit\":\"s\""));
+}
+
 TEST_CASE("a picture of very many actions stays small") {
   CHECK(written(write_svg, timeline_of("1f1b", {4, 1, 20000}), 1000).size() < 2000000);
 }

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <random>
 #include <sstream>
+#include <tuple>
 
 #include "catch.hpp"
 #include "schedules/builders.hpp"
@@ -25,6 +26,19 @@ std::string error_of(const std::string& text, bool is_csv = false) {
 std::string header(int microbatches, const std::string& more = "") {
   return "schedule: hand\nplacement: looping\nchunks: 1\nmicrobatches: " + std::to_string(microbatches) + "\n" + more;
 }
+
+// A text that begins so and then repeats a unit for ever.
+struct Endless : std::streambuf {
+  Endless(std::string begin, const std::string& unit) : head(std::move(begin)) {
+    while (block.size() < 60000) block += unit;
+    setg(head.data(), head.data(), head.data() + head.size());
+  }
+  int_type underflow() override {
+    setg(block.data(), block.data(), block.data() + block.size());
+    return traits_type::to_int_type(block.front());
+  }
+  std::string head, block;
+};
 
 }  // namespace
 
@@ -76,6 +90,32 @@ TEST_CASE("a fault in a plan file is told with file, line, action and rule") {
   CHECK_THAT(error_of(""), Contains("no stages"));
   CHECK_THAT(error_of("stage 0: F0 B0\n"), Contains("microbatches"));
   CHECK_THAT(error_of(header(2, "stage 0: F0 B0 F1 B1\nstage 1: F0 F1 B0 B1\n")), Contains("plan.txt:5: the plan deadlocks"));
+}
+
+TEST_CASE("a plan may be written with any blanks, comments and line ends") {
+  const Plan plan = parse_plan(
+      "# by hand\r\n\r\n  microbatches :\t1 # one\r\nstage  0 :F0\t \tB0  # all\r\n\n   # done\nstage 1: F0 B0", "plan.txt");
+  CHECK(plan.stages.size() == 2);
+  CHECK(to_text(plan) == to_text(parse_plan(to_text(plan), "again.txt")));
+  CHECK(parse_pytorch_csv(" 0F0 ,, 0B0 # all\r\n\r\n1F0,1B0,", "plan.csv").stages == plan.stages);
+}
+
+TEST_CASE("a plan beyond what is simulated is refused before it is kept") {
+  CHECK_THAT(error_of("microbatches: 16777217\nstage 0: F0 B0\n"),
+             Contains("pp 1 x chunks 1 x microbatches 16777217 is more than 16777216"));
+  CHECK_THAT(error_of("chunks: 32767\nmicrobatches: 1\nstage 0: F0 B0\nstage 1: F0 B0\n"),
+             Contains("the plan has 4 actions for pp 2 x chunks 32767"));
+  CHECK_THAT(error_of("1048575F0\n", true), Contains("chunks a rank are too many"));
+  CHECK_THAT(error_of("0F1073741823\n", true), Contains("microbatches 1073741824 is more than"));
+  CHECK_THAT(error_of("microbatches: 1\nmicrobatches: 2\nstage 0: F0 B0\n"), Contains("plan.txt:2: microbatches stands twice"));
+  CHECK_THAT(error_of("microbatches: 1\nstage 0: " + std::string(100000, 'F') + "\n"),
+             Contains("plan.txt:2: ") && Contains("is longer than any word of a plan"));
+  for (const auto& [begin, unit, fault] :
+       {std::tuple{"", "stage 0:\n", "at most 65536 stages"}, std::tuple{"stage 0: ", "F0 ", "at most 67108864 actions"}}) {
+    Endless endless(begin, unit);
+    std::istream text(&endless);
+    CHECK_THROWS_WITH(parse_plan(text, "plan.txt"), Contains(fault));
+  }
 }
 
 TEST_CASE("a fault in a CSV is told too, also PyTorch's backward in reverse") {

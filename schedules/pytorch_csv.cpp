@@ -1,0 +1,156 @@
+// The CSV of torch.distributed.pipelining's schedules, as plan_text.hpp describes it.
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <sstream>
+
+#include "schedules/plan_reading.hpp"
+#include "schedules/plan_text.hpp"
+
+namespace pipetrain::schedules {
+
+namespace {
+
+// One cell's action: the virtual stage stands where ours has the chunk.
+struct Cell {
+  int virtual_stage;
+  ActionKind kind;
+  int microbatch;
+};
+
+std::string_view trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t\r");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
+
+// Reads the file twice: the placement follows from who acts on what, and is known only at the end.
+class CsvParser {
+ public:
+  CsvParser(std::istream& text, const std::string& name) : reader_(text, name), size_(reader_) {}
+
+  Plan parse() {
+    int virtual_stages = 0, microbatches = 0;
+    while (reader_.next_line()) {
+      lines_.push_back(reader_.line());
+      acted_on_.emplace_back();
+      size_.add_stage();
+      for_each_cell([&](const Cell& cell) {
+        size_.add_action();
+        acted_on_.back().insert(cell.virtual_stage);
+        virtual_stages = std::max(virtual_stages, cell.virtual_stage + 1);
+        microbatches = std::max(microbatches, cell.microbatch + 1);
+      });
+    }
+    if (virtual_stages == 0) reader_.fail("no actions found; expected rows such as 0F0,0F1,0B0", 0);
+    Plan plan{"file", placement(virtual_stages, microbatches), microbatches, {}, ReadyRule::none};
+    fill(plan);
+    check_read_plan(plan, reader_, lines_);
+    return plan;
+  }
+
+ private:
+  void fill(Plan& plan) {
+    reader_.rewind();
+    while (reader_.next_line()) {
+      auto& list = plan.stages.emplace_back();
+      list.reserve(static_cast<std::size_t>(size_.actions(plan.stages.size() - 1)));
+      for_each_cell([&](const Cell& cell) {
+        list.push_back({cell.kind, static_cast<std::int16_t>(plan.placement.at(cell.virtual_stage).chunk), cell.microbatch});
+      });
+    }
+  }
+
+  using Take = std::function<void(const Cell&)>;
+
+  // Of the current line.
+  void for_each_cell(const Take& take) {
+    while (const auto field = reader_.next_field(",")) take_field(*field, take);
+  }
+
+  void take_field(std::string_view field, const Take& take) {
+    if (field.size() >= 2 && field.front() == '"' && field.back() == '"') field = trimmed(field.substr(1, field.size() - 2));
+    if (field.empty()) return;
+    if (field.front() != '(') return take_action(field, take);
+    const auto close = field.find(')');
+    if (close == std::string_view::npos || field.substr(close + 1) != "OVERLAP_F_B")
+      reader_.fail("\"" + std::string(field) + "\" is not a pair such as (0F4;7B1)OVERLAP_F_B");
+    for (std::string_view rest = field.substr(1, close - 1);;) {
+      const auto semicolon = rest.find(';');
+      take_action(trimmed(rest.substr(0, semicolon)), take);
+      if (semicolon == std::string_view::npos) break;
+      rest.remove_prefix(semicolon + 1);
+    }
+  }
+
+  void take_action(std::string_view text, const Take& take) {
+    const auto kind_at = text.find_first_not_of("0123456789");
+    const auto stage = to_number(text.substr(0, kind_at));
+    const auto rest = kind_at == std::string_view::npos ? std::string_view() : text.substr(kind_at);
+    const auto digits_at = std::min(rest.find_first_of("0123456789"), rest.size());
+    const auto kind = rest.substr(0, digits_at);
+    for (const auto skipped : {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"})
+      if (stage && kind == skipped) return;
+    const auto action = parse_action(rest);
+    if (!stage || !action || !is_compute(action->kind) || *stage >= 1 << 20 || action->microbatch >= 1 << 30)
+      reader_.fail("\"" + std::string(text) + "\" is not an action such as 0F0, 1B2, 0I1 or 0W1");
+    take({*stage, action->kind, action->microbatch});
+  }
+
+  Placement placement(int virtual_stages, int microbatches) const {
+    const int stages = static_cast<int>(acted_on_.size()), chunks = virtual_stages / stages;
+    if (virtual_stages % stages != 0)
+      reader_.fail(
+          std::to_string(virtual_stages) + " virtual stages cannot be spread over " + std::to_string(stages) + " ranks", 0);
+    if (chunks > 32767) reader_.fail(std::to_string(chunks) + " chunks a rank are too many", 0);
+    size_.check(chunks, microbatches);
+    const auto looping = Placement::looping(stages, chunks);
+    if (fits(looping)) return looping;
+    if (chunks == 2 && fits(Placement::v_shape(stages))) return Placement::v_shape(stages);
+    for (std::size_t stage = 0; stage < acted_on_.size(); ++stage)
+      for (const int v : acted_on_[stage])
+        if (looping.at(v).stage != static_cast<int>(stage))
+          reader_.fail("virtual stage " + std::to_string(v) + " acts on rank " + std::to_string(stage) +
+                           "; ranks must be placed looping or V-shaped",
+                       lines_[stage]);
+    return looping;
+  }
+
+  bool fits(const Placement& placement) const {
+    for (std::size_t stage = 0; stage < acted_on_.size(); ++stage)
+      for (const int v : acted_on_[stage])
+        if (placement.at(v).stage != static_cast<int>(stage)) return false;
+    return true;
+  }
+
+  FieldReader reader_;
+  PlanSize size_;
+  std::vector<std::set<int>> acted_on_;  // by rank: virtual stages
+  std::vector<int> lines_;
+};
+
+}  // namespace
+
+std::string to_pytorch_csv(const Plan& plan) {
+  std::string text;
+  for (int stage = 0; stage < plan.placement.stages(); ++stage) {
+    bool is_first = true;
+    for (const Action& action : plan.stages[static_cast<std::size_t>(stage)]) {
+      if (!is_compute(action.kind)) continue;
+      text += (is_first ? "" : ",") + std::to_string(plan.placement.virtual_stage(stage, action.chunk)) + letter(action.kind) +
+              std::to_string(action.microbatch);
+      is_first = false;
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+Plan parse_pytorch_csv(std::istream& text, const std::string& name) { return CsvParser(text, name).parse(); }
+
+Plan parse_pytorch_csv(std::string_view text, const std::string& name) {
+  std::istringstream stream{std::string(text)};
+  return parse_pytorch_csv(stream, name);
+}
+
+}  // namespace pipetrain::schedules
