@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "model/family.hpp"
+#include "model/families/family.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/plan_text.hpp"
 
