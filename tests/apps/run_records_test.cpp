@@ -106,6 +106,17 @@ TEST_CASE("a profile that is damaged is refused with what is wrong in it") {
   broken = zb.profile;
   broken["p2p"][0] = -1;
   CHECK_THAT(wrong(zb.costs(broken)), Contains("p2p is -1"));
+  for (const double value : {5e-324, 1e-320, 1e308}) {
+    for (const char* key : {"forward", "backward", "input_grad", "sum_tied"}) {
+      broken = zb.profile;
+      broken["stages"][0]["chunks"][0][key] = value;
+      CHECK_THAT(wrong(zb.costs(broken)), Contains(std::string(key) + " is ") && Contains("not 0 or a number from 1e-100 to"));
+    }
+  }
+  broken = zb.profile;
+  broken["layout"]["microbatches"] = 2'000'000'000;
+  CHECK_THAT(wrong(zb.costs(broken)), Contains("microbatches 2000000000") && Contains("more than 16777216"));
+  broken = zb.profile;
   broken["p2p"] = {0, 0};
   CHECK_THAT(wrong(zb.costs(broken)), Contains("p2p is not a list of 1"));
 }
