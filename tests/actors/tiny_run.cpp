@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "catch.hpp"
 #include "model/families/family.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/plan_text.hpp"
@@ -75,7 +76,16 @@ RunRecord run(const TinyRun& tiny) {
   job.learning_rate.kind = LearningRate::Kind::constant;
   job.learning_rate.peak = 1e-2;
   job.stall = stall;
-  return run(std::move(job), 2);
+  try {
+    return run(std::move(job), 2);
+  } catch (const RunFailed& failure) {
+    std::string cause = to_string(tiny) + ": " + failure.what();
+    for (const std::string& line : failure.waiting()) cause += "\n" + line;
+    FAIL(cause);
+  } catch (const std::exception& error) {
+    FAIL(to_string(tiny) << ": " << error.what());
+  }
+  return {};
 }
 
 TinyRun reference_of(TinyRun tiny) {
