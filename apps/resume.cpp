@@ -128,6 +128,7 @@ void refuse_used_folder(const TrainOptions& options, const TrainJob& job, const 
 void set_initial_state(const TrainOptions& options, std::vector<std::string>& notes, TrainJob& job) {
   if (options.load) return go_on_from_loaded(*options.load, notes, job);
   if (options.resume && go_on_from_newest(*options.save, notes, job)) return;
+  if (options.load_weights) verify_weights_of_checkpoint(options.model);
   job.initial.weights = options.load_weights ? hf_weights(job.config, options.model) : random_weights(job.config, options.seed);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
@@ -92,16 +93,27 @@ std::uint64_t config_checksum(const fs::path& checkpoint) {
   return checksum(text.data(), text.size());
 }
 
-void check_checksums(const fs::path& checkpoint, const CheckpointChecksums& checksums) {
+void check_checksums(const fs::path& checkpoint, const CheckpointChecksums& checksums,
+                     std::span<const char* const> files = tensor_files) {
   if (config_checksum(checkpoint) != checksums.config)
     throw Error(ErrorKind::input, fmt::format("{}: is not what was saved, by the checksum in {}; the file is damaged",
                                               (checkpoint / config_file).string(), checkpoint_state_file));
-  for (const char* file : tensor_files) {
+  for (const char* file : files) {
     const auto found = checksums.tensors.find(file);
     if (found == checksums.tensors.end())
       throw Error(ErrorKind::input,
                   fmt::format("{}: {} has no checksums of {}", checkpoint.string(), checkpoint_state_file, file));
     verify_safetensors(checkpoint / file, found->second, checkpoint_state_file);
+  }
+}
+
+// What to do about damage to a file.
+template <class Check>
+void with_remedy(const Check& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}; take another checkpoint", error.what()));
   }
 }
 
@@ -125,13 +137,20 @@ void save_checkpoint(const fs::path& folder, const ModelConfig& config, const Ch
 CheckpointManifest verify_checkpoint(const fs::path& checkpoint) {
   check_files(checkpoint);
   CheckpointManifest manifest = manifest_of(checkpoint);
-  try {
+  with_remedy([&] {
     if (manifest.checksums) check_checksums(checkpoint, *manifest.checksums);
     check_structure(checkpoint);
-  } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("{}; take another checkpoint", error.what()));
-  }
+  });
   return manifest;
+}
+
+void verify_weights_of_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  for (const char* file : {checkpoint_state_file, first_moment_file})
+    if (!fs::exists(folder / file, ignored)) return;
+  const CheckpointManifest manifest = manifest_of(folder);
+  constexpr std::array weights{weights_file};
+  if (manifest.checksums) with_remedy([&] { check_checksums(folder, *manifest.checksums, weights); });
 }
 
 InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointState& state, const ModelConfig& config) {

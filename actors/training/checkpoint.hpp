@@ -25,6 +25,8 @@ void save_checkpoint(const std::filesystem::path& folder, const ModelConfig& con
 // is missing, cannot be read or is not what was saved. A checkpoint of format 2 has no checksums: of its tensors only names,
 // types, shapes and places are checked.
 CheckpointManifest verify_checkpoint(const std::filesystem::path& checkpoint);
+// The same of the weights alone, where a checkpoint is read as the model folder that it is as well; nothing for other folders.
+void verify_weights_of_checkpoint(const std::filesystem::path& folder);
 // The tensors of a checkpoint that was verified. Throws Error(input) when it is one of another model.
 InitialState open_checkpoint(const std::filesystem::path& checkpoint, const CheckpointState& state, const ModelConfig& config);
 

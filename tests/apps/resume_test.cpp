@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "data/dataset.hpp"
 #include "data/fingerprint.hpp"
+#include "live_run.hpp"
 #include "pipetrain_program.hpp"
 
 using namespace pipetrain;
@@ -162,6 +163,18 @@ TEST_CASE("a resumed run fails where checkpoints cannot be read") {
   CHECK(saved.left() == before);
 }
 
+TEST_CASE("the weights of a damaged checkpoint begin no new run") {
+  const SavedRun saved(1);
+  const std::string begin = small + "--steps 1 --model " + saved.checkpoint(1);
+  fs::resize_file(saved.checkpoint(1) + "/exp_avg.safetensors", 5000);  // not read
+  REQUIRE(run(begin).status == 0);
+  const fs::path weights = saved.checkpoint(1) + "/model.safetensors";
+  std::fstream(weights, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(static_cast<std::streamoff>(fs::file_size(weights)) - 2)
+      .put('\x55');
+  CHECK_THAT(refused(begin), Contains("model.safetensors: tensor ") && Contains("is not what was saved"));
+}
+
 TEST_CASE("a row of the data that was changed is noticed") {
   const TempFolder folder;
   std::string rows;
@@ -248,6 +261,37 @@ TEST_CASE("a checkpoint that cannot be removed whole does not keep its name, and
   fs::permissions(saved.save + "/step-00000001.partial/stuck", fs::perms::owner_all);
   CHECK(run(saved.go_on(3)).status == 0);
   CHECK(names_in(saved.save) == std::vector<std::string>{"model", "step-00000002", "step-00000003"});
+}
+
+TEST_CASE("a run that is killed while it saves goes on from the newest checkpoint, with every step once") {
+  const TempFolder folder;
+  const std::string save = (folder.path() / "run").string(), metrics = (folder.path() / "m.jsonl").string();
+  const std::string options = small + "--save-interval 1 --save-keep 2 --resume --save " + save + " --metrics " + metrics;
+  const auto saving = [&] {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(save, ignored))
+      if (entry.path().extension() == ".partial") return true;
+    return false;
+  };
+  for (int kill = 0; kill < 4; ++kill) {
+    LiveRun run(options + " --steps 100000 --lr-schedule constant");
+    const std::string going = kill == 0 ? "step 3/" : "going on after step ";  // there is a whole one by then
+    bool killed = false;
+    run.wait_until([&] {
+      if (!killed && saving() && run.err().find(going) != std::string::npos) killed = true, run.signal(SIGKILL);
+      return killed;
+    });
+    CHECK(run.end_by(SIGKILL) == -1);
+    CHECK(run.err().find("passed over") == std::string::npos);
+  }
+  const Result ended = run(options + " --steps 1 --lr-schedule constant");
+  INFO(ended.err);
+  CHECK(ended.status == 0);
+  int steps = 0;
+  std::ifstream lines(metrics);
+  for (std::string line; std::getline(lines, line);) CHECK(line.rfind("{\"step\":" + std::to_string(++steps) + ",", 0) == 0);
+  CHECK_THAT(ended.out, StartsWith("nothing left to do: " + std::to_string(steps) + " step"));
+  for (const std::string& name : names_in(save)) CHECK((name == "model" || name.size() == 13));
 }
 
 TEST_CASE("a run that was killed between two renames finds its checkpoint and its model again") {
