@@ -66,10 +66,10 @@ TrainJob make_train_job(const TrainOptions& options, std::vector<std::string>& n
   job.precision = options.precision;
   job.recompute = options.recompute;
   job.deterministic = options.deterministic;
-  job.adamw.beta1 = static_cast<float>(options.beta1);
-  job.adamw.beta2 = static_cast<float>(options.beta2);
-  job.adamw.eps = static_cast<float>(options.adam_eps);
-  job.adamw.weight_decay = static_cast<float>(options.weight_decay);
+  job.optimizer.beta1 = static_cast<float>(options.beta1);
+  job.optimizer.beta2 = static_cast<float>(options.beta2);
+  job.optimizer.eps = static_cast<float>(options.adam_eps);
+  job.optimizer.weight_decay = static_cast<float>(options.weight_decay);
   job.clip_norm = options.clip_grad;
   job.stall = std::chrono::seconds(options.stall_timeout);
   job.fault = options.fault;

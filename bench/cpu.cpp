@@ -51,7 +51,7 @@ TrainJob job(int pp) {
   job.threads = threads / pp;
   job.batch.microbatches = microbatches;
   job.batch.microbatch = microbatch;
-  job.adamw.weight_decay = 0.1F;
+  job.optimizer.weight_decay = 0.1F;
   job.learning_rate.peak = 3e-4;
   return job;
 }

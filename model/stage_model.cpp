@@ -38,12 +38,13 @@ class TransformerStage final : public StageModel {
         recompute_(recompute),
         workspace_(Arena::measuring()),
         chunks_(chunks.size()) {
-    for (const BlockParameters& block : layout_.blocks) {
+    for (std::size_t index = 0; index < layout_.blocks.size(); ++index) {
+      const BlockParameters& block = layout_.blocks[index];
       Chunk& chunk = chunks_.at(static_cast<std::size_t>(block.chunk));
-      chunk.blocks.push_back(make_block(config_, block, tp_));
+      chunk.blocks.push_back({make_block(config_, block, tp_), index});
+      chunk.blocks.back().compute->bind({nullptr, {}, dtype_}, Tensor{});  // for measuring
       chunk.begins_model |= block.block.kind == BlockKind::embedding;
     }
-    bind_blocks({nullptr, {}, dtype_}, Tensor{});
     for (int chunk = 0; chunk < static_cast<int>(chunks_.size()); ++chunk) chunk_at(chunk).bytes = measure(chunk);
     norm_workspace_ = measure_norm();
   }
@@ -57,11 +58,10 @@ class TransformerStage final : public StageModel {
   }
   Shape hidden_shape() const override { return {tp_.shard_rows(shape_.tokens()), config_.hidden}; }
 
-  void bind(const Tensor& weights, const Tensor& grads) override {
-    assert(weights.dtype == dtype_ && grads.dtype == DType::f32);
-    assert(static_cast<std::size_t>(weights.elements()) >= layout_.weight_elements);
+  void bind(ParameterStore& weights, const Tensor& grads) override {
+    assert(grads.dtype == DType::f32);
     assert(static_cast<std::size_t>(grads.elements()) >= layout_.grad_elements);
-    bind_blocks(weights, grads);
+    weights_ = &weights;
     grads_ = grads;
     if (config_.positions == PositionKind::rotary) upload_rotary_table();
   }
@@ -103,8 +103,13 @@ class TransformerStage final : public StageModel {
   void weight_grad(int chunk, ActivationSlot& slot) override { run_weight_grad(context(), slot_of(chunk, slot)); }
 
  private:
+  struct StageBlock {
+    std::unique_ptr<BlockCompute> compute;
+    std::size_t index = 0;           // in layout_.blocks
+    const void* bound_to = nullptr;  // where its weights were when it was used last
+  };
   struct Chunk {
-    std::vector<std::unique_ptr<BlockCompute>> blocks;
+    std::vector<StageBlock> blocks;
     ActivationBytes bytes;
     Accumulate accumulate = Accumulate::no;  // of the next microbatch's gradients
     bool begins_model = false;
@@ -126,10 +131,15 @@ class TransformerStage final : public StageModel {
     return {ops_, workspace_, tp_, shape_, dtype_, rotary_table_, recompute_};
   }
 
-  void bind_blocks(const Tensor& weights, const Tensor& grads) {
-    for (Chunk& chunk : chunks_) {
-      for (auto& block : chunk.blocks) block->bind(weights, grads);
-    }
+  // Has the block's weights in their place while `use` enqueues what reads them.
+  template <class Use>
+  void with_weights(StageBlock& block, Use use) {
+    if (weights_ == nullptr) return use(*block.compute);  // measuring
+    const Tensor weights = weights_->acquire(block.index);
+    assert(weights.dtype == dtype_ && static_cast<std::size_t>(weights.elements()) >= layout_.weight_elements);
+    if (std::exchange(block.bound_to, weights.data) != weights.data) block.compute->bind(weights, grads_);
+    use(*block.compute);
+    weights_->release(block.index);
   }
 
   void upload_rotary_table() {
@@ -142,12 +152,12 @@ class TransformerStage final : public StageModel {
 
   std::unique_ptr<ChunkSlot> make_chunk_slot(int chunk) const {
     auto slot = std::make_unique<ChunkSlot>(chunk);
-    for (const auto& block : chunk_at(chunk).blocks) slot->blocks.push_back(block->make_saved());
+    for (const auto& block : chunk_at(chunk).blocks) slot->blocks.push_back(block.compute->make_saved());
     return slot;
   }
 
-  void run_forward(const BlockContext& context, int chunk_index, const ForwardArgs& args, ChunkSlot& slot) const {
-    const Chunk& chunk = chunk_at(chunk_index);
+  void run_forward(const BlockContext& context, int chunk_index, const ForwardArgs& args, ChunkSlot& slot) {
+    Chunk& chunk = chunk_at(chunk_index);
     assert(slot.state == ChunkSlot::State::empty || slot.state == ChunkSlot::State::forwarded);
     const ArenaScope scope(context.workspace);
     slot.saved.rewind(0);
@@ -157,15 +167,16 @@ class TransformerStage final : public StageModel {
       const bool last = i + 1 == chunk.blocks.size();
       slot.inputs.push_back(block_args.input);
       block_args.output = last ? args.output : slot.saved.allocate(hidden_shape(), context.dtype);
-      chunk.blocks[i]->forward(context, block_args, slot.saved, *slot.blocks[i]);
+      with_weights(chunk.blocks[i],
+                   [&](const BlockCompute& block) { block.forward(context, block_args, slot.saved, *slot.blocks[i]); });
       block_args.input = block_args.output;
     }
     slot.state = ChunkSlot::State::forwarded;
   }
 
   void run_backward(const BlockContext& context, int chunk_index, const BackwardArgs& args, ChunkSlot& slot,
-                    Accumulate accumulate, bool defer_weights) const {
-    const Chunk& chunk = chunk_at(chunk_index);
+                    Accumulate accumulate, bool defer_weights) {
+    Chunk& chunk = chunk_at(chunk_index);
     assert(slot.state == ChunkSlot::State::forwarded);
     const ArenaScope scope(context.workspace);
     slot.pending.rewind(0);
@@ -177,7 +188,8 @@ class TransformerStage final : public StageModel {
     for (std::size_t i = chunk.blocks.size(); i-- > 0;) {
       // In the place of the block's input, which nobody reads after it. So it stays for W, too.
       block_args.input_grad = i == 0 ? args.input_grad : slot.inputs[i];
-      chunk.blocks[i]->backward(context, block_args, gradients, *slot.blocks[i]);
+      with_weights(chunk.blocks[i],
+                   [&](const BlockCompute& block) { block.backward(context, block_args, gradients, *slot.blocks[i]); });
       block_args.output_grad = block_args.input_grad;
     }
     slot.state = defer_weights ? ChunkSlot::State::pending : ChunkSlot::State::empty;
@@ -191,7 +203,7 @@ class TransformerStage final : public StageModel {
   }
 
   // Runs every action with operations that compute nothing, in arenas that only count.
-  ActivationBytes measure(int chunk) const {
+  ActivationBytes measure(int chunk) {
     const auto ops = make_measuring_ops();
     Arena workspace = Arena::measuring();
     ops->set_workspace(workspace);
@@ -231,8 +243,9 @@ class TransformerStage final : public StageModel {
   Arena workspace_;
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;
-  Tensor rotary_table_;  // without memory where positions are learned
-  Tensor grads_;         // the arena
+  Tensor rotary_table_;                // without memory where positions are learned
+  ParameterStore* weights_ = nullptr;  // null: measuring
+  Tensor grads_;                       // the arena
   GradientListener listener_;
   std::vector<Chunk> chunks_;
 };

@@ -11,6 +11,7 @@
 #include "core/buffer.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config.hpp"
+#include "model/parameter_store.hpp"
 #include "model/parameters.hpp"
 #include "model/recompute.hpp"
 #include "ops/ops.hpp"
@@ -58,10 +59,10 @@ class StageModel {
   virtual std::size_t workspace_bytes() const = 0;  // the most that any action needs, those of the step's end included
   virtual Shape hidden_shape() const = 0;           // [Tr, H]
 
-  // The arenas of parameters(), flat: weights in the activations' type and zero where no parameter is, gradients f32. Must be
-  // called before the first action. Where positions are rotary, also takes the memory of their table from the stream's device,
-  // and waits for it to be filled; else waits for nothing that is on the stream.
-  virtual void bind(const Tensor& weights, const Tensor& grads) = 0;
+  // The arenas of parameters(), flat: weights in the activations' type and zero where no parameter is, gradients f32. The store
+  // outlives the model's actions. Must be called before the first of them. Where positions are rotary, also takes the memory of
+  // their table from the stream's device, and waits for it to be filled; else waits for nothing that is on the stream.
+  virtual void bind(ParameterStore& weights, const Tensor& grads) = 0;
   // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
   // action.
   virtual void bind_workspace(void* data, std::size_t bytes) = 0;

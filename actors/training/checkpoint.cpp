@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <span>
 
+#include "actors/training/rank_state.hpp"
 #include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "model/files.hpp"
@@ -21,10 +20,21 @@ namespace fs = std::filesystem;
 
 constexpr const char* config_file = "config.json";
 constexpr const char* weights_file = "model.safetensors";
-constexpr const char* first_moment_file = "exp_avg.safetensors";
-constexpr const char* second_moment_file = "exp_avg_sq.safetensors";
-constexpr std::array tensor_files{weights_file, first_moment_file, second_moment_file};
 constexpr std::size_t most_config_bytes = std::size_t{16} << 20;
+
+// Of the one optimizer there is.
+const std::vector<std::string>& optimizer_states() {
+  static const std::vector<std::string> states = make_optimizer({})->states();
+  return states;
+}
+
+std::string file_of(const std::string& state) { return state + ".safetensors"; }
+
+std::vector<std::string> tensor_files() {
+  std::vector<std::string> files = {weights_file};
+  for (const std::string& state : optimizer_states()) files.push_back(file_of(state));
+  return files;
+}
 
 // A file of full tensors under the parameters' names.
 class TensorFile : public WeightSource {
@@ -74,7 +84,9 @@ CheckpointManifest manifest_of(const fs::path& checkpoint) {
 }
 
 void check_files(const fs::path& checkpoint) {
-  for (const char* file : {checkpoint_state_file, config_file, weights_file, first_moment_file, second_moment_file}) {
+  std::vector<std::string> files = tensor_files();
+  files.insert(files.begin(), {checkpoint_state_file, config_file});
+  for (const std::string& file : files) {
     std::error_code error;
     if (fs::exists(checkpoint / file, error)) continue;
     const std::string why =
@@ -85,7 +97,7 @@ void check_files(const fs::path& checkpoint) {
 
 void check_structure(const fs::path& checkpoint) {
   read_hf_config(checkpoint);
-  for (const char* file : tensor_files) SafetensorsReader(checkpoint / file).check_coverage();
+  for (const std::string& file : tensor_files()) SafetensorsReader(checkpoint / file).check_coverage();
 }
 
 std::uint64_t config_checksum(const fs::path& checkpoint) {
@@ -93,12 +105,11 @@ std::uint64_t config_checksum(const fs::path& checkpoint) {
   return checksum(text.data(), text.size());
 }
 
-void check_checksums(const fs::path& checkpoint, const CheckpointChecksums& checksums,
-                     std::span<const char* const> files = tensor_files) {
+void check_checksums(const fs::path& checkpoint, const CheckpointChecksums& checksums, const std::vector<std::string>& files) {
   if (config_checksum(checkpoint) != checksums.config)
     throw Error(ErrorKind::input, fmt::format("{}: is not what was saved, by the checksum in {}; the file is damaged",
                                               (checkpoint / config_file).string(), checkpoint_state_file));
-  for (const char* file : files) {
+  for (const std::string& file : files) {
     const auto found = checksums.tensors.find(file);
     if (found == checksums.tensors.end())
       throw Error(ErrorKind::input,
@@ -120,16 +131,19 @@ void with_remedy(const Check& check) {
 }  // namespace
 
 void save_checkpoint(const fs::path& folder, const ModelConfig& config, const CheckpointState& state,
-                     const std::function<void(StateKind, std::size_t, float*)>& fill) {
-  const auto fill_of = [&](StateKind kind) { return [&fill, kind](std::size_t i, float* out) { fill(kind, i, out); }; };
+                     const std::function<void(const std::string& name, std::size_t, float*)>& fill) {
+  const auto fill_of = [&](const std::string& name) {
+    return [&fill, name](std::size_t i, float* out) { fill(name, i, out); };
+  };
   FolderDraft draft(checkpoint_path(folder, state.step));
   const fs::path& path = draft.path();
   const auto tensors = logical_tensors(config);
   CheckpointChecksums checksums;
-  checksums.tensors[weights_file] = write_hf_model(config, path, fill_of(StateKind::weights));
+  checksums.tensors[weights_file] = write_hf_model(config, path, fill_of(weights_state));
   checksums.config = config_checksum(path);
-  checksums.tensors[first_moment_file] = write_tensors(path / first_moment_file, tensors, fill_of(StateKind::first_moment));
-  checksums.tensors[second_moment_file] = write_tensors(path / second_moment_file, tensors, fill_of(StateKind::second_moment));
+  for (const std::string& name : optimizer_states()) {
+    checksums.tensors[file_of(name)] = write_tensors(path / file_of(name), tensors, fill_of(name));
+  }
   write_manifest(path / checkpoint_state_file, {state, std::move(checksums)});
   draft.publish();
 }
@@ -138,7 +152,7 @@ CheckpointManifest verify_checkpoint(const fs::path& checkpoint) {
   check_files(checkpoint);
   CheckpointManifest manifest = manifest_of(checkpoint);
   with_remedy([&] {
-    if (manifest.checksums) check_checksums(checkpoint, *manifest.checksums);
+    if (manifest.checksums) check_checksums(checkpoint, *manifest.checksums, tensor_files());
     check_structure(checkpoint);
   });
   return manifest;
@@ -146,11 +160,10 @@ CheckpointManifest verify_checkpoint(const fs::path& checkpoint) {
 
 void verify_weights_of_checkpoint(const fs::path& folder) {
   std::error_code ignored;
-  for (const char* file : {checkpoint_state_file, first_moment_file})
+  for (const std::string& file : {std::string(checkpoint_state_file), file_of(optimizer_states().front())})
     if (!fs::exists(folder / file, ignored)) return;
   const CheckpointManifest manifest = manifest_of(folder);
-  constexpr std::array weights{weights_file};
-  if (manifest.checksums) with_remedy([&] { check_checksums(folder, *manifest.checksums, weights); });
+  if (manifest.checksums) with_remedy([&] { check_checksums(folder, *manifest.checksums, {weights_file}); });
 }
 
 InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointState& state, const ModelConfig& config) {
@@ -162,8 +175,9 @@ InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointState& 
   const auto tensors = logical_tensors(config);
   InitialState initial;
   initial.weights = hf_weights(config, checkpoint);
-  initial.first_moment = std::make_shared<TensorFile>(checkpoint / first_moment_file, tensors);
-  initial.second_moment = std::make_shared<TensorFile>(checkpoint / second_moment_file, tensors);
+  for (const std::string& name : optimizer_states()) {
+    initial.states[name] = std::make_shared<TensorFile>(checkpoint / file_of(name), tensors);
+  }
   initial.applied_steps = state.applied_steps;
   return initial;
 }

@@ -1,6 +1,7 @@
 // Checkpoints on disk. DIR/step-00000010/ holds the model as a Hugging Face folder would (config.json, model.safetensors),
-// AdamW's moments under the same names (exp_avg.safetensors, exp_avg_sq.safetensors) and state.json, with checksums of all.
-// Everything is full logical tensors, so it does not depend on the layout. A checkpoint appears whole or not at all.
+// the optimizer's states under the same names (of AdamW exp_avg.safetensors, exp_avg_sq.safetensors) and state.json, with
+// checksums of all. Everything is full logical tensors, so it does not depend on the layout. A checkpoint appears whole or not
+// at all.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +12,16 @@
 #include <vector>
 
 #include "actors/training/checkpoint_state.hpp"
-#include "actors/training/rank_compute.hpp"
+#include "actors/training/rank_setup.hpp"
 #include "model/config.hpp"
 
 namespace pipetrain {
 
-// fill(kind, i, out) gives the full tensor logical_tensors(config)[i]. Replaces a checkpoint of the same step. Throws
+// fill(name, i, out) gives the full tensor logical_tensors(config)[i] of the state of this name: weights_state or one of
+// Optimizer::states(). Replaces a checkpoint of the same step. Throws
 // Error(input) when the disk is full or the place cannot be written; nothing half-written stays.
 void save_checkpoint(const std::filesystem::path& folder, const ModelConfig& config, const CheckpointState& state,
-                     const std::function<void(StateKind, std::size_t, float*)>& fill);
+                     const std::function<void(const std::string& name, std::size_t, float*)>& fill);
 
 // Reads a whole checkpoint, every byte. Throws Error(input) that names the file, and the tensor where it is one, when something
 // is missing, cannot be read or is not what was saved. A checkpoint of format 2 has no checksums: of its tensors only names,

@@ -92,7 +92,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank, const schedu
   setup.deterministic = job.deterministic;
   setup.links = links_of(rank);
   setup.same_order = job.order == schedules::Order::planned || setup.chunks.size() == 1;
-  setup.adamw = job.adamw;
+  setup.optimizer = job.optimizer;
   setup.needs = needs;
   setup.wrap_ops = job.wrap_ops;
   if (job.fault && job.fault->rank == rank) setup.fault = job.fault;

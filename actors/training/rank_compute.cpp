@@ -25,34 +25,24 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
                             setup_.recompute);
   memory_ = memory_use(setup_, *model_);
 
-  arenas_.weights = allocate(weights_memory_, layout().weight_elements, DType::f32, "parameters");
-  arenas_.grads = allocate(grads_memory_, layout().grad_elements, DType::f32, "gradients");
-  arenas_.m = allocate(m_memory_, layout().weight_elements, DType::f32, "optimizer state");
-  arenas_.v = allocate(v_memory_, layout().weight_elements, DType::f32, "optimizer state");
+  state_.emplace(setup_, layout(), tensor_parallel(), *ops_);
+  model_->bind(state_->parameters(), state_->grads());
   workspace_memory_ = device.allocate(model_->workspace_bytes(), to_string(id) + ": workspace");
-  if (setup_.precision != DType::f32) {
-    arenas_.rounded = allocate(rounded_memory_, layout().weight_elements, setup_.precision, "rounded parameters");
-  }
-  model_->bind(arenas_.rounded.data ? arenas_.rounded : arenas_.weights, arenas_.grads);
   model_->bind_workspace(workspace_memory_.data(), workspace_memory_.bytes());
 
-  counted_ = counted_parameters(layout(), id.tp);
   const auto losses = has_head() ? setup_.microbatches : 0;
-  const auto sums = static_cast<std::int64_t>(counted_.size());
-  reports_ = allocate(reports_memory_, static_cast<std::size_t>(losses + sums), DType::f64, "losses and norms");
+  const auto sums = static_cast<std::int64_t>(state_->counted().size());
+  reports_ = {nullptr, {losses + sums}, DType::f64};
+  reports_memory_ = device.allocate(reports_.bytes(), to_string(id) + ": losses and norms");
+  reports_.data = reports_memory_.data();
   reports_host_memory_ = device.allocate_host(reports_.bytes(), to_string(id) + ": losses and norms");
   reports_host_ = {reports_host_memory_.data(), reports_.shape, DType::f64};
   losses_ = reports_.row_range(0, losses);
   square_sums_ = reports_.row_range(losses, losses + sums);
 
-  stream_->zero(arenas_.grads);  // what lies between two tensors is summed over replicas, too
-  stream_->zero(arenas_.weights);
-  stream_->zero(arenas_.m);
-  stream_->zero(arenas_.v);
   activations_.emplace(*model_, setup_.needs, setup_.microbatches, device, to_string(id));
   links_.emplace(setup_.links, LinkSetup{&device, hidden_bytes(setup_, model_->hidden_shape()), to_string(id)});
   clock_ = std::make_unique<ActionClock>(device);
-  if (setup_.groups.data) reduction_ = std::make_unique<GradientReduction>(device, setup_.groups.data, "sums over replicas");
   if (on_gpu()) warm_up();
 }
 
@@ -74,7 +64,7 @@ std::vector<Stream*> RankCompute::streams() const {
   if (links_) {
     for (Stream* stream : links_->streams()) streams.push_back(stream);
   }
-  if (reduction_) streams.push_back(&reduction_->stream());
+  if (Stream* sums = state_ ? state_->reduction_stream() : nullptr) streams.push_back(sums);
   if (callbacks_) streams.push_back(callbacks_.get());
   return streams;
 }
@@ -91,11 +81,6 @@ std::exception_ptr RankCompute::failure() const {
     if (auto cause = stream->failure()) return cause;
   }
   return nullptr;
-}
-
-Tensor RankCompute::allocate(Buffer& buffer, std::size_t elements, DType dtype, const std::string& what) {
-  buffer = setup_.device->allocate(elements * size_of(dtype), to_string(setup_.id) + ": " + what);
-  return {buffer.data(), {static_cast<std::int64_t>(elements)}, dtype};
 }
 
 bool RankCompute::has_head() const {
@@ -154,8 +139,8 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   const auto tensor = [lane](const SlotHandle& slot) { return slot ? slot->lanes[lane].tensor : Tensor{}; };
   ActivationSlot& slot = activations_->take(action);
   // Of the step's last microbatch the gradients are final as they come.
-  if (reduction_ && setup_.same_order && action.microbatch == setup_.microbatches - 1) {
-    model_->listen([this](const Tensor& dw) { reduction_->start(*stream_, dw); });
+  if (state_->is_replicated() && setup_.same_order && action.microbatch == setup_.microbatches - 1) {
+    model_->listen([this](const Tensor& dw) { state_->start_reduction(dw); });
   }
   const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(1.0 / step_.tokens)};
   switch (action.kind) {
@@ -175,47 +160,30 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
       model_->weight_grad(action.chunk, slot);
       break;
   }
-  if (reduction_) model_->listen({});
+  if (state_->is_replicated()) model_->listen({});
   activations_->release(action);
 }
 
 void RankCompute::run_end_of_step(const Action& action) {
   switch (action.kind) {
-    case ActionKind::reduce_grads: {
-      const Region region = layout().chunk_grads[static_cast<std::size_t>(action.chunk)];
-      const auto grads =
-          arenas_.grads.row_range(static_cast<std::int64_t>(region.begin), static_cast<std::int64_t>(region.end));
-      if (reduction_) reduction_->finish(*stream_, grads);
+    case ActionKind::reduce_grads:
+      state_->reduce(action.chunk);
       break;
-    }
     case ActionKind::sum_replicated:
-      sum_replicated_grads(layout(), action.chunk, tensor_parallel(), *ops_, arenas_.grads);
+      state_->sum_replicated(action.chunk);
       break;
     case ActionKind::sum_tied:
-      sum_tied();
+      state_->sum_tied();
       break;
     case ActionKind::norm:
-      square_sums(layout(), setup_.id.tp, *ops_, arenas_.grads, square_sums_);
+      state_->square_sums(square_sums_);
       stream_->copy(reports_host_.data, reports_.data, reports_.bytes());
       break;
     default:
       if (verdict_.apply) {
-        AdamW settings = setup_.adamw;
-        settings.lr = static_cast<float>(step_.learning_rate);
-        settings.step = ++applied_steps_;
-        settings.grad_scale = static_cast<float>(verdict_.grad_scale);
-        adamw_step(layout(), *ops_, arenas_, settings);
+        state_->step(static_cast<float>(step_.learning_rate), static_cast<float>(verdict_.grad_scale));
       }
       break;
-  }
-}
-
-void RankCompute::sum_tied() {
-  const TiedGrads tied = tied_grads(layout(), setup_.config, arenas_.grads);
-  if (setup_.groups.tied) {
-    setup_.groups.tied->all_reduce(*stream_, tied.has_embedding() ? tied.embedding : tied.head, Reduction::sum);
-  } else {
-    sum_tied_grads(tied, *ops_);
   }
 }
 
@@ -224,8 +192,8 @@ RankResult RankCompute::result() const {
   const auto* values = reports_host_.as<double>();
   result.loss_sums.assign(values, values + losses_.elements());
   values += losses_.elements();
-  for (std::size_t i = 0; i < counted_.size(); ++i) {
-    result.norm_parts.push_back({layout().parameters[counted_[i]].name, setup_.id.tp, values[i]});
+  for (const std::size_t index : state_->counted()) {
+    result.norm_parts.push_back({layout().parameters[index].name, setup_.id.tp, *values++});
   }
   return result;
 }
@@ -233,7 +201,7 @@ RankResult RankCompute::result() const {
 void RankCompute::fail(std::exception_ptr cause) {
   stream_->fail(cause);
   for (Stream* stream : links_->streams()) stream->fail(cause);
-  if (reduction_) reduction_->stream().fail(cause);
+  if (Stream* sums = state_->reduction_stream()) sums->fail(cause);
   if (callbacks_) static_cast<void>(callbacks_->failure());  // after a device's fault: lets it call those that wait
   for (const auto& group : {setup_.groups.tensor, setup_.groups.data, setup_.groups.tied}) {
     if (group) group->abort(cause);

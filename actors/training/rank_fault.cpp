@@ -2,7 +2,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
 #include <thread>
 
 #include "actors/training/rank_compute.hpp"
@@ -33,12 +32,9 @@ void RankCompute::provoke(const Fault& fault) {
     case FaultKind::out_of_memory:
       setup_.device->allocate(std::size_t{1} << 60, place_of(fault, setup_.id) + ": the fault of PIPETRAIN_FAULT");
       break;
-    case FaultKind::nan: {
-      static const float nan = std::numeric_limits<float>::quiet_NaN();
-      stream_->copy(arenas_.weights.data, &nan, sizeof nan);
-      if (arenas_.rounded.data) ops_->round(arenas_.weights, arenas_.rounded);
+    case FaultKind::nan:
+      state_->spoil();
       break;
-    }
     case FaultKind::hang:
       tell(fault, setup_.id, "hangs");
       // Hangs the stream as a stuck kernel would, until the run gives up on it.

@@ -42,12 +42,7 @@ std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
 }
 
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
-  MemoryUse use;
-  const auto& layout = model.parameters();
-  use.parameters = layout.weight_elements * sizeof(float);
-  use.optimizer = 2 * use.parameters;
-  if (setup.precision != DType::f32) use.parameters += layout.weight_elements * size_of(setup.precision);
-  use.gradients = layout.grad_elements * sizeof(float);
+  MemoryUse use = RankState::memory(setup, model.parameters());
   use.workspace = model.workspace_bytes();
   if (setup.device && setup.device->id().kind == DeviceKind::cuda) use.workspace += gpu_scratch_estimate(setup);
   use.activations = ActivationPool::bytes(model, setup.needs);

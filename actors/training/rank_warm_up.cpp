@@ -14,8 +14,7 @@ void RankCompute::warm_up() {
       4 * align_up(hidden_bytes(setup_, hidden)) + align_up(static_cast<std::size_t>(setup_.shape.tokens()) * 4) + 256,
       "warming up");
   stream_->zero({memory.data(), {static_cast<std::int64_t>(memory.bytes() / 4)}, DType::f32});
-  stream_->zero(arenas_.weights);
-  if (arenas_.rounded.data) stream_->zero(arenas_.rounded);
+  state_->begin_rehearsal();
   Arena arena(memory.data(), memory.bytes(), "warming up");
   const Tensor ids = arena.allocate({setup_.shape.tokens()}, DType::i32), loss = arena.allocate({1}, DType::f64);
   const Tensor input = arena.allocate(hidden, setup_.precision), output = arena.allocate(hidden, setup_.precision);
@@ -35,9 +34,7 @@ void RankCompute::warm_up() {
     }
   }
   if (tensor_group_) tensor_group_->set_quiet(false);
-  stream_->zero(arenas_.grads);
-  square_sums(layout(), setup_.id.tp, *ops_, arenas_.grads, square_sums_);
-  adamw_step(layout(), *ops_, arenas_, {});
+  state_->end_rehearsal(square_sums_);
   stream_->synchronize();
 }
 

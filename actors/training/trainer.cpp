@@ -12,6 +12,7 @@
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
+#include "model/gradient_norm.hpp"
 #include "model/weights/parameter_slice.hpp"
 
 namespace pipetrain {
@@ -138,7 +139,7 @@ class Trainer::Run {
 
   void save_model(const std::filesystem::path& folder) const {
     const LogicalTensors tensors(*this);
-    save_hf_model(job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(StateKind::weights, index, out); });
+    save_hf_model(job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); });
   }
 
   void save_checkpoint(const std::filesystem::path& folder) const {
@@ -154,7 +155,7 @@ class Trainer::Run {
     state.data = data_fingerprint(*job_.dataset);
     const LogicalTensors tensors(*this);
     pipetrain::save_checkpoint(folder, job_.config, state,
-                               [&](StateKind kind, std::size_t index, float* out) { tensors.copy(kind, index, out); });
+                               [&](const std::string& name, std::size_t index, float* out) { tensors.copy(name, index, out); });
   }
 
  private:
@@ -174,11 +175,11 @@ class Trainer::Run {
       for (const auto& tensor : logical_tensors(run.job_.config)) slices_.push_back(slices.at(tensor.name));
     }
 
-    void copy(StateKind kind, std::size_t index, float* full) const {
+    void copy(const std::string& state, std::size_t index, float* full) const {
       std::vector<float> part;
       for (const auto& slice : slices_[index]) {
         part.resize(static_cast<std::size_t>(slice.parameter->local.elements()));
-        slice.rank->read(kind, *slice.parameter, part.data());
+        slice.rank->state().read(state, *slice.parameter, part.data());
         write_slice(*slice.parameter, part.data(), full);
       }
     }

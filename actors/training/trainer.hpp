@@ -43,7 +43,7 @@ struct TrainJob {
   Recompute recompute = Recompute::none;
   bool deterministic = true;  // see make_cuda_ops()
 
-  AdamW adamw;
+  OptimizerSettings optimizer;
   LearningRate learning_rate;
   double clip_norm = 1;  // 0: off
 

@@ -22,7 +22,7 @@ TransformerCompute::TransformerCompute(std::vector<RankSetup> setups, const Init
     workers_.push_back(std::make_unique<Worker>("w" + std::to_string(id.pp) + "r" + std::to_string(id.tp)));
     auto build = std::make_shared<std::packaged_task<void()>>([this, rank, &setups, &state] {
       ranks_[rank] = std::make_unique<RankCompute>(std::move(setups[rank]));
-      ranks_[rank]->load(state);
+      ranks_[rank]->state().load(state);
     });
     ready.push_back(build->get_future());
     workers_.back()->post([build] { (*build)(); });

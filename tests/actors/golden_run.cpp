@@ -63,10 +63,10 @@ TrainJob golden_job(const std::string& name, const Layout& layout) {
   job.dataset = open_dataset(data);
   job.shuffle = false;
   apply(layout, reference.at("global_batch"), job);
-  job.adamw.beta1 = optimizer.at("betas")[0];
-  job.adamw.beta2 = optimizer.at("betas")[1];
-  job.adamw.eps = optimizer.at("eps");
-  job.adamw.weight_decay = optimizer.at("weight_decay");
+  job.optimizer.beta1 = optimizer.at("betas")[0];
+  job.optimizer.beta2 = optimizer.at("betas")[1];
+  job.optimizer.eps = optimizer.at("eps");
+  job.optimizer.weight_decay = optimizer.at("weight_decay");
   job.learning_rate.kind = LearningRate::Kind::constant;
   job.learning_rate.peak = optimizer.at("lr");
   job.clip_norm = optimizer.at("clip");
@@ -82,7 +82,7 @@ TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64
   data.vocabulary = config.vocabulary;
   job.dataset = open_dataset(data);
   apply(layout, global_batch, job);
-  job.adamw.weight_decay = 0.1F;
+  job.optimizer.weight_decay = 0.1F;
   job.learning_rate.kind = LearningRate::Kind::constant;
   job.learning_rate.peak = 2e-3;
   return job;

@@ -72,7 +72,7 @@ RunRecord run(const TinyRun& tiny) {
   job.order = layout.order;
   job.threads = layout.threads;
   job.recompute = layout.recompute;
-  job.adamw.weight_decay = 0.1F;
+  job.optimizer.weight_decay = 0.1F;
   job.learning_rate.kind = LearningRate::Kind::constant;
   job.learning_rate.peak = 1e-2;
   job.stall = stall;

@@ -8,6 +8,7 @@
 
 #include "comm/inprocess_group.hpp"
 #include "direct_rank.hpp"
+#include "model/gradient_sums.hpp"
 #include "model/weights/parameter_slice.hpp"
 
 namespace pipetrain::test {
@@ -186,8 +187,12 @@ std::vector<NormPart> DirectPipeline::norm_parts() {
 }
 
 void DirectPipeline::adamw(const AdamW& settings) {
+  const auto optimizer = make_optimizer({"adamw", settings.beta1, settings.beta2, settings.eps, settings.weight_decay});
+  const OptimizerStep step{settings.lr, settings.step, settings.grad_scale};
   for (const auto& rank : ranks_) {
-    for (Stage& stage : rank->stages) adamw_step(stage.model->parameters(), *stage.ops, stage.arenas, settings);
+    for (Stage& stage : rank->stages) {
+      optimizer_step(stage.model->parameters(), *stage.ops, stage.arenas, *optimizer, step);
+    }
   }
 }
 

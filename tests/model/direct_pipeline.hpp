@@ -10,6 +10,7 @@
 #include "core/device.hpp"
 #include "core/process_group.hpp"
 #include "full_tensors.hpp"
+#include "model/gradient_norm.hpp"
 #include "model/optimizer.hpp"
 #include "model/stage_model.hpp"
 

@@ -24,12 +24,11 @@ DirectPipeline::Stage::Stage(const PipelineSetup& setup, const Chunks& chunks, D
   };
   arenas.weights = arena(weight_memory, layout.weight_elements);
   arenas.grads = arena(grad_memory, layout.grad_elements);
-  arenas.m = arena(m_memory, layout.weight_elements);
-  arenas.v = arena(v_memory, layout.weight_elements);
+  arenas.states = {arena(m_memory, layout.weight_elements), arena(v_memory, layout.weight_elements)};
   stream.zero(arenas.weights);
-  stream.zero(arenas.m);
-  stream.zero(arenas.v);
-  model->bind(arenas.weights, arenas.grads);
+  for (const Tensor& state : arenas.states) stream.zero(state);
+  parameters = std::make_unique<ResidentParameters>(arenas.weights);
+  model->bind(*parameters, arenas.grads);
   workspace = poisoned(device, model->workspace_bytes());
   model->bind_workspace(workspace.data(), model->workspace_bytes());
 }

@@ -17,6 +17,7 @@ struct DirectPipeline::Stage {
   std::unique_ptr<Ops> ops;
   std::unique_ptr<StageModel> model;
   Buffer weight_memory, grad_memory, m_memory, v_memory, workspace;
+  std::unique_ptr<ResidentParameters> parameters;
   OptimizerArenas arenas;
 
   Stage(const PipelineSetup& setup, const Chunks& chunks, Device& device, Stream& stream, const TensorParallel& tp);

@@ -7,6 +7,9 @@
 
 #include "catch.hpp"
 #include "core/device.hpp"
+#include "core/error.hpp"
+#include "model/gradient_norm.hpp"
+#include "model/gradient_sums.hpp"
 #include "model/learning_rate.hpp"
 
 namespace pipetrain::test {
@@ -37,7 +40,7 @@ class Arenas {
     ops->set_workspace(workspace);
   }
 
-  OptimizerArenas view() { return {tensor(weights), tensor(m), tensor(v), tensor(grads)}; }
+  OptimizerArenas view() { return {tensor(weights), tensor(grads), {tensor(m), tensor(v)}, {}}; }
   static Tensor tensor(std::vector<float>& values) {
     return {values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32};
   }
@@ -95,6 +98,40 @@ TEST_CASE("the norm does not depend on the order its parts come in", "[optimizer
   CHECK(std::isnan(global_norm({{"a", 0, 1}, {"b", 0, std::numeric_limits<double>::quiet_NaN()}})));
 }
 
+TEST_CASE("a slice that is held in parts on block boundaries has the norm of the whole, to the bit", "[optimizer]") {
+  const auto device = make_cpu_device(0, 1);
+  const auto stream = device->make_stream("norm test");
+  const auto ops = make_cpu_ops(*stream);
+  Buffer memory = device->allocate(1 << 16, "a test");
+  Arena workspace(memory.data(), memory.bytes(), "workspace");
+  ops->set_workspace(workspace);
+  constexpr std::int64_t block = 65536, elements = 5 * block + 77;
+  std::mt19937_64 random(11);
+  std::lognormal_distribution<float> size(0, 4);
+  std::vector<float> values(elements);
+  for (float& value : values) value = size(random);
+  const auto sum_of = [&](std::int64_t begin, std::int64_t end) {
+    double sum = -1;
+    ops->square_sum({values.data() + begin, {end - begin}, DType::f32}, {&sum, {1}, DType::f64});
+    stream->synchronize();
+    return sum;
+  };
+  const NormPart other{"b", 0, 1e-3};
+  const double whole = global_norm({{"a", 0, sum_of(0, elements)}, {"a", 0, 7, 1}, other});
+  std::vector<NormPart> parts = {{"a", 0, 7, 1}, other};
+  for (std::int64_t at = 0; at * block < elements; ++at) {
+    parts.push_back({"a", 0, sum_of(at * block, std::min(elements, (at + 1) * block)), 0, at});
+  }
+  for (int trial = 0; trial < 20; ++trial) {
+    std::shuffle(parts.begin(), parts.end(), random);
+    REQUIRE(global_norm(parts) == whole);
+  }
+}
+
+TEST_CASE("an unknown optimizer is refused with those there are", "[optimizer]") {
+  CHECK_THROWS_WITH(make_optimizer({"lion"}), Catch::Contains("no optimizer lion") && Catch::Contains("adamw"));
+}
+
 TEST_CASE("clipping scales down to the limit and never up", "[optimizer]") {
   CHECK(clip_factor(4, 1) == 0.25F);
   CHECK(clip_factor(0.5, 1) == 1);
@@ -138,8 +175,9 @@ TEST_CASE("AdamW steps every weight once, decays matrices only, clips first", "[
   const ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, 0, 1);
   Arenas arenas(layout);
   const Arenas before(layout);
-  AdamW settings{1e-2F, 0.9F, 0.95F, 1e-8F, 0.1F, 3, 0.25F};
-  adamw_step(layout, *arenas.ops, arenas.view(), settings);
+  const auto adamw = make_optimizer({"adamw", 0.9F, 0.95F, 1e-8F, 0.1F});
+  CHECK(adamw->states() == std::vector<std::string>{"exp_avg", "exp_avg_sq"});
+  optimizer_step(layout, *arenas.ops, arenas.view(), *adamw, {1e-2F, 3, 0.25F});
   arenas.synchronize();
 
   std::vector<bool> stepped(layout.weight_elements, false);

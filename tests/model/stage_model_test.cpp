@@ -237,7 +237,8 @@ TEST_CASE("a stage keeps a table of rotations on its device where the model rota
       return Tensor{values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32};
     };
     const std::size_t before = device.allocated;
-    stage->bind(over(weights), over(grads));
+    ResidentParameters parameters(over(weights));
+    stage->bind(parameters, over(grads));
     CHECK(device.allocated - before == bytes);
   }
 }

@@ -1,0 +1,76 @@
+// What one rank is made of: its place, its devices and groups, its part of the model and of the plan, and where its state comes
+// from. Plain values, which the layout fills in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/training/fault.hpp"
+#include "comm/outgoing_links.hpp"
+#include "core/device.hpp"
+#include "core/mesh.hpp"
+#include "core/process_group.hpp"
+#include "model/optimizer.hpp"
+#include "model/stage_model.hpp"
+#include "model/weights/weights.hpp"
+#include "schedules/stage_needs.hpp"
+
+namespace pipetrain {
+
+// The groups that a rank is a member of; null where the group would have one member.
+struct RankGroups {
+  std::shared_ptr<Group> tensor;  // the ranks of the stage
+  std::shared_ptr<Group> data;    // the same stage and rank in every replica, in replica order
+  std::shared_ptr<Group> tied;    // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
+};
+
+// What a rank computes with, given what it otherwise would: for measurements. Called by all ranks' workers at once.
+using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const MeshCoordinate&)>;
+
+struct RankSetup {
+  MeshCoordinate id;
+  int rank = 0;  // of the mesh
+  Device* device = nullptr;
+  RankGroups groups;
+  ModelConfig config;
+  std::vector<std::vector<Block>> chunks;  // of this stage
+  MicrobatchShape shape;
+  int microbatches = 1;
+  bool sequence_parallel = true;
+  DType precision = DType::f32;  // of activations, and of the weights that the operations read
+  Recompute recompute = Recompute::none;
+  bool deterministic = true;  // see make_cuda_ops()
+  LinkKinds links;            // to the ranks whose slots it fills
+  // Whether every replica comes to its last backward actions in the same order, so that gradients may be summed as they come.
+  bool same_order = true;
+  OptimizerSettings optimizer;
+  schedules::StageNeeds needs;
+  WrapOps wrap_ops;            // may be null
+  std::optional<Fault> fault;  // of this rank
+};
+
+// Bytes on the device, by purpose.
+struct MemoryUse {
+  std::size_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, queues = 0, workspace = 0;
+  std::size_t total() const { return parameters + gradients + optimizer + activations + queues + workspace; }
+};
+
+// What a rank will allocate, found without allocating it. What a GPU's libraries take is known only
+// when they have planned for the shapes; here it is estimated.
+MemoryUse estimate_memory(const RankSetup& setup);
+
+// Where a rank's state comes from.
+struct InitialState {
+  std::shared_ptr<const WeightSource> weights;
+  // The optimizer's states by name; those that are not here start at zero.
+  std::map<std::string, std::shared_ptr<const WeightSource>> states;
+  std::int64_t applied_steps = 0;  // optimizer steps behind them
+};
+
+}  // namespace pipetrain

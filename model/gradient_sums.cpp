@@ -1,0 +1,34 @@
+#include "model/gradient_sums.hpp"
+
+#include "model/arena_views.hpp"
+
+namespace pipetrain {
+namespace {
+
+Tensor grad_of(const StoredTensor& tensor, const Tensor& grads) {
+  return span(grads, tensor.grad_offset, static_cast<std::size_t>(tensor.shape.elements())).reshaped(tensor.shape);
+}
+
+}  // namespace
+
+void sum_replicated_grads(const ParameterLayout& layout, int chunk, const TensorParallel& tp, Ops& ops, const Tensor& grads) {
+  const Region region = layout.replicated_grads.at(static_cast<std::size_t>(chunk));
+  if (!tp.sequence_parallel || tp.size() == 1 || region.size() == 0) return;
+  tp.group->all_reduce(ops.stream(), span(grads, region.begin, region.size()), Reduction::sum);
+}
+
+TiedGrads tied_grads(const ParameterLayout& layout, const ModelConfig& config, const Tensor& grads) {
+  TiedGrads tied;
+  if (!config.tied_embeddings) return tied;
+  if (const auto* embedding = find_block(layout, BlockKind::embedding)) {
+    tied.embedding = grad_of(embedding->tensors.front(), grads);
+  }
+  if (const auto* head = find_block(layout, BlockKind::head)) tied.head = grad_of(head->tensors.back(), grads);
+  return tied;
+}
+
+void sum_tied_grads(const TiedGrads& tied, Ops& ops) {
+  if (tied.has_embedding() && tied.has_head()) ops.add(tied.embedding, tied.head);
+}
+
+}  // namespace pipetrain
