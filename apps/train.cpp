@@ -46,6 +46,7 @@ StepMetrics metrics_of(const StepReport& report, const std::vector<DeviceMemory>
   metrics.tokens_per_second_per_device = rate / devices;
   metrics.tflops_per_device = rate * flops_per_token / devices / 1e12;
   metrics.bubble = report.bubble;
+  metrics.skipped = report.skipped;
   for (const auto& device : memory) metrics.memory_bytes.push_back(static_cast<std::int64_t>(device.use.total()));
   return metrics;
 }
@@ -59,6 +60,7 @@ StepProgress progress_of(const StepReport& report, std::int64_t total, double se
   progress.lr = report.learning_rate;
   progress.tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
   progress.bubble = report.bubble;
+  progress.skipped = report.skipped;
   if (total > 0) progress.eta_seconds = static_cast<double>(total - report.step) * seconds_per_step;
   return progress;
 }

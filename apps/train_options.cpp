@@ -229,7 +229,8 @@ std::string train_help() {
          "is given; a second signal stops at once, and so does a step in which no action completes for 20 s (or for\n"
          "--stall-timeout) after the first. SIGUSR1 prints what each stage waits for.\n"
          "\n"
-         "PIPETRAIN_FAULT=rank:step:kind (throw, exit, hang, nan or oom) makes a rank fail in a step, to see what follows.\n"
+         "PIPETRAIN_FAULT=rank:step:kind (throw, exit, hang, nan or oom) makes a rank fail in a step, to see what follows;\n"
+         "with kind skip the step leaves the weights as they are.\n"
          "\n"
          "Other commands, each with its own --help: simulate (a schedule under a virtual clock), tune (search the fastest\n"
          "layout), doctor (what this machine has). launch, tokenize, generate and export are not built yet.\n";

@@ -33,10 +33,6 @@ std::vector<SlotHandle> make_number_slots(int count) {
 
 float& number(const SlotHandle& slot) { return *slot->lanes.front().tensor.as<float>(); }
 
-struct Loss : StageResult {
-  double sum = 0;
-};
-
 class Multiply : public StageCompute {
  public:
   std::vector<SlotHandle> make_slots(InputKind, int, int count) override { return make_number_slots(count); }
@@ -49,7 +45,7 @@ class Multiply : public StageCompute {
 
   // Must not block. A real compute would enqueue to a stream here and answer from its callbacks.
   void launch(const Launch& launch) override {
-    std::shared_ptr<StageResult> result;
+    StageResult result;
     switch (launch.action.kind) {
       case ActionKind::forward:
         forward(launch);
@@ -57,14 +53,11 @@ class Multiply : public StageCompute {
       case ActionKind::backward:
         backward(launch);
         break;
-      case ActionKind::norm: {
-        auto loss = std::make_shared<Loss>();
-        loss->sum = loss_;
-        result = loss;
+      case ActionKind::norm:
+        result = {loss_};
         break;
-      }
-      case ActionKind::optimizer:
-        if (verdict_.apply) weight_ -= static_cast<float>(step_.learning_rate * verdict_.grad_scale) * gradient_;
+      case ActionKind::optimizer:  // not for a step that is skipped
+        weight_ -= static_cast<float>(step_.learning_rate * verdict_.grad_scale) * gradient_;
         break;
       default:
         throw Error(ErrorKind::internal, "this compute knows no " + to_string(launch.action));
@@ -133,7 +126,7 @@ int main() {
       double loss = 0;
       const StepInfo info{.step = step, .microbatches = microbatches, .tokens = microbatches, .learning_rate = 0.01};
       pipeline.step(info, [&](const auto& results) {
-        loss = static_cast<const Loss&>(*results.back()).sum / microbatches;
+        loss = results.back().front() / microbatches;
         return Verdict{.apply = true};
       });
       std::printf("step %d  loss %.6f\n", step, loss);

@@ -32,7 +32,7 @@ class StageProtocol::Machine {
   void input_arrived(InputKind kind, int chunk, int microbatch);
   void credit_returned(InputKind output, int chunk);
   void completed(const Action& action);
-  void verdict();
+  void verdict(bool apply);
   void abort() { state_ = State::aborted; }
   std::optional<Action> next();
   bool step_done() const { return state_ == State::aborted || (all_launched() && in_flight_.empty()); }
@@ -73,7 +73,7 @@ class StageProtocol::Machine {
   State state_ = State::no_step;
   std::size_t launched_ = 0;
   std::size_t launched_computes_ = 0;
-  bool verdict_given_ = false;
+  bool verdict_given_ = false, skips_ = false;
   std::vector<Action> in_flight_;
 };
 
@@ -108,7 +108,7 @@ void StageProtocol::Machine::begin_step() {
   if (state_ == State::running && !all_launched()) impossible("a step begins although " + waiting_for());
   state_ = State::running;
   launched_ = launched_computes_ = 0;
-  verdict_given_ = false;
+  verdict_given_ = skips_ = false;
   inputs_.begin_step();
   if (ready_) ready_->begin_step();
 }
@@ -148,10 +148,11 @@ void StageProtocol::Machine::completed(const Action& action) {
   in_flight_.erase(found);
 }
 
-void StageProtocol::Machine::verdict() {
+void StageProtocol::Machine::verdict(bool apply) {
   if (state_ == State::aborted) return;  // it crossed the abort on its way
   if (state_ != State::running || verdict_given_) impossible("a verdict comes outside a step or twice");
   verdict_given_ = true;
+  skips_ = !apply;
 }
 
 inline bool StageProtocol::Machine::has_inputs(const Action& action) const {
@@ -187,7 +188,12 @@ std::optional<Action> StageProtocol::Machine::choose() const {
 std::optional<Action> StageProtocol::Machine::next() {
   if (state_ != State::running || all_launched() || in_flight() >= run_ahead_) return std::nullopt;
   const auto action = choose();
-  if (action) launch(*action);
+  if (!action) return action;
+  if (skips_ && action->kind == ActionKind::optimizer) {  // the last of the list
+    ++launched_;
+    return std::nullopt;
+  }
+  launch(*action);
   return action;
 }
 
@@ -254,7 +260,7 @@ void StageProtocol::input_arrived(InputKind kind, int chunk, int microbatch) {
 }
 void StageProtocol::credit_returned(InputKind output, int chunk) { machine_->credit_returned(output, chunk); }
 void StageProtocol::completed(const Action& action) { machine_->completed(action); }
-void StageProtocol::verdict(bool) { machine_->verdict(); }
+void StageProtocol::verdict(bool apply) { machine_->verdict(apply); }
 void StageProtocol::abort() { machine_->abort(); }
 std::optional<Action> StageProtocol::next() { return machine_->next(); }
 bool StageProtocol::step_done() const { return machine_->step_done(); }

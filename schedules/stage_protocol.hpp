@@ -48,7 +48,7 @@ class StageProtocol {
   // start at none and outlive steps: give one for every slot at set-up.
   void credit_returned(InputKind output, int chunk);
   void completed(const Action& action);
-  void verdict(bool apply);  // allows O
+  void verdict(bool apply);  // allows O, or ends the step without it
   // No further actions until the next begin_step(). Inputs that arrive in between belong to that step, so nothing of the
   // aborted one may still be on its way.
   void abort();

@@ -58,7 +58,7 @@ void FeederActor::pump() {
       source_->fill(outlet->kind, step_, outlet->next, *slot);
     } catch (...) {
       in_step_ = false;
-      send(supervisor_, Failed{"the data of replica " + std::to_string(replica_), std::current_exception()});
+      send(supervisor_, Failed{"the data of replica " + std::to_string(replica_), failure_of(std::current_exception())});
       return;
     }
     send(outlet->queue, Filled{outlet->next, std::move(slot)});

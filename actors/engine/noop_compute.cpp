@@ -12,7 +12,7 @@ class NoopCompute : public StageCompute {
   void begin_step(const StepInfo&) override {}
   void launch(const Launch& launch) override {
     events_->enqueued(launch.action);
-    events_->completed(launch.action, {}, nullptr);
+    events_->completed(launch.action, {}, {});
   }
   void verdict(const Verdict&) override {}
   void abort(std::exception_ptr) noexcept override {}

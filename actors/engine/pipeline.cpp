@@ -23,6 +23,10 @@ std::vector<SlotHandle> make_empty_slots(int count) {
   return slots;
 }
 
+void StageCompute::read_state(std::int64_t, const StatePart& part, float*) {
+  throw Error(ErrorKind::internal, "this compute keeps no " + part.state);
+}
+
 class Pipeline::Actors {
  public:
   Actors(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source)
@@ -210,9 +214,23 @@ std::vector<std::string> Pipeline::waiting() {
   return future.get();
 }
 
+std::vector<MemoryUse> Pipeline::memory() {
+  auto answer = std::make_shared<std::promise<std::vector<MemoryUse>>>();
+  auto future = answer->get_future();
+  caf::anon_send(actors_->supervisor(), AskMemory{std::move(answer)});
+  return future.get();
+}
+
+std::future<void> Pipeline::read_state(StageId id, StatePart part, float* out) {
+  auto answer = std::make_shared<std::promise<void>>();
+  auto future = answer->get_future();
+  caf::anon_send(actors_->supervisor(), AskState{id, std::move(part), out, std::move(answer)});
+  return future;
+}
+
 void Pipeline::finish_step(std::chrono::milliseconds patience) { caf::anon_send(actors_->supervisor(), FinishStep{patience}); }
 
-void Pipeline::abort(std::exception_ptr cause) { caf::anon_send(actors_->supervisor(), Failed{"", std::move(cause)}); }
+void Pipeline::abort(std::exception_ptr cause) { caf::anon_send(actors_->supervisor(), Failed{"", failure_of(cause)}); }
 
 void Pipeline::stop_stage(StageId id) { caf::anon_send_exit(actors_->stage(id), caf::exit_reason::kill); }
 

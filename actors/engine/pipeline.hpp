@@ -38,8 +38,8 @@ struct PipelineOptions {
 using ComputeFactory = std::function<std::shared_ptr<StageCompute>(StageId id, const schedules::StageNeeds& needs)>;
 using SourceFactory = std::function<std::shared_ptr<InputSource>(int replica)>;
 
-// step(), start_step(): one step at a time, from one thread. waiting(), finish_step(), abort() and stop_stage(): from any
-// thread.
+// step(), start_step(), memory(), read_state(): one step at a time, from one thread. waiting(), finish_step(), abort() and
+// stop_stage(): from any thread.
 class Pipeline {
  public:
   // Validates the plan (throws schedules::InvalidPlan), makes the computes in replica-major order and their queues' slots.
@@ -55,6 +55,12 @@ class Pipeline {
 
   // One line a stage: what it waits for now. Empty when the actors do not answer within two seconds.
   std::vector<std::string> waiting();
+  // What every rank's device holds, in rank order; empty for computes that do not tell. Throws RunFailed.
+  std::vector<MemoryUse> memory();
+  // Between steps only: fills `out` with a part of what a stage's compute keeps; `out` stays until the future is ready. It
+  // throws RunFailed when that fails.
+  std::future<void> read_state(StageId id, StatePart part, float* out);
+
   // The running step is to be the last: from now on it fails (ErrorKind::aborted) when no action completes for this long, or
   // for the stall time where that is shorter. Not for virtual_time.
   void finish_step(std::chrono::milliseconds patience);

@@ -1,27 +1,31 @@
-// Every message between the actors, on one page. They carry handles, never payloads.
+// Every message between the actors, on one page.
 //
-//   facade     -> supervisor       StartStep, FinishStep, AskWaiting, Failed (to abort); at set-up ConnectSupervisor
-//   facade     -> queue            at set-up ConnectQueue
-//   supervisor -> stages, feeders  BeginStep, Abort; to stages also GiveVerdict, ReportWaiting
-//   supervisor -> itself           GraceOver, LookAgain
+// Those that may cross a process are plain data and handles: a slot stands for memory of its receiver, a pointer to host memory
+// for memory of whoever asked. Within a process nothing is copied for that. The messages of the facade and of a compute stay in
+// their process and may carry more; they are marked "local".
+//
+//   facade     -> supervisor       local: StartStep, FinishStep, AskWaiting, AskMemory, AskState, Failed (to abort); at set-up
+//                                  ConnectSupervisor
+//   facade     -> queue            local: at set-up ConnectQueue
+//   supervisor -> stages, feeders  BeginStep, Abort; to stages also GiveVerdict, ReportWaiting, ReportMemory, ReadState
+//   supervisor -> itself           local: GraceOver, LookAgain
 //   producer   -> queue            Filled (the producer is a stage or a feeder)
 //   queue      -> consumer         Arrived
 //   consumer   -> queue            Released
 //   queue      -> producer         Credit
-//   compute    -> its stage        Enqueued, Completed, Failed
-//   stage      -> supervisor       NormDone, StepDone, Stopped, Waiting, Failed
+//   compute    -> its stage        local: Enqueued, Completed, StateRead, Failed
+//   stage      -> supervisor       NormDone, StepDone, Stopped, Waiting, MemoryReport, StateRead, Failed
 //   feeder     -> supervisor       Failed
 #pragma once
 
 #include <chrono>
-#include <exception>
 #include <future>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "actors/engine/caf.hpp"
-#include "comm/slot.hpp"
+#include "actors/engine/failure.hpp"
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
 
@@ -56,7 +60,7 @@ struct Enqueued {
 struct Completed {
   schedules::Action action;
   ActionTimes times;
-  std::shared_ptr<StageResult> result;
+  StageResult result;
 };
 
 // --- set-up ---
@@ -80,22 +84,23 @@ struct BeginStep {
 };
 struct NormDone {
   StageId stage;
-  std::shared_ptr<StageResult> result;
+  StageResult result;
 };
 struct GiveVerdict {
   Verdict verdict;
 };
 struct StepDone {
   StageTrace trace;
+  std::vector<DeviceActions> devices;
 };
 
 // --- ends ---
 struct Failed {
   std::string where;  // "stage 1", "feeder of replica 0"
-  std::exception_ptr cause;
+  Failure cause;
 };
 struct Abort {
-  std::exception_ptr cause;
+  Failure cause;
 };
 // A stage has nothing running any more after Abort; the line says what it waited for when it heard of the failure.
 struct Stopped {
@@ -118,6 +123,34 @@ struct Waiting {
   std::string line;
   std::int64_t completed;  // actions since the stage was born
 };
+
+// --- what stages hold, asked between steps ---
+struct AskMemory {
+  std::shared_ptr<std::promise<std::vector<MemoryUse>>> answer;  // of every rank
+};
+struct ReportMemory {
+  std::int64_t report;
+};
+struct MemoryReport {
+  std::int64_t report;
+  StageId stage;
+  std::vector<MemoryUse> ranks;
+};
+struct AskState {
+  StageId stage;
+  StatePart part;
+  float* out;
+  std::shared_ptr<std::promise<void>> answer;
+};
+struct ReadState {
+  std::int64_t number;
+  StatePart part;
+  float* out;
+};
+struct StateRead {
+  std::int64_t number;
+};
+
 // The supervisor to itself.
 struct GraceOver {};
 struct LookAgain {
@@ -148,3 +181,9 @@ PIPETRAIN_MESSAGE(pipetrain::ReportWaiting)
 PIPETRAIN_MESSAGE(pipetrain::Waiting)
 PIPETRAIN_MESSAGE(pipetrain::GraceOver)
 PIPETRAIN_MESSAGE(pipetrain::LookAgain)
+PIPETRAIN_MESSAGE(pipetrain::AskMemory)
+PIPETRAIN_MESSAGE(pipetrain::ReportMemory)
+PIPETRAIN_MESSAGE(pipetrain::MemoryReport)
+PIPETRAIN_MESSAGE(pipetrain::AskState)
+PIPETRAIN_MESSAGE(pipetrain::ReadState)
+PIPETRAIN_MESSAGE(pipetrain::StateRead)

@@ -16,14 +16,15 @@ class MailboxEvents : public StageEvents {
   explicit MailboxEvents(caf::event_based_actor* stage) : stage_(stage), mailbox_(caf::actor_cast<caf::actor>(stage)) {}
 
   void enqueued(const Action& action) override { caf::anon_send(mailbox_, Enqueued{action}); }
-  void completed(const Action& action, const ActionTimes& times, std::shared_ptr<StageResult> result) override {
+  void completed(const Action& action, const ActionTimes& times, StageResult result) override {
     caf::anon_send(mailbox_, Completed{action, times, std::move(result)});
   }
   void complete_at(const Action& action, const ActionTimes& times) override {
     stage_->delayed_send(stage_, std::max(times.end - now(), std::chrono::steady_clock::duration::zero()),
-                         Completed{action, times, nullptr});
+                         Completed{action, times, {}});
   }
-  void failed(std::exception_ptr cause) override { caf::anon_send(mailbox_, Failed{"", std::move(cause)}); }
+  void failed(std::exception_ptr cause) override { caf::anon_send(mailbox_, Failed{"", failure_of(cause)}); }
+  void state_read(std::int64_t number) override { caf::anon_send(mailbox_, StateRead{number}); }
   std::chrono::steady_clock::time_point now() const override { return stage_->clock().now(); }
 
  private:
@@ -71,6 +72,11 @@ caf::behavior StageActor::make_behavior() {
       [this](ReportWaiting& message) {
         send(setup_.supervisor, Waiting{message.report, setup_.id, protocol_.waiting_for(), completed_});
       },
+      [this](ReportMemory& message) {
+        send(setup_.supervisor, MemoryReport{message.report, setup_.id, setup_.compute->memory()});
+      },
+      [this](ReadState& message) { guarded([&] { setup_.compute->read_state(message.number, message.part, message.out); }); },
+      [this](StateRead& message) { send(setup_.supervisor, message); },
   };
 }
 
@@ -91,7 +97,7 @@ void StageActor::guarded(Work work) {
   try {
     work();
   } catch (...) {
-    fail(std::current_exception());
+    fail(failure_of(std::current_exception()));
   }
 }
 
@@ -127,7 +133,9 @@ void StageActor::pump() {
   while (auto action = protocol_.next()) launch_action(*action);
   if (in_step_ && protocol_.step_done()) {
     in_step_ = false;
-    send(setup_.supervisor, StepDone{{setup_.id, std::exchange(trace_, {})}});
+    StageTrace trace{setup_.id, std::exchange(trace_, {})};
+    auto devices = setup_.compute->add_times(trace);
+    send(setup_.supervisor, StepDone{std::move(trace), std::move(devices)});
   }
 }
 
@@ -220,16 +228,16 @@ void StageActor::completed(Completed& message) {
   pump();
 }
 
-void StageActor::fail(std::exception_ptr cause) {
+void StageActor::fail(Failure cause) {
   if (!aborted_) send(setup_.supervisor, Failed{"stage " + std::to_string(setup_.id.stage), std::move(cause)});
 }
 
-void StageActor::abort(std::exception_ptr cause) {
+void StageActor::abort(const Failure& cause) {
   if (aborted_) return;
   waiting_at_abort_ = protocol_.waiting_for();
   aborted_ = true;
   protocol_.abort();
-  setup_.compute->abort(std::move(cause));
+  setup_.compute->abort(exception_of(cause));
   report_if_stopped();
 }
 

@@ -51,8 +51,8 @@ class StageActor : public caf::event_based_actor {
   void credit(Credit& message);
   void enqueued(const schedules::Action& action);
   void completed(Completed& message);
-  void abort(std::exception_ptr cause);
-  void fail(std::exception_ptr cause);
+  void abort(const Failure& cause);
+  void fail(Failure cause);
 
   void pump();  // launches whatever the protocol gives, reports the end of the step
   void launch_action(const schedules::Action& action);

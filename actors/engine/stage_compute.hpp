@@ -4,13 +4,15 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "actors/engine/trace.hpp"
 #include "comm/slot.hpp"
-#include "core/mesh.hpp"
 #include "schedules/action.hpp"
 #include "schedules/stage_protocol.hpp"
 #include "schedules/validate.hpp"
@@ -24,10 +26,9 @@ struct StepInfo {
   double learning_rate = 0;
 };
 
-// What the compute of a stage has to say at its N action: losses, parts of the gradient norm. The engine only carries it.
-struct StageResult {
-  virtual ~StageResult() = default;
-};
+// What the compute of a stage has to say at its N action: losses, parts of the gradient norm, in an order that it and whoever
+// decides agree on. The engine only carries it.
+using StageResult = std::vector<double>;
 
 // Apply or skip the optimizer step, the same for every stage.
 struct Verdict {
@@ -35,17 +36,17 @@ struct Verdict {
   double grad_scale = 1;  // from clipping
 };
 
-struct StageId {
-  int replica = 0;
-  int stage = 0;
-  bool operator==(const StageId&) const = default;
+// Bytes on one device, by purpose.
+struct MemoryUse {
+  std::size_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, queues = 0, workspace = 0;
+  std::size_t total() const { return parameters + gradients + optimizer + activations + queues + workspace; }
 };
-// Its place in the mesh of stages: {.dp = replicas, .pp = stages}.
-inline MeshCoordinate coordinate(const StageId& id) { return {.dp = id.replica, .pp = id.stage}; }
 
-// When an action ran, on the steady clock; both zero for a compute that does not measure.
-struct ActionTimes {
-  std::chrono::steady_clock::time_point start, end;
+// A part of what a stage's compute keeps from step to step, by names that the compute knows.
+struct StatePart {
+  int tp_rank = 0;
+  std::string state;          // "weights"
+  std::size_t parameter = 0;  // of the rank, in its layout's order
 };
 
 // How a compute answers its stage. Thread-safe; none of the calls blocks. For every launch: enqueued once, then completed once,
@@ -55,11 +56,13 @@ class StageEvents {
   virtual ~StageEvents() = default;
   // All ranks have enqueued the action: the events of its output and of the slots it releases are recorded.
   virtual void enqueued(const schedules::Action& action) = 0;
-  // The action has run. The result comes with N.
-  virtual void completed(const schedules::Action& action, const ActionTimes& times, std::shared_ptr<StageResult> result) = 0;
+  // The action has run. The result comes with N; empty elsewhere.
+  virtual void completed(const schedules::Action& action, const ActionTimes& times, StageResult result) = 0;
   // The same without a result, after a delay on the actors' clock, which may be virtual.
   virtual void complete_at(const schedules::Action& action, const ActionTimes& times) = 0;
   virtual void failed(std::exception_ptr cause) = 0;
+  // What read_state() of this number was to fill is filled.
+  virtual void state_read(std::int64_t number) = 0;
   // The actors' clock. Only inside StageCompute's own methods.
   virtual std::chrono::steady_clock::time_point now() const = 0;
 };
@@ -84,9 +87,18 @@ class StageCompute {
   virtual void attach(std::shared_ptr<StageEvents> events) = 0;
   virtual void begin_step(const StepInfo& step) = 0;
   virtual void launch(const Launch& launch) = 0;
+  // Before O is launched; a step that is skipped has no O.
   virtual void verdict(const Verdict& verdict) = 0;
   // Makes everything that was launched end soon; later launches only report enqueued and completed.
   virtual void abort(std::exception_ptr cause) noexcept = 0;
+
+  // --- For reports and for saving; a compute that has nothing to tell leaves them out ---
+  // A step has ended: sets the times of its actions where they were measured meanwhile, and gives those of each rank's device.
+  virtual std::vector<DeviceActions> add_times(StageTrace&) { return {}; }
+  // Of each rank's device, in rank order.
+  virtual std::vector<MemoryUse> memory() const { return {}; }
+  // Between steps only: fills `out`, host memory that stays until state_read(number) answers; failed() answers where it cannot.
+  virtual void read_state(std::int64_t number, const StatePart& part, float* out);
 };
 
 // Slots without memory, for computes that move none.

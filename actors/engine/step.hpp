@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,23 +10,14 @@
 
 namespace pipetrain {
 
-struct TracedAction {
-  schedules::Action action;
-  ActionTimes times;
-};
-
-struct StageTrace {
-  StageId stage;
-  std::vector<TracedAction> actions;  // in order of completion
-};
-
 struct StepOutcome {
-  std::vector<StageTrace> stages;  // replica-major
+  std::vector<StageTrace> stages;                   // replica-major
+  std::vector<std::vector<DeviceActions>> devices;  // of each stage, by rank; none where the compute does not measure
 };
 
 // Given the results of every stage's N, replica-major: the one verdict for all. Runs in an actor: it must not block. What it
 // throws ends the run.
-using Decide = std::function<Verdict(const std::vector<std::shared_ptr<StageResult>>&)>;
+using Decide = std::function<Verdict(const std::vector<StageResult>&)>;
 
 // A failure of any actor or worker, after everything has stopped.
 class RunFailed : public Error {

@@ -10,18 +10,11 @@ namespace {
 
 // The run's failure as the caller sees it: the cause's own kind and text, after the place where it happened.
 RunFailed describe(const Failed& failed, std::vector<std::string> waiting, bool stopped) {
-  const std::string prefix = failed.where.empty() ? "" : failed.where + ": ";
-  try {
-    std::rethrow_exception(failed.cause);
-  } catch (const Error& error) {
-    // Wrong input names its file and line, and some causes their stage: those speak for themselves.
-    const bool plain = error.kind() == ErrorKind::input || std::string(error.what()).find(failed.where) != std::string::npos;
-    return RunFailed(error.kind(), (plain ? "" : prefix) + error.what(), std::move(waiting), stopped);
-  } catch (const std::bad_alloc&) {
-    return RunFailed(ErrorKind::out_of_memory, prefix + "the host has no memory left", std::move(waiting), stopped);
-  } catch (const std::exception& error) {
-    return RunFailed(ErrorKind::internal, prefix + error.what(), std::move(waiting), stopped);
-  }
+  const Failure& cause = failed.cause;
+  // Wrong input names its file and line, and some causes their stage: those speak for themselves.
+  const bool plain =
+      failed.where.empty() || cause.kind == ErrorKind::input || cause.text.find(failed.where) != std::string::npos;
+  return RunFailed(cause.kind, (plain ? "" : failed.where + ": ") + cause.text, std::move(waiting), stopped);
 }
 
 }  // namespace
@@ -51,6 +44,10 @@ caf::behavior SupervisorActor::make_behavior() {
         if (failure_ && !failure_->over) end_failure();
       },
       [this](FinishStep& message) { finish_step(message); },
+      [this](AskMemory& message) { ask_memory(message); },
+      [this](MemoryReport& message) { memory_reported(message); },
+      [this](AskState& message) { ask_state(message); },
+      [this](StateRead& message) { state_read(message); },
       [this](LookAgain& message) {
         if (!failure_ && message.watch == watch_) ask_stages(nullptr);
       },
@@ -82,6 +79,7 @@ void SupervisorActor::start(StartStep& message) {
   }
   step_->results.resize(stages_.size());
   step_->outcome.stages.resize(stages_.size());
+  step_->outcome.devices.resize(stages_.size());
   step_->norms_missing = step_->stages_missing = static_cast<int>(stages_.size());
   to_stages(BeginStep{step_->start.step});
   for (auto& feeder : feeders_) send(feeder, BeginStep{step_->start.step});
@@ -94,7 +92,7 @@ void SupervisorActor::norm_done(NormDone& message) {
   try {
     to_stages(GiveVerdict{step_->start.decide(step_->results)});
   } catch (...) {
-    fail({"", std::current_exception()});
+    fail({"", failure_of(std::current_exception())});
   }
 }
 
@@ -102,6 +100,7 @@ void SupervisorActor::step_done(StepDone& message) {
   if (failure_ || !step_) return;
   const auto at = index(message.trace.stage);
   step_->outcome.stages[at] = std::move(message.trace);
+  step_->outcome.devices[at] = std::move(message.devices);
   if (--step_->stages_missing > 0) return;
   const auto outcome = std::move(step_->start.outcome);
   StepOutcome result = std::move(step_->outcome);
@@ -135,30 +134,76 @@ void SupervisorActor::actor_down(const caf::down_msg& message) {
     const auto feeder =
         std::find_if(feeders_.begin(), feeders_.end(), [&](const caf::actor& one) { return one == message.source; });
     if (feeder != feeders_.end()) {
-      fail({"", std::make_exception_ptr(Error(ErrorKind::peer_lost, "the feeder's actor stopped in the middle of the run"))});
+      fail({"", {ErrorKind::peer_lost, "the feeder's actor stopped in the middle of the run"}});
     }
     return;
   }
   const auto at = static_cast<std::size_t>(stage - stages_.begin());
-  fail({"", std::make_exception_ptr(Error(ErrorKind::peer_lost, label(at) + ": its actor stopped in the middle of the run"))});
+  fail({"", {ErrorKind::peer_lost, label(at) + ": its actor stopped in the middle of the run"}});
   stopped({stage_at(at), "its actor is gone"});
 }
 
 void SupervisorActor::end_failure() {
   failure_->over = true;
+  refuse_questions();
   if (!step_ || !step_->start.outcome) return;
   for (std::size_t at = 0; at < stages_.size(); ++at) {
     if (failure_->waiting[at].empty()) failure_->waiting[at] = label(at) + ": still running, does not answer";
   }
   auto outcome = std::move(step_->start.outcome);
   step_.reset();
-  outcome->set_exception(std::make_exception_ptr(describe(failure_->first, failure_->waiting, failure_->still_running == 0)));
+  outcome->set_exception(what_failed());
 }
 
 void SupervisorActor::ask_stages(std::shared_ptr<std::promise<std::vector<std::string>>> answer) {
   const std::int64_t number = reports_asked_++;
   reports_[number] = {std::move(answer), std::vector<std::string>(stages_.size()), 0, static_cast<int>(stages_.size()), watch_};
   to_stages(ReportWaiting{number});
+}
+
+std::exception_ptr SupervisorActor::what_failed() const {
+  return std::make_exception_ptr(describe(failure_->first, failure_->waiting, failure_->still_running == 0));
+}
+
+void SupervisorActor::refuse_questions() {
+  for (auto& [number, report] : memory_reports_) report.answer->set_exception(what_failed());
+  for (auto& [number, answer] : states_asked_) answer->set_exception(what_failed());
+  memory_reports_.clear();
+  states_asked_.clear();
+}
+
+void SupervisorActor::ask_memory(AskMemory& message) {
+  if (failure_ && failure_->over) return message.answer->set_exception(what_failed());
+  const std::int64_t number = reports_asked_++;
+  memory_reports_[number] = {std::move(message.answer), std::vector<std::vector<MemoryUse>>(stages_.size()),
+                             static_cast<int>(stages_.size())};
+  to_stages(ReportMemory{number});
+}
+
+void SupervisorActor::memory_reported(MemoryReport& message) {
+  const auto found = memory_reports_.find(message.report);
+  if (found == memory_reports_.end()) return;
+  MemoryQuestion& question = found->second;
+  question.stages[index(message.stage)] = std::move(message.ranks);
+  if (--question.missing > 0) return;
+  std::vector<MemoryUse> ranks;
+  for (const auto& stage : question.stages) ranks.insert(ranks.end(), stage.begin(), stage.end());
+  question.answer->set_value(std::move(ranks));
+  memory_reports_.erase(found);
+}
+
+void SupervisorActor::ask_state(AskState& message) {
+  if (failure_ && failure_->over) return message.answer->set_exception(what_failed());
+  const std::int64_t number = reports_asked_++;
+  states_asked_[number] = std::move(message.answer);
+  send(stages_[index(message.stage)], ReadState{number, std::move(message.part), message.out});
+}
+
+void SupervisorActor::state_read(const StateRead& message) {
+  const auto found = states_asked_.find(message.number);
+  if (found == states_asked_.end()) return;
+  found->second->set_value();
+  states_asked_.erase(found);
 }
 
 // What has been completed by now is where the new, shorter watch begins.
@@ -190,9 +235,8 @@ void SupervisorActor::judge_progress(const WaitingReport& report) {
   if (step_ && report.completed == completed_seen_) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(setup_.stall).count();
     const std::string what = "no action completed for " + std::to_string(seconds) + " s";
-    fail({"", std::make_exception_ptr(
-                  finishing_ ? Error(ErrorKind::aborted, what + " after the run was asked to stop: a worker hangs")
-                             : Error(ErrorKind::peer_lost, what + ": a worker hangs, or --stall-timeout is too short"))});
+    fail({"", finishing_ ? Failure{ErrorKind::aborted, what + " after the run was asked to stop: a worker hangs"}
+                         : Failure{ErrorKind::peer_lost, what + ": a worker hangs, or --stall-timeout is too short"}});
     return;
   }
   completed_seen_ = step_ ? report.completed : -1;

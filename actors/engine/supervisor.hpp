@@ -29,7 +29,7 @@ class SupervisorActor : public caf::event_based_actor {
  private:
   struct Step {
     StartStep start;
-    std::vector<std::shared_ptr<StageResult>> results;
+    std::vector<StageResult> results;
     int norms_missing = 0;
     int stages_missing = 0;
     StepOutcome outcome;
@@ -41,7 +41,12 @@ class SupervisorActor : public caf::event_based_actor {
     int missing = 0;
     int watch = 0;
   };
-  struct Failure {
+  struct MemoryQuestion {
+    std::shared_ptr<std::promise<std::vector<MemoryUse>>> answer;
+    std::vector<std::vector<MemoryUse>> stages;
+    int missing = 0;
+  };
+  struct RunFailure {
     Failed first;
     std::vector<std::string> waiting;  // by stage
     int still_running = 0;
@@ -59,6 +64,12 @@ class SupervisorActor : public caf::event_based_actor {
   void waiting(Waiting& message);
   void finish_step(const FinishStep& message);
   void judge_progress(const WaitingReport& report);
+  void ask_memory(AskMemory& message);
+  void memory_reported(MemoryReport& message);
+  void ask_state(AskState& message);
+  void state_read(const StateRead& message);
+  std::exception_ptr what_failed() const;
+  void refuse_questions();  // nobody answers after a failure
 
   template <class Message>
   void to_stages(const Message& message) {
@@ -72,8 +83,10 @@ class SupervisorActor : public caf::event_based_actor {
   std::vector<caf::actor> stages_, feeders_;
   std::optional<Step> step_;
   std::map<std::int64_t, WaitingReport> reports_;  // that some stage has not answered yet, by number
-  std::int64_t reports_asked_ = 0;
-  std::optional<Failure> failure_;
+  std::map<std::int64_t, MemoryQuestion> memory_reports_;
+  std::map<std::int64_t, std::shared_ptr<std::promise<void>>> states_asked_;
+  std::int64_t reports_asked_ = 0;  // questions of all kinds
+  std::optional<RunFailure> failure_;
   int watch_ = 0;  // the chain of looks that counts
   bool finishing_ = false;
   std::int64_t completed_seen_ = -1;  // actions of all stages at the last look; -1: between steps

@@ -15,12 +15,6 @@
 
 namespace pipetrain {
 
-struct DeviceAction {
-  schedules::Action action;
-  ActionTimes times;
-  std::chrono::steady_clock::time_point issued;  // when the host had enqueued all of it
-};
-
 class ActionClock {
  public:
   explicit ActionClock(Device& device) : device_(device) {}

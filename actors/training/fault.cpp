@@ -12,11 +12,9 @@
 namespace pipetrain {
 namespace {
 
-const std::map<std::string_view, FaultKind> kinds = {{"throw", FaultKind::raise},
-                                                     {"exit", FaultKind::exit},
-                                                     {"hang", FaultKind::hang},
-                                                     {"nan", FaultKind::nan},
-                                                     {"oom", FaultKind::out_of_memory}};
+const std::map<std::string_view, FaultKind> kinds = {{"throw", FaultKind::raise},       {"exit", FaultKind::exit},
+                                                     {"hang", FaultKind::hang},         {"nan", FaultKind::nan},
+                                                     {"oom", FaultKind::out_of_memory}, {"skip", FaultKind::skip}};
 
 template <class Number>
 bool read_number(std::string_view text, Number least, Number& number) {
@@ -40,7 +38,8 @@ Fault parse_fault(const std::string& text) {
   }
   throw Error(
       ErrorKind::input,
-      fmt::format("PIPETRAIN_FAULT={}: write rank:step:kind with kind throw, exit, hang, nan or oom, as in 0:3:throw", text));
+      fmt::format("PIPETRAIN_FAULT={}: write rank:step:kind with kind throw, exit, hang, nan, oom or skip, as in 0:3:throw",
+                  text));
 }
 
 }  // namespace pipetrain

@@ -12,6 +12,7 @@ enum class FaultKind {
   hang,           // hang: the rank's device never finishes what it runs
   nan,            // nan: a weight becomes NaN
   out_of_memory,  // oom: an allocation fails
+  skip,           // skip: the step's verdict is to leave the weights as they are
 };
 
 struct Fault {

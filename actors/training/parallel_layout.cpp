@@ -57,6 +57,14 @@ std::vector<StageId> ParallelLayout::stages() const {
 
 std::vector<int> ParallelLayout::ranks_of(StageId id) const { return mesh().group(mesh().rank(coordinate(id)), {Axis::tp}); }
 
+std::vector<std::vector<Block>> ParallelLayout::chunks_of(int stage) const {
+  std::vector<std::vector<Block>> chunks;
+  for (int chunk = 0; chunk < plan_.placement.chunks(); ++chunk) {
+    chunks.push_back(parts_[static_cast<std::size_t>(plan_.placement.virtual_stage(stage, chunk))]);
+  }
+  return chunks;
+}
+
 LinkKinds ParallelLayout::links_of(int rank) const {
   const auto& placement = plan_.placement;
   const MeshCoordinate own = mesh().at(rank);
@@ -81,9 +89,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank, const schedu
   setup.device = &world_.device(rank);
   if (const auto groups = groups_.find(rank); groups != groups_.end()) setup.groups = groups->second;
   setup.config = job.config;
-  for (int chunk = 0; chunk < plan_.placement.chunks(); ++chunk) {
-    setup.chunks.push_back(parts_[static_cast<std::size_t>(plan_.placement.virtual_stage(setup.id.pp, chunk))]);
-  }
+  setup.chunks = chunks_of(setup.id.pp);
   setup.shape = {job.batch.microbatch, job.dataset->sequence_length()};
   setup.microbatches = static_cast<int>(job.batch.microbatches);
   setup.sequence_parallel = job.sequence_parallel;

@@ -29,6 +29,7 @@ class ParallelLayout {
   std::vector<StageId> stages() const;  // that this process runs, replica-major
   const schedules::Plan& plan() const { return plan_; }
   const std::vector<std::vector<Block>>& parts() const { return parts_; }  // by virtual stage
+  std::vector<std::vector<Block>> chunks_of(int stage) const;
   const Device& device(const MeshCoordinate& rank) const { return world_.device(mesh().rank(rank)); }
   // What each rank of this stage is made of.
   std::vector<RankSetup> rank_setups(const TrainJob& job, StageId id, const schedules::StageNeeds& needs) const;

@@ -1,6 +1,7 @@
 #include "actors/training/rank_compute.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 #include "actors/training/rank_memory.hpp"
 
@@ -180,22 +181,15 @@ void RankCompute::run_end_of_step(const Action& action) {
       stream_->copy(reports_host_.data, reports_.data, reports_.bytes());
       break;
     default:
-      if (verdict_.apply) {
-        state_->step(static_cast<float>(step_.learning_rate), static_cast<float>(verdict_.grad_scale));
-      }
+      assert(verdict_.apply);  // a step that is skipped has no O
+      state_->step(static_cast<float>(step_.learning_rate), static_cast<float>(verdict_.grad_scale));
       break;
   }
 }
 
-RankResult RankCompute::result() const {
-  RankResult result;
+void RankCompute::add_result(StageResult& result) const {
   const auto* values = reports_host_.as<double>();
-  result.loss_sums.assign(values, values + losses_.elements());
-  values += losses_.elements();
-  for (const std::size_t index : state_->counted()) {
-    result.norm_parts.push_back({layout().parameters[index].name, setup_.id.tp, *values++});
-  }
-  return result;
+  result.insert(result.end(), values, values + reports_host_.elements());
 }
 
 void RankCompute::fail(std::exception_ptr cause) {

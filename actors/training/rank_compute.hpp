@@ -21,11 +21,6 @@
 
 namespace pipetrain {
 
-struct RankResult {
-  std::vector<NormPart> norm_parts;
-  std::vector<double> loss_sums;  // by microbatch; on the ranks that hold the head, else empty
-};
-
 class RankCompute {
  public:
   // Allocates everything. Throws Error(out_of_memory).
@@ -54,8 +49,9 @@ class RankCompute {
   void run(const Launch& launch);
   // Of this step's actions, in the order they were run; only between steps.
   const std::vector<DeviceAction>& trace();
-  // After N has run: what it found.
-  RankResult result() const;
+  // After N has run, added to `result`: the loss sum of each microbatch where this rank holds the head, then the sum of squares
+  // of each gradient slice that it counts.
+  void add_result(StageResult& result) const;
   // Stops the device's work with this cause. Thread-safe.
   void fail(std::exception_ptr cause);
 

@@ -35,6 +35,8 @@ void RankCompute::provoke(const Fault& fault) {
     case FaultKind::nan:
       state_->spoil();
       break;
+    case FaultKind::skip:  // the trainer's to decide
+      break;
     case FaultKind::hang:
       tell(fault, setup_.id, "hangs");
       // Hangs the stream as a stuck kernel would, until the run gives up on it.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/engine/stage_compute.hpp"
 #include "actors/training/fault.hpp"
 #include "comm/outgoing_links.hpp"
 #include "core/device.hpp"
@@ -53,12 +54,6 @@ struct RankSetup {
   schedules::StageNeeds needs;
   WrapOps wrap_ops;            // may be null
   std::optional<Fault> fault;  // of this rank
-};
-
-// Bytes on the device, by purpose.
-struct MemoryUse {
-  std::size_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, queues = 0, workspace = 0;
-  std::size_t total() const { return parameters + gradients + optimizer + activations + queues + workspace; }
 };
 
 // What a rank will allocate, found without allocating it. What a GPU's libraries take is known only

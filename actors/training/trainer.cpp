@@ -3,39 +3,21 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
-#include <map>
 
 #include "actors/training/checkpoint.hpp"
 #include "actors/training/job_memory.hpp"
+#include "actors/training/logical_state.hpp"
 #include "actors/training/parallel_layout.hpp"
+#include "actors/training/rank_state.hpp"
+#include "actors/training/step_results.hpp"
 #include "actors/training/token_source.hpp"
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
 #include "model/gradient_norm.hpp"
-#include "model/weights/parameter_slice.hpp"
 
 namespace pipetrain {
 namespace {
-
-double mean_loss(const std::vector<std::shared_ptr<StageResult>>& results, double tokens) {
-  double sum = 0;
-  for (const auto& result : results) {  // replica-major; only the stage with the head has any, and all its ranks have the same
-    for (const double microbatch : static_cast<const TransformerResult&>(*result).ranks.front().loss_sums) sum += microbatch;
-  }
-  return sum / tokens;
-}
-
-// Replicas hold the same gradients after R: the first one's stages tell the norm.
-double grad_norm(const std::vector<std::shared_ptr<StageResult>>& results, int stages) {
-  std::vector<NormPart> parts;
-  for (int stage = 0; stage < stages; ++stage) {
-    for (const auto& rank : static_cast<const TransformerResult&>(*results[static_cast<std::size_t>(stage)]).ranks) {
-      parts.insert(parts.end(), rank.norm_parts.begin(), rank.norm_parts.end());
-    }
-  }
-  return global_norm(std::move(parts));
-}
 
 double bubble_fraction(const std::vector<StageTrace>& stages) {
   using Seconds = std::chrono::duration<double>;
@@ -74,7 +56,9 @@ class Trainer::Run {
       : job_(std::move(job)),
         layout_(job_),
         sampler_(std::make_shared<Sampler>(job_.dataset->size(), job_.batch, job_.shuffle, job_.seed)),
+        results_(layout_, job_),
         steps_done_(job_.steps_done),
+        applied_steps_(job_.initial.applied_steps),
         first_loss_(job_.first_loss),
         last_loss_(job_.last_loss) {
     const auto needs = validate(layout_.plan(), job_.order, TransformerCompute::slot_life());
@@ -94,9 +78,7 @@ class Trainer::Run {
   // What runs on one device may still touch another's memory: everything stops before anything is freed.
   ~Run() {
     pipeline_.reset();
-    for (const auto& compute : computes_) {
-      for (const auto& rank : compute->ranks()) rank->wait_until_idle();
-    }
+    for (const auto& compute : computes_) compute->wait_until_idle();
   }
 
   StepReport step() {
@@ -110,14 +92,14 @@ class Trainer::Run {
     report.tokens = tokens;
     const auto start = std::chrono::steady_clock::now();
     auto outcome = pipeline_->step(info, [&](const auto& results) { return decide(results, info, report); });
-    for (std::size_t stage = 0; stage < computes_.size(); ++stage) {
-      computes_[stage]->fill_times(outcome.stages[stage].actions);
-      for (const auto& rank : computes_[stage]->ranks()) report.devices.push_back({rank->id(), rank->trace()});
+    for (auto& stage : outcome.devices) {
+      for (auto& actions : stage) report.devices.push_back({rank_at(report.devices.size()), std::move(actions)});
     }
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.bubble = bubble_fraction(outcome.stages);
     report.trace = std::move(outcome.stages);
     steps_done_ = number;
+    if (!report.skipped) ++applied_steps_;
     if (number == 1) first_loss_ = report.loss;
     last_loss_ = report.loss;
     return report;
@@ -131,20 +113,19 @@ class Trainer::Run {
 
   std::vector<DeviceMemory> memory() const {
     std::vector<DeviceMemory> devices;
-    for (const auto& compute : computes_) {
-      for (const auto& rank : compute->ranks()) devices.push_back({rank->id(), rank->memory()});
-    }
+    for (const MemoryUse& use : pipeline_->memory()) devices.push_back({rank_at(devices.size()), use});
     return devices;
   }
 
   void save_model(const std::filesystem::path& folder) const {
-    const LogicalTensors tensors(*this);
+    LogicalState tensors(*pipeline_, layout_, job_.config);
     save_hf_model(job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); });
   }
 
   void save_checkpoint(const std::filesystem::path& folder) const {
     CheckpointState state;
-    state.step = state.applied_steps = steps_done_;
+    state.step = steps_done_;
+    state.applied_steps = applied_steps_;
     state.first_loss = first_loss_;
     state.last_loss = last_loss_;
     state.global_batch = job_.batch.global_batch();
@@ -153,45 +134,12 @@ class Trainer::Run {
     state.shuffle = job_.shuffle;
     state.samples = job_.dataset->size();
     state.data = data_fingerprint(*job_.dataset);
-    const LogicalTensors tensors(*this);
+    LogicalState tensors(*pipeline_, layout_, job_.config);
     pipetrain::save_checkpoint(folder, job_.config, state,
                                [&](const std::string& name, std::size_t index, float* out) { tensors.copy(name, index, out); });
   }
 
  private:
-  // The model's full tensors, gathered from the ranks of the first replica that hold them.
-  class LogicalTensors {
-   public:
-    explicit LogicalTensors(const Run& run) {
-      std::map<std::string, std::vector<Slice>> slices;
-      for (int stage = 0; stage < run.job_.pp; ++stage) {
-        for (const auto& rank : run.computes_[static_cast<std::size_t>(stage)]->ranks()) {
-          for (const auto& parameter : rank->layout().parameters) {
-            const bool elsewhere = parameter.tied_copy || (parameter.split_axis < 0 && rank->id().tp > 0);
-            if (!elsewhere) slices[parameter.name].push_back({rank.get(), &parameter});
-          }
-        }
-      }
-      for (const auto& tensor : logical_tensors(run.job_.config)) slices_.push_back(slices.at(tensor.name));
-    }
-
-    void copy(const std::string& state, std::size_t index, float* full) const {
-      std::vector<float> part;
-      for (const auto& slice : slices_[index]) {
-        part.resize(static_cast<std::size_t>(slice.parameter->local.elements()));
-        slice.rank->state().read(state, *slice.parameter, part.data());
-        write_slice(*slice.parameter, part.data(), full);
-      }
-    }
-
-   private:
-    struct Slice {
-      RankCompute* rank;
-      const Parameter* parameter;
-    };
-    std::vector<std::vector<Slice>> slices_;  // as logical_tensors()
-  };
-
   // All at once: each takes seconds to draw or read its weights.
   void build_computes(const std::vector<schedules::StageNeeds>& needs) {
     std::vector<std::future<std::shared_ptr<TransformerCompute>>> building;
@@ -212,12 +160,15 @@ class Trainer::Run {
                                          layout_.stage_devices({replica, placement.at(placement.virtual_stages() - 1).stage}));
   }
 
-  Verdict decide(const std::vector<std::shared_ptr<StageResult>>& results, const StepInfo& info, StepReport& report) const {
-    report.loss = mean_loss(results, info.tokens);
+  MeshCoordinate rank_at(std::size_t rank) const { return layout_.mesh().at(static_cast<int>(rank)); }
+
+  Verdict decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) const {
+    report.loss = results_.loss_sum(results) / info.tokens;
     check_finite(report.loss, "loss", info.step);
-    report.grad_norm = grad_norm(results, job_.pp);
+    report.grad_norm = results_.grad_norm(results);
     check_finite(report.grad_norm, "gradient norm", info.step);
-    return {true, clip_factor(report.grad_norm, job_.clip_norm)};
+    report.skipped = job_.fault && job_.fault->kind == FaultKind::skip && job_.fault->step == info.step;
+    return {!report.skipped, clip_factor(report.grad_norm, job_.clip_norm)};
   }
 
   TrainJob job_;
@@ -225,7 +176,9 @@ class Trainer::Run {
   std::shared_ptr<const Sampler> sampler_;
   std::vector<std::shared_ptr<TransformerCompute>> computes_;  // replica-major
   std::unique_ptr<Pipeline> pipeline_;                         // its actors end first
+  StepResults results_;
   std::int64_t steps_done_;
+  std::int64_t applied_steps_;  // of them, those the optimizer applied
   double first_loss_;
   std::optional<double> last_loss_;
 };

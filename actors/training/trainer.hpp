@@ -68,6 +68,7 @@ struct StepReport {
   double grad_norm = 0;   // global L2 norm before clipping
   double learning_rate = 0;
   std::int64_t tokens = 0;  // of the global batch
+  bool skipped = false;     // the optimizer left weights and its states as they were
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none
   std::vector<StageTrace> trace;     // of each stage's first rank

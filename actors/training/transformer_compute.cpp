@@ -87,18 +87,19 @@ void TransformerCompute::issue(RankCompute& rank, const std::shared_ptr<Running>
 void TransformerCompute::finished(RankCompute& rank, const std::shared_ptr<Running>& running) {
   if (auto cause = rank.failure()) events_->failed(cause);
   if (--running->to_complete > 0) return;
-  std::shared_ptr<TransformerResult> result;
+  StageResult result;
   if (running->launch.action.kind == ActionKind::norm) {
-    result = std::make_shared<TransformerResult>();
-    for (const auto& one : ranks_) result->ranks.push_back(one->result());
+    for (const auto& one : ranks_) one->add_result(result);
   }
   events_->completed(running->launch.action, {}, std::move(result));
 }
 
-void TransformerCompute::fill_times(std::vector<TracedAction>& actions) {
-  const std::vector<DeviceAction>& measured = ranks_.front()->trace();
+std::vector<DeviceActions> TransformerCompute::add_times(StageTrace& trace) {
+  std::vector<DeviceActions> devices;
+  for (const auto& rank : ranks_) devices.push_back(rank->trace());
+  const DeviceActions& measured = devices.front();
   std::size_t next = 0;  // both are in nearly the same order
-  for (TracedAction& traced : actions) {
+  for (TracedAction& traced : trace.actions) {
     for (std::size_t looked = 0; looked < measured.size(); ++looked) {
       const DeviceAction& one = measured[(next + looked) % measured.size()];
       if (one.action != traced.action) continue;
@@ -107,6 +108,30 @@ void TransformerCompute::fill_times(std::vector<TracedAction>& actions) {
       break;
     }
   }
+  return devices;
+}
+
+std::vector<MemoryUse> TransformerCompute::memory() const {
+  std::vector<MemoryUse> uses;
+  for (const auto& rank : ranks_) uses.push_back(rank->memory());
+  return uses;
+}
+
+void TransformerCompute::read_state(std::int64_t number, const StatePart& part, float* out) {
+  const auto index = static_cast<std::size_t>(part.tp_rank);
+  RankCompute& rank = *ranks_.at(index);
+  workers_[index]->post([this, &rank, number, part, out] {
+    try {
+      rank.state().read(part.state, rank.layout().parameters.at(part.parameter), out);
+      events_->state_read(number);
+    } catch (...) {
+      events_->failed(std::current_exception());
+    }
+  });
+}
+
+void TransformerCompute::wait_until_idle() noexcept {
+  for (const auto& rank : ranks_) rank->wait_until_idle();
 }
 
 void TransformerCompute::abort(std::exception_ptr cause) noexcept {

@@ -12,11 +12,6 @@
 
 namespace pipetrain {
 
-// The result of N: every rank's, in rank order.
-struct TransformerResult : StageResult {
-  std::vector<RankResult> ranks;
-};
-
 class TransformerCompute : public StageCompute {
  public:
   // One setup per rank. Allocates and loads the state on the workers, all ranks at once; throws the first failure.
@@ -33,11 +28,15 @@ class TransformerCompute : public StageCompute {
   void verdict(const Verdict& verdict) override;
   void abort(std::exception_ptr cause) noexcept override;
 
-  // When the step's actions ran on the first rank's device, for the trace of a step that has ended. What completed() told the
-  // stage has no times: a device's events cannot be read in its callbacks.
-  void fill_times(std::vector<TracedAction>& actions);
-  // For saving and for reports; only between steps.
-  const std::vector<std::unique_ptr<RankCompute>>& ranks() const { return ranks_; }
+  // A step's actions have the times at which they ran on the first rank's device. What completed() told the stage has none: a
+  // device's events cannot be read in its callbacks.
+  std::vector<DeviceActions> add_times(StageTrace& trace) override;
+  std::vector<MemoryUse> memory() const override;
+  // part.state: weights_state or one of the optimizer's.
+  void read_state(std::int64_t number, const StatePart& part, float* out) override;
+
+  // Waits until nothing of any rank touches any memory: see ParallelLayout's devices and groups.
+  void wait_until_idle() noexcept;
 
  private:
   struct Running;

@@ -25,7 +25,7 @@ PipelineOptions options_for(const std::string& schedule, int stages, int chunks,
   return options;
 }
 
-Verdict apply(const std::vector<std::shared_ptr<StageResult>>&) { return {}; }
+Verdict apply(const std::vector<StageResult>&) { return {}; }
 
 std::string actions_text(const StageTrace& trace) {
   std::string text;
@@ -49,7 +49,7 @@ class FailingCompute : public StageCompute {
       events_->failed(std::make_exception_ptr(Error(ErrorKind::numeric, "a NaN appeared")));
     }
     events_->enqueued(launch.action);
-    events_->completed(launch.action, {}, nullptr);
+    events_->completed(launch.action, {}, {});
   }
   void verdict(const Verdict&) override {}
   void abort(std::exception_ptr) noexcept override {}
@@ -183,6 +183,65 @@ TEST_CASE("a failure ends the run with its cause") {
   CHECK(reported.kind() == ErrorKind::numeric);
   CHECK(reported.everything_stopped());
   CHECK(reported.waiting().size() == 3);
+}
+
+TEST_CASE("a step that is skipped launches no optimizer, and the next one does") {
+  for (const auto order : {schedules::Order::planned, schedules::Order::ready}) {
+    Pipeline pipeline(
+        options_for("1f1b", 3, 1, 4, order), [](StageId, const schedules::StageNeeds&) { return make_noop_compute(); },
+        [](int) { return make_empty_source(); });
+    for (const bool applied : {true, false, false, true}) {
+      const auto outcome = pipeline.step({1, 4, 1, 0}, [&](const auto&) { return Verdict{applied}; });
+      for (const auto& stage : outcome.stages) {
+        CHECK((stage.actions.back().action.kind == ActionKind::optimizer) == applied);
+        CHECK(stage.actions.size() == (applied ? 10U : 9U));
+      }
+    }
+  }
+}
+
+TEST_CASE("what stages hold is asked of them, and a stage that cannot tell ends the run by name") {
+  class Keeper : public FailingCompute {
+   public:
+    explicit Keeper(StageId id) : FailingCompute(How::report, Action{ActionKind::forward, 9, 9}), id_(id) {}
+    void attach(std::shared_ptr<StageEvents> events) override {
+      answers_ = events;
+      FailingCompute::attach(std::move(events));
+    }
+    std::vector<MemoryUse> memory() const override {
+      MemoryUse use;
+      use.queues = static_cast<std::size_t>(10 * id_.replica + id_.stage);
+      return {use, use};
+    }
+    void read_state(std::int64_t number, const StatePart& part, float* out) override {
+      if (part.state != "weights") throw Error(ErrorKind::input, "no state " + part.state);
+      *out = static_cast<float>(100 * id_.replica + 10 * id_.stage + part.tp_rank);
+      answers_->state_read(number);
+    }
+
+   private:
+    StageId id_;
+    std::shared_ptr<StageEvents> answers_;
+  };
+  auto options = options_for("1f1b", 3, 1, 4, schedules::Order::planned);
+  options.replicas = 2;
+  Pipeline pipeline(
+      options, [](StageId id, const schedules::StageNeeds&) { return std::make_shared<Keeper>(id); },
+      [](int) { return make_empty_source(); });
+  std::vector<std::size_t> queues;
+  for (const MemoryUse& use : pipeline.memory()) queues.push_back(use.queues);
+  CHECK(queues == std::vector<std::size_t>{0, 0, 1, 1, 2, 2, 10, 10, 11, 11, 12, 12});
+  float first = 0, second = 0;
+  auto one = pipeline.read_state({0, 2}, {1, "weights", 0}, &first),
+       other = pipeline.read_state({1, 1}, {0, "weights", 0}, &second);
+  other.get();
+  one.get();
+  CHECK(first == 21);
+  CHECK(second == 110);
+  auto refused = pipeline.read_state({0, 0}, {0, "moments", 0}, &first);
+  CHECK_THROWS_WITH(refused.get(), "no state moments");
+  CHECK_THROWS_AS(pipeline.memory(), RunFailed);
+  CHECK_THROWS_WITH(pipeline.step({1, 4, 1, 0}, apply), "no state moments");
 }
 
 TEST_CASE("a stage that never completes is noticed and named") {

@@ -22,7 +22,7 @@ class BusyCompute : public StageCompute {
   void begin_step(const StepInfo&) override { released_.wait(); }
   void launch(const Launch& launch) override {
     events_->enqueued(launch.action);
-    events_->completed(launch.action, {}, nullptr);
+    events_->completed(launch.action, {}, {});
   }
   void verdict(const Verdict&) override {}
   void abort(std::exception_ptr) noexcept override {}

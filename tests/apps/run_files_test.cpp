@@ -37,6 +37,18 @@ TEST_CASE("a limit on the size of files is told like a full disk, and leaves not
   CHECK(names_in(folder.path()).empty());
 }
 
+TEST_CASE("a step that is skipped says so in the metrics and in its line") {
+  const TempFolder folder;
+  const fs::path metrics = folder.path() / "m";
+  const Result trained = run(small + "--steps 3 --log-interval 1 --metrics " + metrics.string(), "PIPETRAIN_FAULT=0:2:skip");
+  REQUIRE(trained.status == 0);
+  std::ifstream file(metrics);
+  std::vector<bool> skipped;
+  for (std::string line; std::getline(file, line);) skipped.push_back(line.find("\"skipped\":true") != std::string::npos);
+  CHECK(skipped == std::vector<bool>{false, true, false});
+  CHECK_THAT(trained.err, Contains("step 2/3  skipped") && !Contains("step 1/3  skipped"));
+}
+
 TEST_CASE("results that cannot be written to stdout are an error") {
   const TempFolder folder;
   const fs::path err = folder.path() / "err";

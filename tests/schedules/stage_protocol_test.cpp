@@ -86,6 +86,25 @@ TEST_CASE("the optimizer waits for the verdict, and the step ends when all has c
   CHECK(stage.waiting_for() == "the step is done");
 }
 
+TEST_CASE("a verdict that skips ends the step without the optimizer, and the next step has one") {
+  for (const auto order : {Order::planned, Order::ready}) {
+    StageProtocol stage(shared_plan("1f1b", {1, 1, 1}), 0, order, 8);
+    for (const bool apply : {false, true, false}) {
+      stage.begin_step();
+      stage.input_arrived(InputKind::activation, 0, 0);
+      stage.input_arrived(InputKind::target, 0, 0);
+      for (const std::string text : {"F0", "B0", "N"}) CHECK(next_text(stage) == text);
+      for (const Action& action : {f0, b0, Action{ActionKind::norm, 0, -1}}) stage.completed(action);
+      CHECK_FALSE(stage.step_done());
+      stage.verdict(apply);
+      CHECK(next_text(stage) == (apply ? "O" : ""));
+      CHECK(stage.step_done() == !apply);
+      if (apply) stage.completed({ActionKind::optimizer, 0, -1});
+      CHECK(stage.step_done());
+    }
+  }
+}
+
 TEST_CASE("inputs of the coming step are kept until it begins, credits outlive steps") {
   for (const auto order : {Order::planned, Order::ready}) {
     StageProtocol stage(shared_plan("1f1b", {2, 1, 1}), 1, order, 8);
@@ -101,7 +120,7 @@ TEST_CASE("inputs of the coming step are kept until it begins, credits outlive s
       CHECK_THROWS_WITH(stage.input_arrived(InputKind::activation, 0, 0),
                         Contains("activation of microbatch 0") && Contains("twice"));
       CHECK(next_text(stage) == "N");
-      stage.verdict(false);
+      stage.verdict(true);
       CHECK(next_text(stage) == "O");
       CHECK(next_text(stage).empty());
     }

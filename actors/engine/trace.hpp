@@ -1,0 +1,43 @@
+// Which stage, and what it ran when: plain data.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "core/mesh.hpp"
+#include "schedules/action.hpp"
+
+namespace pipetrain {
+
+struct StageId {
+  int replica = 0;
+  int stage = 0;
+  bool operator==(const StageId&) const = default;
+};
+// Its place in the mesh of stages: {.dp = replicas, .pp = stages}.
+inline MeshCoordinate coordinate(const StageId& id) { return {.dp = id.replica, .pp = id.stage}; }
+
+// When an action ran, on the steady clock; both zero for a compute that does not measure.
+struct ActionTimes {
+  std::chrono::steady_clock::time_point start, end;
+};
+
+struct TracedAction {
+  schedules::Action action;
+  ActionTimes times;
+};
+
+// An action on one device.
+struct DeviceAction {
+  schedules::Action action;
+  ActionTimes times;
+  std::chrono::steady_clock::time_point issued;  // when the host had enqueued all of it
+};
+using DeviceActions = std::vector<DeviceAction>;  // of one device in a step, in order
+
+struct StageTrace {
+  StageId stage;
+  std::vector<TracedAction> actions;  // in order of completion
+};
+
+}  // namespace pipetrain

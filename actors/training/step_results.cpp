@@ -1,0 +1,53 @@
+#include "actors/training/step_results.hpp"
+
+#include <cassert>
+#include <utility>
+
+#include "actors/training/trainer.hpp"
+#include "model/gradient_norm.hpp"
+
+namespace pipetrain {
+
+StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job) {
+  const auto& shape = layout.mesh().shape();
+  for (int stage = 0; stage < shape.pp; ++stage) {
+    const auto chunks = layout.chunks_of(stage);
+    bool has_head = false;
+    for (const auto& blocks : chunks) has_head |= blocks.back().kind == BlockKind::head;
+    auto& ranks = stages_.emplace_back();
+    for (int tp_rank = 0; tp_rank < shape.tp; ++tp_rank) {
+      const ParameterLayout parameters = layout_parameters(job.config, chunks, tp_rank, shape.tp);
+      Rank& rank = ranks.emplace_back();
+      if (has_head) rank.losses = static_cast<std::size_t>(job.batch.microbatches);
+      for (const auto index : counted_parameters(parameters, tp_rank))
+        rank.counted.push_back(parameters.parameters[index].name);
+    }
+  }
+}
+
+// All ranks with the head have the same.
+double StepResults::loss_sum(const std::vector<StageResult>& results) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Rank& first = stages_[i % stages_.size()].front();
+    for (std::size_t microbatch = 0; microbatch < first.losses; ++microbatch) sum += results[i].at(microbatch);
+  }
+  return sum;
+}
+
+double StepResults::grad_norm(const std::vector<StageResult>& results) const {
+  std::vector<NormPart> parts;
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    std::size_t at = 0;
+    for (std::size_t rank = 0; rank < stages_[stage].size(); ++rank) {
+      at += stages_[stage][rank].losses;
+      for (const std::string& name : stages_[stage][rank].counted) {
+        parts.push_back({name, static_cast<int>(rank), results[stage].at(at++)});
+      }
+    }
+    assert(at == results[stage].size());
+  }
+  return global_norm(std::move(parts));
+}
+
+}  // namespace pipetrain

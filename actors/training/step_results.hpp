@@ -1,0 +1,31 @@
+// What the numbers that stages report at N mean, and what they come to: the loss and the gradient norm of a step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+#include "actors/training/parallel_layout.hpp"
+
+namespace pipetrain {
+
+// A stage's result is its ranks' reports, in rank order. A rank reports the loss sums of its microbatches, where it holds the
+// head, and then the sum of squares of each gradient slice that it counts (counted_parameters()). Pure: made from the layout.
+class StepResults {
+ public:
+  StepResults(const ParallelLayout& layout, const TrainJob& job);
+
+  // results: of all stages, replica-major. Sum of all microbatches' losses.
+  double loss_sum(const std::vector<StageResult>& results) const;
+  // Global L2 norm. Replicas hold the same gradients after R: the first one's stages tell.
+  double grad_norm(const std::vector<StageResult>& results) const;
+
+ private:
+  struct Rank {
+    std::size_t losses = 0;
+    std::vector<std::string> counted;  // names
+  };
+  std::vector<std::vector<Rank>> stages_;  // of one replica
+};
+
+}  // namespace pipetrain
