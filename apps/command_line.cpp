@@ -5,16 +5,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
 #include "apps/doctor.hpp"
 #include "apps/messages.hpp"
+#include "apps/output_files.hpp"
+#include "apps/save_lock.hpp"
 #include "apps/signals.hpp"
 #include "apps/simulate.hpp"
 #include "apps/train.hpp"
@@ -120,13 +126,13 @@ void hold_standard_streams() {
   }
 }
 
-int run_and_report(const std::vector<std::string>& arguments, const Environment& environment) {
+// Tells of the exception that is being handled. Returns the exit status.
+int report_exception() {
   try {
-    const SignalWatch watch;
-    return run_command(arguments, environment);
+    throw;
   } catch (const Error& error) {
     print_error(error.what());
-    return exit_status(error.kind());
+    return error.kind() == ErrorKind::aborted && stop_signal() != 0 ? stop_signal_status() : exit_status(error.kind());
   } catch (const std::bad_alloc&) {
     print_error("the host is out of memory; use a smaller model, --microbatch or --seq-len");
   } catch (const std::system_error& error) {
@@ -140,6 +146,37 @@ int run_and_report(const std::vector<std::string>& arguments, const Environment&
     print_internal_error(error);
   }
   return 1;
+}
+
+int run_and_report(const std::vector<std::string>& arguments, const Environment& environment) {
+  try {
+    return run_command(arguments, environment);
+  } catch (...) {
+    return report_exception();
+  }
+}
+
+// Where an exception finds nobody to catch it, as when a library's thread cannot be started or has no memory.
+[[noreturn]] void end_by_exception() {
+  static std::atomic_flag ending;
+  static thread_local bool here = false;
+  if (here) std::_Exit(1);  // what is below has failed
+  here = true;
+  while (ending.test_and_set()) ::pause();  // another thread tells, and ends the process
+  remove_unfinished_outputs();
+  remove_save_lock();
+  try {
+    if (std::current_exception()) {
+      report_exception();
+    } else {
+      print_error(
+          "the host lets this process start no more threads, or has no memory for them; raise ulimit -u or -v, or use "
+          "fewer devices or --threads");
+    }
+  } catch (...) {
+    write_to_stderr("pipetrain: error: the host is out of memory; raise ulimit -v, or use a smaller model\n");
+  }
+  std::_Exit(1);
 }
 
 // What a command prints is its result: where that is lost, it has failed. Returns the exit status.
@@ -156,6 +193,13 @@ int check_results_written(int status) {
 
 int run_command_line(const std::vector<std::string>& arguments, const Environment& environment) {
   hold_standard_streams();
+  std::set_terminate(end_by_exception);
+  std::optional<SignalWatch> watch;
+  try {
+    watch.emplace();
+  } catch (...) {
+    return report_exception();
+  }
   return check_results_written(run_and_report(arguments, environment));
 }
 

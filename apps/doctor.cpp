@@ -7,6 +7,7 @@
 #include "apps/counted.hpp"
 #include "apps/measured_devices.hpp"
 #include "apps/messages.hpp"
+#include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"
 #include "core/device.hpp"
@@ -123,6 +124,7 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   std::vector<std::string> notes;
   const OptionValues values(gather_options(doctor_option_table(), arguments, environment, notes));
   const auto file = output_file(values, "measure");
+  refuse_shared_files(values, {.inputs = {"config"}, .output_files = {"measure"}, .output_folders = {}});
   for (const char* name : {"device", "threads"})
     if (!file && on_command_line(values, name)) values.fail(name, "belongs to --measure FILE; give it, or leave this out");
   print_fact("pipetrain", PIPETRAIN_VERSION);

@@ -1,16 +1,28 @@
-// What the program says on stderr. Nothing is left to do where that cannot be written: a lost line fails nothing.
+// What the program says on stderr. Nothing is left to do where that cannot be written: a lost line fails nothing. None of these
+// keeps a run that was asked to stop (apps/signals.hpp): where nobody reads stderr, text is dropped two seconds later.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace pipetrain {
 
+// The text as one line for a person: control characters and bytes that are not UTF-8 as escapes (\n, \x1b), and in place of
+// what is longer than anybody reads, the middle of words of more than 200 characters and of lines of more than 1000, "...".
+std::string one_line(std::string_view text);
+
+// UTF-8 with "..." for its middle where it has more than `most` characters.
+std::string shortened(std::string_view text, std::size_t most);
+
 // The contract's one line, whatever the text holds.
-void print_error(std::string text);
+void print_error(std::string_view text);
 
-void print_note(const std::string& line);
+void print_note(std::string_view line);
 
-// From another thread than the progress line's, which the next step draws anew.
-void print_beside_progress(const std::string& line);
+// From another thread than the progress line's, which the next step draws anew. Never waits.
+void print_beside_progress(std::string_view line);
+
+// As it is.
+void write_to_stderr(std::string_view text);
 
 }  // namespace pipetrain

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -62,13 +61,6 @@ off_t end_of_steps(int fd, std::int64_t last) {
   }
 }
 
-// A pipe for writing only: as a reader of its own the run would wait for ever once the other one has gone.
-int open_metrics(const std::filesystem::path& path, std::int64_t steps_done) {
-  struct stat info {};
-  const bool is_file = ::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode);
-  return ::open(path.c_str(), O_CREAT | O_CLOEXEC | (is_file ? O_RDWR | (steps_done > 0 ? 0 : O_TRUNC) : O_WRONLY), 0666);
-}
-
 // Whether a line's worth of bytes can be written at `end`; they are cut off again.
 bool has_room(int fd, off_t end) {
   const std::string line(512, ' ');
@@ -92,10 +84,14 @@ std::string to_json_line(const StepMetrics& metrics) {
 }
 
 MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t steps_done) : path_(std::move(path)) {
-  fd_ = open_metrics(path_, steps_done);
+  const OutputTarget target = output_target("metrics", path_);
+  if (target.is_stream()) {  // which has no end to go on from
+    stream_.emplace("metrics", target);
+    return;
+  }
+  fd_ = ::open(target.file.c_str(), O_CREAT | O_CLOEXEC | O_RDWR | O_NONBLOCK | (steps_done > 0 ? 0 : O_TRUNC), 0666);
   const char* failed = fd_ < 0 ? "opened" : nullptr;
-  struct stat info {};
-  if (!failed && ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode)) {  // a pipe or a terminal has no end to go on from
+  if (!failed) {
     const off_t end = steps_done > 0 ? end_of_steps(fd_, steps_done) : 0;
     tried_ = end >= 0 && ::ftruncate(fd_, end) == 0 && has_room(fd_, end) && ::lseek(fd_, end, SEEK_SET) == end;
     if (!tried_) failed = "written";
@@ -106,10 +102,13 @@ MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t steps_done) : 
   throw Error(ErrorKind::input, fmt::format("--metrics {}: cannot be {} ({}); give another file", path_.string(), failed, why));
 }
 
-MetricsFile::~MetricsFile() { ::close(fd_); }
+MetricsFile::~MetricsFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
 
 void MetricsFile::write(const StepMetrics& metrics) {
   const std::string line = to_json_line(metrics) + '\n';
+  if (stream_) return stream_->write(line);
   std::size_t done = 0;
   while (done < line.size()) {
     const ssize_t wrote = ::write(fd_, line.data() + done, line.size() - done);

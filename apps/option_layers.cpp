@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "apps/messages.hpp"
 #include "apps/suggest.hpp"
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
@@ -59,6 +60,19 @@ std::string variable_hint(const std::vector<OptionSpec>& table, const std::strin
   return nearest ? fmt::format("; did you mean {}?", variable_name(*nearest)) : "";
 }
 
+// A value of spaces would be an unlucky name, or none at all where several words are separated by them. Errors quote what was
+// given, but no megabytes of it.
+void check_words(RawOptions& options) {
+  constexpr std::size_t longest_quote = 200;
+  for (auto& [name, option] : options) {
+    option.where = shortened(option.where, longest_quote);
+    const bool blank = option.words.empty() || std::any_of(option.words.begin(), option.words.end(), [](const auto& word) {
+                         return !word.empty() && word.find_first_not_of(" \t\r\n") == std::string::npos;
+                       });
+    if (blank) throw Error(ErrorKind::input, fmt::format("{}: is blank; give a value or leave it out", option.where));
+  }
+}
+
 }  // namespace
 
 void fail_unknown_option(const std::vector<OptionSpec>& table, const std::string& name, const std::string& where) {
@@ -108,8 +122,11 @@ RawOptions gather_options(const std::vector<OptionSpec>& table, const std::vecto
                           const std::map<std::string, std::string>& environment, std::vector<std::string>& notes) {
   RawOptions options = read_command_line(table, arguments);
   options.merge(read_environment(table, environment, notes));  // merge keeps what is there already
-  if (const auto config = options.find("config"); config != options.end())
+  check_words(options);
+  if (const auto config = options.find("config"); config != options.end()) {
     options.merge(read_config_file(table, config->second.words.back()));
+    check_words(options);
+  }
   return options;
 }
 

@@ -56,11 +56,27 @@ void check_values_follow(const std::vector<OptionSpec>& table, const std::vector
   }
 }
 
+// CLI11 takes "[a,b]" for a list. No option begins like this.
+constexpr char bracket_mark = '\x01';
+
+void mark_brackets(std::vector<std::string>& arguments) {
+  for (std::string& argument : arguments) {
+    const std::size_t value = argument.starts_with("--") ? argument.find('=') + 1 : 0;
+    if (value < argument.size() && argument[value] == '[') argument.insert(value, 1, bracket_mark);
+  }
+}
+
+void unmark(std::vector<std::string>& words) {
+  for (std::string& word : words)
+    if (word.size() > 1 && word[0] == bracket_mark && word[1] == '[') word.erase(0, 1);
+}
+
 }  // namespace
 
 RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::vector<std::string>& given_arguments) {
-  const std::vector<std::string> arguments = normalised(table, given_arguments);
+  std::vector<std::string> arguments = normalised(table, given_arguments);
   check_values_follow(table, arguments);
+  mark_brackets(arguments);
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
@@ -76,12 +92,16 @@ RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::ve
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorKind::input, fmt::format("the command line: {}; see pipetrain --help", error.what()));
   }
-  if (const auto extras = app.remaining(); !extras.empty()) fail_extra(table, extras.front());
+  if (auto extras = app.remaining(); !extras.empty()) {
+    unmark(extras);
+    fail_extra(table, extras.front());
+  }
 
   RawOptions options;
   for (const OptionSpec& spec : table) {
-    const std::vector<std::string>& given = parsed[spec.name]->results();
+    std::vector<std::string> given = parsed[spec.name]->results();
     if (given.empty()) continue;
+    unmark(given);
     RawOption& option = options[spec.name];
     option.words = spec.many ? given : std::vector{given.back()};
     option.where = "--" + spec.name;

@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "apps/option_layers.hpp"
 #include "core/error.hpp"
+#include "model/files.hpp"
 
 namespace pipetrain {
 
@@ -20,18 +19,22 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::size_t largest_file = std::size_t{16} << 20;
+
 [[noreturn]] void fail(const std::string& where, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", where, why));
 }
 
-std::string read_text(const std::string& path) {
+std::string read_options(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) fail("--config " + path, "is a folder; give a .toml or .json file");
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf()))
-    fail("--config " + path, "cannot be read, or is empty; give a .toml or .json file with options");
-  return text.str();
+  try {
+    std::string text = read_text(path, largest_file);
+    if (!text.empty()) return text;
+  } catch (const Error& error) {
+    fail("--config " + std::string(error.what()), "give a .toml or .json file with options");
+  }
+  fail("--config " + path, "is empty; give a .toml or .json file with options");
 }
 
 // The first line that has the quoted key followed by a colon; nlohmann's values do not know where they stood.
@@ -171,7 +174,7 @@ void settle_bf16(const std::vector<OptionSpec>& table, RawOptions& options) {
 }  // namespace
 
 RawOptions read_config_file(const std::vector<OptionSpec>& table, const std::string& path) {
-  const std::string text = read_text(path);
+  const std::string text = read_options(path);
   const std::string ending = std::filesystem::path(path).extension().string();
   RawOptions options;
   if (ending == ".json") {

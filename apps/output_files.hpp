@@ -4,26 +4,14 @@
 #include <filesystem>
 #include <functional>
 #include <iosfwd>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "apps/option_values.hpp"
-
 namespace pipetrain {
 
-// The file that this option names, if it is given and can be made or written: checked without touching it. Throws Error(input).
-std::optional<std::filesystem::path> output_file(const OptionValues& values, const std::string& name);
-
-// Throws Error(input) where the file that this option names is not there or is a folder.
-void check_input_file(const OptionValues& values, const std::string& name);
-// Throws Error(input) when two of the options `outputs` name one place, or one of them a file that one of `inputs` reads. What
-// is neither a file nor a folder, such as /dev/null, may be named twice.
-void refuse_shared_files(const OptionValues& values, const std::vector<std::string>& outputs,
-                         const std::vector<std::string>& inputs);
-
-// Collects files beside their targets, as NAME.PID.partial, and puts them in place together. What was not put in place is
-// removed again; what a killed process left goes when the same file is written next on the same host.
+// Collects files beside their targets, as NAME.PID.partial, and puts them in place together; links that lead to a target stay.
+// What was not put in place is removed again; what a killed process left goes when the same file is written next on the same
+// host. Streams (apps/output_target.hpp) are written to at once.
 class OutputFiles {
  public:
   OutputFiles() = default;
@@ -31,14 +19,14 @@ class OutputFiles {
   OutputFiles& operator=(const OutputFiles&) = delete;
   ~OutputFiles();
 
-  // `option`, such as "svg", is named in errors. Throws Error(input) when it cannot be written.
+  // `option`, such as "svg", is named in errors. Throws Error(input) when it cannot be written, Error(aborted) as OutputStream.
   void add(const std::string& option, const std::filesystem::path& path, const std::function<void(std::ostream&)>& write);
   void put_in_place();
 
  private:
   struct File {
     std::string option;
-    std::filesystem::path temporary, target;
+    std::filesystem::path path, temporary, target;  // path: as it was given
   };
   std::vector<File> files_;
 };

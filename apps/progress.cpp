@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <vector>
+
+#include "apps/messages.hpp"
 
 namespace pipetrain {
 
@@ -96,12 +97,7 @@ Progress Progress::on_stderr(std::int64_t log_interval) {
     return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? static_cast<int>(size.ws_col) : 80;
   };
   style.log_interval = log_interval;
-  return Progress(
-      [](std::string_view text) {
-        std::fwrite(text.data(), 1, text.size(), stderr);
-        std::fflush(stderr);
-      },
-      std::move(style));
+  return Progress(write_to_stderr, std::move(style));
 }
 
 void Progress::step(const StepProgress& progress) {

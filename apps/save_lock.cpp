@@ -13,6 +13,7 @@
 
 #include "apps/signal_safe_lock.hpp"
 #include "core/error.hpp"
+#include "model/files.hpp"
 
 namespace pipetrain {
 
@@ -29,8 +30,9 @@ const SaveLock* held = nullptr;
   throw Error(ErrorKind::input, fmt::format("--save {}: {}", folder.string(), what));
 }
 
-[[noreturn]] void fail_write(const fs::path& folder, const std::string& reason) {
-  fail(folder, fmt::format("cannot be written ({}); check the disk and the permissions", reason));
+[[noreturn]] void fail_write(const fs::path& folder, const std::string& reason, int error) {
+  throw Error(kind_of_write_failure(error),
+              fmt::format("--save {}: cannot be written ({}); check the disk and the permissions", folder.string(), reason));
 }
 
 // Of the whole file, for one process.
@@ -84,7 +86,7 @@ void SaveLock::make_folders() {
   for (fs::path path = whole; !fs::exists(path, error) && path.has_relative_path(); path = path.parent_path())
     made_.push_back(path);
   fs::create_directories(whole, error);
-  if (error) fail_write(folder_, error.message());
+  if (error) fail_write(folder_, error.message(), error.value());
 }
 
 // False when another run that was ending removed the file or the folder meanwhile.
@@ -92,7 +94,7 @@ bool SaveLock::take(std::vector<std::string>& notes) {
   make_folders();
   descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0 && errno == ENOENT && !fs::exists(folder_)) return false;
-  if (descriptor_ < 0) fail_write(folder_, fmt::format("{}: {}", file_name, std::strerror(errno)));
+  if (descriptor_ < 0) fail_write(folder_, fmt::format("{}: {}", file_name, std::strerror(errno)), errno);
   const struct flock range = whole_file();
   if (::fcntl(descriptor_, F_SETLK, &range) == 0) {
     if (is_there(descriptor_, file_)) return true;

@@ -22,6 +22,7 @@ void SignalSafeLock::lock() {
   sigemptyset(&stops);
   sigaddset(&stops, SIGINT);
   sigaddset(&stops, SIGTERM);
+  sigaddset(&stops, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &stops, &before);
   while (!take(State::held)) sleep_one_ms();
   mask_ = before;

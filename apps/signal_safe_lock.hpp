@@ -1,4 +1,4 @@
-// A lock that a handler of SIGINT or SIGTERM can take.
+// A lock that a handler of SIGINT, SIGTERM or SIGHUP can take.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 namespace pipetrain {
 
-// For std::lock_guard. The thread that waits for it or holds it hears neither signal meanwhile: a handler never interrupts the
+// For std::lock_guard. The thread that waits for it or holds it hears none of them meanwhile: a handler never interrupts the
 // holder, and so may wait for it. Held for moments only; not recursive.
 class SignalSafeLock {
  public:

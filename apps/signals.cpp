@@ -1,5 +1,7 @@
 #include "apps/signals.hpp"
 
+#include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -35,7 +37,9 @@ std::atomic<std::int64_t> caught_at{0};
 [[noreturn]] void end_at_once(std::string_view line, int status) {
   remove_unfinished_outputs();
   remove_save_lock();
-  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&ready, 1, 0) > 0)  // where nobody reads, a line would keep the process
+    static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
   _exit(status);
 }
 
@@ -55,6 +59,24 @@ void on_bus_error(int number, siginfo_t* info, void*) {
                 exit_status(ErrorKind::input));
   }
   std::signal(number, SIG_DFL);  // of the machine's making: ends the process as it would have
+}
+
+// Who started the process with a signal ignored (nohup, a shell's job in the background) wants it to go on.
+void hear(int number, const struct sigaction& action) {
+  struct sigaction inherited {};
+  if (::sigaction(number, nullptr, &inherited) == 0 && inherited.sa_handler == SIG_IGN && number != SIGTERM) return;
+  ::sigaction(number, &action, nullptr);
+}
+
+// The C library aborts where it finds no memory for a thread's own.
+void on_abort(int) {
+  end_at_once(
+      "pipetrain: error: a thread of the host's libraries has no memory left; raise ulimit -v, or use a smaller model\n", 1);
+}
+
+bool has_memory_limit() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
 struct Answers {
@@ -77,8 +99,7 @@ SignalWatch::SignalWatch() {
   struct sigaction stop {};
   stop.sa_handler = on_signal;
   stop.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &stop, nullptr);
-  sigaction(SIGTERM, &stop, nullptr);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) hear(number, stop);
   struct sigaction report {};
   report.sa_handler = [](int) { report_wanted = true; };
   report.sa_flags = SA_RESTART;
@@ -88,6 +109,7 @@ SignalWatch::SignalWatch() {
   bus.sa_sigaction = on_bus_error;
   bus.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &bus, nullptr);
+  if (has_memory_limit()) std::signal(SIGABRT, on_abort);
   thread_ = std::thread([this] { watch(); });
 }
 
@@ -124,7 +146,7 @@ SignalAnswers::~SignalAnswers() {
 }
 
 int stop_signal() { return caught; }
-std::string stop_signal_name() { return caught == SIGINT ? "SIGINT" : "SIGTERM"; }
+std::string stop_signal_name() { return caught == SIGINT ? "SIGINT" : caught == SIGHUP ? "SIGHUP" : "SIGTERM"; }
 int stop_signal_status() { return 128 + caught; }
 
 }  // namespace pipetrain

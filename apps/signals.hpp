@@ -1,5 +1,5 @@
-// SIGINT and SIGTERM end a command, at once or, while it has something to finish, when that is done; a second one always ends
-// it at once, without unfinished output files. SIGUSR1 asks who waits for whom.
+// SIGINT, SIGTERM and SIGHUP (a terminal that goes away) end a command, at once or, while it has something to finish, when that
+// is done; a second one always ends it at once, without unfinished output files. SIGUSR1 asks who waits for whom.
 #pragma once
 
 #include <atomic>
@@ -10,9 +10,11 @@
 namespace pipetrain {
 
 // Hears these signals for the process as long as it lives, on a thread of its own; one object at a time. Without SignalAnswers
-// the first SIGINT or SIGTERM removes unfinished output files and ends the process with status 130 or 143 and one line. SIGXFSZ
+// the first of the three removes unfinished output files and ends the process with status 130, 143 or 129 and one line. SIGINT
+// and SIGHUP that are ignored when it begins stay ignored, as nohup and shells' background jobs have them. SIGXFSZ
 // (ulimit -f) is ignored from then on: a write beyond the limit fails as on a full disk, so that it is told and cleaned up.
-// SIGBUS from a data file that has been cut short ends the process the same way, with status 2.
+// SIGBUS from a data file that has been cut short ends the process the same way, with status 2; so does, with status 1, SIGABRT
+// under a limit on memory (ulimit -v), by which the C library ends it.
 class SignalWatch {
  public:
   SignalWatch();
@@ -38,11 +40,11 @@ class SignalAnswers {
   SignalAnswers& operator=(const SignalAnswers&) = delete;
 };
 
-// The first SIGINT or SIGTERM that came, 0 until then. Thread-safe.
+// The first SIGINT, SIGTERM or SIGHUP that came, 0 until then. Thread-safe.
 int stop_signal();
-// "SIGINT" or "SIGTERM", of the signal that came.
+// "SIGINT", "SIGTERM" or "SIGHUP", of the signal that came.
 std::string stop_signal_name();
-// The shell's status for it: 130 or 143.
+// The shell's status for it: 130, 143 or 129.
 int stop_signal_status();
 
 }  // namespace pipetrain

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "apps/named_model.hpp"
+#include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
-#include "apps/output_files.hpp"
 #include "apps/plan_file.hpp"
 #include "core/error.hpp"
 #include "model/parameters.hpp"
@@ -133,7 +133,9 @@ void read_outputs(const OptionValues& values, SimulateOptions& options) {
   options.trace = output_file(values, "trace");
   options.csv = output_file(values, "csv");
   options.plan_out = output_file(values, "plan-out");
-  refuse_shared_files(values, {"svg", "html", "trace", "csv", "plan-out"}, {"costs", "config", "schedule"});
+  refuse_shared_files(values, {.inputs = {"costs", "config", "schedule", "model"},
+                               .output_files = {"svg", "html", "trace", "csv", "plan-out"},
+                               .output_folders = {}});
   if (options.plan_out && options.plan_out->extension() != ".txt" && options.plan_out->extension() != ".csv")
     values.fail("plan-out", "must end in .txt (our format) or .csv (PyTorch's)");
 }

@@ -68,7 +68,8 @@ std::vector<Stretch> stretches(const schedules::Timeline& timeline, const std::v
 
 std::string simulation_json(const std::vector<SimulatedSchedule>& runs) {
   std::string text = "[";
-  for (const auto& run : runs) text += (text.size() > 1 ? ",\n " : "\n ") + json_of(run).dump();
+  for (const auto& run : runs)
+    text += (text.size() > 1 ? ",\n " : "\n ") + json_of(run).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return text + "\n]\n";
 }
 

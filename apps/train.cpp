@@ -22,6 +22,7 @@
 #include "apps/train_job.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
+#include "model/files.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
@@ -68,19 +69,20 @@ StepProgress progress_of(const StepReport& report, std::int64_t total, double se
 // Everything that hears of a step.
 class Outputs {
  public:
-  Outputs(const TrainOptions& options, const std::vector<std::string>& notes, const Trainer& trainer, double flops_per_token,
-          std::int64_t total)
+  // `metrics` may be null.
+  Outputs(const TrainOptions& options, const std::vector<std::string>& notes, const Trainer& trainer, MetricsFile* metrics,
+          double flops_per_token, std::int64_t total)
       : memory_(trainer.memory()),
         flops_per_token_(flops_per_token),
         total_(total),
-        progress_(Progress::on_stderr(options.log_interval)) {
-    if (options.metrics) metrics_.emplace(*options.metrics, trainer.steps_done());
+        progress_(Progress::on_stderr(options.log_interval)),
+        metrics_(metrics) {
     if (!metrics_ || metrics_->tried()) tell(notes);
     if (metrics_ && !metrics_->tried()) held_back_ = notes;
   }
 
   void step(const StepReport& report) {
-    if (metrics_) metrics_->write(metrics_of(report, memory_, flops_per_token_));
+    write_metrics(report);
     tell(std::exchange(held_back_, {}));
     // A moving average that forgets the slow first steps.
     seconds_per_step_ = seconds_per_step_ == 0 ? report.seconds : 0.9 * seconds_per_step_ + 0.1 * report.seconds;
@@ -90,7 +92,17 @@ class Outputs {
 
  private:
   void tell(const std::vector<std::string>& notes) {
-    for (const auto& text : notes) progress_.note(text);
+    for (const auto& text : notes) progress_.note(one_line(text));
+  }
+  // Metrics that nobody reads cost a run that is stopped only their lines.
+  void write_metrics(const StepReport& report) {
+    try {
+      if (metrics_) metrics_->write(metrics_of(report, memory_, flops_per_token_));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::aborted) throw;
+      metrics_ = nullptr;
+      held_back_.emplace_back(error.what());
+    }
   }
 
   std::vector<DeviceMemory> memory_;
@@ -99,19 +111,19 @@ class Outputs {
   std::int64_t total_;
   double seconds_per_step_ = 0;
   Progress progress_;
-  std::optional<MetricsFile> metrics_;
+  MetricsFile* metrics_;
 };
 
 // The step loop, and what to leave behind at its end.
 class Run {
  public:
-  Run(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, RunRecords& records,
-      double flops_per_token)
+  Run(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, MetricsFile* metrics,
+      RunRecords& records, double flops_per_token)
       : options_(options),
         trainer_(trainer),
         records_(records),
         length_(run_length(options, trainer.steps_per_epoch())),
-        outputs_(options, notes, trainer, flops_per_token, length_.loss_ratio ? 0 : length_.steps) {}
+        outputs_(options, notes, trainer, metrics, flops_per_token, length_.loss_ratio ? 0 : length_.steps) {}
 
   // Returns the exit status.
   int run() {
@@ -127,10 +139,10 @@ class Run {
     // What was learned comes first: a trace that cannot be written must not cost it.
     if (options_.save && trainer_.steps_done() > saved_step_) checkpoint();
     const bool stopped = stop_signal() != 0;
-    if (options_.save && !stopped) trainer_.save_model(*options_.save / "model");
-    records_.write();
+    if (options_.save && !stopped) save([&] { trainer_.save_model(*options_.save / "model"); });
+    const bool recorded = write_records();
     stopped ? tell_stopped() : tell_end();
-    return stopped ? stop_signal_status() : 0;
+    return stopped || !recorded ? stop_signal_status() : 0;
   }
 
  private:
@@ -141,8 +153,30 @@ class Run {
     return trainer_.last_loss() && length_.ends(step, *trainer_.last_loss(), trainer_.first_loss());
   }
 
+  // False when the run was asked to stop and nobody read what is not a file.
+  bool write_records() {
+    try {
+      records_.write();
+      return true;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::aborted) throw;
+      print_note(error.what());
+      return false;
+    }
+  }
+
+  // Names the option where the disk is full, say.
+  template <class Save>
+  void save(Save action) const {
+    try {
+      action();
+    } catch (const WriteError& error) {
+      throw Error(error.kind(), fmt::format("--save {}: {}", options_.save->string(), error.what()));
+    }
+  }
+
   void checkpoint() {
-    trainer_.save_checkpoint(*options_.save);
+    save([&] { trainer_.save_checkpoint(*options_.save); });
     saved_step_ = trainer_.steps_done();
     if (options_.save_keep) remove_old_checkpoints(*options_.save, saved_step_, *options_.save_keep);
   }
@@ -230,12 +264,14 @@ int run_train(const TrainOptions& options) {
   std::unique_ptr<Trainer> trainer;
   placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(std::move(*job)); });
   job.reset();
+  std::optional<MetricsFile> metrics;  // while a signal still ends the process at once: a pipe may have no reader
+  if (options.metrics) metrics.emplace(*options.metrics, trainer->steps_done());
   const SignalAnswers answers([&] { finish_step(options, *trainer); },
                               [&] {
                                 for (const auto& line : trainer->waiting()) print_beside_progress(line);
                               });
   try {
-    return Run(options, notes, *trainer, records, flops_per_token).run();
+    return Run(options, notes, *trainer, metrics ? &*metrics : nullptr, records, flops_per_token).run();
   } catch (const RunFailed& failure) {
     print_waiting(failure);
     print_error(failure.what());

@@ -1,7 +1,6 @@
 #include "apps/train_options.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,8 +10,8 @@
 #include "apps/batch_sizes.hpp"
 #include "apps/counted.hpp"
 #include "apps/device_choice.hpp"
+#include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
-#include "apps/output_files.hpp"
 #include "apps/plan_file.hpp"
 #include "core/error.hpp"
 #include "schedules/builders.hpp"
@@ -139,20 +138,6 @@ void read_numbers(const OptionValues& values, const Machine& machine, TrainOptio
   options.deterministic = values.on_off("deterministic").value_or(options.precision == DType::f32 || !gpu);
 }
 
-// A folder that can be written, or made below one that can.
-std::optional<fs::path> output_folder(const OptionValues& values, const std::string& name) {
-  const auto text = values.text(name);
-  if (!text) return std::nullopt;
-  const fs::path path = *text;
-  std::error_code error;
-  fs::path existing = fs::absolute(path, error);
-  while (!fs::exists(fs::symlink_status(existing, error)) && existing.has_relative_path()) existing = existing.parent_path();
-  if (!fs::is_directory(existing, error)) values.fail(name, fmt::format("{} is not a folder; give another", existing.string()));
-  if (::access(existing.c_str(), W_OK | X_OK) != 0)
-    values.fail(name, fmt::format("the folder {} cannot be written; check the permissions", existing.string()));
-  return path;
-}
-
 void read_files(const OptionValues& values, TrainOptions& options) {
   options.save = output_folder(values, "save");
   options.save_interval = values.integer("save-interval", 1, any_count);
@@ -167,10 +152,12 @@ void read_files(const OptionValues& values, TrainOptions& options) {
     if (options.resume) values.fail("load", "--resume is given too; keep one of them");
     options.load = *load;
   }
-  options.metrics = output_file(values, "metrics");
+  options.metrics = output_file(values, "metrics", Written::in_place);
   options.trace = output_file(values, "trace");
   options.profile = output_file(values, "profile");
-  refuse_shared_files(values, {"save", "metrics", "trace", "profile"}, {"data", "config", "schedule"});
+  refuse_shared_files(values, {.inputs = {"model", "data", "load", "tokenizer", "config", "schedule"},
+                               .output_files = {"metrics", "trace", "profile"},
+                               .output_folders = {"save"}});
   options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
   options.dry_run = values.on_off("dry-run").value_or(false);
   options.stall_timeout = values.integer("stall-timeout", 0, 1'000'000).value_or(options.stall_timeout);
@@ -224,10 +211,11 @@ std::string train_help() {
          "Every option can also come from the environment (PIPETRAIN_PP=2) or from the --config file (pp = 2);\n"
          "the command line wins over the environment, the environment over the file, the file over the defaults in [].\n"
          "Results go to stdout, progress and notes to stderr. Exit status: 0 done, 1 the run failed, 2 the command\n"
-         "line, a file or data is wrong, 130 or 143 stopped by SIGINT or SIGTERM: the step is finished, and saved where "
-         "--save\n"
-         "is given; a second signal stops at once, and so does a step in which no action completes for 20 s (or for\n"
-         "--stall-timeout) after the first. SIGUSR1 prints what each stage waits for.\n"
+         "line, a file or data is wrong, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM: the step is finished, and "
+         "saved\n"
+         "where --save is given; a second signal stops at once, and so does a step in which no action completes for 20 s (or\n"
+         "for --stall-timeout) after the first. SIGHUP and SIGINT stay ignored where they are so from the start (nohup).\n"
+         "SIGUSR1 prints what each stage waits for.\n"
          "\n"
          "PIPETRAIN_FAULT=rank:step:kind (throw, exit, hang, nan or oom) makes a rank fail in a step, to see what follows;\n"
          "with kind skip the step leaves the weights as they are.\n"

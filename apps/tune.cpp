@@ -13,6 +13,7 @@
 #include "model/costs.hpp"
 #include "model/mode_names.hpp"
 #include "schedules/plan_text.hpp"
+#include "schedules/utf8.hpp"
 
 namespace pipetrain {
 
@@ -26,6 +27,11 @@ std::string quoted(const std::string& word) {
     return std::isalnum(static_cast<unsigned char>(c)) || std::string("-_./+:@%").find(c) != std::string::npos;
   };
   if (std::all_of(word.begin(), word.end(), is_plain)) return word;
+  if (schedules::valid_utf8(word) != word) {  // which JSON cannot hold: by escapes
+    std::string text = "$'";
+    for (const char c : word) text += is_plain(c) ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    return text + "'";
+  }
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
@@ -87,7 +93,7 @@ void print_json(const TuneOptions& options, const SearchResult& result) {
                                            {"bubble", ranked.bubble},
                                            {"memory_bytes", ranked.memory},
                                            {"command", command_line(options, layout)}};
-    text += (text.size() > 1 ? ",\n " : "\n ") + object.dump();
+    text += (text.size() > 1 ? ",\n " : "\n ") + object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
   fmt::print("{}\n]\n", text);
 }

@@ -8,8 +8,8 @@
 
 #include "apps/measured_devices.hpp"
 #include "apps/named_model.hpp"
+#include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
-#include "apps/output_files.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "model/head_size.hpp"
@@ -114,6 +114,7 @@ void read_plans(const OptionValues& values, TuneOptions& options) {
   if (std::filesystem::exists(path, ignored) ? !std::filesystem::is_directory(path, ignored)
                                              : !std::filesystem::is_directory(parent, ignored))
     values.fail("plans", "is no folder and cannot be made one; give another");
+  refuse_shared_files(values, {.inputs = {"model", "measured", "config"}, .output_files = {}, .output_folders = {"plans"}});
   options.plans = path;
   options.request.with_auto = true;
 }

@@ -26,11 +26,26 @@ int edit_distance(std::string_view a, std::string_view b) {
   return table[a.size()][b.size()];
 }
 
+namespace {
+
+// The table of edits grows with the product of both lengths.
+constexpr std::size_t longest_name = 64;
+
+// Null when there is none.
+const std::string* shortest_beginning_with(const std::string& beginning, const std::vector<std::string>& candidates) {
+  const std::string* shortest = nullptr;
+  for (const std::string& candidate : candidates)
+    if (candidate.starts_with(beginning) && (!shortest || candidate.size() < shortest->size())) shortest = &candidate;
+  return shortest;
+}
+
+}  // namespace
+
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
+  if (name.size() > longest_name) return std::nullopt;
   const std::string wanted = normalised_name(name);
-  const auto begins = [&](const std::string& candidate) { return candidate.starts_with(wanted); };
-  if (wanted.size() >= 3 && std::count_if(candidates.begin(), candidates.end(), begins) == 1)
-    return *std::find_if(candidates.begin(), candidates.end(), begins);
+  if (wanted.size() >= 3)
+    if (const std::string* whole = shortest_beginning_with(wanted, candidates)) return *whole;
   const auto nearest = std::min_element(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
     const int to_a = edit_distance(wanted, a), to_b = edit_distance(wanted, b);
     return to_a != to_b ? to_a < to_b : a.size() > b.size();

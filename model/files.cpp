@@ -10,8 +10,6 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.hpp"
-
 namespace pipetrain {
 namespace {
 
@@ -19,10 +17,24 @@ namespace {
   throw Error(ErrorKind::input, fmt::format("{}: {}: {}", path.string(), what, std::generic_category().message(error)));
 }
 
+[[noreturn]] void fail_write(const std::filesystem::path& path, int error) {
+  const ErrorKind kind = kind_of_write_failure(error);
+  throw WriteError(kind, path,
+                   fmt::format("cannot be written: {}{}", std::generic_category().message(error),
+                               kind == ErrorKind::input ? "" : "; make room, or save to another disk"));
+}
+
 // One system call never moves more than this on Linux.
 constexpr std::size_t most_bytes_a_call = std::size_t{1} << 30;
 
 }  // namespace
+
+ErrorKind kind_of_write_failure(int error) noexcept {
+  return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO ? ErrorKind::unavailable : ErrorKind::input;
+}
+
+WriteError::WriteError(ErrorKind kind, const std::filesystem::path& path, const std::string& reason)
+    : Error(kind, fmt::format("{}: {}", path.string(), reason)), path_(path), reason_(reason) {}
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block
@@ -67,14 +79,14 @@ std::string read_text(const std::filesystem::path& path, std::size_t limit) {
 
 OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail("cannot be written", path, errno);
+  if (descriptor_ < 0) fail_write(path, errno);
 }
 
 OutputFile::~OutputFile() { ::close(descriptor_); }
 
 void OutputFile::reserve(std::uint64_t bytes) {
   if (bytes == 0 || ::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) == 0) return;
-  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) fail("cannot be written", path_, errno);
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) fail_write(path_, errno);
 }
 
 void OutputFile::write(const void* data, std::size_t bytes) {
@@ -82,23 +94,23 @@ void OutputFile::write(const void* data, std::size_t bytes) {
   while (bytes > 0) {
     const ssize_t put = ::write(descriptor_, source, std::min(bytes, most_bytes_a_call));
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) fail("cannot be written", path_, errno);
+    if (put < 0) fail_write(path_, errno);
     source += put;
     bytes -= static_cast<std::size_t>(put);
   }
 }
 
 void OutputFile::sync() {
-  if (::fsync(descriptor_) != 0) fail("cannot be written", path_, errno);
+  if (::fsync(descriptor_) != 0) fail_write(path_, errno);
 }
 
 void sync_folder(const std::filesystem::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail("cannot be written", folder, errno);
+  if (descriptor < 0) fail_write(folder, errno);
   const bool synced = ::fsync(descriptor) == 0 || errno == EINVAL;  // EINVAL: this file system has nothing to sync
   const int error = errno;
   ::close(descriptor);
-  if (!synced) fail("cannot be written", folder, error);
+  if (!synced) fail_write(folder, error);
 }
 
 }  // namespace pipetrain

@@ -1,4 +1,5 @@
-// Files as loading and saving weights needs them: every failure is an Error(input) that names the file.
+// Files as loading and saving weights needs them: every failure is an Error that names the file, of kind input but where a disk
+// fails or has no room.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +7,25 @@
 #include <filesystem>
 #include <string>
 
+#include "core/error.hpp"
+
 namespace pipetrain {
+
+// What a write that failed with `error` (errno) tells: unavailable where the disk is full or fails, or a limit on the size of
+// files is met, which is nobody's wrong input; else input.
+ErrorKind kind_of_write_failure(int error) noexcept;
+
+// A file that cannot be written. The reason is a clause: "cannot be written: No space left on device; make room".
+class WriteError : public Error {
+ public:
+  WriteError(ErrorKind kind, const std::filesystem::path& path, const std::string& reason);
+  const std::filesystem::path& path() const noexcept { return path_; }
+  const std::string& reason() const noexcept { return reason_; }
+
+ private:
+  std::filesystem::path path_;
+  std::string reason_;
+};
 
 // A regular file open for reading. read_at is thread-safe. Movable.
 class InputFile {
@@ -29,7 +48,7 @@ class InputFile {
 // The whole text of a file of at most `limit` bytes.
 std::string read_text(const std::filesystem::path& path, std::size_t limit);
 
-// A new file, written front to back. Not on disk for sure until sync() returned.
+// A new file, written front to back. Not on disk for sure until sync() returned. Throws WriteError.
 class OutputFile {
  public:
   explicit OutputFile(const std::filesystem::path& path);

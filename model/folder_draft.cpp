@@ -20,6 +20,13 @@ namespace fs = std::filesystem;
   throw Error(ErrorKind::input, fmt::format("{}: {}", path.string(), what));
 }
 
+[[noreturn]] void refuse_write(const fs::path& path, const std::string& what, const std::error_code& error) {
+  const ErrorKind kind = kind_of_write_failure(error.value());
+  throw WriteError(
+      kind, path,
+      fmt::format("{}: {}{}", what, error.message(), kind == ErrorKind::input ? "" : "; make room, or save to another disk"));
+}
+
 // Where the folder really is: without a trailing slash, a link followed.
 fs::path resolved(const fs::path& folder) {
   std::error_code error;
@@ -63,7 +70,7 @@ FolderDraft::FolderDraft(const fs::path& target)
     create();
   } catch (const fs::filesystem_error& error) {
     clean_up();
-    refuse(target_, fmt::format("cannot be written: {}", error.code().message()));
+    refuse_write(target_, "cannot be written", error.code());
   }
 }
 
@@ -79,8 +86,18 @@ void FolderDraft::create() {
   fs::create_directory(path_);
 }
 
+void FolderDraft::fill(const std::function<void(const fs::path&)>& write) const {
+  try {
+    write(path_);
+  } catch (const WriteError& error) {
+    const fs::path inside = error.path().lexically_relative(path_);
+    if (inside.empty() || *inside.begin() == "..") throw;
+    throw WriteError(error.kind(), inside == "." ? target_ : target_ / inside, error.reason());
+  }
+}
+
 void FolderDraft::publish() {
-  sync_folder(path_);
+  fill([](const fs::path& folder) { sync_folder(folder); });
   try {
     if (fs::exists(target_)) {
       swap_with_old();
@@ -88,7 +105,7 @@ void FolderDraft::publish() {
       fs::rename(path_, target_);
     }
   } catch (const fs::filesystem_error& error) {
-    refuse(target_, fmt::format("cannot be replaced: {}", error.code().message()));
+    refuse_write(target_, "cannot be replaced", error.code());
   }
   published_ = true;
   sync_folder(target_.parent_path());

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace pipetrain {
 
-// Every failure is an Error(input) that names the folder. What was not published is removed again, with the parents made for
-// it; what a killed run left under the same name goes when the next draft begins, and an older folder that it had moved aside
-// (.NAME.replaced, on file systems that cannot exchange two names) comes back first. Not thread-safe.
+// Every failure is an Error that names the folder, of kind input but where a disk fails or has no room. What was not published
+// is removed again, with the parents made for it; what a killed run left under the same name goes when the next draft begins,
+// and an older folder that it had moved aside (.NAME.replaced, on file systems that cannot exchange two names) comes back
+// first. Not thread-safe.
 class FolderDraft {
  public:
   // Makes the empty draft, and parents that are missing. A link is followed, so that the rename happens beside the real folder.
@@ -20,6 +22,9 @@ class FolderDraft {
 
   const std::filesystem::path& target() const noexcept { return target_; }
   const std::filesystem::path& path() const noexcept { return path_; }
+
+  // Calls write(path()); what cannot be written there is told under the path that it would have had.
+  void fill(const std::function<void(const std::filesystem::path&)>& write) const;
 
   // In place of an older folder, if there is one; durable when it returns. The files must have been synced.
   void publish();

@@ -19,7 +19,7 @@ std::string row_name(const Timeline& timeline, std::size_t row);
 // Characters of the longest.
 int longest_row_name(const Timeline& timeline);
 
-// Safe inside a JSON string and inside HTML text.
+// Safe inside a JSON string and inside HTML text, both of UTF-8.
 std::string escaped(const std::string& text);
 
 // "#4c78a8": by kind, lighter for later chunks.

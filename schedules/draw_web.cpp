@@ -5,6 +5,7 @@
 
 #include "schedules/draw.hpp"
 #include "schedules/draw_detail.hpp"
+#include "schedules/utf8.hpp"
 
 namespace pipetrain::schedules {
 
@@ -57,7 +58,7 @@ void write_svg_row(std::ostream& out, const Timeline& timeline, int row, const T
 
 std::string escaped(const std::string& text) {
   std::string safe;
-  for (const char c : text) {
+  for (const char c : valid_utf8(text)) {
     if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\\' || c == '\'' || static_cast<unsigned char>(c) < 0x20) {
       char code[8];
       std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
@@ -111,8 +112,8 @@ void write_svg(std::ostream& out, const Timeline& timeline, int width) {
   const double scale = range.length() > 0 ? (width - left - 8) / range.length() : 0;
   out.precision(7);
   std::string title;
-  for (const char c : timeline.title)
-    if (c != '<' && c != '>' && c != '&') title += c;
+  for (const char c : valid_utf8(timeline.title))
+    if (c != '<' && c != '>' && c != '&' && static_cast<unsigned char>(c) >= 0x20) title += c;
   out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << width << "\" height=\"" << height << "\" viewBox=\"0 0 "
       << width << ' ' << height
       << "\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text "

@@ -2,6 +2,7 @@
 // (named by TEST_COUNTS_FILE, none if unset): the test case under way, so that a crash or a hang has a name, and at the
 // end "PASSED FAILED SKIPPED" test cases. Read so and not from the printed summary, whose words differ between Catch2 v2 and
 // v3, and which counts cases that skip() ended as passed.
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <fstream>
@@ -62,10 +63,15 @@ void skip(const std::string& reason) {
 
 bool needs_gpus(int present, int wanted) {
   if (present >= wanted) return true;
-  skip("needs " + std::to_string(wanted) + (wanted == 1 ? " GPU, and " : " GPUs, and ") + std::to_string(present) + " are here");
+  skip("needs " + std::to_string(wanted) + (wanted == 1 ? " GPU, and " : " GPUs, and ") + std::to_string(present) +
+       " are here");
   return false;
 }
 
 }  // namespace pipetrain::test
 
-int main(int argc, char** argv) { return Catch::Session().run(argc, argv); }
+int main(int argc, char** argv) {
+  // The program under test keeps ignoring what it inherits as ignored, as when the tests run in the background of a script.
+  for (const int number : {SIGINT, SIGHUP}) std::signal(number, SIG_DFL);
+  return Catch::Session().run(argc, argv);
+}

@@ -136,15 +136,16 @@ void save_checkpoint(const fs::path& folder, const ModelConfig& config, const Ch
     return [&fill, name](std::size_t i, float* out) { fill(name, i, out); };
   };
   FolderDraft draft(checkpoint_path(folder, state.step));
-  const fs::path& path = draft.path();
-  const auto tensors = logical_tensors(config);
-  CheckpointChecksums checksums;
-  checksums.tensors[weights_file] = write_hf_model(config, path, fill_of(weights_state));
-  checksums.config = config_checksum(path);
-  for (const std::string& name : optimizer_states()) {
-    checksums.tensors[file_of(name)] = write_tensors(path / file_of(name), tensors, fill_of(name));
-  }
-  write_manifest(path / checkpoint_state_file, {state, std::move(checksums)});
+  draft.fill([&](const fs::path& path) {
+    const auto tensors = logical_tensors(config);
+    CheckpointChecksums checksums;
+    checksums.tensors[weights_file] = write_hf_model(config, path, fill_of(weights_state));
+    checksums.config = config_checksum(path);
+    for (const std::string& name : optimizer_states()) {
+      checksums.tensors[file_of(name)] = write_tensors(path / file_of(name), tensors, fill_of(name));
+    }
+    write_manifest(path / checkpoint_state_file, {state, std::move(checksums)});
+  });
   draft.publish();
 }
 

@@ -130,7 +130,7 @@ void write_profile(std::ostream& out, const Profile& profile) {
                                        {"steps", profile.steps},     {"step_seconds", profile.step_seconds},
                                        {"outside", profile.outside}, {"verdict", profile.verdict},
                                        {"p2p", profile.p2p},         {"stages", stages}};
-  out << file.dump(1) << "\n";
+  out << file.dump(1, ' ', false, json::error_handler_t::replace) << "\n";  // names of files need not be UTF-8
 }
 
 Profile read_profile(const std::filesystem::path& path) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "core/error.hpp"
+#include "model/files.hpp"
 #include "model/folder_draft.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"
@@ -22,7 +23,8 @@ void guard(const fs::path& folder, Action action) {
   try {
     action();
   } catch (const fs::filesystem_error& error) {
-    throw Error(ErrorKind::input, fmt::format("{}: cannot be written: {}", folder.string(), error.code().message()));
+    throw WriteError(kind_of_write_failure(error.code().value()), folder,
+                     fmt::format("cannot be written: {}", error.code().message()));
   }
 }
 
@@ -69,7 +71,7 @@ SafetensorsChecksums write_hf_model(const ModelConfig& config, const fs::path& f
 void save_hf_model(const ModelConfig& config, const fs::path& folder, const std::function<void(std::size_t, float*)>& fill) {
   check_replaceable(folder);
   FolderDraft draft(folder);
-  write_hf_model(config, draft.path(), fill);
+  draft.fill([&](const fs::path& path) { write_hf_model(config, path, fill); });
   keep_other_files(draft);
   draft.publish();
 }

@@ -75,16 +75,17 @@ TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {
 }
 
 // Runs the command line in the background, sends the signals with half a second between them once `line` stands on stderr (at
-// once where it is empty), and tells how it ended.
+// once where it is empty), and tells how it ended. Without job control the shell would have it ignore SIGINT.
 Result run_signalled(const std::string& arguments, const std::string& variables, const std::string& line,
                      const std::vector<std::string>& signals) {
   std::string kills;
   for (const auto& signal : signals) kills += "kill -" + signal + " $child; sleep 0.5; ";
   TempFolder folder;
   const std::string err = (folder.path() / "err").string();
-  const auto script = folder.write("signal.sh", variables + " '" PIPETRAIN_PROGRAM "' " + arguments + " > /dev/null 2> " + err +
-                                                    " & child=$!\nfor i in $(seq 300); do grep -q '" + line + "' " + err +
-                                                    " && break; sleep 0.1; done\n" + kills + "wait $child\n");
+  const auto script =
+      folder.write("signal.sh", "set -m\n" + variables + " '" PIPETRAIN_PROGRAM "' " + arguments + " > /dev/null 2> " + err +
+                                    " & child=$!\nfor i in $(seq 300); do grep -q '" + line + "' " + err +
+                                    " && break; sleep 0.1; done\n" + kills + "wait $child\n");
   Result result = run_program("/bin/bash", script.string());
   result.err += pipetrain::read_file(err);
   return result;

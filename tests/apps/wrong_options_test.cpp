@@ -55,6 +55,7 @@ TEST_CASE("an unknown option is answered with the nearest, or with what it is ca
   CHECK(error_of({"--parallelism.pipeline_parallel_degree", "2"}) ==
         "--parallelism.pipeline_parallel_degree: unknown option; here it is --pp");
   CHECK(error_of({"--training.seq_len=8"}) == "--training.seq_len: unknown option; here it is --seq-len");
+  CHECK(error_of({"--seq", "4"}) == "--seq: unknown option; did you mean --seq-len?");
   CHECK(error_of({"--zyx"}) == "--zyx: unknown option; --help lists them all");
   CHECK_THAT(error_of({"train", "--pp", "2"}), StartsWith("train: unexpected argument"));
   CHECK_THAT(error_of({"--pp", "2", "4"}), StartsWith("4: unexpected argument"));
@@ -87,6 +88,36 @@ TEST_CASE("a fault has a rank of the layout") {
         "PIPETRAIN_FAULT=2:1:throw: there is no rank 2; pp 2 x tp 1 x dp 1 has 2 ranks, counted from 0");
   CHECK(error_of({"--pp", "2"}, {{"PIPETRAIN_FAULT", "1:1:throw"}}) == "no error");
   CHECK(error_of({}, {{"PIPETRAIN_FAULT", ""}}) == "no error");
+}
+
+TEST_CASE("blank values are refused, wherever they are given") {
+  for (const char* name : {"data", "model", "save", "lr"}) {
+    CHECK(error_of({std::string("--") + name, " \t"}) ==
+          "--" + std::string(name) + "  \t: is blank; give a value or leave it out");
+    CHECK_THAT(config_error("run.toml", name + std::string(" = '  '\n")), Contains("is blank; give a value or leave it out"));
+  }
+  CHECK_THAT(error_of({}, {{"PIPETRAIN_DATA", "  "}}), StartsWith("PIPETRAIN_DATA=  : is blank"));
+  CHECK(error_of({}, {{"PIPETRAIN_DATA", ""}}) == "no error");
+}
+
+TEST_CASE("brackets are part of a name") {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--data", "[d,e]"}, {"--data=[d,e]"}})
+    CHECK(parse_train_options(arguments, {}, {0, 8}).data.front().path == "[d,e]");
+  CHECK_THAT(error_of({"--model", "[a]/b"}), StartsWith("--model [a]/b: there is no such folder"));
+  CHECK_THAT(error_of({"[x]"}), StartsWith("[x]: unexpected argument"));
+  const TempFolder folder;
+  const std::string file = folder.write("[d].txt", "text").string();
+  CHECK(parse_train_options({"--data", file, "[x].txt:2"}, {}, {0, 8}).data.front().path == file);
+}
+
+TEST_CASE("values of megabytes are quoted in part, and cost no time") {
+  const std::string large(3'000'000, 'x');
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {"--" + large}, {"--pp", large}, {"--seed", large}, {"--schedule", large}, {"--device", large}, {"--lr=" + large}})
+    CHECK_FALSE(error_of(arguments) == "no error");
+  CHECK(error_of({"--pp", large}).size() < 300);
+  CHECK_THAT(config_error("run.toml", large + " = 1\n"), Contains("unknown option"));
+  CHECK_THAT(config_error("run.json", "{\"" + large + "\": 1}"), Contains("unknown option"));
 }
 
 TEST_CASE("missing and surplus values are named") {

@@ -13,13 +13,16 @@ TEST_CASE("edits are inserts, deletes, replacements and swaps") {
 }
 
 TEST_CASE("the nearest name is offered when it is near") {
-  const std::vector<std::string> names = {"pp",        "tp",      "microbatch", "microbatches",
-                                          "precision", "seq-len", "save",       "save-keep"};
+  const std::vector<std::string> names = {
+      "pp", "tp", "microbatch", "microbatches", "precision", "seq-len", "sequence-parallel", "save", "save-keep"};
   CHECK(nearest_name("microbach", names) == "microbatch");
   CHECK(nearest_name("microbatchs", names) == "microbatches");
   CHECK(nearest_name("prec", names) == "precision");
   CHECK(nearest_name("seq_len", names) == "seq-len");
+  CHECK(nearest_name("seq", names) == "seq-len");
   CHECK(nearest_name("SAVE", names) == "save");
+  CHECK(nearest_name("micro", names) == "microbatch");
   CHECK_FALSE(nearest_name("xylophone", names));
+  CHECK_FALSE(nearest_name(std::string(3'000'000, 'x'), names));
   CHECK_FALSE(nearest_name("pp", {}));
 }

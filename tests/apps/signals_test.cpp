@@ -1,0 +1,131 @@
+// What the first signal brings about, whatever the program waits for.
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "live_run.hpp"
+#include "pipetrain_program.hpp"
+
+using namespace pipetrain;
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+
+namespace {
+
+const std::string small = "--device cpu --seq-len 8 --layers 1 --microbatches 1 ";
+
+// A pipe of two pages, which this process opens without reading.
+class UnreadPipe {
+ public:
+  explicit UnreadPipe(const fs::path& path) {
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    descriptor_ = ::open(path.c_str(), O_RDWR | O_NONBLOCK);
+    REQUIRE(::fcntl(descriptor_, F_SETPIPE_SZ, 8192) > 0);
+  }
+  ~UnreadPipe() { ::close(descriptor_); }
+  int bytes() const {
+    int count = 0;
+    ::ioctl(descriptor_, FIONREAD, &count);
+    return count;
+  }
+
+ private:
+  int descriptor_ = -1;
+};
+
+std::size_t lines(const fs::path& file) {
+  const std::string text = read_file(file);
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+// Waits until the run writes nothing more to it.
+void wait_until_still(const LiveRun& run, const fs::path& file) {
+  std::size_t before = 0;
+  run.wait_until([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const std::size_t now = lines(file);
+    return now > 0 && now == std::exchange(before, now);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a terminal that goes away ends a run as SIGTERM does: the step is finished, and saved") {
+  const TempFolder folder;
+  const fs::path save = folder.path() / "run", metrics = folder.path() / "m.jsonl";
+  LiveRun run(small + "--steps 1000000 --save " + save.string() + " --metrics " + metrics.string());
+  run.wait_until([&] { return lines(metrics) > 2; });
+  CHECK(run.end_by(SIGHUP) == 129);
+  CHECK_THAT(run.err(), Contains("SIGHUP: finishing this step, then saving") && Contains("stopped by SIGHUP after step "));
+  CHECK(names_in(save).size() == 1);
+}
+
+TEST_CASE("signals that are ignored from the start stay so") {
+  const TempFolder folder;
+  const fs::path metrics = folder.path() / "m.jsonl";
+  LiveRun run(small + "--steps 1000000 --metrics " + metrics.string(), "trap '' INT HUP;");
+  run.wait_until([&] { return lines(metrics) > 2; });
+  for (const int number : {SIGINT, SIGHUP}) {
+    run.signal(number);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const std::size_t before = lines(metrics);
+    run.wait_until([&] { return lines(metrics) > before; });
+  }
+  CHECK(run.end_by(SIGTERM) == 143);
+}
+
+TEST_CASE("a run that waits for a reader of its metrics ends at the first signal") {
+  const TempFolder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  LiveRun run(small + "--steps 5 --metrics " + pipe);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  CHECK(run.end_by(SIGTERM) == 143);
+  CHECK(run.err() == "stopped by SIGTERM\n");
+}
+
+TEST_CASE("metrics that nobody reads keep no run that is stopped, which is saved") {
+  const TempFolder folder;
+  const fs::path save = folder.path() / "run", pipe = folder.path() / "pipe";
+  const UnreadPipe unread(pipe);
+  LiveRun run(small + "--steps 1000000 --save " + save.string() + " --metrics " + pipe.string());
+  run.wait_until([&] { return unread.bytes() > 4000; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  CHECK(run.end_by(SIGTERM) == 143);
+  CHECK_THAT(run.err(), Contains("--metrics " + pipe.string() + ": nobody read it when the run was stopped by SIGTERM") &&
+                            Contains("go on with the same command and --resume"));
+  CHECK(names_in(save).size() == 1);
+}
+
+TEST_CASE("a trace that nobody reads keeps no run that is stopped, and costs nothing that was learned") {
+  const TempFolder folder;
+  const fs::path save = folder.path() / "run", pipe = folder.path() / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  LiveRun run(small + "--steps 2 --save " + save.string() + " --trace " + pipe.string());
+  run.wait_until([&] { return fs::exists(save / "model"); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CHECK(run.end_by(SIGTERM) == 143);
+  CHECK_THAT(run.err(), Contains("--trace " + pipe.string() + ": nobody read it when the run was stopped by SIGTERM"));
+  CHECK(names_in(save) == std::vector<std::string>{"model", "step-00000002"});
+}
+
+TEST_CASE("progress that nobody reads keeps no run that is stopped, which is saved") {
+  const TempFolder folder;
+  const fs::path save = folder.path() / "run", metrics = folder.path() / "m.jsonl", pipe = folder.path() / "pipe";
+  const UnreadPipe unread(pipe);
+  LiveRun run(small + "--steps 1000000 --save " + save.string() + " --metrics " + metrics.string() + " > /dev/null 2> " +
+              pipe.string() + " #");  // without the redirections of other runs
+  wait_until_still(run, metrics);
+  CHECK(unread.bytes() > 4000);
+  CHECK(run.end_by(SIGTERM) == 143);
+  CHECK(names_in(save).size() == 1);
+}
