@@ -16,9 +16,10 @@ foreach(component schedules engine training)
   install(EXPORT pipetrain-${component} NAMESPACE pipetrain:: DESTINATION ${package_dir} COMPONENT development)
 endforeach()
 
-foreach(folder core schedules comm data ops model actors/engine actors/training)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pipetrain/${folder}
-    COMPONENT development FILES_MATCHING PATTERN "*.hpp")
+include(PublicHeaders)
+foreach(header IN LISTS schedules_public_headers engine_public_headers training_public_headers)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pipetrain/${folder} COMPONENT development)
 endforeach()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/pipetrainConfig.cmake.in ${PROJECT_BINARY_DIR}/pipetrainConfig.cmake

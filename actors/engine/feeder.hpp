@@ -5,21 +5,10 @@
 #include <deque>
 #include <memory>
 
+#include "actors/engine/input_source.hpp"
 #include "actors/engine/protocol.hpp"
 
 namespace pipetrain {
-
-// Where the microbatches of one replica come from. Called by the feeder actor, one call at a time; must not block for long.
-class InputSource {
- public:
-  virtual ~InputSource() = default;
-  // Puts microbatch `microbatch` of the step into every lane of the slot: tokens for InputKind::activation, targets for
-  // InputKind::target; sets the lanes' shapes and, where a lane has events, waits for `free` and records `ready`. What it
-  // throws ends the run.
-  virtual void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) = 0;
-  // All of this step has been filled: time to get ready for the one that may come next. Must not throw.
-  virtual void look_ahead(const StepInfo&) {}
-};
 
 class FeederActor : public caf::event_based_actor {
  public:

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "actors/engine/feeder.hpp"
+#include "actors/engine/input_source.hpp"
 #include "actors/engine/stage_compute.hpp"
 
 namespace pipetrain {

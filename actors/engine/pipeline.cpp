@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "actors/engine/feeder.hpp"
 #include "actors/engine/protocol.hpp"
 #include "actors/engine/queue.hpp"
 #include "actors/engine/stage.hpp"

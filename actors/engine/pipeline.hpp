@@ -12,11 +12,15 @@
 #include <string>
 #include <vector>
 
-#include "actors/engine/feeder.hpp"
+#include "actors/engine/input_source.hpp"
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
 #include "schedules/plan.hpp"
 #include "schedules/validate.hpp"
+
+namespace caf {
+class actor_system;
+}
 
 namespace pipetrain {
 

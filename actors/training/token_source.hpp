@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/engine/feeder.hpp"
+#include "actors/engine/input_source.hpp"
 #include "core/device.hpp"
 #include "data/dataset.hpp"
 #include "data/sampler.hpp"

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "actors/engine/noop_compute.hpp"
+#include "actors/engine/caf.hpp"
 #include "actors/engine/pipeline.hpp"
 #include "catch.hpp"
 #include "schedules/builders.hpp"

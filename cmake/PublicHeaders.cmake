@@ -1,0 +1,61 @@
+# The public headers of each component: what programs that embed pipetrain include, and what these headers include themselves. Only these are
+# installed; docs/api.md has an example of each header that a program names, and a test compiles the examples.
+set(schedules_public_headers
+  schedules/action.hpp
+  schedules/auto_schedule.hpp
+  schedules/builders.hpp
+  schedules/cost.hpp
+  schedules/draw.hpp
+  schedules/invalid_plan.hpp
+  schedules/plan.hpp
+  schedules/plan_text.hpp
+  schedules/simulate.hpp
+  schedules/stage_needs.hpp
+  schedules/stage_protocol.hpp
+  schedules/timeline.hpp
+  schedules/validate.hpp)
+set(engine_public_headers
+  actors/engine/input_source.hpp
+  actors/engine/noop_compute.hpp
+  actors/engine/pipeline.hpp
+  actors/engine/stage_compute.hpp
+  actors/engine/step.hpp
+  actors/engine/trace.hpp
+  comm/slot.hpp
+  core/dtype.hpp
+  core/error.hpp
+  core/event.hpp
+  core/mesh.hpp
+  core/stream.hpp
+  core/tensor.hpp)
+# The trainer's own, which still includes much of what it is made of.
+set(training_public_headers
+  actors/training/action_clock.hpp
+  actors/training/activation_pool.hpp
+  actors/training/fault.hpp
+  actors/training/gradient_reduction.hpp
+  actors/training/quiet_group.hpp
+  actors/training/rank_compute.hpp
+  actors/training/rank_setup.hpp
+  actors/training/rank_state.hpp
+  actors/training/trainer.hpp
+  comm/link.hpp
+  comm/outgoing_links.hpp
+  core/buffer.hpp
+  core/device.hpp
+  core/process_group.hpp
+  data/dataset.hpp
+  data/sampler.hpp
+  model/blocks/weight_gradients.hpp
+  model/config.hpp
+  model/gradient_norm.hpp
+  model/learning_rate.hpp
+  model/optimizer.hpp
+  model/parameter_store.hpp
+  model/parameters.hpp
+  model/recompute.hpp
+  model/stage_model.hpp
+  model/weights/safetensors_checksums.hpp
+  model/weights/weights.hpp
+  ops/arguments.hpp
+  ops/ops.hpp)
