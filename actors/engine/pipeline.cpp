@@ -18,16 +18,6 @@ using schedules::InputKind;
 using schedules::Placement;
 using schedules::StageChunk;
 
-std::vector<SlotHandle> make_empty_slots(int count) {
-  std::vector<SlotHandle> slots;
-  for (int i = 0; i < count; ++i) slots.push_back(std::make_shared<Slot>());
-  return slots;
-}
-
-void StageCompute::read_state(std::int64_t, const StatePart& part, float*) {
-  throw Error(ErrorKind::internal, "this compute keeps no " + part.state);
-}
-
 class Pipeline::Actors {
  public:
   Actors(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source)

@@ -1,5 +1,7 @@
 #include "actors/training/parallel_layout.hpp"
 
+#include <utility>
+
 #include "actors/training/job_plan.hpp"
 #include "actors/training/trainer.hpp"
 #include "model/head_size.hpp"
@@ -7,21 +9,27 @@
 namespace pipetrain {
 namespace {
 
-std::unique_ptr<Device> make_device(const TrainJob& job, int rank) {
-  if (job.device == DeviceKind::cpu) return make_cpu_device(rank, job.threads);
-  return make_cuda_device(job.devices.empty() ? rank : job.devices[static_cast<std::size_t>(rank)]);
+std::unique_ptr<Device> make_device(const TrainJob& job, int number) {
+  return job.device == DeviceKind::cpu ? make_cpu_device(number, job.threads) : make_cuda_device(number);
 }
 
 // Refuses a model that cannot be split or computed so before any device is opened.
 World open_world(const TrainJob& job, const std::vector<std::vector<Block>>& parts) {
   layout_parameters(job.config, parts, 0, job.tp);
   check_head_size(job.config, job.device, job.precision);
-  return World(mesh_of(job), 0, [&job](int rank) { return make_device(job, rank); });
+  const Mesh mesh = mesh_of(job);
+  return World(mesh, 0, [&](int rank) { return make_device(job, mesh.place(rank).device); });
 }
 
 }  // namespace
 
-Mesh mesh_of(const TrainJob& job) { return Mesh({.dp = static_cast<int>(job.batch.dp), .pp = job.pp, .tp = job.tp}); }
+Mesh mesh_of(const TrainJob& job) {
+  const MeshShape shape{.dp = static_cast<int>(job.batch.dp), .pp = job.pp, .tp = job.tp};
+  if (job.device == DeviceKind::cpu || job.devices.empty()) return Mesh(shape);
+  std::vector<RankPlace> places;
+  for (const int device : job.devices) places.push_back({0, device});
+  return Mesh(shape, std::move(places));
+}
 
 ParallelLayout::ParallelLayout(const TrainJob& job)
     : plan_(plan_of(job)),

@@ -17,7 +17,8 @@ namespace pipetrain {
 
 struct TrainJob;
 
-// The job's ranks. Throws Error(input) for a parallel size below 1.
+// The job's ranks, all in this process. Throws Error(input) for a parallel size below 1, and when the job names GPUs but not
+// one for each rank.
 Mesh mesh_of(const TrainJob& job);
 
 class ParallelLayout {

@@ -8,7 +8,8 @@
 
 namespace pipetrain {
 
-StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job) {
+StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
+    : mesh_({.dp = layout.mesh().shape().dp, .pp = layout.mesh().shape().pp}) {
   const auto& shape = layout.mesh().shape();
   for (int stage = 0; stage < shape.pp; ++stage) {
     const auto chunks = layout.chunks_of(stage);
@@ -28,9 +29,10 @@ StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job) {
 // All ranks with the head have the same.
 double StepResults::loss_sum(const std::vector<StageResult>& results) const {
   double sum = 0;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const Rank& first = stages_[i % stages_.size()].front();
-    for (std::size_t microbatch = 0; microbatch < first.losses; ++microbatch) sum += results[i].at(microbatch);
+  for (int i = 0; i < mesh_.size(); ++i) {
+    const Rank& first = stages_[static_cast<std::size_t>(mesh_.at(i).pp)].front();
+    const StageResult& result = results.at(static_cast<std::size_t>(i));
+    for (std::size_t microbatch = 0; microbatch < first.losses; ++microbatch) sum += result.at(microbatch);
   }
   return sum;
 }
@@ -38,14 +40,15 @@ double StepResults::loss_sum(const std::vector<StageResult>& results) const {
 double StepResults::grad_norm(const std::vector<StageResult>& results) const {
   std::vector<NormPart> parts;
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    const StageResult& result = results.at(static_cast<std::size_t>(mesh_.rank({.pp = static_cast<int>(stage)})));
     std::size_t at = 0;
     for (std::size_t rank = 0; rank < stages_[stage].size(); ++rank) {
       at += stages_[stage][rank].losses;
       for (const std::string& name : stages_[stage][rank].counted) {
-        parts.push_back({name, static_cast<int>(rank), results[stage].at(at++)});
+        parts.push_back({name, static_cast<int>(rank), result.at(at++)});
       }
     }
-    assert(at == results[stage].size());
+    assert(at == result.size());
   }
   return global_norm(std::move(parts));
 }

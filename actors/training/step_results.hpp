@@ -25,6 +25,7 @@ class StepResults {
     std::size_t losses = 0;
     std::vector<std::string> counted;  // names
   };
+  Mesh mesh_;                              // of stages, as results are ordered
   std::vector<std::vector<Rank>> stages_;  // of one replica
 };
 
