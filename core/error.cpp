@@ -1,6 +1,31 @@
 #include "core/error.hpp"
 
+#include <algorithm>
+
 namespace pipetrain {
+namespace {
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+std::string escaped(const std::string& text) {
+  if (std::none_of(text.begin(), text.end(), is_control)) return text;
+  constexpr const char* digits = "0123456789abcdef";
+  std::string line;
+  for (const char c : text) {
+    if (!is_control(c)) {
+      line += c;
+    } else if (c == '\n' || c == '\r' || c == '\t') {
+      line += {'\\', c == '\n' ? 'n' : c == '\r' ? 'r' : 't'};
+    } else {
+      line += {'\\', 'x', digits[c >> 4], digits[c & 15]};
+    }
+  }
+  return line;
+}
+
+}  // namespace
+
+Error::Error(ErrorKind kind, const std::string& what) : std::runtime_error(escaped(what)), kind_(kind) {}
 
 const char* to_string(ErrorKind kind) noexcept {
   switch (kind) {

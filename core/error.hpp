@@ -16,10 +16,11 @@ enum class ErrorKind {
   internal,       // a broken promise inside pipetrain: a bug
 };
 
-// what() is one line a user can act on: what, where, what to do. Thread-safe to copy.
+// what() is one line a user can act on: what, where, what to do. It may quote files and names that hold anything: control
+// characters become escapes such as \n and \x1b. Thread-safe to copy.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
+  Error(ErrorKind kind, const std::string& what);
   ErrorKind kind() const noexcept { return kind_; }
 
  private:
