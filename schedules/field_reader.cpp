@@ -1,5 +1,6 @@
 #include "schedules/field_reader.hpp"
 
+#include <algorithm>
 #include "schedules/plan_text.hpp"
 
 namespace pipetrain::schedules {
@@ -70,7 +71,11 @@ void FieldReader::rewind() {
 }
 
 void FieldReader::fail(const std::string& what, int line) const {
-  throw PlanFileError(name_ + (line > 0 ? ":" + std::to_string(line) : "") + ": " + what);
+  std::string text = name_ + (line > 0 ? ":" + std::to_string(line) : "") + ": " + what;
+  // What is quoted of the file may hold anything; the error is one line.
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  throw PlanFileError(text);
 }
 
 }  // namespace pipetrain::schedules

@@ -87,6 +87,7 @@ TEST_CASE("a fault in a plan file is told with file, line, action and rule") {
   CHECK_THAT(error_of("microbatches: -1\n"), Contains("plan.txt:1: microbatches must be a number"));
   CHECK_THAT(error_of("placement: round\n"), Contains("neither looping nor v-shape"));
   CHECK_THAT(error_of("ready: never\n"), Contains("never"));
+  CHECK_THAT(error_of("colo\tu\rr: red\n"), Contains("plan.txt:1: unknown key \"colo?u?r\""));
   CHECK_THAT(error_of(""), Contains("no stages"));
   CHECK_THAT(error_of("stage 0: F0 B0\n"), Contains("microbatches"));
   CHECK_THAT(error_of(header(2, "stage 0: F0 B0 F1 B1\nstage 1: F0 F1 B0 B1\n")), Contains("plan.txt:5: the plan deadlocks"));
