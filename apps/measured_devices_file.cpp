@@ -6,8 +6,8 @@
 
 #include "apps/measured_devices.hpp"
 #include "core/error.hpp"
+#include "files/json.hpp"
 #include "model/files.hpp"
-#include "model/strict_json.hpp"
 
 namespace pipetrain {
 
@@ -72,7 +72,7 @@ void write_measured_devices(std::ostream& out, const MeasuredDevices& devices) {
 }
 
 MeasuredDevices read_measured_devices(const std::filesystem::path& path) {
-  const json file = parse_strict_json(read_text(path, largest_file), path.string());
+  const json file = parse_json(read_text(path, largest_file), {path.string()});
   const Reader reader(path, file);
   if (reader.at("format") != format_name) reader.fail("is no measurement of devices: its format is another");
   if (reader.at("version") != format_version) reader.fail("was written by another version of pipetrain");

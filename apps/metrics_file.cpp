@@ -41,6 +41,9 @@ std::optional<std::int64_t> step_of(std::string_view line) {
   return error == std::errc() ? std::optional(step) : std::nullopt;
 }
 
+// More of a line than its step takes: of lines that are not ours, however long, no more is kept.
+constexpr std::size_t longest_begin = 64;
+
 // Where the complete lines of steps up to `last` end; -1 when the file cannot be read.
 off_t end_of_steps(int fd, std::int64_t last) {
   std::vector<char> buffer(1 << 16);
@@ -51,8 +54,11 @@ off_t end_of_steps(int fd, std::int64_t last) {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return got < 0 ? -1 : end;
     for (ssize_t i = 0; i < got; ++i) {
-      line += buffer[static_cast<std::size_t>(i)];
-      if (line.back() != '\n') continue;
+      const char c = buffer[static_cast<std::size_t>(i)];
+      if (c != '\n') {
+        if (line.size() < longest_begin) line += c;
+        continue;
+      }
       if (step_of(line).value_or(last) > last) return end;
       end = at + i + 1;
       line.clear();

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #define TOML_HEADER_ONLY 1
+#define TOML_MAX_NESTED_VALUES 16
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "apps/option_layers.hpp"
 #include "core/error.hpp"
+#include "files/json.hpp"
 #include "model/files.hpp"
 
 namespace pipetrain {
@@ -19,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t largest_file = std::size_t{16} << 20;
+constexpr std::size_t largest_file = std::size_t{512} << 10;  // TOML takes up to 150 times its size in memory
 
 [[noreturn]] void fail(const std::string& where, const std::string& why) {
   throw Error(ErrorKind::input, fmt::format("{}: {}", where, why));
@@ -37,34 +39,14 @@ std::string read_options(const std::string& path) {
   fail("--config " + path, "is empty; give a .toml or .json file with options");
 }
 
-// The first line that has the quoted key followed by a colon; nlohmann's values do not know where they stood.
-std::size_t line_of_key(const std::string& text, const std::string& key) {
-  const std::string quoted = json(key).dump();
-  for (std::size_t at = text.find(quoted); at != std::string::npos; at = text.find(quoted, at + 1)) {
-    const std::size_t next = text.find_first_not_of(" \t\r\n", at + quoted.size());
-    if (next != std::string::npos && text[next] == ':')
-      return 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
-  }
-  return 1;
-}
-
-json parse_json(const std::string& path, const std::string& text) {
-  std::set<std::string> keys;
-  std::string last_key;
-  const auto check_key = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::key) last_key = parsed.get<std::string>();
-    if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second)
-      fail(fmt::format("{}:{}: {}", path, line_of_key(text, parsed.get<std::string>()), parsed.get<std::string>()),
-           "stands twice in this file; keep one");
-    return true;
-  };
-  try {
-    return json::parse(text, check_key, true, true);  // comments are welcome in a file people write
-  } catch (const json::parse_error& error) {
-    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
-    fail(fmt::format("{}:{}", path, 1 + std::count(text.begin(), end, '\n')), "is not JSON here; correct the file");
-  } catch (const json::out_of_range&) {
-    fail(fmt::format("{}:{}: {}", path, line_of_key(text, last_key), last_key), "is too large a number; give a smaller one");
+// toml++ makes a table for every dot of a key and frees them one inside the other: a key of a million dots overflows the stack.
+void check_dots(const std::string& path, std::string_view text) {
+  constexpr std::ptrdiff_t most_dots = 256;
+  for (std::size_t line = 1; !text.empty(); ++line) {
+    const std::string_view here = text.substr(0, text.find('\n'));
+    if (std::count(here.begin(), here.end(), '.') > most_dots)
+      fail(fmt::format("{}:{}", path, line), fmt::format("has more than {} dots in a line; break it up", most_dots));
+    text.remove_prefix(std::min(here.size() + 1, text.size()));
   }
 }
 
@@ -176,21 +158,25 @@ void settle_bf16(const std::vector<OptionSpec>& table, RawOptions& options) {
 RawOptions read_config_file(const std::vector<OptionSpec>& table, const std::string& path) {
   const std::string text = read_options(path);
   const std::string ending = std::filesystem::path(path).extension().string();
+  if (ending != ".json" && ending != ".toml")
+    fail("--config " + path, "the ending is neither .toml nor .json; name the file after what it is");
   RawOptions options;
   if (ending == ".json") {
-    const json file = parse_json(path, text);
-    if (!file.is_object()) fail(path, R"(is not one JSON object; write {"pp": 2, ...})");
-    for (const auto& [key, value] : file.items())
-      add_option(table, fmt::format("{}:{}", path, line_of_key(text, key)), key, value, options);
-  } else if (ending == ".toml") {
+    std::set<std::string> keys;
+    const JsonLimits limits{.comments = true};  // they are welcome in a file people write
+    read_json_members(whole_text(text), {path}, limits, [&](JsonMember&& member) {
+      if (!keys.insert(member.key).second) return false;
+      add_option(table, fmt::format("{}:{}", path, member.line), member.key, member.value, options);
+      return true;
+    });
+  } else {
+    check_dots(path, text);
     try {
       for (const auto& [key, node] : toml::parse(text, path))
         add_option(table, fmt::format("{}:{}", path, node.source().begin.line), std::string(key.str()), to_json(node), options);
     } catch (const toml::parse_error& error) {
       fail(fmt::format("{}:{}", path, error.source().begin.line), fmt::format("is not TOML ({})", error.description()));
     }
-  } else {
-    fail("--config " + path, "the ending is neither .toml nor .json; name the file after what it is");
   }
   settle_bf16(table, options);
   return options;

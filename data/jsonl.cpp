@@ -1,25 +1,18 @@
 #include "data/jsonl.hpp"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <cassert>
-#include <optional>
+#include <span>
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
+#include "data/jsonl_row.hpp"
 #include "data/mapped_file.hpp"
 
 namespace pipetrain {
 
 namespace {
-
-namespace dom = simdjson::dom;
-
-struct Row {
-  std::optional<std::string_view> text;
-  std::optional<dom::array> ids;
-};
 
 // Lines of a file, each one JSON object. A row is named by the offset of its first byte.
 class JsonlFile {
@@ -39,16 +32,15 @@ class JsonlFile {
     return static_cast<std::int64_t>(newline == std::string_view::npos ? file_.bytes().size() : newline);
   }
 
-  // Valid until this thread parses its next row.
-  Row parse(std::int64_t row) const {
-    thread_local dom::parser parser;
-    const auto length = static_cast<std::size_t>(end_of_row(row) - row);
-    dom::element element;
-    const simdjson::error_code error = parser.parse(file_.bytes().data() + row, length).get(element);
-    if (error) fail(row, fmt::format("this row is not JSON ({}); {}", describe(error), wanted));
-    dom::object object;
-    if (element.get(object)) fail(row, fmt::format("this row is not a JSON object; {}", wanted));
-    return read_fields(row, object);
+  // Valid until this thread parses its next row. `ids` takes as many of the row's ids as it has places for.
+  Row parse(std::int64_t row, std::span<std::int32_t> ids, std::int64_t vocabulary) const {
+    const std::int64_t length = end_of_row(row) - row;
+    const std::string_view bytes = file_.bytes().substr(static_cast<std::size_t>(row), static_cast<std::size_t>(length));
+    try {
+      return parse_row(bytes, ids, vocabulary);
+    } catch (const RowFault& fault) {
+      fail(row, fault.why);
+    }
   }
 
   [[noreturn]] void fail(std::int64_t row, const std::string& why) const {
@@ -59,61 +51,8 @@ class JsonlFile {
   std::string where(std::int64_t row) const { return file_.where(row); }
 
  private:
-  static constexpr std::string_view wanted = R"(write one row {"text": "..."} or {"input_ids": [...]} a line)";
-
-  static std::string describe(simdjson::error_code error) {
-    const std::string text = simdjson::error_message(error);  // "TAPE_ERROR: The JSON document has an improper structure: ..."
-    const std::size_t colon = text.find(": ");
-    return colon == std::string::npos ? text : text.substr(colon + 2);
-  }
-
-  Row read_fields(std::int64_t row, const dom::object& object) const {
-    Row fields;
-    for (const auto& [key, value] : object) {
-      if (key == "label")
-        fail(row, R"(rows with "label" (classification) are not built yet; give {"text"} or {"input_ids"} rows)");
-      if (key == "text") {
-        std::string_view text;
-        if (value.get(text)) fail(row, R"("text" is not a string; write {"text": "..."})");
-        fields.text = text;
-      } else if (key == "input_ids") {
-        dom::array ids;
-        if (value.get(ids)) fail(row, R"("input_ids" is not an array; write {"input_ids": [1, 2, 3]})");
-        fields.ids = ids;
-      }
-    }
-    if (fields.text && fields.ids) fail(row, R"(this row has both "text" and "input_ids"; keep one)");
-    if (!fields.text && !fields.ids) fail(row, fmt::format(R"(this row has neither "text" nor "input_ids"; {})", wanted));
-    return fields;
-  }
-
   MappedFile file_;
 };
-
-std::int32_t token_id(const JsonlFile& file, std::int64_t row, dom::element element, std::size_t place,
-                      std::int64_t vocabulary) {
-  std::int64_t id = 0;
-  if (element.get(id)) {
-    // What does not fit 64 signed bits but is an integer is still only too large.
-    if (element.type() != dom::element_type::UINT64)
-      file.fail(row, fmt::format("input_ids[{}] is {}, not an integer; token ids are integers from 0 to {}", place,
-                                 std::string(simdjson::minify(element)), vocabulary - 1));
-    id = std::numeric_limits<std::int64_t>::max();
-  }
-  if (id < 0 || id >= vocabulary)
-    file.fail(row, fmt::format("input_ids[{}] is {}, outside the model's vocabulary of {}; token ids go from 0 to {}", place,
-                               std::string(simdjson::minify(element)), vocabulary, vocabulary - 1));
-  return static_cast<std::int32_t>(id);
-}
-
-dom::array ids_of(const JsonlFile& file, std::int64_t row, std::int64_t sequence_length) {
-  const Row fields = file.parse(row);
-  if (!fields.ids) file.fail(row, R"(this row has "text", but the rows before it have "input_ids"; keep one kind in a file)");
-  if (std::int64_t ids = static_cast<std::int64_t>(fields.ids->size()); ids != sequence_length + 1)
-    file.fail(row, fmt::format("this row has {} input_ids; with sequence length {} every row takes {} (seq-len + 1)", ids,
-                               sequence_length, sequence_length + 1));
-  return *fields.ids;
-}
 
 class JsonlIds : public Dataset {
  public:
@@ -140,11 +79,13 @@ class JsonlIds : public Dataset {
 
  private:
   void read_row(std::int64_t row, std::span<std::int32_t> tokens) const {
-    std::size_t place = 0;
-    for (const dom::element element : ids_of(file_, row, sequence_length())) {
-      tokens[place] = token_id(file_, row, element, place, vocabulary_);
-      ++place;
-    }
+    const Row fields = file_.parse(row, tokens, vocabulary_);
+    if (!fields.ids)
+      file_.fail(row, R"(this row has "text", but the rows before it have "input_ids"; keep one kind in a file)");
+    if (*fields.ids != sequence_length() + 1)
+      file_.fail(row, fmt::format("this row has {} input_ids; with sequence length {} every row takes {} (seq-len + 1)",
+                                  *fields.ids, sequence_length(), sequence_length() + 1));
+    if (fields.wrong_id) file_.fail(row, fmt::format("input_ids[{}] is {}", fields.wrong_id->first, fields.wrong_id->second));
   }
 
   JsonlFile file_;
@@ -185,7 +126,7 @@ class JsonlText : public TokenStream {
 
  private:
   std::string_view text_of(std::int64_t row) const {
-    const Row fields = file_.parse(row);
+    const Row fields = file_.parse(row, {}, 0);
     if (!fields.text)
       file_.fail(row, R"(this row has "input_ids", but the rows before it have "text"; keep one kind in a file)");
     return *fields.text;
@@ -214,10 +155,10 @@ JsonlKind peek_jsonl(const std::filesystem::path& path) {
   const JsonlFile file(path);
   const std::int64_t row = file.next_row(0);
   if (row < 0) throw Error(ErrorKind::input, fmt::format("{}: has no rows; give a file with data in it", path.string()));
-  const Row fields = file.parse(row);
+  const Row fields = file.parse(row, {}, 0);
   JsonlKind kind;
   kind.has_ids = fields.ids.has_value();
-  kind.ids = kind.has_ids ? static_cast<std::int64_t>(fields.ids->size()) : 0;
+  kind.ids = fields.ids.value_or(0);
   kind.first_row = file.where(row);
   return kind;
 }

@@ -61,9 +61,13 @@ class Mixture : public Dataset {
         size_(total_size(parts_)),
         shuffle_(shuffle),
         seed_(seed) {
-    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    // Scaled by a power of two, which rounds nothing, so that the sum of the largest numbers does not overflow.
+    const int exponent = std::ilogb(*std::max_element(weights.begin(), weights.end()));
+    const auto scaled = [exponent](double weight) { return std::scalbn(weight, -exponent); };
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0,
+                                       [&](double total, double weight) { return total + scaled(weight); });
     double odds = 0;
-    for (const double weight : weights) limits_.push_back(odds += weight / sum);
+    for (const double weight : weights) limits_.push_back(odds += scaled(weight) / sum);
     count_draws();
   }
 

@@ -67,6 +67,17 @@ void InputFile::read_at(std::uint64_t offset, void* out, std::size_t bytes) cons
   }
 }
 
+std::function<std::string_view()> pieces_of(const InputFile& file, std::uint64_t begin, std::uint64_t bytes) {
+  static constexpr std::uint64_t most = std::uint64_t{256} << 10;
+  return [&file, begin, bytes, piece = std::string()]() mutable -> std::string_view {
+    piece.resize(static_cast<std::size_t>(std::min(bytes, most)));
+    file.read_at(begin, piece.data(), piece.size());
+    begin += piece.size();
+    bytes -= piece.size();
+    return piece;
+  };
+}
+
 std::string read_text(const std::filesystem::path& path, std::size_t limit) {
   const InputFile file(path);
   if (file.size() > limit) {

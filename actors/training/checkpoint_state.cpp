@@ -9,8 +9,8 @@
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
+#include "files/json.hpp"
 #include "model/files.hpp"
-#include "model/strict_json.hpp"
 
 namespace pipetrain {
 namespace {
@@ -146,7 +146,7 @@ CheckpointManifest read_manifest(const fs::path& file) {
                                               "another checkpoint",
                                               file.string()));
   try {
-    const json value = parse_strict_json(text, file.string(), {.depth = 6});
+    const json value = parse_json(text, {file.string()}, {.depth = 6});
     check_format(value, file);
     CheckpointManifest manifest;
     manifest.state = state_in(value, file);

@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "files/json.hpp"
 #include "model/config.hpp"
 #include "model/families/family.hpp"
 #include "model/families/hf_config_reader.hpp"
 #include "model/families/hf_family.hpp"
 #include "model/files.hpp"
-#include "model/strict_json.hpp"
 
 namespace pipetrain {
 namespace {
@@ -77,7 +77,7 @@ const HfFamily& read_family(const HfConfigReader& config) {
 
 ModelConfig read_hf_config(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "config.json";
-  const json parsed = parse_strict_json(read_text(file, most_config_bytes), file.string());
+  const json parsed = parse_json(read_text(file, most_config_bytes), {file.string()});
   if (!parsed.is_object()) throw Error(ErrorKind::input, fmt::format("{}: not a JSON object", file.string()));
   const HfFamily& family = read_family(HfConfigReader(parsed, file.string(), "transformer"));
   const HfConfigReader config(parsed, file.string(), family.name);

@@ -1,6 +1,7 @@
 // Hugging Face's config.json of a Llama model: the keys of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "model/families/hf_family.hpp"
@@ -16,6 +17,12 @@ void refuse_unbuilt(const HfConfigReader& config) {
     if (config.flag_or(key, false)) config.refuse(key, "is true: biases are not built; use a model without them");
   }
   if (config.text_or("hidden_act", "silu") != "silu") config.refuse_value("hidden_act", "\"silu\"");
+}
+
+void refuse_partial_rotation(const HfConfigReader& rope) {
+  if (rope.has("partial_rotary_factor") && rope.value("partial_rotary_factor") != 1) {
+    rope.refuse_value("partial_rotary_factor", "1 (rotating a part of a head is not built)");
+  }
 }
 
 RopeScaling read_rope_scaling(const HfConfigReader& rope) {
@@ -40,25 +47,51 @@ RopeScaling read_rope_scaling(const HfConfigReader& rope) {
   return scaling;
 }
 
-void read_rope(const HfConfigReader& config, ModelConfig& model) {
-  model.rope_theta = config.positive_or("rope_theta", model.rope_theta);
-  if (config.has("rope_scaling")) model.rope_scaling = read_rope_scaling(config.inner("rope_scaling"));
-  if (!config.has("rope_parameters")) return;
+// The one kind of attention that is built, as transformers 5 names it.
+constexpr const char* full_attention = "full_attention";
 
-  const HfConfigReader rope = config.inner("rope_parameters");
-  if (rope.has("partial_rotary_factor") && rope.value("partial_rotary_factor") != 1) {
-    rope.refuse_value("partial_rotary_factor", "1 (rotating a part of a head is not built)");
+// Where a file says of what type each layer is, all must attend to everything.
+void check_layer_types(const HfConfigReader& config) {
+  if (!config.has("layer_types")) return;
+  const json& types = config.value("layer_types");
+  const auto is_full = [](const json& type) { return type == full_attention; };
+  if (!types.is_array() || !std::all_of(types.begin(), types.end(), is_full))
+    config.refuse_value("layer_types", fmt::format("a list of \"{}\" only (other layers are not built)", full_attention));
+}
+
+// The settings under the key: one object, or as transformers 5 writes them too, one for each type of layer, under its name.
+HfConfigReader rope_settings(const HfConfigReader& config, const char* key) {
+  const HfConfigReader rope = config.inner(key);
+  const json& members = config.value(key);
+  const auto is_type = [](const json& member) { return member.is_object(); };
+  if (std::none_of(members.begin(), members.end(), is_type)) return rope;
+  for (const auto& [name, member] : members.items()) {
+    if (!is_type(member) && !member.is_null()) rope.refuse_value(name, "an object, as the other members are");
+    if (is_type(member) && name != full_attention)
+      rope.refuse(name, fmt::format("sets layers of a type that is not built; known: {}", full_attention));
   }
-  const double theta = rope.positive_or("rope_theta", model.rope_theta);
-  if (config.has("rope_theta") && theta != model.rope_theta) {
-    config.refuse(fmt::format("rope_theta is {} and rope_parameters.rope_theta is {}; keep one", model.rope_theta, theta));
+  return rope.inner(full_attention);
+}
+
+void read_rope(const HfConfigReader& config, ModelConfig& model) {
+  check_layer_types(config);
+  refuse_partial_rotation(config);
+  bool has_theta = config.has("rope_theta"), has_scaling = false;
+  model.rope_theta = config.positive_or("rope_theta", model.rope_theta);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!config.has(key)) continue;
+    const HfConfigReader rope = rope_settings(config, key);
+    refuse_partial_rotation(rope);
+    const double theta = rope.positive_or("rope_theta", model.rope_theta);
+    if (has_theta && theta != model.rope_theta)
+      config.refuse(fmt::format("rope_theta is {} and that of {} is {}; keep one", model.rope_theta, key, theta));
+    const RopeScaling scaling = read_rope_scaling(rope);
+    if (has_scaling && scaling != model.rope_scaling) config.refuse("rope_scaling and rope_parameters differ; keep one");
+    has_theta = has_theta || rope.has("rope_theta");
+    has_scaling = true;
+    model.rope_theta = theta;
+    model.rope_scaling = scaling;
   }
-  const RopeScaling scaling = read_rope_scaling(rope);
-  if (config.has("rope_scaling") && scaling != model.rope_scaling) {
-    config.refuse("rope_scaling and rope_parameters differ; keep one");
-  }
-  model.rope_theta = theta;
-  model.rope_scaling = scaling;
 }
 
 void read_sizes(const HfConfigReader& config, ModelConfig& model) {

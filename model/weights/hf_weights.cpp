@@ -8,8 +8,8 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "files/json.hpp"
 #include "model/families/family.hpp"
-#include "model/strict_json.hpp"
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"
@@ -19,30 +19,63 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_index_bytes = std::size_t{64} << 20;
+constexpr std::uint64_t most_index_bytes = 100'000'000;
 
 // Which of the folder's files has which tensor.
 using WeightMap = std::map<std::string, std::string>;
 
-WeightMap read_index(const fs::path& file) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::input, fmt::format("{}: {}", file.string(), what));
-  };
-  const nlohmann::json index = parse_strict_json(read_text(file, most_index_bytes), file.string());
-  if (!index.is_object() || !index.contains("weight_map") || !index.at("weight_map").is_object()) {
-    refuse("no \"weight_map\" object");
+// Takes the weight_map out of an index, whose other members say nothing that is needed.
+class IndexReader : public JsonEvents {
+ public:
+  void open(nlohmann::json::value_t kind) override {
+    if (depth_ == 2 && in_map_) refuse_file();
+    ++depth_;
+    in_map_ = in_map_ || (depth_ == 2 && key_ == map_key && kind == nlohmann::json::value_t::object);
+    found_ = found_ || in_map_;
   }
-  WeightMap map;
-  for (const auto& [tensor, shard] : index.at("weight_map").items()) {
-    if (!shard.is_string()) refuse(fmt::format("tensor {}: its file is not a name", tensor));
-    const std::string name = shard.get<std::string>();
+  void close() override {
+    if (--depth_ == 1) in_map_ = false;
+  }
+  void key(std::string&& name, std::size_t line) override {
+    line_ = line;
+    if (depth_ == 1 && found_ && name == map_key) throw JsonFault(line, "key \"weight_map\" appears twice; keep one");
+    if (depth_ == 1 || in_map_) key_ = std::move(name);
+  }
+  void value(nlohmann::json&& value) override {
+    if (!in_map_) return;
+    if (!value.is_string()) refuse_file();
+    auto name = value.get<std::string>();
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
         name.find('\0') != std::string::npos) {
-      refuse(fmt::format("tensor {}: file {} is not the name of a file in this folder", tensor, shard.dump(-1, ' ', true)));
+      throw JsonFault(
+          line_, fmt::format("tensor {}: file {} is not the name of a file in this folder", key_, value.dump(-1, ' ', true)));
     }
-    map.emplace(tensor, name);
+    if (!map_.emplace(key_, std::move(name)).second) throw JsonFault(line_, fmt::format("tensor {} appears twice", key_));
   }
-  return map;
+  bool has_map() const { return found_; }
+  WeightMap take() { return std::move(map_); }
+
+ private:
+  static constexpr const char* map_key = "weight_map";
+  [[noreturn]] void refuse_file() const { throw JsonFault(line_, fmt::format("tensor {}: its file is not a name", key_)); }
+
+  WeightMap map_;
+  std::string key_;
+  std::size_t line_ = 1;
+  int depth_ = 0;
+  bool in_map_ = false, found_ = false;
+};
+
+WeightMap read_index(const fs::path& path) {
+  const InputFile file(path);
+  if (file.size() > most_index_bytes) {
+    throw Error(ErrorKind::input,
+                fmt::format("{}: {} bytes are more than the {} allowed", path.string(), file.size(), most_index_bytes));
+  }
+  IndexReader index;
+  read_json(pieces_of(file, 0, file.size()), {path.string()}, {.values = 2'000'000}, index);
+  if (!index.has_map()) throw Error(ErrorKind::input, fmt::format("{}: no \"weight_map\" object", path.string()));
+  return index.take();
 }
 
 [[noreturn]] void refuse_folder(const fs::path& folder, const std::string& what) {

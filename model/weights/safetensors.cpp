@@ -10,10 +10,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
-#include "model/strict_json.hpp"
+#include "files/json.hpp"
 
 namespace pipetrain {
 namespace {
@@ -23,6 +24,8 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
 constexpr std::uint64_t most_header_bytes = 100'000'000;  // the reference implementation's limit
+constexpr std::size_t most_tensors = 1'000'000;           // of one file
+constexpr std::size_t most_dimensions = 64;
 
 struct DTypeName {
   const char* name;
@@ -106,44 +109,49 @@ void SafetensorsReader::read_header() {
     refuse(fmt::format("its header claims {} bytes and the file has {}: truncated, or not a safetensors file", length,
                        file_.size()));
   }
-  std::string text(static_cast<std::size_t>(length), '\0');
-  file_.read_at(sizeof(length), text.data(), text.size());
-  const json header = parse_strict_json(text, file_.path().string() + ": header", {.depth = 3, .values = 10'000'000});
-  if (!header.is_object()) refuse("its header is not a JSON object");
+  const std::string where = file_.path().string() + ": header";
+  const JsonLimits limits{.depth = 3, .values = 100'000, .token_bytes = std::size_t{16} << 20};  // metadata may be long texts
+  bool has_metadata = false;
+  read_json_members(pieces_of(file_, sizeof(length), length), {where, false}, limits, [&](JsonMember&& member) {
+    if (member.key == "__metadata__") return !std::exchange(has_metadata, true);
+    if (entries_.size() >= most_tensors) refuse(fmt::format("its header has more than {} tensors", most_tensors));
+    Entry entry = read_entry(member.key, member.value);
+    return entries_.emplace(std::move(member.key), std::move(entry)).second;
+  });
+}
 
-  for (const auto& [name, value] : header.items()) {
-    if (name == "__metadata__") continue;
-    const auto refuse_tensor = [this, &tensor = name](const std::string& what) {
-      refuse(fmt::format("tensor {}: {}", tensor, what));
-    };
-    if (!value.is_object()) refuse_tensor("its header entry is not an object");
-    const auto dtype = value.find("dtype"), shape = value.find("shape"), offsets = value.find("data_offsets");
-    if (dtype == value.end() || !dtype->is_string()) refuse_tensor("no dtype");
-    if (shape == value.end() || !shape->is_array() || !std::all_of(shape->begin(), shape->end(), is_dim)) {
-      refuse_tensor("its shape is not a list of whole numbers");
-    }
-    if (offsets == value.end() || !offsets->is_array() || offsets->size() != 2 ||
-        !std::all_of(offsets->begin(), offsets->end(), is_offset)) {
-      refuse_tensor("its data_offsets are not two whole numbers");
-    }
-    Entry entry{dtype->get<std::string>(), shape->get<std::vector<std::int64_t>>(), 0, 0};
-    const std::uint64_t begin = offsets->at(0).get<std::uint64_t>(), end = offsets->at(1).get<std::uint64_t>();
-    const std::uint64_t element_bytes = dtype_bytes(entry.dtype);
-    if (element_bytes == 0) refuse_tensor(fmt::format("unknown dtype {}", dtype->dump(-1, ' ', true)));
-    const auto bytes = byte_count(entry.shape, element_bytes);
-    if (!bytes) refuse_tensor(fmt::format("the size of shape {} overflows", shape_text(entry.shape)));
-    if (begin > end || end > file_.size() - data_begin_) {
-      refuse_tensor(fmt::format("its data_offsets [{}, {}] lie outside the file's {} bytes of data: truncated, or damaged",
-                                begin, end, file_.size() - data_begin_));
-    }
-    if (end - begin != *bytes) {
-      refuse_tensor(fmt::format("its data_offsets hold {} bytes, its shape {} of {} needs {}", end - begin,
-                                shape_text(entry.shape), entry.dtype, *bytes));
-    }
-    entry.begin = data_begin_ + begin;
-    entry.end = data_begin_ + end;
-    entries_.emplace(name, std::move(entry));
+SafetensorsReader::Entry SafetensorsReader::read_entry(const std::string& name, const nlohmann::json& value) const {
+  const auto refuse_tensor = [&](const std::string& what) { refuse(fmt::format("tensor {}: {}", name, what)); };
+  if (!value.is_object()) refuse_tensor("its header entry is not an object");
+  const auto dtype = value.find("dtype"), shape = value.find("shape"), offsets = value.find("data_offsets");
+  if (dtype == value.end() || !dtype->is_string()) refuse_tensor("no dtype");
+  if (shape == value.end() || !shape->is_array() || !std::all_of(shape->begin(), shape->end(), is_dim)) {
+    refuse_tensor("its shape is not a list of whole numbers");
   }
+  if (shape->size() > most_dimensions) {
+    refuse_tensor(fmt::format("its shape has {} dimensions, more than the {} supported", shape->size(), most_dimensions));
+  }
+  if (offsets == value.end() || !offsets->is_array() || offsets->size() != 2 ||
+      !std::all_of(offsets->begin(), offsets->end(), is_offset)) {
+    refuse_tensor("its data_offsets are not two whole numbers");
+  }
+  Entry entry{dtype->get<std::string>(), shape->get<std::vector<std::int64_t>>(), 0, 0};
+  const std::uint64_t begin = offsets->at(0).get<std::uint64_t>(), end = offsets->at(1).get<std::uint64_t>();
+  const std::uint64_t element_bytes = dtype_bytes(entry.dtype);
+  if (element_bytes == 0) refuse_tensor(fmt::format("unknown dtype {}", dtype->dump(-1, ' ', true)));
+  const auto bytes = byte_count(entry.shape, element_bytes);
+  if (!bytes) refuse_tensor(fmt::format("the size of shape {} overflows", shape_text(entry.shape)));
+  if (begin > end || end > file_.size() - data_begin_) {
+    refuse_tensor(fmt::format("its data_offsets [{}, {}] lie outside the file's {} bytes of data: truncated, or damaged", begin,
+                              end, file_.size() - data_begin_));
+  }
+  if (end - begin != *bytes) {
+    refuse_tensor(fmt::format("its data_offsets hold {} bytes, its shape {} of {} needs {}", end - begin,
+                              shape_text(entry.shape), entry.dtype, *bytes));
+  }
+  entry.begin = data_begin_ + begin;
+  entry.end = data_begin_ + end;
+  return entry;
 }
 
 void SafetensorsReader::check_coverage() const {
@@ -198,19 +206,17 @@ void SafetensorsReader::read(const std::string& name, std::int64_t first, std::i
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors)
     : file_(path), tensors_(tensors) {
-  nlohmann::ordered_json header;
-  header["__metadata__"]["format"] = "pt";  // transformers refuses a file without it
+  std::string text = R"({"__metadata__":{"format":"pt"})";  // transformers refuses a file without it
   std::uint64_t offset = 0;
   for (const NamedShape& tensor : tensors) {
     const std::uint64_t end = offset + static_cast<std::uint64_t>(tensor.shape.elements()) * sizeof(float);
-    auto& entry = header[tensor.name];
-    entry["dtype"] = "F32";
-    entry["shape"] = json::array();
-    for (int axis = 0; axis < tensor.shape.rank(); ++axis) entry["shape"].push_back(tensor.shape[axis]);
-    entry["data_offsets"] = {offset, end};
+    json shape = json::array();
+    for (int axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
+    text += fmt::format(R"(,{}:{{"dtype":"F32","shape":{},"data_offsets":[{},{}]}})", json(tensor.name).dump(), shape.dump(),
+                        offset, end);
     offset = end;
   }
-  std::string text = header.dump();
+  text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts aligned
   const std::uint64_t length = text.size();
   file_.reserve(sizeof(length) + length + offset);

@@ -256,13 +256,46 @@ TEST_CASE("a config file that cannot be understood is refused with its line") {
   CHECK_THAT(config_error("run.toml", "[pp]\nx = 2\n"), StartsWith("run.toml:1: pp: has no single value"));
   CHECK_THAT(config_error("run.toml", "pp = [1, 2]\n"), StartsWith("run.toml:1: pp = 1,2: must be an integer"));
   CHECK_THAT(config_error("run.toml", "config = \"other.toml\"\n"), Contains("cannot stand in a file"));
-  CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n \"tp\": }"), StartsWith("run.json:2: is not JSON here"));
-  CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n\"pp\": 3}"), Contains("stands twice"));
-  CHECK(config_error("run.json", "{\"pp\": 2,\n\"lr\": 1e400}") == "run.json:2: lr: is too large a number; give a smaller one");
+  CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n \"tp\": }"), StartsWith("run.json:2: not valid JSON: "));
+  CHECK(config_error("run.json", "{\"pp\": 2,\n\"pp\": 3}") == "run.json:2: key \"pp\" appears twice; keep one");
+  CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n\"seq-len\": 2, \"seq_len\": 3}"),
+             StartsWith("run.json:2: ") && Contains("stands twice"));
+  CHECK_THAT(config_error("run.json", std::string("{\"pp\": 2}\0, 3", 14)),
+             StartsWith("run.json:1: not valid JSON: it holds a NUL byte"));
+  CHECK(config_error("run.json", "{\"pp\": 2,\n\"lr\": 1e400}") ==
+        "run.json:2: \"lr\": is too large a number; give a smaller one");
   CHECK_THAT(config_error("run.json", "{\"steps\": 99999999999999999999}"), Contains("must be from 1 to 9223372036854775807"));
-  CHECK_THAT(config_error("run.json", "[1]"), Contains("is not one JSON object"));
+  CHECK_THAT(config_error("run.json", "[1]"), StartsWith("run.json:1: not a JSON object"));
   CHECK_THAT(config_error("run.yaml", "pp: 2"), Contains("neither .toml nor .json"));
   CHECK_THAT(error_of({"--config", "/nonexistent/run.toml"}), StartsWith("--config /nonexistent/run.toml: cannot be read"));
   TempFolder folder;
-  CHECK_THAT(error_of({"--config", folder.path().string()}), Contains("is a folder"));
+  CHECK_THAT(error_of({"--config", folder.path().string()}), Contains("neither .toml nor .json"));
+  std::filesystem::create_directory(folder.path() / "run.toml");
+  CHECK_THAT(error_of({"--config", (folder.path() / "run.toml").string()}), Contains("is a folder"));
+}
+
+TEST_CASE("a config file that does not end, or holds more than options, is refused at once") {
+  TempFolder folder;
+  CHECK_THAT(error_of({"--config", "/dev/zero"}), StartsWith("--config /dev/zero: the ending is neither"));
+  std::filesystem::create_symlink("/dev/zero", folder.path() / "zero.json");
+  CHECK_THAT(error_of({"--config", (folder.path() / "zero.json").string()}),
+             Contains("zero.json: cannot be read: not a regular file"));
+  for (const char* name : {"run.json", "run.toml"})
+    CHECK_THAT(config_error(name, std::string((1 << 19) + 1, ' ')), Contains("524289 bytes are more than the 524288 allowed"));
+  // Keys like these once overflowed the stack.
+  const std::string dots = [] {
+    std::string key = "a";
+    for (int i = 0; i < 200'000; ++i) key += ".a";
+    return key;
+  }();
+  for (const std::string& text : {"pp = 2\n" + dots + " = 1\n", "\n[" + dots + "]\n", "\nx = {" + dots + " = 1}\n"})
+    CHECK(config_error("run.toml", text) == "run.toml:2: has more than 256 dots in a line; break it up");
+  CHECK_THAT(config_error("run.toml", "a = " + std::string(100'000, '[') + "\n"), StartsWith("run.toml:1: is not TOML"));
+  // Long once, at a cost that grew with the square of the keys.
+  std::string keys = "{\"zz\": 1";
+  for (int i = 0; keys.size() < 450'000; ++i) keys += ",\n\"" + std::to_string(i) + "\": {\"a\": 1}";
+  CHECK_THAT(config_error("run.json", keys + "}"), StartsWith("run.json:1: zz: unknown option"));
+  std::string off = "{\"a\": {\"enabled\": false}";
+  for (int i = 0; off.size() < 450'000; ++i) off += ",\n\"" + std::to_string(i) + "\": {\"enabled\": false}";
+  CHECK(config_error("run.json", off + "}") == "no error");
 }

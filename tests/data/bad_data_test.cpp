@@ -60,6 +60,9 @@ TEST_CASE("wrong rows name file, line and rule") {
   CHECK_THAT(error_for_row("{\"input_ids\":[1,2,3"), StartsWith("rows.jsonl:3: this row is not JSON"));
   CHECK_THAT(error_for_row("{\"input_ids\":[1,2,3]} x"), StartsWith("rows.jsonl:3: this row is not JSON"));
   CHECK_THAT(error_for_row("{\"text\":\"\xff\"}"), StartsWith("rows.jsonl:3: this row is not JSON"));
+  CHECK_THAT(error_for_row("{\"input_ids\":[1,2,3],\"input_ids\":[1,2,3]}"),
+             StartsWith("rows.jsonl:3: \"input_ids\" appears twice in this row"));
+  CHECK_THAT(error_for_row(std::string("{\"input_ids\":[1,2,3]}\0", 22)), StartsWith("rows.jsonl:3: this row is not JSON"));
   CHECK_THAT(error_for_row("hello"), StartsWith("rows.jsonl:3: this row is not JSON"));
   CHECK_THAT(error_for_row("[1,2,3]"), StartsWith("rows.jsonl:3: this row is not a JSON object"));
   CHECK_THAT(error_for_row("{\"ids\":[1,2,3]}"), StartsWith("rows.jsonl:3: this row has neither"));

@@ -1,5 +1,6 @@
 #include "data/dataset.hpp"
 
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <thread>
@@ -152,6 +153,25 @@ TEST_CASE("weights are the odds of a mixture, and every sample of an input comes
     }
     CHECK(equal < 250);
   }
+}
+
+TEST_CASE("only the ratio of weights counts, also of the largest and smallest numbers") {
+  TempFolder folder;
+  DatasetOptions options;
+  options.sequence_length = 4;
+  const auto first = folder.write("a.txt", std::string(4001, 'a')), second = folder.write("b.txt", std::string(4001, 'b'));
+  const auto samples = [&](double a, double b) {
+    options.inputs = {{first, a}, {second, b}};
+    const auto dataset = open_dataset(options);
+    std::vector<std::int32_t> firsts;
+    for (std::int64_t i = 0; i < dataset->size(); ++i) firsts.push_back(dataset->read(i)[0]);
+    return firsts;
+  };
+  const auto even = samples(1, 1);
+  CHECK(std::abs(std::count(even.begin(), even.end(), 'a') - 1000) < 150);
+  CHECK(samples(1e308, 1e308) == even);
+  CHECK(samples(5e-324, 5e-324) == even);
+  CHECK(samples(1.7e308, 0.85e308) == samples(2, 1));
 }
 
 TEST_CASE("the inside text is plain ASCII of about 100 KB and trains on a byte vocabulary") {

@@ -120,6 +120,37 @@ TEST_CASE("rotary settings are read in the forms of transformers 4 and 5") {
   CHECK(model.rope_scaling == expected);
 }
 
+TEST_CASE("rotary settings for each type of layer are read where all layers attend to everything") {
+  const json settings{{"rope_type", "llama3"},  {"rope_theta", 5e5},       {"factor", 32.0},
+                      {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 8192}};
+  json config = llama_json();
+  const char* key = GENERATE("rope_parameters", "rope_scaling");
+  config[key] = {{"full_attention", settings}};
+  CHECK(parse_config(config).rope_theta == 5e5);
+  CHECK(parse_config(config).rope_scaling == RopeScaling{RopeScaling::Kind::llama3, 32, 1, 4, 8192});
+  config["layer_types"] = {"full_attention", "full_attention"};
+  CHECK(parse_config(config).rope_theta == 5e5);
+
+  config["layer_types"][1] = "sliding_attention";
+  CHECK(config_error(config).find("\"layer_types\" is [\"full_attention\",\"sliding_attention\"]; it must be a list of "
+                                  "\"full_attention\" only") == 0);
+  config.erase("layer_types");
+  config[key]["sliding_attention"] = {{"rope_theta", 1e4}};
+  CHECK(config_error(config) ==
+        "\"" + std::string(key) + ".sliding_attention\" sets layers of a type that is not built; known: full_attention");
+  config[key] = {{"full_attention", settings}, {"rope_theta", 1e4}};
+  CHECK(config_error(config).find(".rope_theta\" is 10000.0; it must be an object") != std::string::npos);
+  config[key] = {{"full_attention", settings}};
+  config["rope_theta"] = 1e4;
+  CHECK(config_error(config).find("keep one") != std::string::npos);
+}
+
+TEST_CASE("a configuration's other keys cost linear time") {
+  json config = llama_json();
+  for (int i = 0; i < 100'000; ++i) config["id2label"][std::to_string(i)] = "label " + std::to_string(i);
+  CHECK(parse_config(config).hidden == 64);
+}
+
 TEST_CASE("linear scaling and the default are read") {
   json config = llama_json();
   config["rope_scaling"] = {{"type", "linear"}, {"factor", 2}};
@@ -185,6 +216,7 @@ TEST_CASE("models beyond what is built are refused, not trained wrongly") {
   CHECK(error_with("attention_dropout", 1) == "\"attention_dropout\" is 1; it must be a number from 0 to below 1");
   CHECK(error_with("quantization_config", {{"bits", 4}}).starts_with("\"quantization_config\" is set"));
   CHECK(error_with("pretraining_tp", 2).empty());
+  CHECK(error_with("partial_rotary_factor", 0.5).starts_with("\"partial_rotary_factor\" is 0.5; it must be 1"));
   json twice = llama_json();
   twice["rope_theta"] = 1e4;
   twice["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
@@ -196,12 +228,13 @@ TEST_CASE("a file that is no configuration ends in one line") {
   const auto error = [&](const std::string& text) { return input_error([&] { parse_config(folder, text); }); };
   const std::string file = (folder.path() / "config.json").string();
   CHECK(input_error([&] { read_hf_config(folder.path()); }) == file + ": cannot be read: No such file or directory");
-  CHECK(error("").starts_with(file + ": not valid JSON: "));
-  CHECK(error("{\"hidden_size\": 64,\n \"rms_norm_eps\": NaN}").find("line 2") != std::string::npos);
+  CHECK(error("").starts_with(file + ":1: not valid JSON: "));
+  CHECK(error("{\"hidden_size\": 64,\n \"rms_norm_eps\": NaN}").starts_with(file + ":2: not valid JSON: "));
   CHECK(error("[1, 2]") == file + ": not a JSON object");
-  CHECK(error("{\"vocab_size\": 1, \"vocab_size\": 2}") == file + ": key \"vocab_size\" appears twice");
+  CHECK(error("{\"vocab_size\": 1, \"vocab_size\": 2}") == file + ":1: key \"vocab_size\" appears twice; keep one");
   CHECK(error(std::string(1000, '[')).find("nested deeper") != std::string::npos);
-  CHECK(error("{\"rms_norm_eps\": 1e999}").starts_with(file + ": not valid JSON"));
+  CHECK(error("{\"rms_norm_eps\":\n 1e999}") == file + ":2: \"rms_norm_eps\": is too large a number; give a smaller one");
+  CHECK(error(std::string("{}\n\0{", 5)).starts_with(file + ":2: not valid JSON: it holds a NUL byte"));
   CHECK(error(std::string(5 << 20, ' ')).find("more than") != std::string::npos);
   std::filesystem::remove(file);
   std::filesystem::create_directory(file);

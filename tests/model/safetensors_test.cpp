@@ -119,10 +119,15 @@ TEST_CASE("safetensors: broken files end in one line that names file and tensor"
   CHECK(contains(error_of(file_bytes(100'000'001, "{}", "")), "more than the 100000000 allowed"));
   CHECK(contains(error_of(file_bytes("{\"a\": ", 0)), "header: not valid JSON"));
   CHECK(contains(error_of(file_bytes("\xff\xfe\x01", 0)), "header: not valid JSON"));
-  CHECK(error_of(file_bytes("[]", 0)) == "its header is not a JSON object");
-  CHECK(contains(error_of(file_bytes(std::string(100'000, '['), 0)), "nested deeper"));
+  CHECK(error_of(file_bytes("[]", 0)) == "header: not a JSON object");
+  CHECK(contains(error_of(file_bytes("{\"a\":" + std::string(100'000, '['), 0)), "nested deeper"));
   const std::string pair = good.dump().substr(1, good.dump().size() - 2);
-  CHECK(error_of(file_bytes("{" + pair + "," + pair + "}", 16)) == "header: key \"a\" appears twice");
+  CHECK(error_of(file_bytes("{" + pair + "," + pair + "}", 16)) == "header: key \"a\" appears twice; keep one");
+
+  CHECK(contains(error_of(file_bytes("{" + pair + "}" + std::string(1, '\0') + "rest", 16)),
+                 "header: not valid JSON: it holds a NUL byte"));
+  CHECK(error_of({{"a", entry("F32", json(std::vector<int>(65, 1)), {0, 4})}}, 4) ==
+        "tensor a: its shape has 65 dimensions, more than the 64 supported");
 
   CHECK(error_of({{"a", 3}}, 0) == "tensor a: its header entry is not an object");
   CHECK(error_of({{"a", {{"shape", {1}}, {"data_offsets", {0, 4}}}}}, 4) == "tensor a: no dtype");
@@ -166,6 +171,21 @@ TEST_CASE("safetensors: a tensor that is not as the model needs it is named") {
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 12);
   std::vector<float> values(2);
   CHECK(input_error([&] { reader.read("a", 0, 2, values.data()); }) == where + "became shorter while it was read");
+}
+
+TEST_CASE("safetensors: the header's cost is linear in its tensors, as is the writer's") {
+  const TempFolder folder;
+  const std::filesystem::path file = folder.path() / "x.safetensors";
+  std::vector<NamedShape> tensors;
+  for (int i = 0; i < 200'000; ++i) tensors.push_back({"model.layers." + std::to_string(i) + ".weight", {0}});
+  SafetensorsWriter writer(file, tensors);
+  const float none = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) writer.write(&none);
+  writer.finish();
+  const SafetensorsReader reader(file);
+  CHECK(reader.entries().size() == tensors.size());
+  CHECK_NOTHROW(reader.check_coverage());
+  CHECK_NOTHROW(reader.check("model.layers.199999.weight", {0}));
 }
 
 TEST_CASE("safetensors: damaged headers never do worse than an error") {

@@ -146,16 +146,17 @@ TEST_CASE("shards are found by their index, which must not lead out of the folde
     return input_error([&] { hf_weights(config, folder.path()); });
   };
   const std::string where = (folder.path() / "model.safetensors.index.json").string() + ": ";
+  const std::string line = (folder.path() / "model.safetensors.index.json").string() + ":1: ";
 
   CHECK(error().empty());
   CHECK(load_all(*hf_weights(config, folder.path()), config) == load_all(*random_weights(config, 1), config));
 
   for (const char* bad : {"../model-1.safetensors", "/etc/passwd", "..", "", "a/b"}) {
     index["weight_map"][names[0]] = bad;
-    CHECK(error() == where + "tensor " + names[0] + ": file \"" + bad + "\" is not the name of a file in this folder");
+    CHECK(error() == line + "tensor " + names[0] + ": file \"" + bad + "\" is not the name of a file in this folder");
   }
   index["weight_map"][names[0]] = 3;
-  CHECK(error() == where + "tensor " + names[0] + ": its file is not a name");
+  CHECK(error() == line + "tensor " + names[0] + ": its file is not a name");
   index["weight_map"][names[0]] = "model-3.safetensors";
   CHECK(error() == (folder.path() / "model-3.safetensors").string() + ": cannot be read: No such file or directory");
   index["weight_map"][names[0]] = "model-2.safetensors";

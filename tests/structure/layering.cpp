@@ -22,13 +22,14 @@ struct Room {
 // The table of docs/architecture.md.
 const std::vector<Room>& rooms() {
   static const std::vector<Room> table = {
-      {"apps", {"actors/training", "actors/engine", "schedules", "model", "ops", "data", "core"}},
-      {"actors/training", {"actors/engine", "schedules", "model", "ops", "comm", "data", "core"}},
+      {"apps", {"actors/training", "actors/engine", "schedules", "model", "ops", "data", "files", "core"}},
+      {"actors/training", {"actors/engine", "schedules", "model", "ops", "comm", "data", "files", "core"}},
       {"actors/engine", {"schedules", "comm", "core"}},
-      {"model", {"ops", "core"}},
+      {"model", {"ops", "files", "core"}},
       {"ops", {"core"}},
       {"comm", {"core"}},
-      {"data", {"core"}},
+      {"data", {"files", "core"}},
+      {"files", {"core"}},
       {"schedules", {}},
       {"core", {}},
   };

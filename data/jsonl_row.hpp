@@ -1,0 +1,37 @@
+// One row of a .jsonl file. Internal to data/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace pipetrain {
+
+// `text` is valid until this thread parses its next row.
+struct Row {
+  std::optional<std::string_view> text;
+  std::optional<std::int64_t> ids;  // how many
+  // The first that is no token id: its place, and what stands there with what is wrong with it.
+  std::optional<std::pair<std::int64_t, std::string>> wrong_id;
+};
+
+// What is wrong with a row, which does not know where it is.
+struct RowFault {
+  std::string why;
+};
+
+// Up to here a row is parsed as a whole, which takes up to 14 times its size; a longer one is read as a stream, of which no
+// more is kept than its text. Both find the same.
+inline constexpr std::size_t longest_parsed_row = std::size_t{1} << 20;
+
+// A row {"text": "..."} or {"input_ids": [...]}; `ids` takes the first ids, as many as it has places for. Ids are wrong unless
+// in [0, vocabulary). Throws RowFault on bad JSON, keys that come twice, other forms, and a string of more than 16 MiB. Takes
+// up to 14 MB of memory, and for rows of more than 1 MiB with a text, four times its size. Thread-safe.
+Row parse_row(std::string_view row, std::span<std::int32_t> ids, std::int64_t vocabulary,
+              std::size_t longest_parsed = longest_parsed_row);
+
+}  // namespace pipetrain

@@ -1,0 +1,277 @@
+#include "files/json.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace pipetrain {
+namespace {
+
+using nlohmann::json;
+
+std::string shown_key(const std::string& key) { return json(key).dump(-1, ' ', true, json::error_handler_t::replace); }
+
+// The next character of a text in pieces. Finds what the parser would not: the NUL byte that it takes for the end, and a string
+// that grows beyond its limit while it is still being read.
+class Cursor {
+ public:
+  Cursor(const JsonPieces& pieces, std::size_t token_bytes) : pieces_(pieces), token_bytes_(token_bytes) { load(); }
+
+  bool at_end() const { return at_ == piece_.size(); }
+  char character() const {
+    const char c = piece_[at_];
+    if (c == '\0') throw JsonFault(line_, "not valid JSON: it holds a NUL byte; the file is damaged, or no text");
+    return c;
+  }
+  void advance() {
+    if (piece_[at_] == '\n') ++line_;
+    if (++token_size_ > token_bytes_)
+      throw JsonFault(line_, fmt::format("a string, number or space is longer than the {} bytes allowed; shorten or split it",
+                                         token_bytes_));
+    if (++at_ == piece_.size()) load();
+  }
+  std::size_t line() const { return line_; }
+  void token_ends() { token_size_ = 0; }
+
+ private:
+  void load() { piece_ = pieces_(), at_ = 0; }
+
+  const JsonPieces& pieces_;
+  std::string_view piece_;
+  std::size_t at_ = 0, line_ = 1, token_size_ = 0, token_bytes_;
+};
+
+// The form in which nlohmann's parser takes characters.
+class CursorIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+
+  explicit CursorIterator(Cursor* cursor = nullptr) : cursor_(cursor) {}
+  char operator*() const { return cursor_->character(); }
+  CursorIterator& operator++() {
+    cursor_->advance();
+    return *this;
+  }
+  // Compared with the end only.
+  bool operator==(const CursorIterator&) const { return cursor_->at_end(); }
+  bool operator!=(const CursorIterator&) const { return !cursor_->at_end(); }
+
+ private:
+  Cursor* cursor_;
+};
+
+// "[json.exception.parse_error.101] parse error at line 1, column 2: ...; last read: '...'" without its first parts and its
+// last.
+std::string plain_message(std::string text) {
+  if (const std::size_t at = text.find("; last read"); at != std::string::npos) text.resize(at);
+  if (const std::size_t at = text.find("] "); at != std::string::npos) text.erase(0, at + 2);
+  if (const std::size_t at = text.find(": "); text.starts_with("parse error at line") && at != std::string::npos)
+    text.erase(0, at + 2);
+  return text;
+}
+
+// From nlohmann's events to ours, within the limits.
+class Guard : public nlohmann::json_sax<json> {
+ public:
+  Guard(Cursor& cursor, const JsonLimits& limits, JsonEvents& events) : cursor_(cursor), limits_(limits), events_(events) {}
+
+  bool null() override { return pass(json()); }
+  bool boolean(bool value) override { return pass(json(value)); }
+  bool number_integer(json::number_integer_t value) override { return pass(json(value)); }
+  bool number_unsigned(json::number_unsigned_t value) override { return pass(json(value)); }
+  bool number_float(json::number_float_t value, const std::string&) override { return pass(json(value)); }
+  bool string(std::string& value) override { return pass(json(std::move(value))); }
+  bool binary(json::binary_t&) override { return false; }  // text has none
+  bool start_object(std::size_t) override { return open(json::value_t::object); }
+  bool start_array(std::size_t) override { return open(json::value_t::array); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    cursor_.token_ends();
+    last_key_ = name.substr(0, 100);
+    events_.key(std::move(name), cursor_.line());
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
+    constexpr int number_overflow = 406;
+    if (error.id == number_overflow)
+      throw JsonFault(cursor_.line(), fmt::format("{}: is too large a number; give a smaller one", shown_key(last_key_)));
+    throw JsonFault(cursor_.line(), "not valid JSON: " + plain_message(error.what()));
+  }
+
+ private:
+  void count() {
+    cursor_.token_ends();
+    if (++values_ > limits_.values && limits_.values != 0)
+      throw JsonFault(cursor_.line(), fmt::format("JSON has more than {} values", limits_.values));
+  }
+  bool pass(json&& value) {
+    count();
+    events_.value(std::move(value));
+    return true;
+  }
+  bool open(json::value_t kind) {
+    count();
+    if (++depth_ > limits_.depth)
+      throw JsonFault(cursor_.line(), fmt::format("JSON is nested deeper than {} levels", limits_.depth));
+    events_.open(kind);
+    return true;
+  }
+  bool close() {
+    cursor_.token_ends();
+    --depth_;
+    events_.close();
+    return true;
+  }
+
+  Cursor& cursor_;
+  const JsonLimits& limits_;
+  JsonEvents& events_;
+  int depth_ = 0;
+  std::size_t values_ = 0;
+  std::string last_key_;
+};
+
+// Puts a value together from its events.
+class Builder {
+ public:
+  bool is_complete() const { return is_complete_; }
+  json take() {
+    is_complete_ = false;
+    return std::exchange(root_, json());
+  }
+
+  void open(json::value_t kind) { open_.push_back(place(json(kind))); }
+  void close() {
+    open_.pop_back();
+    is_complete_ = open_.empty();
+  }
+  void key(std::string&& name, std::size_t line) {
+    const auto [member, is_new] = open_.back()->get_ref<json::object_t&>().try_emplace(std::move(name));
+    if (!is_new) throw JsonFault(line, fmt::format("key {} appears twice; keep one", shown_key(member->first)));
+    member_ = &member->second;
+  }
+  void value(json&& value) {
+    place(std::move(value));
+    is_complete_ = open_.empty();
+  }
+
+ private:
+  json* place(json&& value) {
+    if (open_.empty()) return &(root_ = std::move(value));
+    if (open_.back()->is_object()) return &(*member_ = std::move(value));
+    auto& elements = open_.back()->get_ref<json::array_t&>();
+    return &elements.emplace_back(std::move(value));
+  }
+
+  json root_;
+  std::vector<json*> open_;  // each in the one before it
+  json* member_ = nullptr;   // whose key was read last
+  bool is_complete_ = false;
+};
+
+class WholeText : public JsonEvents {
+ public:
+  void open(json::value_t kind) override { builder_.open(kind); }
+  void close() override { builder_.close(); }
+  void key(std::string&& name, std::size_t line) override { builder_.key(std::move(name), line); }
+  void value(json&& value) override { builder_.value(std::move(value)); }
+  json take() { return builder_.take(); }
+
+ private:
+  Builder builder_;
+};
+
+class Members : public JsonEvents {
+ public:
+  Members(const JsonLimits& limits, const std::function<bool(JsonMember&&)>& take) : limits_(limits), take_(take) {}
+
+  void open(json::value_t kind) override {
+    if (depth_++ == 0 && kind != json::value_t::object) throw JsonFault(1, not_an_object);
+    if (depth_ == 1) return;
+    count();
+    builder_.open(kind);
+  }
+  void close() override {
+    if (--depth_ == 0) return;
+    builder_.close();
+    finish();
+  }
+  void key(std::string&& name, std::size_t line) override {
+    line_ = line;
+    if (depth_ > 1) return builder_.key(std::move(name), line);
+    member_ = {std::move(name), json(), line};
+    values_ = 0;
+  }
+  void value(json&& value) override {
+    if (depth_ == 0) throw JsonFault(1, not_an_object);
+    count();
+    builder_.value(std::move(value));
+    finish();
+  }
+
+ private:
+  static constexpr const char* not_an_object = "not a JSON object";
+
+  void count() {
+    if (++values_ > limits_.values && limits_.values != 0)
+      throw JsonFault(line_, fmt::format("{} has more than {} values", shown_key(member_.key.substr(0, 100)), limits_.values));
+  }
+  void finish() {
+    if (!builder_.is_complete()) return;
+    member_.value = builder_.take();
+    const std::string name = member_.key.substr(0, 100);
+    if (!take_(std::move(member_))) throw JsonFault(line_, fmt::format("key {} appears twice; keep one", shown_key(name)));
+  }
+
+  const JsonLimits& limits_;
+  const std::function<bool(JsonMember&&)>& take_;
+  Builder builder_;
+  JsonMember member_;
+  int depth_ = 0;
+  std::size_t values_ = 0, line_ = 1;
+};
+
+}  // namespace
+
+JsonPieces whole_text(std::string_view text) {
+  return [text]() mutable { return std::exchange(text, {}); };
+}
+
+void scan_json(const JsonPieces& pieces, const JsonLimits& limits, JsonEvents& events) {
+  Cursor cursor(pieces, limits.token_bytes);
+  Guard guard(cursor, limits, events);
+  json::sax_parse(CursorIterator(&cursor), CursorIterator(), &guard, json::input_format_t::json, true, limits.comments);
+}
+
+void read_json(const JsonPieces& pieces, const JsonPlace& place, const JsonLimits& limits, JsonEvents& events) {
+  try {
+    scan_json(pieces, limits, events);
+  } catch (const JsonFault& fault) {
+    const std::string line = place.has_lines ? fmt::format(":{}", fault.line()) : "";
+    throw Error(ErrorKind::input, fmt::format("{}{}: {}", place.file, line, fault.what()));
+  }
+}
+
+json parse_json(std::string_view text, const JsonPlace& place, const JsonLimits& limits) {
+  WholeText events;
+  read_json(whole_text(text), place, limits, events);
+  return events.take();
+}
+
+void read_json_members(const JsonPieces& pieces, const JsonPlace& place, const JsonLimits& limits,
+                       const std::function<bool(JsonMember&&)>& take) {
+  JsonLimits each = limits;
+  each.values = 0;
+  Members events(limits, take);
+  read_json(pieces, place, each, events);
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,81 @@
+// Rows too long to be parsed as a whole.
+#include <fstream>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "data/dataset.hpp"
+#include "data/jsonl_row.hpp"
+#include "temp_folder.hpp"
+
+using namespace pipetrain;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// {"input_ids": [1,1, ... ,7]}
+std::string row_of(std::int64_t ids) {
+  std::string row = "{\"input_ids\": [";
+  for (std::int64_t i = 1; i < ids; ++i) row += "1,";
+  return row + "7]}";
+}
+
+std::string fault_of(const std::string& row) {
+  try {
+    parse_row(row, {}, 256);
+  } catch (const RowFault& fault) {
+    return fault.why;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a row of more ids than 24 bits count is read, and counted in errors") {
+  constexpr std::int64_t length = std::int64_t{1} << 24;
+  const TempFolder folder;
+  DatasetOptions options;
+  options.inputs = {{folder.write("rows.jsonl", row_of(length + 1) + "\n"), std::nullopt}};
+  options.max_positions = length;
+  const auto dataset = open_dataset(options);
+  CHECK(dataset->sequence_length() == length);
+  const std::vector<std::int32_t> tokens = dataset->read(0);
+  CHECK(std::count(tokens.begin(), tokens.end(), 1) == length);
+  CHECK(tokens.back() == 7);
+  options.sequence_length = 4;
+  CHECK_THROWS_WITH(open_dataset(options), Contains("rows.jsonl:1: this row has 16777217 input_ids; with sequence length 4"));
+}
+
+TEST_CASE("a row read as a stream is what it is when read whole") {
+  for (const char* text : {R"({"text": "a\u00e9\nb", "more": {"text": [1]}})", R"({"input_ids": [1, 2, 255], "id": "x"})",
+                           R"({"input_ids": [1, 256, 1.5]})", R"({"input_ids": [1, 18446744073709551615]})",
+                           R"({"input_ids": [[1], 2]})", R"({"input_ids": ["1", null]})", R"({"input_ids": []})"}) {
+    std::vector<std::int32_t> whole_ids(3, -1), stream_ids(3, -1);
+    const Row whole = parse_row(text, whole_ids, 256);
+    const std::optional<std::string> whole_text(whole.text);
+    const Row stream = parse_row(text, stream_ids, 256, 0);
+    CHECK(stream.text == whole_text);
+    CHECK(stream.ids == whole.ids);
+    CHECK(stream.wrong_id.has_value() == whole.wrong_id.has_value());
+    if (whole.wrong_id) CHECK(stream.wrong_id->first == whole.wrong_id->first);
+    CHECK(stream_ids == whole_ids);
+  }
+}
+
+TEST_CASE("long rows that are wrong end in the same words as short ones") {
+  const std::string filler = ", \"more\": \"" + std::string(longest_parsed_row, 'x') + "\"}";
+  for (const std::string& more : {std::string("}"), filler}) {
+    CHECK_THAT(fault_of("{\"text\": 3" + more), Contains("\"text\" is not a string"));
+    CHECK_THAT(fault_of("{\"text\": []" + more), Contains("\"text\" is not a string"));
+    CHECK_THAT(fault_of("{\"input_ids\": 3" + more), Contains("\"input_ids\" is not an array"));
+    CHECK_THAT(fault_of("{\"input_ids\": {}" + more), Contains("\"input_ids\" is not an array"));
+    CHECK_THAT(fault_of("{\"ids\": []" + more), Contains("this row has neither"));
+    CHECK_THAT(fault_of("{\"text\": \"\", \"input_ids\": []" + more), Contains("this row has both"));
+    CHECK_THAT(fault_of("{\"text\": \"\", \"label\": 1" + more), Contains("rows with \"label\""));
+    CHECK(fault_of("{\"text\": \"a\", \"text\": \"b\"" + more) == "\"text\" appears twice in this row; keep one");
+    CHECK(fault_of("{\"a\": 1, \"text\": \"b\", \"a\": 1" + more) == "\"a\" appears twice in this row; keep one");
+  }
+  CHECK_THAT(fault_of("[\"" + std::string(longest_parsed_row, 'x') + "\"]"), Contains("this row is not a JSON object"));
+  CHECK_THAT(fault_of("{\"text\": \"" + std::string(std::size_t{17} << 20, 'x') + "\"}"),
+             Contains("is longer than the 16777216 bytes allowed"));
+  CHECK_FALSE(fault_of(std::string("{\"text\": \"a\"}\0", 14)).empty());
+}
