@@ -1,0 +1,132 @@
+#include <cstring>
+#include <memory>
+
+#include "bench/fuzz/target.hpp"
+#include "model/config.hpp"
+#include "model/weights/safetensors.hpp"
+#include "model/weights/weights.hpp"
+
+namespace pipetrain::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t data_bytes = 64;
+
+std::string with_length(const std::string& header, std::uint64_t length, std::size_t data) {
+  std::string file(sizeof length, '\0');
+  std::memcpy(file.data(), &length, sizeof length);
+  return file + header + std::string(data, '\x3f');
+}
+
+// Header texts, which get the length in front and data behind, both wrong at times.
+std::string safetensors_file(Random& random, std::string header) {
+  std::string file = with_length(header, header.size(), data_bytes);
+  if (random.one_in(16)) mutate_bytes(random, file);
+  return file;
+}
+
+void read_safetensors(const fs::path& file) {
+  const SafetensorsReader reader(file);
+  float values[data_bytes];
+  for (const auto& [name, entry] : reader.entries()) {
+    const std::uint64_t bytes = entry.end - entry.begin;
+    const bool is_float = entry.dtype == "F32" || entry.dtype == "F16" || entry.dtype == "BF16";
+    if (is_float && bytes > 0 && bytes <= data_bytes)
+      reader.read(name, 0, static_cast<std::int64_t>(bytes / (entry.dtype == "F32" ? 4 : 2)), values);
+  }
+  reader.check_coverage();
+}
+
+Target safetensors_target(const fs::path& folder) {
+  const fs::path file = folder / "x.safetensors";
+  Target target{"safetensors",
+                {},
+                {},
+                [file](std::string_view input) {
+                  put_file(file, input);
+                  read_safetensors(file);
+                },
+                safetensors_file};
+  target.seeds = {
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,4],"data_offsets":[0,32]},"b":{"dtype":"BF16","shape":[16],"data_offsets":[32,64]}})",
+      R"({"w":{"dtype":"F16","shape":[32],"data_offsets":[0,64]}}    )",
+      R"({"a":{"dtype":"I64","shape":[1,1,4],"data_offsets":[0,32]},"empty":{"dtype":"U8","shape":[0,9],"data_offsets":[32,32]},"c":{"dtype":"BOOL","shape":[32],"data_offsets":[32,64]}})",
+      "{}"};
+  target.dictionary = {"\"dtype\"", "\"shape\"",   "\"data_offsets\"", "\"__metadata__\"",
+                       "\"F64\"",   "\"F8_E4M3\"", "\"F31\"",          "[0,64]"};
+  return target;
+}
+
+ModelConfig small_model() {
+  ModelConfig config;
+  config.hidden = config.head_dim = 4;
+  config.heads = config.kv_heads = config.layers = 1;
+  config.intermediate = config.vocabulary = config.max_positions = 4;
+  config.tied_embeddings = true;
+  return config;
+}
+
+Target index_target(const fs::path& root) {
+  const fs::path folder = root / "sharded", index = folder / "model.safetensors.index.json";
+  fs::create_directories(folder);
+  const ModelConfig config = small_model();
+  const std::vector<NamedShape> tensors = logical_tensors(config);
+  write_tensors(folder / "shard.safetensors", tensors, [](std::size_t, float*) {});
+  std::string map;
+  for (const NamedShape& tensor : tensors) map += (map.empty() ? "\"" : ",\n  \"") + tensor.name + "\": \"shard.safetensors\"";
+  Target target{"index",
+                {},
+                {},
+                [=](std::string_view input) {
+                  put_file(index, input);
+                  hf_weights(config, folder);
+                },
+                nullptr};
+  target.seeds = {"{\"metadata\": {\"total_size\": 1},\n \"weight_map\": {\n  " + map + "\n }}\n", "{\"weight_map\": {}}"};
+  target.dictionary = {"\"weight_map\"", "\"../shard.safetensors\"", "\"lm_head.weight\"", "\"none.safetensors\"", "\".\""};
+  return target;
+}
+
+Target config_target(const fs::path& root) {
+  const fs::path folder = root / "model";
+  fs::create_directories(folder);
+  Target target{"config",
+                {},
+                {},
+                [folder](std::string_view input) {
+                  put_file(folder / "config.json", input);
+                  hf_config_text(read_hf_config(folder));
+                },
+                nullptr};
+  for (const char* preset : {"tiny", "gpt2", "llama3.2-1b"}) target.seeds.push_back(hf_config_text(preset_config(preset)));
+  target.seeds.push_back(
+      R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":8,"intermediate_size":176,"vocab_size":320,"max_position_embeddings":128,"rms_norm_eps":1e-05,"layer_types":["full_attention"],"rope_parameters":{"full_attention":{"rope_type":"llama3","rope_theta":500000.0,"factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192}}})");
+  target.dictionary = {"\"llama\"",
+                       "\"gpt2\"",
+                       "\"LlamaForCausalLM\"",
+                       "\"rope_scaling\"",
+                       "\"rope_parameters\"",
+                       "\"linear\"",
+                       "\"llama3\"",
+                       "\"yarn\"",
+                       "\"full_attention\"",
+                       "\"sliding_attention\"",
+                       "\"layer_types\"",
+                       "\"n_inner\"",
+                       "\"head_dim\"",
+                       "\"num_key_value_heads\"",
+                       "\"partial_rotary_factor\"",
+                       "\"quantization_config\"",
+                       "\"eos_token_id\"",
+                       "[1,2]"};
+  return target;
+}
+
+}  // namespace
+
+std::vector<Target> model_targets(const fs::path& folder) {
+  return {safetensors_target(folder), index_target(folder), config_target(folder)};
+}
+
+}  // namespace pipetrain::fuzz

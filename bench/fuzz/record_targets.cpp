@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "actors/training/checkpoint_state.hpp"
+#include "actors/training/profile.hpp"
+#include "apps/measured_devices.hpp"
+#include "apps/metrics_file.hpp"
+#include "apps/option_layers.hpp"
+#include "bench/fuzz/target.hpp"
+#include "core/checksum.hpp"
+
+namespace pipetrain::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+Profile some_profile() {
+  Profile profile;
+  profile.model = "tiny";
+  profile.config = profile_config(preset_config("tiny"));
+  profile.pp = profile.microbatches = 2;
+  profile.chunks = 1;
+  profile.schedule = "1f1b";
+  profile.device = "cpu";
+  profile.precision = "fp32";
+  profile.recompute = "none";
+  profile.threads = 1;
+  profile.deterministic = true;
+  profile.sequence = 8;
+  profile.steps = 3;
+  profile.step_seconds = 0.5;
+  profile.p2p = {1e-5};
+  ChunkProfile chunk;
+  chunk.forward = 0.1;
+  chunk.backward = 0.2;
+  chunk.held_bytes = 4096;
+  profile.stages = {{{chunk}, 1e-4, 2e-4}, {{chunk}, 1e-4, 2e-4}};
+  return profile;
+}
+
+Target profile_target(const fs::path& folder) {
+  const fs::path file = folder / "profile.json";
+  Target target{"profile",
+                {},
+                {},
+                [file](std::string_view input) {
+                  put_file(file, input);
+                  const Profile profile = read_profile(file);
+                  profile.conditions();
+                  std::ostringstream text;
+                  write_profile(text, profile);
+                },
+                nullptr};
+  std::ostringstream text;
+  write_profile(text, some_profile());
+  target.seeds = {text.str()};
+  target.dictionary = {"\"chunks\"",  "\"p2p\"",          "\"v_shape\"",          "\"stages\"",
+                       "\"forward\"", "\"microbatches\"", "\"pipetrain profile\""};
+  return target;
+}
+
+Target measured_target(const fs::path& folder) {
+  const fs::path file = folder / "devices.json";
+  Target target{"measured",
+                {},
+                {},
+                [file](std::string_view input) {
+                  put_file(file, input);
+                  std::ostringstream text;
+                  write_measured_devices(text, read_measured_devices(file));
+                },
+                nullptr};
+  MeasuredDevices devices;
+  devices.memory_bytes = 1e10, devices.fp32_flops = 1e11, devices.memory_rate = 1e10, devices.block_overhead = 1e-6;
+  std::ostringstream one, two;
+  write_measured_devices(one, devices);
+  devices.kind = DeviceKind::cuda, devices.count = 2, devices.bf16_flops = 1e14, devices.link_rate = 1e11,
+  devices.latency = 1e-6;
+  write_measured_devices(two, devices);
+  target.seeds = {one.str(), two.str()};
+  target.dictionary = {"\"cpu\"", "\"cuda\"", "\"pipetrain devices\"", "\"latency\"", "\"threads\""};
+  return target;
+}
+
+Target metrics_target(const fs::path& folder) {
+  const fs::path file = folder / "metrics.jsonl";
+  Target target{"metrics",
+                {},
+                {},
+                [file](std::string_view input) {
+                  put_file(file, input);
+                  MetricsFile metrics(file, 2);
+                  metrics.write({});
+                },
+                nullptr};
+  std::string lines;
+  for (int step = 1; step <= 4; ++step) {
+    StepMetrics metrics;
+    metrics.step = step, metrics.loss = 2.5, metrics.memory_bytes = {1, std::nullopt};
+    lines += to_json_line(metrics) + "\n";
+  }
+  target.seeds = {lines, lines + "{\"step\":5,\"lo"};
+  target.dictionary = {"{\"step\":", "{\"step\":2,\"eval_loss\":1}\n", "{\"step\":99}\n"};
+  return target;
+}
+
+// A state with the checksum of itself that it would have been saved with; now and then with a wrong one.
+std::string signed_state(Random& random, std::string text) {
+  constexpr std::string_view key = R"("checksum": ")";
+  constexpr std::size_t digits = 16;
+  const std::size_t place = text.find(key) + key.size();
+  if (place < key.size() || place + digits > text.size() || random.one_in(16)) return text;
+  text.replace(place, digits, digits, '0');
+  return text.replace(place, digits, fmt::format("{:016x}", checksum(text.data(), text.size())));
+}
+
+Target state_target(const fs::path& folder) {
+  const fs::path file = folder / "state.json", written = folder / "written.json";
+  Target target{"state",
+                {},
+                {},
+                [file](std::string_view input) {
+                  put_file(file, input);
+                  read_manifest(file);
+                },
+                signed_state};
+  CheckpointManifest manifest;
+  manifest.state.step = 10, manifest.state.applied_steps = 9, manifest.state.first_loss = 5.5, manifest.state.last_loss = 4.25;
+  manifest.state.global_batch = 8, manifest.state.sequence = 128, manifest.state.samples = 1000;
+  manifest.state.seed = manifest.state.data = ~std::uint64_t{0};
+  manifest.checksums.emplace();
+  manifest.checksums->tensors["model.safetensors"] = {1024, 7, {{"model.norm.weight", 8}, {"lm_head.weight", 9}}};
+  write_manifest(written, manifest);
+  std::ifstream stream(written);
+  target.seeds = {
+      {std::istreambuf_iterator<char>(stream), {}},
+      R"({"format": 2, "step": 10, "applied_steps": 10, "first_loss": 5.5, "global_batch": 8, "sequence": 128, "seed": 0, "shuffle": true, "samples": 1000, "data": 1})"};
+  target.dictionary = {"\"checksum\"", "\"checksums\"",   "\"format\"",           "\"files\"",
+                       "\"tensors\"",  "\"config.json\"", "\"0123456789abcdef\"", "\"bytes\""};
+  return target;
+}
+
+const std::vector<std::string> option_words = {"pp",
+                                               "\"pp\"",
+                                               "micro_batch_size",
+                                               "\"lr\"",
+                                               "data",
+                                               "\"data\"",
+                                               "precision",
+                                               "\"bf16\"",
+                                               "fp16",
+                                               "zero_optimization",
+                                               "\"auto\"",
+                                               "[1, 2]",
+                                               "{\"enabled\": false}",
+                                               "{\"enabled\": true}",
+                                               "{\"stage\": 0, \"offload_optimizer\": {\"device\": \"none\"}}",
+                                               "config",
+                                               "1979-05-27T07:32:00Z"};
+
+Target options_target(const std::string& name, const fs::path& file) {
+  return {name,
+          {},
+          option_words,
+          [file](std::string_view input) {
+            put_file(file, input);
+            read_config_file(train_option_table(), file.string());
+          },
+          nullptr};
+}
+
+std::vector<Target> options_targets(const fs::path& folder) {
+  Target toml = options_target("toml", folder / "run.toml"), json = options_target("json", folder / "run.json");
+  toml.seeds = {
+      "# a run\npp = 2\ntp = 1\nlr = 3e-4\nmodel = \"tiny\"\ndata = [\"a.txt\", 'b.txt:2']\nshuffle = true\nsteps = "
+      "1_000\nsave = \"\"\"a\\u00e9\"\"\"\n",
+      "microbatches = 4\n[bf16]\nenabled = false\n[zero_optimization]\nstage = 0\noffload_optimizer = {device = \"none\", x.y "
+      "= [1, {z = 2}]}\n"};
+  json.seeds = {
+      "{\n  \"pp\": 2, // stages\n  \"lr\": 3e-4,\n  \"data\": [\"a.txt\", \"b.txt:2\"],\n  \"shuffle\": true, \"clip_grad\": "
+      "\"auto\"\n}\n",
+      "{\"bf16\": {\"enabled\": false}, \"zero_optimization\": {\"stage\": 0, \"offload_optimizer\": {\"device\": \"none\"}}, "
+      "\"steps\": null}"};
+  return {toml, json};
+}
+
+}  // namespace
+
+std::vector<Target> record_targets(const fs::path& folder) {
+  std::vector<Target> targets = {profile_target(folder), measured_target(folder), metrics_target(folder), state_target(folder)};
+  for (const Target& target : options_targets(folder)) targets.push_back(target);
+  return targets;
+}
+
+}  // namespace pipetrain::fuzz

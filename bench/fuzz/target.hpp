@@ -1,0 +1,36 @@
+// What is fuzzed: every parser of files that we do not trust, behind one form.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/fuzz/mutate.hpp"
+
+namespace pipetrain::fuzz {
+
+struct Target {
+  std::string name;
+  std::vector<std::string> seeds;       // valid inputs
+  std::vector<std::string> dictionary;  // words and values that the format knows
+  // Takes the input in, all of it. Returns, or throws Error(input) or PlanFileError with one line.
+  std::function<void(std::string_view input)> run;
+  // Makes an input out of a mutated seed: adds what every mutation would break, such as a length in front. Empty: as it is.
+  std::function<std::string(Random& random, std::string mutated)> finish;
+};
+
+// All of them. Parsers that read files by name get them from `folder`, which should lie in memory and must outlive the targets.
+std::vector<Target> all_targets(const std::filesystem::path& folder);
+
+// Replaces a file's content in place: quicker than a new file.
+void put_file(const std::filesystem::path& path, std::string_view content);
+
+// By room of the parsers.
+std::vector<Target> model_targets(const std::filesystem::path& folder);   // safetensors, index, config
+std::vector<Target> data_targets(const std::filesystem::path& folder);    // jsonl, row
+std::vector<Target> plan_targets();                                       // plan, csv
+std::vector<Target> record_targets(const std::filesystem::path& folder);  // profile, measured, metrics, state, toml, json
+
+}  // namespace pipetrain::fuzz
