@@ -38,7 +38,7 @@ constexpr DeviceRange time_range{1e-12, 1e3};
 MeasuredDevices measure_devices(DeviceKind kind, int count, int threads);
 
 void write_measured_devices(std::ostream& out, const MeasuredDevices& devices);
-// Throws Error(input) naming the file and what is wrong with it.
+// Of at most 1 MiB. Throws Error(input) naming the file and what is wrong with it.
 MeasuredDevices read_measured_devices(const std::filesystem::path& path);
 
 }  // namespace pipetrain

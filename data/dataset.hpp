@@ -69,7 +69,7 @@ struct DatasetOptions {
 //
 // Throws Error(input) that names file and line for a path that is missing or of an unknown kind, empty data, a row that is not
 // JSON or not of these forms, a token id that is no integer in [0, vocabulary), a row of another length, a sample longer than
-// max_positions.
+// max_positions, a text of more than 16 MiB in one row.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
 // What stands between packed documents: id 256, the first that no byte has, where the vocabulary has it, else a newline.

@@ -55,7 +55,7 @@ struct ModelConfig {
 // The presets: "tiny", "gpt2", "llama-7b", ... Throws Error(input) naming the nearest one.
 ModelConfig preset_config(const std::string& name);
 std::vector<std::string> preset_names();
-// From DIR/config.json. Throws Error(input) naming the file and the key.
+// From DIR/config.json, of at most 4 MiB. Throws Error(input) naming the file and the key.
 ModelConfig read_hf_config(const std::filesystem::path& folder);
 // The config.json text that Hugging Face reads back as the same model.
 std::string hf_config_text(const ModelConfig& config);

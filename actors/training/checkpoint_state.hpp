@@ -39,7 +39,7 @@ inline constexpr const char* checkpoint_state_file = "state.json";
 
 // Writes format 3: the checksums must be there. On disk when it returns. Throws Error(input).
 void write_manifest(const std::filesystem::path& file, const CheckpointManifest& manifest);
-// Throws Error(input) that names the file when a byte of it is not what was written (format 3), a key is missing or has a value
+// Of at most 16 MiB. Throws Error(input) naming the file when a byte of it is not what was written (format 3), a key is missing or has a value
 // that cannot be, or the format is a later one.
 CheckpointManifest read_manifest(const std::filesystem::path& file);
 

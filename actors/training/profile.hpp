@@ -96,7 +96,7 @@ class ProfileRecorder {
 };
 
 void write_profile(std::ostream& out, const Profile& profile);
-// Throws Error(input) naming the file and what is wrong with it.
+// Of at most 8 MiB. Throws Error(input) naming the file and what is wrong with it.
 Profile read_profile(const std::filesystem::path& path);
 
 }  // namespace pipetrain
