@@ -116,8 +116,9 @@ TEST_CASE("values of megabytes are quoted in part, and cost no time") {
            {"--" + large}, {"--pp", large}, {"--seed", large}, {"--schedule", large}, {"--device", large}, {"--lr=" + large}})
     CHECK_FALSE(error_of(arguments) == "no error");
   CHECK(error_of({"--pp", large}).size() < 300);
-  CHECK_THAT(config_error("run.toml", large + " = 1\n"), Contains("unknown option"));
-  CHECK_THAT(config_error("run.json", "{\"" + large + "\": 1}"), Contains("unknown option"));
+  const std::string key = large.substr(0, 500'000);  // as long as a file may be
+  CHECK_THAT(config_error("run.toml", key + " = 1\n"), Contains("unknown option"));
+  CHECK_THAT(config_error("run.json", "{\"" + key + "\": 1}"), Contains("unknown option"));
 }
 
 TEST_CASE("missing and surplus values are named") {
@@ -269,14 +270,14 @@ TEST_CASE("a config file that cannot be understood is refused with its line") {
   CHECK_THAT(config_error("run.yaml", "pp: 2"), Contains("neither .toml nor .json"));
   CHECK_THAT(error_of({"--config", "/nonexistent/run.toml"}), StartsWith("--config /nonexistent/run.toml: cannot be read"));
   TempFolder folder;
-  CHECK_THAT(error_of({"--config", folder.path().string()}), Contains("neither .toml nor .json"));
+  CHECK_THAT(error_of({"--config", folder.path().string()}), Contains("is a folder"));
   std::filesystem::create_directory(folder.path() / "run.toml");
   CHECK_THAT(error_of({"--config", (folder.path() / "run.toml").string()}), Contains("is a folder"));
 }
 
 TEST_CASE("a config file that does not end, or holds more than options, is refused at once") {
   TempFolder folder;
-  CHECK_THAT(error_of({"--config", "/dev/zero"}), StartsWith("--config /dev/zero: the ending is neither"));
+  CHECK_THAT(error_of({"--config", "/dev/zero"}), StartsWith("--config /dev/zero: cannot be read: not a regular file"));
   std::filesystem::create_symlink("/dev/zero", folder.path() / "zero.json");
   CHECK_THAT(error_of({"--config", (folder.path() / "zero.json").string()}),
              Contains("zero.json: cannot be read: not a regular file"));
