@@ -28,16 +28,10 @@ set(engine_public_headers
   core/mesh.hpp
   core/stream.hpp
   core/tensor.hpp)
-# The trainer's own, which still includes much of what it is made of.
+# The trainer's own, and what the setup of its ranks is made of.
 set(training_public_headers
-  actors/training/action_clock.hpp
-  actors/training/activation_pool.hpp
   actors/training/fault.hpp
-  actors/training/gradient_reduction.hpp
-  actors/training/quiet_group.hpp
-  actors/training/rank_compute.hpp
   actors/training/rank_setup.hpp
-  actors/training/rank_state.hpp
   actors/training/trainer.hpp
   comm/link.hpp
   comm/outgoing_links.hpp
@@ -48,7 +42,6 @@ set(training_public_headers
   data/sampler.hpp
   model/blocks/weight_gradients.hpp
   model/config.hpp
-  model/gradient_norm.hpp
   model/learning_rate.hpp
   model/optimizer.hpp
   model/parameter_store.hpp

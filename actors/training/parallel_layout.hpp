@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
-#include "actors/training/rank_compute.hpp"
+#include "actors/training/rank_setup.hpp"
 #include "comm/world.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "actors/training/activation_pool.hpp"
+#include "actors/training/rank_state.hpp"
+
 namespace pipetrain {
 
 using schedules::InputKind;

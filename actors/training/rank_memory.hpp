@@ -1,7 +1,7 @@
 // How large what a rank allocates is, from its setup and its model's own measurements.
 #pragma once
 
-#include "actors/training/rank_compute.hpp"
+#include "actors/training/rank_setup.hpp"
 
 namespace pipetrain {
 

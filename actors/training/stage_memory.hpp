@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/training/rank_compute.hpp"
+#include "actors/training/rank_setup.hpp"
 
 namespace pipetrain {
 

@@ -12,7 +12,7 @@
 
 #include "actors/engine/pipeline.hpp"
 #include "actors/training/fault.hpp"
-#include "actors/training/rank_compute.hpp"
+#include "actors/training/rank_setup.hpp"
 #include "data/dataset.hpp"
 #include "data/sampler.hpp"
 #include "model/config.hpp"
