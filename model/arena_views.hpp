@@ -1,4 +1,4 @@
-// Views into a rank's flat arenas, and its blocks by kind. Internal to model/.
+// Views into a rank's flat arenas, and its tensors by role. Internal to model/.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ inline Tensor span(const Tensor& arena, std::size_t begin, std::size_t elements)
   return arena.row_range(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(begin + elements));
 }
 
-// The rank's block of this kind; null where it has none.
-inline const BlockParameters* find_block(const ParameterLayout& layout, BlockKind kind) {
+// The rank's first tensor of this role; null where it has none.
+inline const StoredTensor* find_tensor(const ParameterLayout& layout, TensorRole role) {
   for (const BlockParameters& block : layout.blocks) {
-    if (block.block.kind == kind) return &block;
+    if (const StoredTensor* found = block.find(role)) return found;
   }
   return nullptr;
 }

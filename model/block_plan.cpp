@@ -1,57 +1,65 @@
 #include "model/block_plan.hpp"
 
-#include <cassert>
-
 #include "core/process_group.hpp"
-#include "model/families/family.hpp"
 
 namespace pipetrain {
+namespace {
 
-Parameter BlockPlanner::whole(const std::string& name, const Shape& full) {
+GradientKind gradient_of(const TensorSpec& tensor) {
+  if (tensor.split == Split::none) return GradientKind::replicated;
+  return is_matrix(tensor.role) ? GradientKind::product : GradientKind::summed;
+}
+
+// The rank's slice, without a place.
+Parameter slice_of(const TensorSpec& tensor, int tp_rank, int tp_size) {
   Parameter slice;
-  slice.name = name;
-  slice.full = slice.local = full;
-  slice.decays = full.rank() > 1;
+  slice.name = tensor.name;
+  slice.role = tensor.role;
+  slice.full = slice.local = tensor.shape;
+  slice.initialisation = tensor.initialisation;
+  slice.decays = tensor.decays;
+  slice.trainable = tensor.trainable;
+  slice.tied_copy = tensor.tied_copy;
+  if (tensor.split != Split::none) {
+    const int axis = tensor.split == Split::rows ? 0 : 1;
+    const std::int64_t size = tensor.shape[axis] / tensor.part.count;
+    const RowSplit ranks(size, tp_size);
+    slice.local = tensor.shape.with(axis, ranks.count(tp_rank));
+    if (slice.local != tensor.shape) {
+      slice.split_axis = axis;
+      slice.begin = tensor.part.index * size + ranks.begin(tp_rank);
+    }
+  }
+  slice.transposed = tensor.transposed;
+  if (tensor.transposed) slice.local = {slice.local[1], slice.local[0]};
   return slice;
 }
 
-Parameter BlockPlanner::part(const std::string& name, const Shape& full, int axis, std::int64_t begin,
-                             std::int64_t size) const {
-  const RowSplit split(size, size_);
-  Parameter slice = whole(name, full);
-  slice.local = full.with(axis, split.count(rank_));
-  if (slice.local == full) return slice;
-  slice.split_axis = axis;
-  slice.begin = begin + split.begin(rank_);
-  return slice;
-}
-
-void BlockPlanner::store(GradientKind gradient, const std::vector<Parameter>& slices) {
-  std::int64_t all_rows = 0;
-  for (const Parameter& slice : slices) all_rows += slice.local[0];
-  for (const Parameter& slice : slices) plan_.pieces.push_back({slice, plan_.stored.size()});
-  plan_.stored.push_back({slices.front().local.with(0, all_rows), gradient});
-}
-
-void BlockPlanner::store_vocabulary(GradientKind gradient, const Parameter& slice) {
+// StoredTensor says why.
+Shape with_whole_vectors(const Shape& shape) {
   constexpr std::int64_t multiple = 8;  // 16 bytes of bf16
-  store(gradient, {slice});
-  Shape& shape = plan_.stored.back().shape;
-  shape = shape.with(0, (shape[0] + multiple - 1) / multiple * multiple);
+  return shape.with(0, (shape[0] + multiple - 1) / multiple * multiple);
 }
 
-Parameter transposed(Parameter slice) {
-  assert(slice.local.rank() == 2 && !slice.transposed);
-  slice.transposed = true;
-  slice.local = {slice.local[1], slice.local[0]};
-  return slice;
-}
+}  // namespace
 
-void plan_output_matrix(const ModelConfig& config, BlockPlanner& planner) {
-  const FamilyNames names = names_of(config.family);
-  Parameter output = planner.rows(config.tied_embeddings ? names.embedding : names.head, {config.vocabulary, config.hidden});
-  output.tied_copy = config.tied_embeddings;
-  planner.store_vocabulary(GradientKind::product, output);
+BlockPlan plan_block(const std::vector<TensorSpec>& tensors, int tp_rank, int tp_size) {
+  BlockPlan plan;
+  for (const TensorSpec& tensor : tensors) {
+    const Parameter slice = slice_of(tensor, tp_rank, tp_size);
+    if (plan.stored.empty() || plan.stored.back().role != tensor.role) {
+      plan.stored.push_back({tensor.role, slice.local, gradient_of(tensor)});
+    } else {
+      Shape& stacked = plan.stored.back().shape;
+      stacked = stacked.with(0, stacked[0] + slice.local[0]);
+    }
+    plan.pieces.push_back({slice, plan.stored.size() - 1});
+  }
+  for (StoredPlan& stored : plan.stored) {
+    const bool of_words = stored.role == TensorRole::token_table || stored.role == TensorRole::output_weight;
+    if (of_words) stored.shape = with_whole_vectors(stored.shape);
+  }
+  return plan;
 }
 
 }  // namespace pipetrain

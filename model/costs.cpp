@@ -1,51 +1,43 @@
 #include "model/costs.hpp"
 
+#include "model/tensor_spec.hpp"
+
 namespace pipetrain {
 namespace {
 
-std::int64_t block_matmul_parameters(const ModelConfig& config, const Block& block) {
-  switch (block.kind) {
-    case BlockKind::embedding:
-      return 0;
-    case BlockKind::attention:
-      return 2 * config.hidden * (config.heads + config.kv_heads) * config.head_dim;
-    case BlockKind::mlp:
-      return config.hidden * (config.mlp_columns() + config.intermediate);
-    case BlockKind::head:
-      return config.hidden * config.vocabulary;
+// Elements of the block's tensors that are wanted. Those of all layers are alike.
+template <class Wanted>
+std::int64_t elements_of(const ModelConfig& config, BlockKind kind, Wanted wanted) {
+  std::int64_t elements = 0;
+  for (const TensorSpec& tensor : block_tensors(config, {kind, 0})) {
+    if (wanted(tensor)) elements += tensor.elements();
   }
-  return 0;
+  return elements;
+}
+
+template <class Wanted>
+std::int64_t elements_of(const ModelConfig& config, Wanted wanted) {
+  const auto of = [&](BlockKind kind) { return elements_of(config, kind, wanted); };
+  return of(BlockKind::embedding) + config.layers * (of(BlockKind::attention) + of(BlockKind::mlp)) + of(BlockKind::head);
+}
+
+bool is_counted(const TensorSpec& tensor) { return !tensor.tied_copy; }
+bool is_multiplied(const TensorSpec& tensor) { return is_matrix(tensor.role); }
+
+// Of causal attention's scores with one of queries, keys and values, per token.
+double score_products(const ModelConfig& config, std::int64_t sequence) {
+  return static_cast<double>(config.heads * config.head_dim * sequence);
 }
 
 }  // namespace
 
 std::int64_t block_parameter_count(const ModelConfig& config, const Block& block) {
-  const std::int64_t norm = config.norm == NormKind::layer ? 2 * config.hidden : config.hidden;
-  const auto biases = [&](std::int64_t outputs) { return config.biases ? outputs + config.hidden : 0; };
-  switch (block.kind) {
-    case BlockKind::embedding:
-      return config.hidden * (config.vocabulary + (config.positions == PositionKind::learned ? config.max_positions : 0));
-    case BlockKind::attention:
-      return norm + block_matmul_parameters(config, block) + biases((config.heads + 2 * config.kv_heads) * config.head_dim);
-    case BlockKind::mlp:
-      return norm + block_matmul_parameters(config, block) + biases(config.mlp_columns());
-    case BlockKind::head:
-      return norm + (config.tied_embeddings ? 0 : block_matmul_parameters(config, block));
-  }
-  return 0;
+  return elements_of(config, block.kind, is_counted);
 }
 
-std::int64_t parameter_count(const ModelConfig& config) {
-  std::int64_t count = 0;
-  for (const Block& block : blocks_of(config)) count += block_parameter_count(config, block);
-  return count;
-}
+std::int64_t parameter_count(const ModelConfig& config) { return elements_of(config, is_counted); }
 
-std::int64_t matmul_parameter_count(const ModelConfig& config) {
-  std::int64_t count = 0;
-  for (const Block& block : blocks_of(config)) count += block_matmul_parameters(config, block);
-  return count;
-}
+std::int64_t matmul_parameter_count(const ModelConfig& config) { return elements_of(config, is_multiplied); }
 
 double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
   const double attention = static_cast<double>(config.layers) * static_cast<double>(config.hidden * sequence);
@@ -53,28 +45,24 @@ double model_flops_per_token(const ModelConfig& config, std::int64_t sequence) {
 }
 
 double block_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence) {
-  const double matmul = 6.0 * static_cast<double>(block_matmul_parameters(config, block));
-  switch (block.kind) {
-    case BlockKind::embedding:
-      return 6.0 * static_cast<double>(config.hidden);
-    case BlockKind::attention:
-      return matmul + 6.0 * static_cast<double>(config.heads * config.head_dim * sequence);
-    default:
-      return matmul;
-  }
+  if (block.kind == BlockKind::embedding) return 6.0 * static_cast<double>(config.hidden);
+  const double matmul = 6.0 * static_cast<double>(elements_of(config, block.kind, is_multiplied));
+  return block.kind == BlockKind::attention ? matmul + 6.0 * score_products(config, sequence) : matmul;
 }
 
 // All of the forward but the block's last matrix.
 double block_recompute_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence,
                                        Recompute recompute) {
   if (recompute != Recompute::full) return 0;
+  const auto matmul = [&](TensorRole role) {
+    const auto has_role = [&](const TensorSpec& tensor) { return tensor.role == role; };
+    return 2.0 * static_cast<double>(elements_of(config, block.kind, has_role));
+  };
   switch (block.kind) {
-    case BlockKind::attention: {
-      const auto scores = static_cast<double>(config.heads * config.head_dim * sequence);
-      return 2.0 * static_cast<double>(config.hidden * (config.heads + 2 * config.kv_heads) * config.head_dim) + 2.0 * scores;
-    }
+    case BlockKind::attention:
+      return matmul(TensorRole::qkv_weight) + 2.0 * score_products(config, sequence);
     case BlockKind::mlp:
-      return 2.0 * static_cast<double>(config.hidden * config.mlp_columns());
+      return matmul(TensorRole::mlp_in_weight);
     default:
       return 0;
   }

@@ -13,7 +13,7 @@
 namespace pipetrain {
 
 // The parameters (indices into layout.parameters, in its order) whose gradients this rank counts in the norm: replicated ones
-// on rank 0 only, tied copies never.
+// on rank 0 only, tied copies and what is not trainable never.
 std::vector<std::size_t> counted_parameters(const ParameterLayout& layout, int tp_rank);
 // sums [counted parameters] f64: the sum of squares of each one's gradient slice, by Ops::square_sum.
 void square_sums(const ParameterLayout& layout, int tp_rank, Ops& ops, const Tensor& grads, const Tensor& sums);

@@ -20,10 +20,8 @@ void sum_replicated_grads(const ParameterLayout& layout, int chunk, const Tensor
 TiedGrads tied_grads(const ParameterLayout& layout, const ModelConfig& config, const Tensor& grads) {
   TiedGrads tied;
   if (!config.tied_embeddings) return tied;
-  if (const auto* embedding = find_block(layout, BlockKind::embedding)) {
-    tied.embedding = grad_of(embedding->tensors.front(), grads);
-  }
-  if (const auto* head = find_block(layout, BlockKind::head)) tied.head = grad_of(head->tensors.back(), grads);
+  if (const auto* table = find_tensor(layout, TensorRole::token_table)) tied.embedding = grad_of(*table, grads);
+  if (const auto* output = find_tensor(layout, TensorRole::output_weight)) tied.head = grad_of(*output, grads);
   return tied;
 }
 

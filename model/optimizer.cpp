@@ -30,7 +30,7 @@ std::unique_ptr<const Optimizer> make_optimizer(const OptimizerSettings& setting
 
 void optimizer_step(const ParameterLayout& layout, Ops& ops, const OptimizerArenas& arenas, const Optimizer& optimizer,
                     const OptimizerStep& step) {
-  const bool has_embedding = find_block(layout, BlockKind::embedding) != nullptr;
+  const bool has_embedding = find_tensor(layout, TensorRole::token_table) != nullptr;
   std::size_t next = 0;  // the first parameter of the stored tensor: both lists have one order
   for (const BlockParameters& block : layout.blocks) {
     for (const StoredTensor& tensor : block.tensors) {
@@ -43,7 +43,7 @@ void optimizer_step(const ParameterLayout& layout, Ops& ops, const OptimizerAren
       do {
         ++next;
       } while (next < layout.parameters.size() && inside(layout.parameters[next]));
-      if (parameter.tied_copy && has_embedding) continue;
+      if (!parameter.trainable || (parameter.tied_copy && has_embedding)) continue;
       OptimizerTensors own;
       own.weight = span(arenas.weights, tensor.offset, elements);
       own.grad = span(arenas.grads, tensor.grad_offset, elements);

@@ -41,19 +41,6 @@ void check_tensor_parallel(const ModelConfig& config, int tp_size) {
   require(config.intermediate, "columns of the MLP (intermediate size)");
 }
 
-BlockPlan plan_block(const ModelConfig& config, const Block& block, int tp_rank, int tp_size) {
-  BlockPlanner planner(tp_rank, tp_size);
-  switch (config.family) {
-    case Family::llama:
-      plan_llama_block(config, block, planner);
-      break;
-    case Family::gpt2:
-      plan_gpt2_block(config, block, planner);
-      break;
-  }
-  return planner.take();
-}
-
 // Gives every stored tensor its place: chunk by chunk, in a chunk by the kinds of gradients.
 class Placer {
  public:
@@ -63,7 +50,8 @@ class Placer {
     const std::size_t first = layout_.blocks.size();
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       layout_.blocks.push_back({blocks[i], chunk, {}});
-      for (const StoredPlan& stored : plans[i].stored) layout_.blocks.back().tensors.push_back({stored.shape, 0, 0});
+      for (const StoredPlan& stored : plans[i].stored)
+        layout_.blocks.back().tensors.push_back({stored.role, stored.shape, 0, 0});
     }
     const std::size_t begin = layout_.grad_elements;
     const auto place_all = [&](GradientKind kind) {
@@ -99,7 +87,7 @@ class Placer {
   // Null when this stage does not hold the embedding.
   const StoredTensor* embedding_table() const {
     for (const BlockParameters& block : layout_.blocks) {
-      if (block.block.kind == BlockKind::embedding) return &block.tensors.front();
+      if (block.block.kind == BlockKind::embedding) return block.find(TensorRole::token_table);
     }
     return nullptr;
   }
@@ -122,6 +110,13 @@ class Placer {
 
 }  // namespace
 
+const StoredTensor* BlockParameters::find(TensorRole role) const {
+  for (const StoredTensor& tensor : tensors) {
+    if (tensor.role == role) return &tensor;
+  }
+  return nullptr;
+}
+
 std::vector<Block> blocks_of(const ModelConfig& config) {
   std::vector<Block> blocks{{BlockKind::embedding, 0}};
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
@@ -140,7 +135,7 @@ ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<s
   Placer placer(layout);
   for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
     std::vector<BlockPlan> plans;
-    for (const Block& block : chunks[chunk]) plans.push_back(plan_block(config, block, tp_rank, tp_size));
+    for (const Block& block : chunks[chunk]) plans.push_back(plan_block(block_tensors(config, block), tp_rank, tp_size));
     placer.place_chunk(chunks[chunk], plans, static_cast<int>(chunk));
   }
   return layout;

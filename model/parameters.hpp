@@ -9,28 +9,18 @@
 #include <vector>
 
 #include "core/tensor.hpp"
+#include "model/block.hpp"
 #include "model/config.hpp"
 #include "model/recompute.hpp"
+#include "model/tensor_spec.hpp"
 
 namespace pipetrain {
-
-// The units that stages are cut in, in model order: embedding, then attention and MLP of each layer, then the head (final norm,
-// output matrix, loss).
-enum class BlockKind { embedding, attention, mlp, head };
-
-struct Block {
-  BlockKind kind = BlockKind::attention;
-  std::int64_t layer = 0;  // 0 for embedding and head
-  bool operator==(const Block&) const = default;
-};
-
-// All blocks of the model, in order: 2 x layers + 2.
-std::vector<Block> blocks_of(const ModelConfig& config);
 
 // One logical tensor, or a slice of it that this rank holds, in the stage's arenas. A slice of rows or of columns is stored
 // dense. A rank may hold several slices of one tensor (of GPT-2's query, key and value in one).
 struct Parameter {
-  std::string name;             // "model.layers.3.self_attn.q_proj.weight"
+  std::string name;  // "model.layers.3.self_attn.q_proj.weight"
+  TensorRole role = TensorRole::norm_weight;
   Shape full;                   // of the logical tensor, as Hugging Face has it
   Shape local;                  // of the slice held here, as the operations use it
   bool transposed = false;      // local's rows are columns of full
@@ -39,17 +29,20 @@ struct Parameter {
   std::size_t offset = 0;       // first element, in the weight arena
   std::size_t grad_offset = 0;  // first element, in the gradient arena
   int chunk = 0;                // of the stage
-  bool decays = true;           // weight decay: tensors of two or more dimensions
+  Initialisation initialisation = Initialisation::normal;
+  bool decays = true;     // weight decay
+  bool trainable = true;  // else the optimizer and the norm leave it out
   // The head's use of the embedding's weight, under the embedding's name, so that it loads the same values. Counted, saved and
   // put in norms only as the embedding's own.
   bool tied_copy = false;
 };
 
-// A matrix or vector as the operations use it: possibly several logical tensors stacked by rows (q, k, v; gate, up). Starts at
+// A matrix or vector as the operations use it: the logical tensors of one role stacked by rows (q, k, v; gate, up). Starts at
 // a multiple of tensor_alignment, also in a bf16 arena of the same offsets. The embedding's table and the output matrix have
 // rows of zeros added, up to a multiple of 8, so that rows of logits are aligned: with 50,257 columns products are several
 // times slower than with 50,264. Weights and moments are to be zero wherever no parameter is.
 struct StoredTensor {
+  TensorRole role;
   Shape shape;
   std::size_t offset = 0;       // elements, in the weight arena
   std::size_t grad_offset = 0;  // elements, in the gradient arena
@@ -63,9 +56,10 @@ struct Region {
 struct BlockParameters {
   Block block;
   int chunk = 0;
-  // attention: norm, qkv, o. mlp: norm, gate_up (or the one matrix of a GELU), down. embedding: table, learned positions if
-  // any. head: norm, output matrix. A layer norm, and a matrix of a model with biases, is followed by its bias.
-  std::vector<StoredTensor> tensors;
+  std::vector<StoredTensor> tensors;  // in the family's order, each role once
+
+  // The tensor of this role, or null.
+  const StoredTensor* find(TensorRole role) const;
 };
 
 struct ParameterLayout {

@@ -15,13 +15,13 @@ AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters&
       heads_(config.heads / tp.size()),
       kv_heads_(config.kv_heads / tp.size()),
       head_dim_(config.head_dim),
-      qkv_(config, config.biases),
-      out_(config) {}
+      qkv_(config, {TensorRole::qkv_weight, with_bias(config, TensorRole::qkv_bias)}),
+      out_({TensorRole::attention_out_weight, with_bias(config, TensorRole::attention_out_bias)}) {}
 
 std::unique_ptr<BlockCompute::Saved> AttentionBlock::make_saved() const { return std::make_unique<AttentionSaved>(); }
 
 void AttentionBlock::bind(const Tensor& weights, const Tensor& grads) {
-  BoundTensors tensors(parameters_, weights, grads);
+  const BoundTensors tensors(parameters_, weights, grads);
   qkv_.bind(tensors);
   out_.bind(tensors);
 }

@@ -18,9 +18,10 @@ Tensor view(const Tensor& arena, std::size_t offset, const Shape& shape) {
 
 }  // namespace
 
-BoundTensor BoundTensors::next() {
-  const StoredTensor& tensor = parameters_.tensors.at(next_++);
-  return {view(weights_, tensor.offset, tensor.shape), view(grads_, tensor.grad_offset, tensor.shape)};
+BoundTensor BoundTensors::at(TensorRole role) const {
+  const StoredTensor* tensor = parameters_.find(role);
+  assert(tensor != nullptr);
+  return {view(weights_, tensor->offset, tensor->shape), view(grads_, tensor->grad_offset, tensor->shape)};
 }
 
 VocabularyRows vocabulary_rows(const ModelConfig& config, const TensorParallel& tp) {

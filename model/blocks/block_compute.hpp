@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/buffer.hpp"
@@ -19,19 +20,28 @@ struct BoundTensor {
   Tensor grad;
 };
 
-// A block's tensors in the arenas, in the layout's order: each of the block's layers takes those it has. Arenas without memory
-// give views without memory, for measuring.
+// A block's tensors in the arenas: each of the block's layers takes those it has, by role. Arenas without memory give views
+// without memory, for measuring.
 class BoundTensors {
  public:
   BoundTensors(const BlockParameters& parameters, const Tensor& weights, const Tensor& grads)
       : parameters_(parameters), weights_(weights), grads_(grads) {}
-  BoundTensor next();
+  // The block must have it.
+  BoundTensor at(TensorRole role) const;
 
  private:
   const BlockParameters& parameters_;
   const Tensor &weights_, &grads_;
-  std::size_t next_ = 0;
 };
+
+// A matrix, and the bias added to its output, if any.
+struct MatrixRoles {
+  TensorRole weight;
+  std::optional<TensorRole> bias = {};
+};
+inline std::optional<TensorRole> with_bias(const ModelConfig& config, TensorRole bias) {
+  return config.biases ? std::optional(bias) : std::nullopt;
+}
 
 // What the actions of one stage share.
 struct BlockContext {

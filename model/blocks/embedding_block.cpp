@@ -17,10 +17,10 @@ EmbeddingBlock::EmbeddingBlock(const ModelConfig& config, const BlockParameters&
 std::unique_ptr<BlockCompute::Saved> EmbeddingBlock::make_saved() const { return std::make_unique<EmbeddingSaved>(); }
 
 void EmbeddingBlock::bind(const Tensor& weights, const Tensor& grads) {
-  BoundTensors tensors(parameters_, weights, grads);
-  table_ = tensors.next();
+  const BoundTensors tensors(parameters_, weights, grads);
+  table_ = tensors.at(TensorRole::token_table);
   table_ = {table_.weight.row_range(0, vocabulary_.count), table_.grad.row_range(0, vocabulary_.count)};
-  if (learned_positions_) positions_ = tensors.next();
+  if (learned_positions_) positions_ = tensors.at(TensorRole::position_table);
 }
 
 void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena&, Saved& saved) const {

@@ -13,12 +13,12 @@ struct HeadSaved final : BlockCompute::Saved {
 }  // namespace
 
 HeadBlock::HeadBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
-    : parameters_(parameters), vocabulary_(vocabulary_rows(config, tp)), logits_(config, false) {}
+    : parameters_(parameters), vocabulary_(vocabulary_rows(config, tp)), logits_(config, {TensorRole::output_weight}) {}
 
 std::unique_ptr<BlockCompute::Saved> HeadBlock::make_saved() const { return std::make_unique<HeadSaved>(); }
 
 void HeadBlock::bind(const Tensor& weights, const Tensor& grads) {
-  BoundTensors tensors(parameters_, weights, grads);
+  const BoundTensors tensors(parameters_, weights, grads);
   logits_.bind(tensors);
 }
 

@@ -14,16 +14,19 @@ struct MlpSaved final : BlockCompute::Saved {
 }  // namespace
 
 MlpBlock::MlpBlock(const ModelConfig& config, const BlockParameters& parameters)
-    : parameters_(parameters), activation_(config.activation), up_(config, false), down_(config) {
+    : parameters_(parameters),
+      activation_(config.activation),
+      up_(config, {TensorRole::mlp_in_weight}),
+      down_({TensorRole::mlp_out_weight, with_bias(config, TensorRole::mlp_out_bias)}) {
   assert((activation_ == Activation::gelu) == config.biases);
 }
 
 std::unique_ptr<BlockCompute::Saved> MlpBlock::make_saved() const { return std::make_unique<MlpSaved>(); }
 
 void MlpBlock::bind(const Tensor& weights, const Tensor& grads) {
-  BoundTensors tensors(parameters_, weights, grads);
+  const BoundTensors tensors(parameters_, weights, grads);
   up_.bind(tensors);
-  if (activation_ == Activation::gelu) up_bias_ = tensors.next();
+  if (activation_ == Activation::gelu) up_bias_ = tensors.at(TensorRole::mlp_in_bias);
   down_.bind(tensors);
 }
 

@@ -2,9 +2,9 @@
 
 namespace pipetrain {
 
-void Norm::bind(BoundTensors& tensors) {
-  weight_ = tensors.next();
-  if (kind_ == NormKind::layer) bias_ = tensors.next();
+void Norm::bind(const BoundTensors& tensors) {
+  weight_ = tensors.at(TensorRole::norm_weight);
+  if (kind_ == NormKind::layer) bias_ = tensors.at(TensorRole::norm_bias);
 }
 
 Norm::Statistics Norm::allocate_statistics(std::int64_t rows, Arena& memory) const {

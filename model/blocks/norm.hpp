@@ -16,7 +16,7 @@ class Norm {
   };
 
   explicit Norm(const ModelConfig& config) : kind_(config.norm), eps_(static_cast<float>(config.norm_eps)) {}
-  void bind(BoundTensors& tensors);
+  void bind(const BoundTensors& tensors);
 
   std::int64_t hidden() const { return weight_.weight.elements(); }
   Statistics allocate_statistics(std::int64_t rows, Arena& memory) const;

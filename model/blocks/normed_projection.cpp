@@ -2,10 +2,10 @@
 
 namespace pipetrain {
 
-void NormedProjection::bind(BoundTensors& tensors) {
+void NormedProjection::bind(const BoundTensors& tensors) {
   norm_.bind(tensors);
-  matrix_ = tensors.next();
-  if (has_bias_) bias_ = tensors.next();
+  matrix_ = tensors.at(roles_.weight);
+  if (roles_.bias) bias_ = tensors.at(*roles_.bias);
 }
 
 Tensor NormedProjection::forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
@@ -25,7 +25,7 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
   norm_.forward(context.ops, input, shard, saved.statistics);
   context.ops.gather_matmul(context.tp, MatmulKind::forward,
                             {.shard = shard, .w = matrix_.weight, .full = kept ? saved.normed : shard, .out = output});
-  if (has_bias_) context.ops.add_bias(output, bias_.weight);
+  if (roles_.bias) context.ops.add_bias(output, bias_.weight);
   return output;
 }
 
@@ -41,7 +41,7 @@ void NormedProjection::backward(const BlockContext& context, const Tensor& outpu
   const ArenaScope scope(context.workspace);
   const Tensor normed = saved.normed.shape.rank() > 0 ? saved.normed : norm_again(context, gradients.memory(), saved);
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
-  if (has_bias_) context.ops.bias_grad(output_grad, bias_.grad);
+  if (roles_.bias) context.ops.bias_grad(output_grad, bias_.grad);
   gradients.add_and_scatter(context.tp,
                             {.dy = output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
   norm_.backward(context.ops, normed_grad, saved.input, saved.statistics, residual, input_grad);

@@ -18,9 +18,8 @@ class NormedProjection {
     Tensor normed;  // [T, H], without a shape when the backward is to make it again
   };
 
-  // bias: whether one is added to the matrix's output.
-  NormedProjection(const ModelConfig& config, bool bias) : norm_(config), has_bias_(bias) {}
-  void bind(BoundTensors& tensors);
+  NormedProjection(const ModelConfig& config, const MatrixRoles& roles) : norm_(config), roles_(roles) {}
+  void bind(const BoundTensors& tensors);
 
   // output [T, N], as a view of new memory. Without memory.remade, and if nothing is gathered,
   // the norm's output is not kept.
@@ -34,7 +33,7 @@ class NormedProjection {
   Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;
 
   Norm norm_;
-  bool has_bias_;
+  MatrixRoles roles_;
   BoundTensor matrix_, bias_;
 };
 

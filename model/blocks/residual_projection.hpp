@@ -7,8 +7,8 @@ namespace pipetrain {
 
 class ResidualProjection {
  public:
-  explicit ResidualProjection(const ModelConfig& config) : has_bias_(config.biases) {}
-  void bind(BoundTensors& tensors);
+  explicit ResidualProjection(const MatrixRoles& roles) : roles_(roles) {}
+  void bind(const BoundTensors& tensors);
 
   // output [Tr, H] = residual [Tr, H] + input [T, K] x matrix (+ bias)
   void forward(const BlockContext& context, const Tensor& input, const Tensor& residual, const Tensor& output) const;
@@ -17,7 +17,7 @@ class ResidualProjection {
                 WeightGradients& gradients) const;
 
  private:
-  bool has_bias_;
+  MatrixRoles roles_;
   BoundTensor matrix_, bias_;
 };
 

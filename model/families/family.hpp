@@ -1,24 +1,17 @@
-// What the models of a family have in common.
+// What a model family is: one FamilySpec, in the file of its name. families.cpp lists them; nothing else tells families apart.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
 #include "model/config.hpp"
+#include "model/families/hf_config_reader.hpp"
+#include "model/tensor_spec.hpp"
 
 namespace pipetrain {
 
-// A configuration with what its family decides; sizes are still to be given.
-inline ModelConfig family_config(Family family) {
-  ModelConfig config;
-  config.family = family;
-  if (family == Family::gpt2) {
-    config.norm = NormKind::layer;
-    config.positions = PositionKind::learned;
-    config.activation = Activation::gelu;
-    config.biases = true;
-  }
-  return config;
-}
-
-// What Hugging Face calls a family's tensors, where code outside of the blocks must know it.
+// What Hugging Face calls a family's tensors, where code other than the family's must know it.
 struct FamilyNames {
   const char* embedding;        // the table of token embeddings
   const char* head;             // the output matrix, where it is not tied
@@ -26,14 +19,28 @@ struct FamilyNames {
   const char* optional_prefix;  // that files of the bare model, saved without its head, leave out; "" if there is none
 };
 
-inline FamilyNames names_of(Family family) {
-  switch (family) {
-    case Family::gpt2:
-      return {"transformer.wte.weight", "lm_head.weight", "transformer.h.", "transformer."};
-    case Family::llama:
-      break;
-  }
-  return {"model.embed_tokens.weight", "lm_head.weight", "model.layers.", ""};
-}
+struct FamilySpec {
+  const char* name;          // as errors have it
+  const char* model_type;    // Hugging Face's
+  const char* architecture;  // Hugging Face's, the one with a language-model head
+  FamilyNames names;
+  ModelConfig defaults;  // what all models of the family have in common; sizes are still to be given
+  // All of config.json but what every family has: the vocabulary (there already), init_std, bos_id, eos_id. Throws Error(input)
+  // naming the key, also for what is not built.
+  void (*read)(const HfConfigReader& config, ModelConfig& model);
+  // All but what every family has. Hugging Face reads the whole back as the same model.
+  void (*write)(const ModelConfig& config, nlohmann::json& text);
+  // block_tensors() of this family's models.
+  std::vector<TensorSpec> (*tensors)(const ModelConfig& config, const Block& block);
+};
+
+constexpr std::int64_t most_layers = 10'000;
+
+const std::vector<FamilySpec>& families();
+const FamilySpec& spec_of(Family family);
+inline ModelConfig family_config(Family family) { return spec_of(family).defaults; }
+
+// The head's matrix, which may be the embedding's.
+TensorSpec output_tensor(const ModelConfig& config, const FamilyNames& names);
 
 }  // namespace pipetrain

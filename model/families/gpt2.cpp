@@ -1,11 +1,11 @@
-// Hugging Face's config.json of a GPT-2 model: transformers 4 and 5 have the same keys. Early files also have n_ctx, which is
-// n_positions again.
+// GPT-2. Its config.json has the same keys in transformers 4 and 5; early files also have n_ctx, which is n_positions again.
+// Its files keep a layer's matrices as [inputs, outputs], and query, key and value as one.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "model/families/hf_family.hpp"
+#include "model/families/family.hpp"
 
 namespace pipetrain {
 namespace {
@@ -60,14 +60,118 @@ void write_gpt2(const ModelConfig& config, json& text) {
   text["add_cross_attention"] = false;
 }
 
-double gpt2_parameters(const ModelConfig& config) {
-  const auto real = [](std::int64_t count) { return static_cast<double>(count); };
-  const double layer_columns = 4 * real(config.hidden) + 2 * real(config.intermediate);
-  return real(config.hidden) * (real(config.layers) * layer_columns + 2 * real(config.vocabulary) + real(config.max_positions));
+constexpr FamilyNames names{.embedding = "transformer.wte.weight",
+                            .head = "lm_head.weight",
+                            .layers = "transformer.h.",
+                            .optional_prefix = "transformer."};
+
+TensorSpec matrix(TensorRole role, const std::string& name, const Shape& shape, Split split) {
+  return {.role = role, .name = name + ".weight", .shape = shape, .split = split, .transposed = true};
+}
+
+TensorSpec bias(TensorRole role, const std::string& name, std::int64_t size, Split split) {
+  return {.role = role,
+          .name = name + ".bias",
+          .shape = {size},
+          .split = split,
+          .initialisation = Initialisation::zeros,
+          .decays = false};
+}
+
+void add_norm(const ModelConfig& config, const std::string& name, std::vector<TensorSpec>& tensors) {
+  tensors.push_back({.role = TensorRole::norm_weight,
+                     .name = name + ".weight",
+                     .shape = {config.hidden},
+                     .initialisation = Initialisation::ones,
+                     .decays = false});
+  tensors.push_back(bias(TensorRole::norm_bias, name, config.hidden, Split::none));
+}
+
+// What ends in the residual stream. Its bias is added to the ranks' sum, by each rank to its own tokens.
+void add_output(TensorRole weight_role, TensorRole bias_role, const std::string& name, const Shape& shape,
+                std::vector<TensorSpec>& tensors) {
+  TensorSpec weight = matrix(weight_role, name, shape, Split::rows);
+  weight.initialisation = Initialisation::residual_normal;
+  tensors.push_back(weight);
+  tensors.push_back(bias(bias_role, name, shape[1], Split::none));
+}
+
+std::vector<TensorSpec> embedding_tensors(const ModelConfig& config) {
+  return {
+      {.role = TensorRole::token_table,
+       .name = names.embedding,
+       .shape = {config.vocabulary, config.hidden},
+       .split = Split::rows},
+      {.role = TensorRole::position_table, .name = "transformer.wpe.weight", .shape = {config.max_positions, config.hidden}}};
+}
+
+std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::string& prefix) {
+  constexpr int parts = 3;  // query, key, value
+  const std::int64_t hidden = config.hidden;
+  const std::string fused = prefix + "attn.c_attn";
+  std::vector<TensorSpec> tensors;
+  add_norm(config, prefix + "ln_1", tensors);
+  for (int part = 0; part < parts; ++part) {
+    tensors.push_back(matrix(TensorRole::qkv_weight, fused, {hidden, parts * hidden}, Split::columns));
+    tensors.back().part = {part, parts};
+  }
+  for (int part = 0; part < parts; ++part) {
+    tensors.push_back(bias(TensorRole::qkv_bias, fused, parts * hidden, Split::rows));
+    tensors.back().part = {part, parts};
+  }
+  add_output(TensorRole::attention_out_weight, TensorRole::attention_out_bias, prefix + "attn.c_proj", {hidden, hidden},
+             tensors);
+  return tensors;
+}
+
+std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string& prefix) {
+  const std::int64_t hidden = config.hidden, inner = config.intermediate;
+  std::vector<TensorSpec> tensors;
+  add_norm(config, prefix + "ln_2", tensors);
+  tensors.push_back(matrix(TensorRole::mlp_in_weight, prefix + "mlp.c_fc", {hidden, inner}, Split::columns));
+  tensors.push_back(bias(TensorRole::mlp_in_bias, prefix + "mlp.c_fc", inner, Split::rows));
+  add_output(TensorRole::mlp_out_weight, TensorRole::mlp_out_bias, prefix + "mlp.c_proj", {inner, hidden}, tensors);
+  return tensors;
+}
+
+std::vector<TensorSpec> gpt2_tensors(const ModelConfig& config, const Block& block) {
+  const std::string prefix = fmt::format("{}{}.", names.layers, block.layer);
+  std::vector<TensorSpec> head;
+  switch (block.kind) {
+    case BlockKind::embedding:
+      return embedding_tensors(config);
+    case BlockKind::attention:
+      return attention_tensors(config, prefix);
+    case BlockKind::mlp:
+      return mlp_tensors(config, prefix);
+    case BlockKind::head:
+      add_norm(config, "transformer.ln_f", head);
+      head.push_back(output_tensor(config, names));
+  }
+  return head;
+}
+
+ModelConfig defaults() {
+  ModelConfig config;
+  config.family = Family::gpt2;
+  config.norm = NormKind::layer;
+  config.positions = PositionKind::learned;
+  config.activation = Activation::gelu;
+  config.biases = true;
+  return config;
 }
 
 }  // namespace
 
-HfFamily gpt2_hf_family() { return {Family::gpt2, "gpt2", "GPT2LMHeadModel", "GPT-2", read_gpt2, write_gpt2, gpt2_parameters}; }
+FamilySpec gpt2_family() {
+  return {.name = "GPT-2",
+          .model_type = "gpt2",
+          .architecture = "GPT2LMHeadModel",
+          .names = names,
+          .defaults = defaults(),
+          .read = read_gpt2,
+          .write = write_gpt2,
+          .tensors = gpt2_tensors};
+}
 
 }  // namespace pipetrain

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
@@ -10,7 +9,6 @@
 #include "model/config.hpp"
 #include "model/families/family.hpp"
 #include "model/families/hf_config_reader.hpp"
-#include "model/families/hf_family.hpp"
 #include "model/files.hpp"
 
 namespace pipetrain {
@@ -21,14 +19,9 @@ using nlohmann::json;
 constexpr std::size_t most_config_bytes = std::size_t{4} << 20;
 constexpr double most_parameters = 1e14;  // with the other limits, counts of parameters and operations fit 64 bits
 
-const std::array<HfFamily, 2>& hf_families() {
-  static const std::array<HfFamily, 2> families{llama_hf_family(), gpt2_hf_family()};
-  return families;
-}
-
 // nullptr where there is none.
-const HfFamily* find_family(const char* HfFamily::*key, const std::string& name) {
-  for (const HfFamily& family : hf_families()) {
+const FamilySpec* find_family(const char* FamilySpec::*key, const std::string& name) {
+  for (const FamilySpec& family : families()) {
     if (name == family.*key) return &family;
   }
   return nullptr;
@@ -36,7 +29,7 @@ const HfFamily* find_family(const char* HfFamily::*key, const std::string& name)
 
 [[noreturn]] void refuse_unknown(const HfConfigReader& config, const std::string& name, const std::string& more = "") {
   std::vector<std::string> known;
-  for (const HfFamily& family : hf_families()) known.push_back(fmt::format("{} ({})", family.model_type, family.architecture));
+  for (const FamilySpec& family : families()) known.push_back(fmt::format("{} ({})", family.model_type, family.architecture));
   config.refuse(fmt::format("unknown architecture \"{}\"; known: {}{}", name, fmt::join(known, ", "), more));
 }
 
@@ -52,12 +45,12 @@ std::vector<std::string> read_architectures(const HfConfigReader& config) {
 }
 
 // By model_type, by architectures where it is absent; where both are there, they must agree.
-const HfFamily& read_family(const HfConfigReader& config) {
+const FamilySpec& read_family(const HfConfigReader& config) {
   const std::string type = config.text_or("model_type", "");
-  const HfFamily* family = find_family(&HfFamily::model_type, type);
+  const FamilySpec* family = find_family(&FamilySpec::model_type, type);
   if (!type.empty() && !family) refuse_unknown(config, type);
   for (const std::string& name : read_architectures(config)) {
-    const HfFamily* found = find_family(&HfFamily::architecture, name);
+    const FamilySpec* found = find_family(&FamilySpec::architecture, name);
     if (!found) refuse_unknown(config, name, family ? "; only language models are built" : "");
     if (family && found != family) {
       config.refuse_value("architectures",
@@ -67,10 +60,23 @@ const HfFamily& read_family(const HfConfigReader& config) {
   }
   if (!family) {
     std::vector<std::string> known;
-    for (const HfFamily& one : hf_families()) known.emplace_back(one.model_type);
+    for (const FamilySpec& one : families()) known.emplace_back(one.model_type);
     config.refuse(fmt::format("key \"model_type\" is missing; known: {}", fmt::join(known, ", ")));
   }
   return *family;
+}
+
+// Of all matrices and tables as if none were tied; in floating point because 64 bits may not hold the count yet.
+double untied_elements(const ModelConfig& config) {
+  const auto of = [&](BlockKind kind) {
+    double elements = 0;
+    for (const TensorSpec& tensor : block_tensors(config, {kind, 0})) {
+      if (tensor.shape.rank() > 1) elements += static_cast<double>(tensor.elements());
+    }
+    return elements;
+  };
+  return of(BlockKind::embedding) + static_cast<double>(config.layers) * (of(BlockKind::attention) + of(BlockKind::mlp)) +
+         of(BlockKind::head);
 }
 
 }  // namespace
@@ -79,14 +85,14 @@ ModelConfig read_hf_config(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "config.json";
   const json parsed = parse_json(read_text(file, most_config_bytes), {file.string()});
   if (!parsed.is_object()) throw Error(ErrorKind::input, fmt::format("{}: not a JSON object", file.string()));
-  const HfFamily& family = read_family(HfConfigReader(parsed, file.string(), "transformer"));
+  const FamilySpec& family = read_family(HfConfigReader(parsed, file.string(), "transformer"));
   const HfConfigReader config(parsed, file.string(), family.name);
   if (config.has("quantization_config")) config.refuse("quantization_config", "is set; use the model's unquantized weights");
 
-  ModelConfig model = family_config(family.family);
+  ModelConfig model = family.defaults;
   model.vocabulary = config.count("vocab_size");
   family.read(config, model);
-  if (const double parameters = family.parameters(model); parameters > most_parameters) {
+  if (const double parameters = untied_elements(model); parameters > most_parameters) {
     config.refuse(
         fmt::format("the model would have {:.3g} parameters, more than the {:.3g} supported", parameters, most_parameters));
   }
@@ -98,8 +104,7 @@ ModelConfig read_hf_config(const std::filesystem::path& folder) {
 
 std::string hf_config_text(const ModelConfig& config) {
   const auto token = [](const std::optional<std::int64_t>& id) { return id.has_value() ? json(*id) : json(nullptr); };
-  const auto is_of = [&](const HfFamily& family) { return family.family == config.family; };
-  const HfFamily& family = *std::find_if(hf_families().begin(), hf_families().end(), is_of);
+  const FamilySpec& family = spec_of(config.family);
   json text;
   family.write(config, text);
   text["architectures"] = {family.architecture};

@@ -1,10 +1,10 @@
-// Hugging Face's config.json of a Llama model: the keys of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters).
+// Llama. Its config.json has the keys of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "model/families/hf_family.hpp"
+#include "model/families/family.hpp"
 
 namespace pipetrain {
 namespace {
@@ -176,16 +176,76 @@ void write_llama(const ModelConfig& config, json& text) {
   text["rope_parameters"]["rope_theta"] = config.rope_theta;
 }
 
-double llama_parameters(const ModelConfig& config) {
-  const auto real = [](std::int64_t count) { return static_cast<double>(count); };
-  const double layer_columns = 2 * real(config.heads + config.kv_heads) * real(config.head_dim) + 3 * real(config.intermediate);
-  return real(config.hidden) * (real(config.layers) * layer_columns + 2 * real(config.vocabulary));
+constexpr FamilyNames names{
+    .embedding = "model.embed_tokens.weight", .head = "lm_head.weight", .layers = "model.layers.", .optional_prefix = ""};
+
+TensorSpec norm(const ModelConfig& config, const std::string& name) {
+  return {.role = TensorRole::norm_weight,
+          .name = name,
+          .shape = {config.hidden},
+          .initialisation = Initialisation::ones,
+          .decays = false};
+}
+
+std::vector<TensorSpec> attention_tensors(const ModelConfig& config, const std::string& prefix) {
+  const std::int64_t hidden = config.hidden;
+  const std::int64_t query = config.heads * config.head_dim, key_value = config.kv_heads * config.head_dim;
+  const auto qkv = [&](const char* name, std::int64_t outputs) {
+    return TensorSpec{.role = TensorRole::qkv_weight, .name = prefix + name, .shape = {outputs, hidden}, .split = Split::rows};
+  };
+  return {norm(config, prefix + "input_layernorm.weight"),
+          qkv("self_attn.q_proj.weight", query),
+          qkv("self_attn.k_proj.weight", key_value),
+          qkv("self_attn.v_proj.weight", key_value),
+          {.role = TensorRole::attention_out_weight,
+           .name = prefix + "self_attn.o_proj.weight",
+           .shape = {hidden, query},
+           .split = Split::columns}};
+}
+
+std::vector<TensorSpec> mlp_tensors(const ModelConfig& config, const std::string& prefix) {
+  const std::int64_t hidden = config.hidden, inner = config.intermediate;
+  const auto gate_or_up = [&](const char* name) {
+    return TensorSpec{.role = TensorRole::mlp_in_weight, .name = prefix + name, .shape = {inner, hidden}, .split = Split::rows};
+  };
+  return {norm(config, prefix + "post_attention_layernorm.weight"),
+          gate_or_up("mlp.gate_proj.weight"),
+          gate_or_up("mlp.up_proj.weight"),
+          {.role = TensorRole::mlp_out_weight,
+           .name = prefix + "mlp.down_proj.weight",
+           .shape = {hidden, inner},
+           .split = Split::columns}};
+}
+
+std::vector<TensorSpec> llama_tensors(const ModelConfig& config, const Block& block) {
+  const std::string prefix = fmt::format("{}{}.", names.layers, block.layer);
+  switch (block.kind) {
+    case BlockKind::embedding:
+      return {{.role = TensorRole::token_table,
+               .name = names.embedding,
+               .shape = {config.vocabulary, config.hidden},
+               .split = Split::rows}};
+    case BlockKind::attention:
+      return attention_tensors(config, prefix);
+    case BlockKind::mlp:
+      return mlp_tensors(config, prefix);
+    case BlockKind::head:
+      return {norm(config, "model.norm.weight"), output_tensor(config, names)};
+  }
+  return {};
 }
 
 }  // namespace
 
-HfFamily llama_hf_family() {
-  return {Family::llama, "llama", "LlamaForCausalLM", "Llama", read_llama, write_llama, llama_parameters};
+FamilySpec llama_family() {
+  return {.name = "Llama",
+          .model_type = "llama",
+          .architecture = "LlamaForCausalLM",
+          .names = names,
+          .defaults = {},
+          .read = read_llama,
+          .write = write_llama,
+          .tensors = llama_tensors};
 }
 
 }  // namespace pipetrain

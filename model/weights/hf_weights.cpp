@@ -147,7 +147,7 @@ std::int64_t layer_of(const std::string& name, std::string_view prefix) {
 
 class HfWeights : public WeightSource {
  public:
-  HfWeights(const ModelConfig& config, const fs::path& folder) : folder_(folder), names_(names_of(config.family)) {
+  HfWeights(const ModelConfig& config, const fs::path& folder) : folder_(folder), names_(spec_of(config.family).names) {
     open_files();
     complete_names();
     find_tied_embedding(config);

@@ -60,25 +60,33 @@ Normals normal_pair(std::uint32_t radius_word, std::uint32_t angle_word) {
 class RandomWeights : public WeightSource {
  public:
   RandomWeights(const ModelConfig& config, std::uint64_t seed)
-      : key_{low(seed), high(seed)}, std_(static_cast<float>(config.init_std)), residual_std_(std_) {
-    if (config.family == Family::gpt2) {
-      residual_std_ = static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers)));
+      : key_{low(seed), high(seed)},
+        std_(static_cast<float>(config.init_std)),
+        residual_std_(static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers)))) {}
+
+  void load(const Parameter& parameter, float* out) const override {
+    switch (parameter.initialisation) {
+      case Initialisation::ones:
+        std::fill_n(out, parameter.local.elements(), 1.0F);
+        return;
+      case Initialisation::zeros:
+        std::fill_n(out, parameter.local.elements(), 0.0F);
+        return;
+      case Initialisation::normal:
+        return draw(parameter, std_, out);
+      case Initialisation::residual_normal:
+        return draw(parameter, residual_std_, out);
     }
   }
 
-  void load(const Parameter& parameter, float* out) const override {
-    if (parameter.full.rank() == 1) {
-      std::fill_n(out, parameter.local.elements(), parameter.name.ends_with(".bias") ? 0.0F : 1.0F);
-      return;
-    }
+ private:
+  void draw(const Parameter& parameter, float deviation, float* out) const {
     const std::uint64_t name = hash_of(parameter.name);
-    const float deviation = parameter.name.ends_with(".c_proj.weight") ? residual_std_ : std_;
     read_slice(parameter, out, [&](std::int64_t first, std::int64_t count, float* to) {
       fill(name, deviation, static_cast<std::uint64_t>(first), static_cast<std::size_t>(count), to);
     });
   }
 
- private:
   // out = elements [first, first + count) of the named tensor.
   void fill(std::uint64_t name, float deviation, std::uint64_t first, std::size_t count, float* out) const {
     std::array<float, lanes * words_a_block> values;

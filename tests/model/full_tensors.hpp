@@ -11,11 +11,22 @@ namespace pipetrain::test {
 
 using Tensors = std::map<std::string, std::vector<float>>;
 
-inline Parameter whole(const NamedShape& tensor) {
+inline Parameter whole(const NamedShape& tensor, Initialisation initialisation = Initialisation::normal) {
   Parameter parameter;
   parameter.name = tensor.name;
   parameter.full = parameter.local = tensor.shape;
+  parameter.initialisation = initialisation;
   return parameter;
+}
+
+// Begun as the model's tensor of this name, if there is one.
+inline Parameter whole(const ModelConfig& config, const NamedShape& tensor) {
+  for (const Block& block : blocks_of(config)) {
+    for (const TensorSpec& spec : block_tensors(config, block)) {
+      if (spec.name == tensor.name) return whole(tensor, spec.initialisation);
+    }
+  }
+  return whole(tensor);
 }
 
 inline std::vector<float> load(const WeightSource& source, const Parameter& parameter) {
@@ -26,7 +37,7 @@ inline std::vector<float> load(const WeightSource& source, const Parameter& para
 
 inline Tensors load_all(const WeightSource& source, const ModelConfig& config) {
   Tensors tensors;
-  for (const NamedShape& tensor : logical_tensors(config)) tensors[tensor.name] = load(source, whole(tensor));
+  for (const NamedShape& tensor : logical_tensors(config)) tensors[tensor.name] = load(source, whole(config, tensor));
   return tensors;
 }
 

@@ -201,6 +201,27 @@ TEST_CASE("AdamW steps every weight once, decays matrices only, clips first", "[
   }
 }
 
+TEST_CASE("what is not trainable keeps its weights and stays out of the norm", "[optimizer]") {
+  const ModelConfig config = tied_config();
+  ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, 0, 1);
+  const auto is_frozen = [](const Parameter& parameter) { return parameter.role == TensorRole::mlp_in_weight; };
+  for (Parameter& parameter : layout.parameters) parameter.trainable = !is_frozen(parameter);
+  for (const std::size_t i : counted_parameters(layout, 0)) CHECK_FALSE(is_frozen(layout.parameters[i]));
+
+  Arenas arenas(layout);
+  const Arenas before(layout);
+  const auto adamw = make_optimizer({"adamw", 0.9F, 0.95F, 1e-8F, 0.1F});
+  optimizer_step(layout, *arenas.ops, arenas.view(), *adamw, {1e-2F, 3, 0.25F});
+  arenas.synchronize();
+  for (const Parameter& parameter : layout.parameters) {
+    for (std::size_t at = parameter.offset; at < parameter.offset + static_cast<std::size_t>(parameter.local.elements());
+         ++at) {
+      REQUIRE((arenas.weights[at] == before.weights[at]) == is_frozen(parameter));
+      REQUIRE((arenas.m[at] == before.m[at]) == is_frozen(parameter));
+    }
+  }
+}
+
 TEST_CASE("tied gradients are added once, into the embedding's", "[optimizer]") {
   ModelConfig config = tied_config();
   const ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, 0, 1);

@@ -21,7 +21,7 @@ using test::whole;
 inline void save(const ModelConfig& config, const fs::path& folder, std::uint64_t seed = 1) {
   const auto source = random_weights(config, seed);
   const auto tensors = logical_tensors(config);
-  save_hf_model(config, folder, [&](std::size_t i, float* out) { source->load(whole(tensors[i]), out); });
+  save_hf_model(config, folder, [&](std::size_t i, float* out) { source->load(whole(config, tensors[i]), out); });
 }
 
 // Every rank's slice of every parameter, at every tensor-parallel size, is that slice of the full tensor.

@@ -48,7 +48,7 @@ void write_file(const fs::path& file, const ModelConfig& config, const std::vect
   }
   SafetensorsWriter writer(file, tensors);
   const auto source = random_weights(config, 1);
-  for (const NamedShape& tensor : tensors) writer.write(load(*source, whole(tensor)).data());
+  for (const NamedShape& tensor : tensors) writer.write(load(*source, whole(config, tensor)).data());
   writer.finish();
 }
 

@@ -1,0 +1,36 @@
+// The table of model families.
+#include <algorithm>
+#include <cassert>
+
+#include "model/families/family.hpp"
+
+namespace pipetrain {
+
+FamilySpec llama_family();
+FamilySpec gpt2_family();
+
+const std::vector<FamilySpec>& families() {
+  static const std::vector<FamilySpec> table{llama_family(), gpt2_family()};
+  return table;
+}
+
+const FamilySpec& spec_of(Family family) {
+  const auto is_it = [&](const FamilySpec& spec) { return spec.defaults.family == family; };
+  const auto found = std::find_if(families().begin(), families().end(), is_it);
+  assert(found != families().end());
+  return *found;
+}
+
+std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& block) {
+  return spec_of(config.family).tensors(config, block);
+}
+
+TensorSpec output_tensor(const ModelConfig& config, const FamilyNames& names) {
+  return {.role = TensorRole::output_weight,
+          .name = config.tied_embeddings ? names.embedding : names.head,
+          .shape = {config.vocabulary, config.hidden},
+          .split = Split::rows,
+          .tied_copy = config.tied_embeddings};
+}
+
+}  // namespace pipetrain
