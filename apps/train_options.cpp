@@ -131,11 +131,11 @@ void read_numbers(const OptionValues& values, const Machine& machine, TrainOptio
   const bool gpu = options.device == DeviceKind::cuda;
   if (values.text("precision") == "fp16") values.fail("precision", "fp16 is not built yet; use fp32, or bf16 on GPUs");
   const std::size_t precision = values.choice("precision", {"fp32", "bf16"}).value_or(gpu ? 1 : 0);
-  options.precision = precision == 1 ? DType::bf16 : DType::f32;
-  if (options.precision == DType::bf16 && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
+  options.precision = precision == 1 ? Precision::bf16() : Precision::fp32();
+  if (options.precision == Precision::bf16() && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
   constexpr Recompute modes[] = {Recompute::none, Recompute::selective, Recompute::full};
   options.recompute = modes[values.choice("recompute", {"none", "selective", "full"}).value_or(0)];
-  options.deterministic = values.on_off("deterministic").value_or(options.precision == DType::f32 || !gpu);
+  options.deterministic = values.on_off("deterministic").value_or(options.precision == Precision::fp32() || !gpu);
 }
 
 void read_files(const OptionValues& values, TrainOptions& options) {

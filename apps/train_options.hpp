@@ -16,6 +16,7 @@
 #include "data/dataset.hpp"
 #include "data/sampler.hpp"
 #include "model/learning_rate.hpp"
+#include "model/precision.hpp"
 #include "model/recompute.hpp"
 #include "schedules/stage_protocol.hpp"
 
@@ -54,7 +55,7 @@ struct TrainOptions {
   double clip_grad = 1.0;  // 0: off
 
   // Numbers and devices
-  DType precision = DType::f32;
+  Precision precision;
   Recompute recompute = Recompute::none;
   bool deterministic = true;
   DeviceKind device = DeviceKind::cpu;

@@ -11,14 +11,14 @@ using schedules::Placement;
 
 namespace {
 
-// Gradients, moments and the weights that the optimizer updates are fp32 in every precision.
+// Gradients are fp32 in every precision.
 constexpr double gradient_bytes = sizeof(float);
 
-double activation_bytes(const LayoutRequest& request) { return static_cast<double>(size_of(request.precision)); }
+double activation_bytes(const LayoutRequest& request) { return static_cast<double>(size_of(request.precision.compute)); }
 
-// Beside them, bf16 keeps the weights rounded.
+// Beside the weights that the optimizer updates, bf16 keeps them rounded.
 double rounded_bytes(const LayoutRequest& request) {
-  return request.precision == DType::f32 ? 0 : static_cast<double>(size_of(request.precision));
+  return request.precision.rounds_weights() ? static_cast<double>(size_of(request.precision.compute)) : 0;
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement
 bool LayoutMemory::is_hopeless(const Layout& layout) const {
   const double elements = static_cast<double>(layout.microbatch) * static_cast<double>(request_.sequence) *
                           static_cast<double>(request_.config.hidden) / layout.tp;
-  return elements * static_cast<double>(size_of(request_.precision)) > request_.speed.memory_bytes;
+  return elements * static_cast<double>(size_of(request_.precision.compute)) > request_.speed.memory_bytes;
 }
 
 std::optional<std::vector<std::size_t>> LayoutMemory::of(const Layout& layout, const Placement& placement,

@@ -82,7 +82,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
         fmt::format("planned in fp32: attention in bf16 on GPUs has no heads of size {}", request.config.head_dim));
   const bool bf16 = values.choice("precision", {"fp32", "bf16"}).value_or(bf16_by_default ? 1 : 0) == 1;
   if (bf16 && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
-  request.precision = bf16 ? DType::bf16 : DType::f32;
+  request.precision = bf16 ? Precision::bf16() : Precision::fp32();
   if (const auto mode = values.choice("recompute", {"none", "selective", "full"}))
     request.recompute = std::array{Recompute::none, Recompute::selective, Recompute::full}[*mode];
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));

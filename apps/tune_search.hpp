@@ -10,6 +10,7 @@
 #include "core/device.hpp"
 #include "core/dtype.hpp"
 #include "model/config.hpp"
+#include "model/precision.hpp"
 #include "model/recompute.hpp"
 #include "schedules/plan.hpp"
 
@@ -32,7 +33,7 @@ struct LayoutRequest {
   std::int64_t sequence = 1;
   std::int64_t global_batch = 1;  // sequences of one step
   DeviceSpeed speed;
-  DType precision = DType::f32;
+  Precision precision;
   DeviceKind device = DeviceKind::cpu;
   std::optional<Recompute> recompute;  // not given: the least that fits
   bool with_auto = false;              // also plans that auto makes for the costs and the memory

@@ -40,14 +40,17 @@ set(training_public_headers
   core/process_group.hpp
   data/dataset.hpp
   data/sampler.hpp
+  model/block.hpp
   model/blocks/weight_gradients.hpp
   model/config.hpp
   model/learning_rate.hpp
   model/optimizer.hpp
   model/parameter_store.hpp
   model/parameters.hpp
+  model/precision.hpp
   model/recompute.hpp
   model/stage_model.hpp
+  model/tensor_spec.hpp
   model/weights/safetensors_checksums.hpp
   model/weights/weights.hpp
   ops/arguments.hpp

@@ -1,7 +1,7 @@
 // How the modes of a run are spelled on the command line, in profiles and in tables.
 #pragma once
 
-#include "core/dtype.hpp"
+#include "model/precision.hpp"
 #include "model/recompute.hpp"
 
 namespace pipetrain {
@@ -10,7 +10,6 @@ constexpr const char* name_of(Recompute mode) {
   return mode == Recompute::none ? "none" : mode == Recompute::selective ? "selective" : "full";
 }
 
-// Of what a run computes in: f32 or bf16.
-constexpr const char* precision_name(DType precision) { return precision == DType::bf16 ? "bf16" : "fp32"; }
+constexpr const char* precision_name(const Precision& precision) { return precision.compute == DType::bf16 ? "bf16" : "fp32"; }
 
 }  // namespace pipetrain

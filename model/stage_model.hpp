@@ -13,6 +13,7 @@
 #include "model/config.hpp"
 #include "model/parameter_store.hpp"
 #include "model/parameters.hpp"
+#include "model/precision.hpp"
 #include "model/recompute.hpp"
 #include "ops/ops.hpp"
 
@@ -87,10 +88,16 @@ class StageModel {
   virtual void weight_grad(int chunk, ActivationSlot& slot) = 0;
 };
 
-// chunks: the runs of blocks this stage holds. The Ops (and the group) must outlive the model. To learn sizes only, without a
-// device, pass measuring Ops and do not bind. dtype: of activations and weights, f32 or bf16.
-std::unique_ptr<StageModel> make_stage_model(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks,
-                                             const MicrobatchShape& shape, const TensorParallel& tp, Ops& ops,
-                                             DType dtype = DType::f32, Recompute recompute = Recompute::none);
+struct StageModelSpec {
+  ModelConfig config;
+  std::vector<std::vector<Block>> chunks;  // the runs of blocks that this stage holds
+  MicrobatchShape shape;
+  Precision precision = {};
+  Recompute recompute = Recompute::none;
+};
+
+// The Ops (and the group) must outlive the model. To learn sizes only, without a device, pass measuring Ops and do not bind.
+// Throws Error(unavailable) for a precision that is not built.
+std::unique_ptr<StageModel> make_stage_model(const StageModelSpec& spec, const TensorParallel& tp, Ops& ops);
 
 }  // namespace pipetrain

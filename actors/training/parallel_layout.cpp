@@ -16,7 +16,7 @@ std::unique_ptr<Device> make_device(const TrainJob& job, int number) {
 // Refuses a model that cannot be split or computed so before any device is opened.
 World open_world(const TrainJob& job, const std::vector<std::vector<Block>>& parts) {
   layout_parameters(job.config, parts, 0, job.tp);
-  check_head_size(job.config, job.device, job.precision);
+  check_head_size(job.config, job.device, job.precision.compute);
   const Mesh mesh = mesh_of(job);
   return World(mesh, 0, [&](int rank) { return make_device(job, mesh.place(rank).device); });
 }

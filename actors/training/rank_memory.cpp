@@ -33,7 +33,7 @@ std::size_t gpu_scratch_estimate(const RankSetup& setup) {
 
 Tensor lane_tensor(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
   const Shape shape = lane_shape(setup, kind, chunk, hidden);
-  return {nullptr, shape, shape.rank() == 1 ? DType::i32 : setup.precision};
+  return {nullptr, shape, shape.rank() == 1 ? DType::i32 : setup.precision.comm};
 }
 
 std::size_t lane_bytes(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
@@ -41,7 +41,15 @@ std::size_t lane_bytes(const RankSetup& setup, InputKind kind, int chunk, const 
 }
 
 std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
-  return Tensor{nullptr, hidden, setup.precision}.bytes();
+  return Tensor{nullptr, hidden, setup.precision.comm}.bytes();
+}
+
+StageModelSpec model_spec(const RankSetup& setup) {
+  return {.config = setup.config,
+          .chunks = setup.chunks,
+          .shape = setup.shape,
+          .precision = setup.precision,
+          .recompute = setup.recompute};
 }
 
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
@@ -63,7 +71,7 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
 MemoryUse estimate_memory(const RankSetup& setup) {
   const auto ops = make_measuring_ops();
   const TensorParallel tp{setup.groups.tensor.get(), setup.sequence_parallel};
-  const auto model = make_stage_model(setup.config, setup.chunks, setup.shape, tp, *ops, setup.precision, setup.recompute);
+  const auto model = make_stage_model(model_spec(setup), tp, *ops);
   return memory_use(setup, *model);
 }
 

@@ -10,6 +10,9 @@ Tensor lane_tensor(const RankSetup& setup, schedules::InputKind kind, int chunk,
 std::size_t lane_bytes(const RankSetup& setup, schedules::InputKind kind, int chunk, const Shape& hidden);
 std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden);
 
+// What the setup's rank computes.
+StageModelSpec model_spec(const RankSetup& setup);
+
 // What the operations of a GPU take for themselves, beside the model's workspace.
 std::size_t gpu_scratch_estimate(const RankSetup& setup);
 

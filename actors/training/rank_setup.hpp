@@ -44,7 +44,7 @@ struct RankSetup {
   MicrobatchShape shape;
   int microbatches = 1;
   bool sequence_parallel = true;
-  DType precision = DType::f32;  // of activations, and of the weights that the operations read
+  Precision precision;
   Recompute recompute = Recompute::none;
   bool deterministic = true;  // see make_cuda_ops()
   LinkKinds links;            // to the ranks whose slots it fills

@@ -10,7 +10,7 @@ StageMemory::StageMemory(const ModelConfig& config, int tp, MicrobatchShape shap
     : config_(config), shape_(shape), mode_(mode) {
   // These throw for a model that cannot be split or computed so.
   layout_parameters(config, {blocks_of(config)}, 0, tp);
-  check_head_size(config, mode.device, mode.precision);
+  check_head_size(config, mode.device, mode.precision.compute);
   if (tp > 1) tensor_ = std::move(make_inprocess_groups(tp).front());
 }
 
@@ -39,7 +39,9 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
 std::vector<ActivationBytes> StageMemory::activations(const std::vector<std::vector<Block>>& chunks) const {
   const auto ops = make_measuring_ops();
   const TensorParallel tp{tensor_.get(), tensor_ != nullptr};
-  const auto model = make_stage_model(config_, chunks, shape_, tp, *ops, mode_.precision, mode_.recompute);
+  const StageModelSpec spec{
+      .config = config_, .chunks = chunks, .shape = shape_, .precision = mode_.precision, .recompute = mode_.recompute};
+  const auto model = make_stage_model(spec, tp, *ops);
   std::vector<ActivationBytes> bytes;
   for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) bytes.push_back(model->activation_bytes(chunk));
   return bytes;

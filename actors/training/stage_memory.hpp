@@ -11,7 +11,7 @@ namespace pipetrain {
 class StageMemory {
  public:
   struct Mode {
-    DType precision = DType::f32;
+    Precision precision = {};
     Recompute recompute = Recompute::none;
     DeviceKind device = DeviceKind::cpu;  // GPUs take scratch of their own, and room for results on their way
   };

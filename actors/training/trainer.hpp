@@ -17,6 +17,7 @@
 #include "data/sampler.hpp"
 #include "model/config.hpp"
 #include "model/learning_rate.hpp"
+#include "model/precision.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
@@ -37,9 +38,9 @@ struct TrainJob {
   schedules::Order order = schedules::Order::planned;
 
   DeviceKind device = DeviceKind::cpu;
-  std::vector<int> devices;      // GPU ordinals by rank
-  int threads = 1;               // of one CPU device
-  DType precision = DType::f32;  // of activations; bf16 on GPUs: master weights, their moments and gradients stay f32
+  std::vector<int> devices;  // GPU ordinals by rank
+  int threads = 1;           // of one CPU device
+  Precision precision;       // bf16 on GPUs only
   Recompute recompute = Recompute::none;
   bool deterministic = true;  // see make_cuda_ops()
 

@@ -269,7 +269,7 @@ TEST_CASE("a layout that cannot be says why") {
 }
 
 TEST_CASE("a size of heads that GPUs cannot compute is refused before one is looked for") {
-  const auto refusal = [](std::int64_t head_dim, DType precision) -> std::string {
+  const auto refusal = [](std::int64_t head_dim, const Precision& precision) -> std::string {
     ModelConfig config = small_config();
     config.head_dim = head_dim;
     TrainJob job = random_job(config, 8, 2, {});
@@ -283,10 +283,10 @@ TEST_CASE("a size of heads that GPUs cannot compute is refused before one is loo
     }
     return {};
   };
-  CHECK(refusal(12, DType::bf16) ==
+  CHECK(refusal(12, Precision::bf16()) ==
         "--precision bf16: the model's heads have size 12, and attention in bf16 on GPUs needs a multiple of 8; use fp32");
   CHECK(
-      refusal(512, DType::f32) ==
+      refusal(512, Precision::fp32()) ==
       "--precision fp32: the model's heads have size 512, and attention in fp32 on GPUs is built for at most 256; use bf16 or "
       "--device cpu");
 }

@@ -57,7 +57,7 @@ TEST_CASE("defaults are the contract's") {
   CHECK(options.adam_eps == 1e-8);
   CHECK(options.weight_decay == 0.1);
   CHECK(options.clip_grad == 1.0);
-  CHECK(options.precision == DType::f32);
+  CHECK(options.precision == Precision::fp32());
   CHECK(options.recompute == Recompute::none);
   CHECK(options.deterministic);
   CHECK(options.device == DeviceKind::cpu);
@@ -193,14 +193,14 @@ TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
       "flops_profiler": {"enabled": false}, "tensorboard": {"enabled": false}, "gradient_checkpointing": false})");
   CHECK(options.pp == 2);
   CHECK(options.clip_grad == 0.5);
-  CHECK(options.precision == pipetrain::DType::bf16);
+  CHECK(options.precision == pipetrain::Precision::bf16());
   CHECK(from("ds.toml", "fp16 = false\n[zero_optimization]\nstage = 0\n[zero_optimization.offload_param]\ndevice = 'none'\n")
             .pp == 1);
 
   const std::string off = R"({"bf16": {"enabled": false}})";
-  CHECK(from("ds.json", off).precision == pipetrain::DType::f32);
-  CHECK(from("ds.json", off, {"--precision", "bf16"}).precision == pipetrain::DType::bf16);
-  CHECK(from("ds.json", R"({"bf16": false, "precision": "fp32"})").precision == pipetrain::DType::f32);
+  CHECK(from("ds.json", off).precision == pipetrain::Precision::fp32());
+  CHECK(from("ds.json", off, {"--precision", "bf16"}).precision == pipetrain::Precision::bf16());
+  CHECK(from("ds.json", R"({"bf16": false, "precision": "fp32"})").precision == pipetrain::Precision::fp32());
 }
 
 TEST_CASE("options that are not built may be given what happens anyway") {
@@ -239,7 +239,7 @@ TEST_CASE("GPUs are taken when there are enough") {
   const TrainOptions gpu = parse({"--pp", "2", "--tp", "2"}, {}, four_gpus);
   CHECK(gpu.device == DeviceKind::cuda);
   CHECK(gpu.devices == std::vector<int>{0, 1, 2, 3});
-  CHECK(gpu.precision == DType::bf16);
+  CHECK(gpu.precision == Precision::bf16());
   CHECK_FALSE(gpu.deterministic);
   CHECK(gpu.notes.empty());
   CHECK(parse({"--precision", "fp32"}, {}, four_gpus).deterministic);

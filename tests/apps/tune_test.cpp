@@ -102,7 +102,7 @@ TEST_CASE("tune prints command lines that run, with the memory that a run counts
 
 TEST_CASE("tune recomputes only where less of it does not fit, and then reaches layouts that nothing else does") {
   LayoutRequest request = request_of("llama-7b", 4);
-  request.precision = DType::bf16;
+  request.precision = Precision::bf16();
   request.device = DeviceKind::cuda;
   request.speed.memory_bytes = 46.0 * (1 << 30);
   const auto searched = search_layouts(request, 1'000'000).best;
@@ -159,7 +159,7 @@ TEST_CASE("tune counts bf16 on GPUs as runs on them did") {
     request.sequence = 4096;
     request.global_batch = global_batch;
     request.speed.memory_bytes = 140.0 * (1 << 30);
-    request.precision = DType::bf16;
+    request.precision = Precision::bf16();
     request.device = DeviceKind::cuda;
     for (const auto& [layout, seconds, bubble, memory] : search_layouts(request, 100).best)
       if (layout.microbatch == microbatch) return static_cast<double>(memory[0]) / (1 << 20);
@@ -173,14 +173,14 @@ TEST_CASE("tune: bf16 halves what travels and activations, not gradients and the
   LayoutRequest request = request_of("llama-7b", 8);
   request.speed.link_rate /= 20;
   const auto full = search_layouts(request, 1).best.front();
-  request.precision = DType::bf16;
+  request.precision = Precision::bf16();
   const auto half = search_layouts(request, 1).best.front();
   CHECK(half.seconds < full.seconds);
   request = request_of("tiny", 1);
   request.sequence = 1;  // next to no activations: 16 bytes a parameter, and 2 for the rounded weights
   const auto state = [&] { return static_cast<double>(search_layouts(request, 1).best.front().memory[0]); };
   const double fp32 = state();
-  request.precision = DType::bf16;
+  request.precision = Precision::bf16();
   CHECK(state() / fp32 == Approx(18.0 / 16).epsilon(0.03));
 }
 

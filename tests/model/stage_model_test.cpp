@@ -192,7 +192,9 @@ TEST_CASE("the memory a chunk asks for is tight and known before any device", "[
   const ModelConfig config = small_config();
   const MicrobatchShape shape{2, 5};
   const auto ops = make_measuring_ops();
-  const auto measure = [&](const Chunks& chunks) { return make_stage_model(config, chunks, shape, {}, *ops); };
+  const auto measure = [&](const Chunks& chunks) {
+    return make_stage_model({.config = config, .chunks = chunks, .shape = shape}, {}, *ops);
+  };
   const auto pair = measure({{{BlockKind::attention, 0}, {BlockKind::mlp, 0}}});
   const auto two_pairs =
       measure({{{BlockKind::attention, 0}, {BlockKind::mlp, 0}, {BlockKind::attention, 1}, {BlockKind::mlp, 1}}});
@@ -231,7 +233,7 @@ TEST_CASE("a stage keeps a table of rotations on its device where the model rota
     CountingDevice device;
     const auto stream = device.make_stream("test");
     const auto ops = make_cpu_ops(*stream);
-    const auto stage = make_stage_model(config, cut_blocks(config, {}), shape, {}, *ops);
+    const auto stage = make_stage_model({.config = config, .chunks = cut_blocks(config, {}), .shape = shape}, {}, *ops);
     std::vector<float> weights(stage->parameters().weight_elements), grads(stage->parameters().grad_elements);
     const auto over = [](std::vector<float>& values) {
       return Tensor{values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32};
@@ -267,6 +269,15 @@ TEST_CASE("rotary frequencies follow Hugging Face's scalings", "[rotary]") {
   CHECK(table[8] == 0);
   CHECK(table[2 * 16 + 1] == Approx(std::cos(2 * plain[1])));
   CHECK(table[2 * 16 + 9] == Approx(std::sin(2 * plain[1])));
+}
+
+TEST_CASE("a mixture of number types that is not built is refused") {
+  const auto ops = make_measuring_ops();
+  StageModelSpec spec{.config = small_config(), .chunks = {blocks_of(small_config())}, .shape = {1, 4}};
+  spec.precision = Precision::bf16();
+  CHECK_NOTHROW(make_stage_model(spec, {}, *ops));
+  spec.precision.grad = DType::bf16;
+  CHECK_THROWS_AS(make_stage_model(spec, {}, *ops), Error);
 }
 
 }  // namespace pipetrain::test

@@ -8,6 +8,7 @@
 #include "actors/golden_run.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "model/mode_names.hpp"
 #include "skip.hpp"
 
 using namespace pipetrain;
@@ -20,7 +21,7 @@ namespace {
 [[maybe_unused]] const int many_queues = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 
 // The ranks dealt over the first `gpus` GPUs; false, with a message, where there are not as many.
-bool on_gpus(TrainJob& job, int gpus, DType precision = DType::f32) {
+bool on_gpus(TrainJob& job, int gpus, const Precision& precision = {}) {
   if (!needs_gpus(cuda_device_count(), gpus)) return false;
   const int ranks = static_cast<int>(job.batch.dp) * job.pp * job.tp;
   job.device = DeviceKind::cuda;
@@ -101,7 +102,7 @@ TEST_CASE("fp32 on GPUs is the same to the bit over pp, schedule, order and reru
 }
 
 TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in deterministic bf16", "[gpu]") {
-  for (const DType precision : {DType::f32, DType::bf16}) {
+  for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
     const auto job = [&](const Layout& layout) { return random_job(bf16_config(), 128, 8, layout); };
     for (const int gpus : {1, 2}) {
       for (Layout layout : {Layout{2, 1, 1, 2}, Layout{1, 2, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, Layout{2, 2, 1, 2, "zb-h1"}}) {
@@ -112,7 +113,7 @@ TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in determi
           layout.recompute = mode;
           TrainJob again = job(layout);
           on_gpus(again, gpus, precision);
-          INFO(to_string(layout) << " on " << gpus << " GPUs, " << to_string(precision));
+          INFO(to_string(layout) << " on " << gpus << " GPUs, " << precision_name(precision));
           CHECK((run(std::move(again), 3) == kept));
         }
       }
@@ -131,7 +132,7 @@ TEST_CASE("bf16 follows fp32, and is the same to the bit over pp when it is dete
     for (const int gpus : {1, 2}) {
       for (const Layout layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}}) {
         TrainJob job = random_job(config, 128, 8, layout);
-        if (!on_gpus(job, gpus, DType::bf16)) continue;
+        if (!on_gpus(job, gpus, Precision::bf16())) continue;
         INFO("tied " << tied << ", " << to_string(layout) << " on " << gpus << " GPUs");
         const RunRecord record = run(std::move(job), 30);
         if (first.loss.empty()) first = record;
@@ -182,7 +183,7 @@ TEST_CASE("a failure on purpose ends a run on GPUs with its cause named and noth
 
 TEST_CASE("a run that needs more than a GPU has says so before it allocates", "[gpu]") {
   TrainJob job = random_job(preset_config("llama2-7b"), 4096, 16, {1, 1, 1, 16});
-  if (!on_gpus(job, 1, DType::bf16)) return;
+  if (!on_gpus(job, 1, Precision::bf16())) return;
   try {
     Trainer trainer(std::move(job));
     FAIL("it was built");

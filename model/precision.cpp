@@ -1,0 +1,12 @@
+#include "model/precision.hpp"
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+void check_precision(const Precision& precision) {
+  if (precision == Precision::fp32() || precision == Precision::bf16()) return;
+  throw Error(ErrorKind::unavailable, "this mixture of number types is not built; use fp32 or bf16");
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,25 @@
+// The types of a run's numbers.
+#pragma once
+
+#include "core/dtype.hpp"
+
+namespace pipetrain {
+
+struct Precision {
+  DType compute = DType::f32;  // activations, their gradients, and the weights that operations read
+  DType master = DType::f32;   // the weights that the optimizer updates, and its moments
+  DType grad = DType::f32;     // of weights: added up over microbatches and replicas
+  DType comm = DType::f32;     // what stages send each other
+
+  static constexpr Precision fp32() { return {}; }
+  // Mixed: fp32 master weights are rounded once a step to what the operations read.
+  static constexpr Precision bf16() { return {.compute = DType::bf16, .comm = DType::bf16}; }
+
+  bool rounds_weights() const { return compute != master; }
+  bool operator==(const Precision&) const = default;
+};
+
+// Throws Error(unavailable) for a mixture that is not built: only fp32() and bf16() are.
+void check_precision(const Precision& precision);
+
+}  // namespace pipetrain
