@@ -18,11 +18,11 @@
 #include <system_error>
 
 #include "apps/doctor.hpp"
-#include "apps/messages.hpp"
 #include "apps/output_files.hpp"
 #include "apps/save_lock.hpp"
 #include "apps/signals.hpp"
 #include "apps/simulate.hpp"
+#include "apps/stderr_lines.hpp"
 #include "apps/train.hpp"
 #include "apps/tune.hpp"
 #include "core/error.hpp"
@@ -131,7 +131,7 @@ int report_exception() {
   try {
     throw;
   } catch (const Error& error) {
-    print_error(error.what());
+    print_error(error_line(error));
     return error.kind() == ErrorKind::aborted && stop_signal() != 0 ? stop_signal_status() : exit_status(error.kind());
   } catch (const std::bad_alloc&) {
     print_error("the host is out of memory; use a smaller model, --microbatch or --seq-len");

@@ -6,10 +6,10 @@
 
 #include "apps/counted.hpp"
 #include "apps/measured_devices.hpp"
-#include "apps/messages.hpp"
 #include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"
+#include "apps/stderr_lines.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "ops/ops.hpp"

@@ -12,7 +12,8 @@ ModelConfig named_model(const std::string& model, std::optional<std::int64_t> la
   std::error_code ignored;
   ModelConfig config = std::filesystem::is_directory(model, ignored) ? read_hf_config(model) : preset_config(model);
   if (layers && *layers > config.layers)
-    throw Error(ErrorKind::input, fmt::format("--layers {}: the model {} has only {}", *layers, model, config.layers));
+    throw Error(ErrorKind::input, {"layers", std::to_string(*layers)},
+                fmt::format("the model {} has only {}", model, config.layers));
   if (layers) config.layers = *layers;
   return config;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "apps/messages.hpp"
+#include "apps/stderr_lines.hpp"
 #include "apps/suggest.hpp"
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
@@ -130,15 +130,17 @@ RawOptions gather_options(const std::vector<OptionSpec>& table, const std::vecto
   return options;
 }
 
+std::string error_line(const Error& error) { return (error.setting() ? "--" : "") + std::string(error.what()); }
+
 void placing_errors(const OptionPlaces& places, const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
-    const std::string text = error.what();
-    if (error.kind() != ErrorKind::input || !text.starts_with("--")) throw;
-    const auto place = places.find(text.substr(2, text.find_first_of(" :") - 2));
+    const Setting* setting = error.setting();
+    if (error.kind() != ErrorKind::input || !setting) throw;
+    const auto place = places.find(setting->name);
     if (place == places.end()) throw;
-    throw Error(ErrorKind::input, place->second + ": " + text);
+    throw Error(ErrorKind::input, place->second + ": " + error_line(error));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/option_table.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 
@@ -32,10 +33,13 @@ RawOptions read_config_file(const std::vector<OptionSpec>& table, const std::str
 RawOptions gather_options(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments,
                           const std::map<std::string, std::string>& environment, std::vector<std::string>& notes);
 
+// What the command line says of an error: one about a setting begins with its option, "--tp 3: ...".
+std::string error_line(const Error& error);
+
 // By option name, of those that did not come from the command line.
 using OptionPlaces = std::map<std::string, std::string>;
-// Calls `work`; an Error(input) that begins with "--NAME" gets that option's place before it, because what is found wrong later
-// is told as if all options came from the command line.
+// Calls `work`; an Error(input) about a setting whose option has a place gets that place before it: what is found wrong later
+// knows the setting, but not where it was given.
 void placing_errors(const OptionPlaces& places, const std::function<void()>& work);
 
 // Throws the Error for a name that is no option; `where` begins the line, e.g. "--ppp" or "run.toml:3: ppp".

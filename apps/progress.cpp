@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "apps/messages.hpp"
+#include "apps/stderr_lines.hpp"
 
 namespace pipetrain {
 

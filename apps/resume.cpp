@@ -62,8 +62,8 @@ void go_on_from_loaded(const fs::path& checkpoint, std::vector<std::string>& not
   std::error_code ignored;
   if (!fs::exists(checkpoint / checkpoint_state_file, ignored) && fs::is_directory(checkpoint, ignored)) {
     if (const auto inside = find_checkpoints(checkpoint); !inside.empty()) {
-      throw Error(ErrorKind::input,
-                  fmt::format("--load {}: is a folder of {}; give one of them, such as --load {}", checkpoint.string(),
+      throw Error(ErrorKind::input, {"load", checkpoint.string()},
+                  fmt::format("is a folder of {}; give one of them, such as --load {}",
                               counted(std::ssize(inside), "checkpoint"), inside.back().string()));
     }
   }
@@ -89,10 +89,10 @@ bool go_on_from_newest(const fs::path& folder, std::vector<std::string>& notes, 
     }
   }
   if (!newest_fault) return false;
-  throw Error(ErrorKind::input,
-              fmt::format("--save {}: holds {}, and none that --resume can go on from; the newest: {}; to start afresh give "
-                          "another folder",
-                          folder.string(), counted(std::ssize(found), "checkpoint"), *newest_fault));
+  throw Error(
+      ErrorKind::input, {"save", folder.string()},
+      fmt::format("holds {}, and none that --resume can go on from; the newest: {}; to start afresh give another folder",
+                  counted(std::ssize(found), "checkpoint"), *newest_fault));
 }
 
 // The state of a checkpoint that this run could go on from, as far as its state.json tells.
@@ -115,7 +115,7 @@ void refuse_used_folder(const TrainOptions& options, const TrainJob& job, const 
   if (found.empty() || (options.load && fs::equivalent(*options.load, found.back(), ignored))) return;
   const std::string newest = found.back().filename().string();
   const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::input, fmt::format("--save {}: {}, or give another folder", options.save->string(), what));
+    throw Error(ErrorKind::input, {"save", options.save->string()}, what + ", or give another folder");
   };
   const auto state = state_of_this_run(found.back(), job);
   if (!state)

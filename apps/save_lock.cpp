@@ -27,7 +27,7 @@ SignalSafeLock held_lock;
 const SaveLock* held = nullptr;
 
 [[noreturn]] void fail(const fs::path& folder, const std::string& what) {
-  throw Error(ErrorKind::input, fmt::format("--save {}: {}", folder.string(), what));
+  throw Error(ErrorKind::input, {"save", folder.string()}, what);
 }
 
 [[noreturn]] void fail_write(const fs::path& folder, const std::string& reason, int error) {

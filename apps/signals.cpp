@@ -11,9 +11,9 @@
 #include <mutex>
 #include <string_view>
 
-#include "apps/messages.hpp"
 #include "apps/output_files.hpp"
 #include "apps/save_lock.hpp"
+#include "apps/stderr_lines.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

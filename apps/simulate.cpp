@@ -9,9 +9,9 @@
 #include <ostream>
 
 #include "apps/counted.hpp"
-#include "apps/messages.hpp"
 #include "apps/output_files.hpp"
 #include "apps/simulate_report.hpp"
+#include "apps/stderr_lines.hpp"
 #include "core/error.hpp"
 #include "schedules/auto_schedule.hpp"
 #include "schedules/builders.hpp"

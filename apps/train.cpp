@@ -13,12 +13,12 @@
 #include "actors/training/trainer.hpp"
 #include "apps/counted.hpp"
 #include "apps/dry_run.hpp"
-#include "apps/messages.hpp"
 #include "apps/metrics_file.hpp"
 #include "apps/progress.hpp"
 #include "apps/run_records.hpp"
 #include "apps/save_lock.hpp"
 #include "apps/signals.hpp"
+#include "apps/stderr_lines.hpp"
 #include "apps/train_job.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
@@ -171,7 +171,7 @@ class Run {
     try {
       action();
     } catch (const WriteError& error) {
-      throw Error(error.kind(), fmt::format("--save {}: {}", options_.save->string(), error.what()));
+      throw Error(error.kind(), {"save", options_.save->string()}, error.what());
     }
   }
 

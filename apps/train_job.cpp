@@ -16,9 +16,9 @@ ModelConfig read_model(const TrainOptions& options) {
   ModelConfig config = named_model(options.model, options.layers);
   if (options.no_dropout) config.dropout = 0;
   if (config.dropout > 0) {
-    throw Error(ErrorKind::input, fmt::format("--model {}: its config.json asks for dropout of {}, which is not built yet; say "
-                                              "--dropout 0 to train without",
-                                              options.model, config.dropout));
+    throw Error(ErrorKind::input, {"model", options.model},
+                fmt::format("its config.json asks for dropout of {}, which is not built yet; say --dropout 0 to train without",
+                            config.dropout));
   }
   return config;
 }

@@ -7,8 +7,8 @@
 #include <ostream>
 
 #include "apps/counted.hpp"
-#include "apps/messages.hpp"
 #include "apps/output_files.hpp"
+#include "apps/stderr_lines.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
 #include "model/mode_names.hpp"

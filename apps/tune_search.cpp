@@ -48,10 +48,10 @@ class Search {
         for (int pp = 1; pp <= request_.devices / tp; ++pp)
           if (request_.devices / tp % pp == 0) add_batches(pp, tp, request_.devices / tp / pp);
     if (result_.candidates == 0)
-      throw Error(ErrorKind::input,
-                  fmt::format("--devices {}: no pp x tp x dp takes them all with this model and --global-batch {}; use another "
-                              "number of devices or a batch that more of them divide",
-                              request_.devices, request_.global_batch));
+      throw Error(ErrorKind::input, {"devices", std::to_string(request_.devices)},
+                  fmt::format("no pp x tp x dp takes them all with this model and a global batch of {}; use another number of "
+                              "devices or a batch that more of them divide",
+                              request_.global_batch));
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
     for (const bool of_auto : {false, true})  // which must be better than the others to be of use
@@ -119,10 +119,11 @@ class Search {
   void refuse_long_work(const Layout& layout) const {
     const std::int64_t work = layout.pp * layout.chunks * layout.microbatches;
     if (work <= most_layout_work) return;
-    throw Error(ErrorKind::input,
-                fmt::format("--global-batch {}: pp {} x chunks {} x microbatches {} is {}, more than {}, the most that is "
-                            "simulated of one layout; use a smaller batch",
-                            request_.global_batch, layout.pp, layout.chunks, layout.microbatches, work, most_layout_work));
+    throw Error(
+        ErrorKind::input, {"global-batch", std::to_string(request_.global_batch)},
+        fmt::format("pp {} x chunks {} x microbatches {} is {}, more than {}, the most that is simulated of one layout; "
+                    "use a smaller batch",
+                    layout.pp, layout.chunks, layout.microbatches, work, most_layout_work));
   }
 
   // The least first: what fits gains nothing from more.

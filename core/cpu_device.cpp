@@ -72,8 +72,7 @@ Buffer CpuDevice::allocate(std::size_t bytes, const std::string& what) {
 }
 
 std::unique_ptr<Device> make_cpu_device(int index, int threads) {
-  if (threads < 1)
-    throw Error(ErrorKind::input, "--threads " + std::to_string(threads) + ": a device needs at least one thread");
+  if (threads < 1) throw Error(ErrorKind::input, {"threads", std::to_string(threads)}, "a device needs at least one thread");
   return std::make_unique<CpuDevice>(index, threads);
 }
 

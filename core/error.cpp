@@ -1,6 +1,7 @@
 #include "core/error.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace pipetrain {
 namespace {
@@ -23,9 +24,18 @@ std::string escaped(const std::string& text) {
   return line;
 }
 
+std::string line_of(const Setting& setting, const std::string& why) {
+  return setting.name + (setting.value.empty() ? "" : " " + setting.value) + ": " + why;
+}
+
 }  // namespace
 
 Error::Error(ErrorKind kind, const std::string& what) : std::runtime_error(escaped(what)), kind_(kind) {}
+
+Error::Error(ErrorKind kind, Setting setting, const std::string& why)
+    : std::runtime_error(escaped(line_of(setting, why))),
+      kind_(kind),
+      setting_(std::make_shared<const Setting>(std::move(setting))) {}
 
 const char* to_string(ErrorKind kind) noexcept {
   switch (kind) {

@@ -1,6 +1,7 @@
 // The one error type of every room. Library code throws it; only apps/ turns it into an exit status.
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -16,15 +17,28 @@ enum class ErrorKind {
   internal,       // a broken promise inside pipetrain: a bug
 };
 
+// What an error is about where one setting is wrong: its name, which is the option's without dashes ("seq-len"), and the value
+// it had ("3"), empty where none was given.
+struct Setting {
+  std::string name, value;
+};
+
 // what() is one line a user can act on: what, where, what to do. It may quote files and names that hold anything: control
 // characters become escapes such as \n and \x1b. Thread-safe to copy.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& what);
+  // what() is "tp 3: " and then `why`, or "seq-len: " where the setting had no value. How a user spells the setting, as an
+  // option or as a key of a file, is for the program that reads settings to add.
+  Error(ErrorKind kind, Setting setting, const std::string& why);
+
   ErrorKind kind() const noexcept { return kind_; }
+  // Null where the error is not about one setting. As long as the error or a copy of it lives.
+  const Setting* setting() const noexcept { return setting_.get(); }
 
  private:
   ErrorKind kind_;
+  std::shared_ptr<const Setting> setting_;  // shared, because copies of an exception must not throw
 };
 
 // The word used in reports, e.g. "out of memory".

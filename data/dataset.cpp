@@ -17,7 +17,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::input, what); }
+[[noreturn]] void fail_data(const std::string& input, const std::string& why) {
+  throw Error(ErrorKind::input, {"data", input}, why);
+}
 
 bool readable_kind(const fs::path& path) { return path.extension() == ".txt" || path.extension() == ".jsonl"; }
 
@@ -25,18 +27,16 @@ bool readable_kind(const fs::path& path) { return path.extension() == ".txt" || 
 std::vector<fs::path> list_files(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) fail(fmt::format("--data {}: there is no such file or folder; check the path", path.string()));
+  if (!fs::exists(status)) fail_data(path.string(), "there is no such file or folder; check the path");
   if (!fs::is_directory(status)) {
     if (readable_kind(path)) return {path};
-    fail(fmt::format("--data {}: a file of this kind cannot be read; give .txt, .jsonl or a folder of such files",
-                     path.string()));
+    fail_data(path.string(), "a file of this kind cannot be read; give .txt, .jsonl or a folder of such files");
   }
   std::vector<fs::path> files;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
     if (readable_kind(entry->path()) && !entry->is_directory()) files.push_back(entry->path());
-  if (error) fail(fmt::format("--data {}: the folder cannot be read ({})", path.string(), error.message()));
-  if (files.empty())
-    fail(fmt::format("--data {}: the folder holds no .txt or .jsonl file; give a folder with data", path.string()));
+  if (error) fail_data(path.string(), fmt::format("the folder cannot be read ({})", error.message()));
+  if (files.empty()) fail_data(path.string(), "the folder holds no .txt or .jsonl file; give a folder with data");
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -57,21 +57,33 @@ std::vector<InputFile> examine(const fs::path& path) {
   return files;
 }
 
+// What is wrong with a length, or nothing.
+std::string wrong_length(std::int64_t length, std::int64_t max_positions) {
+  if (length < 1) return "a sample needs at least 2 tokens, one to read and one to predict";
+  if (max_positions > 0 && length > max_positions)
+    return fmt::format("a sequence of {} is longer than the {} positions of the model; give shorter sequences", length,
+                       max_positions);
+  return "";
+}
+
 std::int64_t choose_sequence_length(const DatasetOptions& options, const std::vector<std::vector<InputFile>>& inputs) {
-  const auto check = [&](std::int64_t length, const std::string& source) {
-    if (length < 1) fail(fmt::format("{}: a sample needs at least 2 tokens, one to read and one to predict", source));
-    if (options.max_positions > 0 && length > options.max_positions)
-      fail(fmt::format("{}: a sequence of {} is longer than the {} positions of the model; give shorter sequences", source,
-                       length, options.max_positions));
+  const auto check = [&](std::int64_t length, const std::string& given) {
+    const std::string why = wrong_length(length, options.max_positions);
+    if (!why.empty()) throw Error(ErrorKind::input, {"seq-len", given}, why);
     return length;
   };
-  if (options.sequence_length != 0) return check(options.sequence_length, fmt::format("--seq-len {}", options.sequence_length));
-  for (const auto& files : inputs)
-    for (const InputFile& file : files)
-      if (file.has_ids()) return check(file.jsonl->ids - 1, file.jsonl->first_row);
+  if (options.sequence_length != 0) return check(options.sequence_length, std::to_string(options.sequence_length));
+  for (const auto& files : inputs) {
+    for (const InputFile& file : files) {
+      if (!file.has_ids()) continue;
+      const std::string why = wrong_length(file.jsonl->ids - 1, options.max_positions);
+      if (!why.empty()) throw Error(ErrorKind::input, fmt::format("{}: {}", file.jsonl->first_row, why));
+      return file.jsonl->ids - 1;
+    }
+  }
   if (options.default_sequence_length < 1)
-    fail("--seq-len: neither the model nor the data says how long a sequence is; give it");
-  return check(options.default_sequence_length, "--seq-len");
+    throw Error(ErrorKind::input, {"seq-len", ""}, "neither the model nor the data says how long a sequence is; give it");
+  return check(options.default_sequence_length, "");
 }
 
 // Neighbouring files of documents are packed together, so that short files are not lost.
@@ -117,8 +129,9 @@ DataInput parse_data_input(std::string_view text) {
   double weight = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
   if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(weight) || weight <= 0 || colon == 0)
-    fail(fmt::format("--data {}: there is no such file, and '{}' is no weight; write PATH or PATH:WEIGHT with a weight above 0",
-                     text, number));
+    fail_data(
+        std::string(text),
+        fmt::format("there is no such file, and '{}' is no weight; write PATH or PATH:WEIGHT with a weight above 0", number));
   return {fs::path(text.substr(0, colon)), weight};
 }
 

@@ -86,10 +86,11 @@ class PackedDataset : public Dataset {
       : Dataset(sequence_length), streams_(std::move(streams)), marker_(end_of_document(vocabulary)) {
     for (const auto& stream : streams_) joints_.add(stream->size());
     if (size() < 1)
-      throw Error(ErrorKind::input,
-                  fmt::format("{}: its {} tokens are too few for one sample of --seq-len {}, which takes {}; give more data or "
-                              "a smaller --seq-len",
-                              name, joints_.size(), sequence_length, sequence_length + 1));
+      throw Error(
+          ErrorKind::input,
+          fmt::format("{}: its {} tokens are too few for one sample of sequence length {}, which takes {}; give more data or "
+                      "a smaller sequence length",
+                      name, joints_.size(), sequence_length, sequence_length + 1));
     content_ = content_of_streams();
   }
 

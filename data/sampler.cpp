@@ -18,7 +18,7 @@ Sampler::Sampler(std::int64_t samples, BatchShape shape, bool shuffle, std::uint
   if (samples < shape.global_batch())
     throw Error(ErrorKind::input,
                 fmt::format("the data has {} samples, too few for one global batch of {} (dp {} x microbatches {} x microbatch "
-                            "{}); give more data, a shorter --seq-len or a smaller --global-batch",
+                            "{}); give more data, a smaller sequence length or a smaller global batch",
                             samples, shape.global_batch(), shape.dp, shape.microbatches, shape.microbatch));
 }
 

@@ -29,12 +29,12 @@ std::string working_sizes(std::int64_t common_divisor) {
 }
 
 void check_tensor_parallel(const ModelConfig& config, int tp_size) {
-  if (tp_size < 1) throw Error(ErrorKind::input, fmt::format("--tp {}: the number of devices must be at least 1", tp_size));
+  if (tp_size < 1) throw Error(ErrorKind::input, {"tp", std::to_string(tp_size)}, "the number of devices must be at least 1");
   const auto require = [&](std::int64_t count, const char* what) {
     if (count % tp_size == 0) return;
     const std::int64_t common = std::gcd(std::gcd(config.heads, config.kv_heads), config.intermediate);
-    throw Error(ErrorKind::input, fmt::format("--tp {}: {} {} cannot be split over {} devices; use {}", tp_size, count, what,
-                                              tp_size, working_sizes(common)));
+    throw Error(ErrorKind::input, {"tp", std::to_string(tp_size)},
+                fmt::format("{} {} cannot be split over {} devices; use {}", count, what, tp_size, working_sizes(common)));
   };
   require(config.heads, "attention heads");
   require(config.kv_heads, "key-value heads");

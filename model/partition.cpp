@@ -68,10 +68,9 @@ std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int 
   const std::size_t inner = blocks.size() - 2;  // attention and MLP blocks; embedding and head go with the first and the last
   if (parts < 1) throw Error(ErrorKind::input, fmt::format("{} stages: at least 1 is needed", parts));
   if (inner < static_cast<std::size_t>(parts)) {
-    throw Error(
-        ErrorKind::input,
-        fmt::format("the model's {} attention and MLP blocks are too few for {} stages; use {} or fewer (--pp x chunks)", inner,
-                    parts, inner));
+    throw Error(ErrorKind::input,
+                fmt::format("the model's {} attention and MLP blocks are too few for {} stages; use {} or fewer (pp x chunks)",
+                            inner, parts, inner));
   }
   const auto cost_of = [&](const Block& block) {
     return static_cast<std::int64_t>(block_flops_per_token(config, block, sequence) +

@@ -5,7 +5,7 @@
 namespace pipetrain {
 
 void Ops::round(const Tensor&, const Tensor&) {
-  throw Error(ErrorKind::unavailable, "this device computes in fp32 only; use --precision fp32");
+  throw Error(ErrorKind::unavailable, "this device computes in fp32 only; use precision fp32");
 }
 
 }  // namespace pipetrain

@@ -236,7 +236,7 @@ void SupervisorActor::judge_progress(const WaitingReport& report) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(setup_.stall).count();
     const std::string what = "no action completed for " + std::to_string(seconds) + " s";
     fail({"", finishing_ ? Failure{ErrorKind::aborted, what + " after the run was asked to stop: a worker hangs"}
-                         : Failure{ErrorKind::peer_lost, what + ": a worker hangs, or --stall-timeout is too short"}});
+                         : Failure{ErrorKind::peer_lost, what + ": a worker hangs, or the stall timeout is too short"}});
     return;
   }
   completed_seen_ = step_ ? report.completed : -1;

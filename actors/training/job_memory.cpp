@@ -30,10 +30,10 @@ std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, con
 // What makes a run smaller: the CPU's devices are parts of one host, and more of them have no more memory.
 std::string remedies(const TrainJob& job, std::size_t recomputing, std::size_t need) {
   std::string text;
-  if (recomputing < need) text += "--recompute full (about " + std::to_string(recomputing >> 20) + " MiB then), ";
-  if (job.device == DeviceKind::cuda) return text + "a smaller --microbatch or --seq-len, or more devices";
-  if (job.batch.dp > 1) text += "a smaller --dp, ";
-  return text + "a smaller --microbatch or --seq-len, or fewer --layers";
+  if (recomputing < need) text += "recompute full (about " + std::to_string(recomputing >> 20) + " MiB then), ";
+  if (job.device == DeviceKind::cuda) return text + "a smaller microbatch or sequence length, or more devices";
+  if (job.batch.dp > 1) text += "a smaller dp, ";
+  return text + "a smaller microbatch or sequence length, or fewer layers";
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class Reader {
   explicit Reader(std::string file) : file_(std::move(file)) {}
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::input, fmt::format("{}: {}; write the profile anew with --profile", file_, what));
+    throw Error(ErrorKind::input, fmt::format("{}: {}; write the profile anew", file_, what));
   }
   const json& at(const json& object, const char* key) const {
     if (!object.is_object() || !object.contains(key)) fail(fmt::format("is not a profile: {} is missing", key));

@@ -39,7 +39,7 @@ void check_finite(double value, const char* what, std::int64_t step) {
   if (std::isfinite(value)) return;
   throw Error(ErrorKind::numeric, "the " + std::string(what) + " of step " + std::to_string(step) + " is " +
                                       (std::isnan(value) ? "NaN" : "infinite") +
-                                      "; lower --lr or look at the data of this step");
+                                      "; lower the learning rate or look at the data of this step");
 }
 
 }  // namespace

@@ -150,8 +150,8 @@ ModelConfig preset_config(const std::string& name) {
     if (name == preset.name) return preset.config();
   }
   const auto nearest = nearest_name(name, preset_names());
-  throw Error(ErrorKind::input,
-              fmt::format("--model {}: no such preset and no folder with a config.json;{} presets: {}", name,
+  throw Error(ErrorKind::input, {"model", name},
+              fmt::format("no such preset and no folder with a config.json;{} presets: {}",
                           nearest ? fmt::format(" did you mean {}?", *nearest) : "", fmt::join(preset_names(), ", ")));
 }
 

@@ -121,7 +121,7 @@ WeightFiles find_weight_files(const fs::path& folder) {
   if (indexes.size() > 1)
     refuse_folder(folder, "has several *.safetensors.index.json files; name the right one model.safetensors.index.json");
   if (!indexes.empty()) return {folder / indexes.front(), {}};
-  if (files.empty()) refuse_folder(folder, "has no *.safetensors files; to start from random weights say --init random");
+  if (files.empty()) refuse_folder(folder, "has no *.safetensors files; to start from random weights, say init random");
 
   std::set<std::string> sets;
   std::size_t shards = 1;

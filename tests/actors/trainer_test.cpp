@@ -256,10 +256,10 @@ TEST_CASE("a run that needs more memory than there is says what recomputing it w
   const std::string none = refusal(Recompute::none), full = refusal(Recompute::full);
   CHECK(none.find("the host: the run needs about ") == 0);
   const std::string needs = full.substr(0, full.find(" MiB and")).substr(std::string("the host: the run needs about ").size());
-  CHECK(none.find("use --recompute full (about " + needs + " MiB then), a smaller --microbatch") != std::string::npos);
+  CHECK(none.find("use recompute full (about " + needs + " MiB then), a smaller microbatch") != std::string::npos);
   CHECK(full.find("--recompute") == std::string::npos);
   CHECK(full.find("more devices") == std::string::npos);  // the CPU's devices share the host's memory
-  CHECK(full.find("or fewer --layers") != std::string::npos);
+  CHECK(full.find("or fewer layers") != std::string::npos);
 }
 
 TEST_CASE("a layout that cannot be says why") {
@@ -284,9 +284,8 @@ TEST_CASE("a size of heads that GPUs cannot compute is refused before one is loo
     return {};
   };
   CHECK(refusal(12, Precision::bf16()) ==
-        "--precision bf16: the model's heads have size 12, and attention in bf16 on GPUs needs a multiple of 8; use fp32");
-  CHECK(
-      refusal(512, Precision::fp32()) ==
-      "--precision fp32: the model's heads have size 512, and attention in fp32 on GPUs is built for at most 256; use bf16 or "
-      "--device cpu");
+        "precision bf16: the model's heads have size 12, and attention in bf16 on GPUs needs a multiple of 8; use fp32");
+  CHECK(refusal(512, Precision::fp32()) ==
+        "precision fp32: the model's heads have size 512, and attention in fp32 on GPUs is built for at most 256; use bf16 or "
+        "the CPU");
 }

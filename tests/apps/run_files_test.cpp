@@ -171,7 +171,7 @@ TEST_CASE("a run goes on with the same data only") {
   const std::string go_on = small + "--steps 3 --resume --save " + save;
   CHECK_THAT(refused(go_on + " --data " + other), Contains("was made with other --data"));
   CHECK_THAT(refused(go_on + " --shuffle off --data " + text), Contains("--shuffle on, this run has off"));
-  CHECK_THAT(refused(go_on + " --layers 2 --data " + text), Contains("give the --model, and the --layers"));
+  CHECK_THAT(refused(go_on + " --layers 2 --data " + text), Contains("give the model, and the number of layers"));
   fs::rename(text, folder.path() / "moved.txt");
   CHECK(run(go_on + " --data " + (folder.path() / "moved.txt").string()).status == 0);
 }

@@ -17,7 +17,7 @@ std::string error_of(const std::vector<std::string>& arguments, const Environmen
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::input);
     CHECK(std::string(error.what()).find('\n') == std::string::npos);
-    return error.what();
+    return error_line(error);
   }
   return "no error";
 }

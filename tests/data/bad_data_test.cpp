@@ -91,15 +91,15 @@ TEST_CASE("empty, short and unreadable data is named") {
   CHECK_THAT(error_for("a.jsonl", "\n \n"), StartsWith("a.jsonl: has no rows"));
   CHECK_THAT(error_for("a.jsonl", "{\"text\":\"\"}\n"), StartsWith("a.jsonl: the text of every row is empty"));
   CHECK_THAT(error_for("a.txt", "ab"),
-             StartsWith("a.txt: its 2 tokens are too few for one sample of --seq-len 2, which takes 3"));
+             StartsWith("a.txt: its 2 tokens are too few for one sample of sequence length 2, which takes 3"));
   CHECK_THAT(error_for("a.jsonl", "{\"input_ids\":[1]}\n", 0), StartsWith("a.jsonl:1: a sample needs at least 2 tokens"));
-  CHECK_THAT(error_for("a.csv", "a"), StartsWith("--data a.csv: a file of this kind cannot be read; give .txt, .jsonl"));
+  CHECK_THAT(error_for("a.csv", "a"), StartsWith("data a.csv: a file of this kind cannot be read; give .txt, .jsonl"));
   TempFolder folder;
   DatasetOptions options;
   options.sequence_length = 2;
   options.inputs = {{folder.path() / "none.txt", std::nullopt}};
   CHECK(error_of(options) ==
-        "--data " + (folder.path() / "none.txt").string() + ": there is no such file or folder; check the path");
+        "data " + (folder.path() / "none.txt").string() + ": there is no such file or folder; check the path");
   options.inputs = {{folder.path(), std::nullopt}};
   CHECK_THAT(error_of(options), Catch::Matchers::Contains("the folder holds no .txt or .jsonl file"));
 }
@@ -108,9 +108,9 @@ TEST_CASE("a sequence longer than the model's is refused") {
   CHECK_THAT(error_for("a.jsonl", "{\"input_ids\":[1,2,3,4,5,6]}\n", 0, 256, 4),
              StartsWith("a.jsonl:1: a sequence of 5 is longer than the 4 positions of the model"));
   CHECK_THAT(error_for("a.txt", "abcdefgh", 5, 256, 4),
-             StartsWith("--seq-len 5: a sequence of 5 is longer than the 4 positions"));
+             StartsWith("seq-len 5: a sequence of 5 is longer than the 4 positions"));
   CHECK(error_for("a.txt", "abcdefgh", 4, 256, 4) == "no error");
-  CHECK_THAT(error_for("a.txt", "abcdefgh", 0), StartsWith("--seq-len: neither the model nor the data"));
+  CHECK_THAT(error_for("a.txt", "abcdefgh", 0), StartsWith("seq-len: neither the model nor the data"));
 }
 
 TEST_CASE("weights are numbers above 0") {

@@ -30,6 +30,9 @@ std::string error_text(const ModelConfig& config, int tp_size) {
     layout_parameters(config, {blocks_of(config)}, 0, tp_size);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::input);
+    REQUIRE(error.setting() != nullptr);
+    CHECK(error.setting()->name == "tp");
+    CHECK(error.setting()->value == std::to_string(tp_size));
     return error.what();
   }
   return "";
@@ -178,12 +181,12 @@ TEST_CASE("a tie inside one stage shares the weight and keeps two gradients; bet
 }
 
 TEST_CASE("sizes that tensor parallelism cannot split are refused with those that work") {
-  CHECK(error_text(preset_config("tiny"), 3) == "--tp 3: 8 attention heads cannot be split over 3 devices; use 1, 2, 4 or 8");
-  CHECK(error_text(grouped_query_config(), 8) == "--tp 8: 4 key-value heads cannot be split over 8 devices; use 1, 2 or 4");
+  CHECK(error_text(preset_config("tiny"), 3) == "tp 3: 8 attention heads cannot be split over 3 devices; use 1, 2, 4 or 8");
+  CHECK(error_text(grouped_query_config(), 8) == "tp 8: 4 key-value heads cannot be split over 8 devices; use 1, 2 or 4");
   ModelConfig odd = preset_config("tiny");
   odd.intermediate = 355;
-  CHECK(error_text(odd, 2) == "--tp 2: 355 columns of the MLP (intermediate size) cannot be split over 2 devices; use 1");
-  CHECK(error_text(odd, 0) == "--tp 0: the number of devices must be at least 1");
+  CHECK(error_text(odd, 2) == "tp 2: 355 columns of the MLP (intermediate size) cannot be split over 2 devices; use 1");
+  CHECK(error_text(odd, 0) == "tp 0: the number of devices must be at least 1");
   CHECK(error_text(odd, 1).empty());
 }
 

@@ -110,7 +110,7 @@ TEST_CASE("more stages than attention and MLP blocks are refused, naming both") 
     return "";
   };
   CHECK(text(6).empty());
-  CHECK(text(7) == "the model's 6 attention and MLP blocks are too few for 7 stages; use 6 or fewer (--pp x chunks)");
+  CHECK(text(7) == "the model's 6 attention and MLP blocks are too few for 7 stages; use 6 or fewer (pp x chunks)");
   CHECK(text(0) == "0 stages: at least 1 is needed");
 }
 

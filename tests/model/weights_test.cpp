@@ -82,7 +82,7 @@ TEST_CASE("missing and unknown tensors are named") {
   std::vector<std::string> names = names_of(config);
   const auto error = [&] { return input_error([&] { hf_weights(config, folder.path()); }); };
 
-  CHECK(error() == folder.path().string() + ": has no *.safetensors files; to start from random weights say --init random");
+  CHECK(error() == folder.path().string() + ": has no *.safetensors files; to start from random weights, say init random");
   SECTION("missing") {
     names.erase(std::find(names.begin(), names.end(), "model.layers.1.mlp.up_proj.weight"));
     write_file(file, config, names);

@@ -81,6 +81,25 @@ bool is_standard_header(const std::string& header) {
   });
 }
 
+// The string literals that begin and end on the line, without their quotes, joined by line ends. Comments hold none.
+std::string strings_of(const std::string& line) {
+  std::string strings;
+  bool inside = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (!inside && line.compare(i, 2, "//") == 0) break;
+    if (line.compare(i, 3, "'\"'") == 0) {  // the character
+      i += 2;
+    } else if (line[i] == '"') {
+      inside = !inside;
+      strings += '\n';
+    } else if (inside) {
+      strings += line[i];
+      if (line[i] == '\\' && i + 1 < line.size()) strings += line[++i];
+    }
+  }
+  return strings;
+}
+
 class Checker {
  public:
   explicit Checker(fs::path root) : root_(std::move(root)) {}
@@ -120,11 +139,19 @@ class Checker {
         check_include(path, path + ':' + std::to_string(line_number), match[2].str(), match[1].str() == "\"");
         has_device_code = has_device_code || fs::path(match[2].str()).extension() == ".cuh";  // kernels to instantiate
       }
+      check_strings(path, line, line_number);
       has_device_code = has_device_code || std::regex_search(line.substr(0, line.find("//")), device_code);
     }
     const std::string extension = fs::path(path).extension().string();
     if (extension == ".cu" && !has_device_code) report(path + ":1", "holds no device code: name it .cpp");
     if (extension == ".cpp" && has_device_code) report(path + ":1", "holds device code: name it .cu");
+  }
+
+  // An embedder has settings, not options: errors name the setting (Error::setting), and the command line adds the dashes.
+  void check_strings(const std::string& path, const std::string& line, int line_number) {
+    static const std::regex option("(^|[^-\\w])--[a-z]");
+    if (room_of(path)->folder != "apps" && std::regex_search(strings_of(line), option))
+      report(path + ':' + std::to_string(line_number), "spells a command-line option: only apps/ knows options");
   }
 
   void check_include(const std::string& path, const std::string& where, const std::string& header, bool quoted) {

@@ -19,7 +19,7 @@ class SmallTree {
  public:
   SmallTree() : root_(fs::temp_directory_path() / ("pipetrain-layering-" + std::to_string(::getpid()))) {
     fs::remove_all(root_);
-    write("core/error.hpp", "#include <string>\n");
+    write("core/error.hpp", "#include <string>\nint f(int i) { return g(\"a\", --i, \"b\"); }  // \"--tp\"\n");
     write("core/device_cuda.cpp", "#include <cuda_runtime.h>\n#include \"core/error.hpp\"\n");
     write("schedules/plan.hpp", "#include <vector>\n");
     write("comm/ucx.cpp", "#include <ucp/api/ucp.h>\n#include <boost/asio.hpp>\n#include \"core/error.hpp\"\n");
@@ -76,6 +76,7 @@ TEST_CASE("the layering check catches each kind of violation") {
       {"core/device.cpp", "#include <cuda_runtime.h>\n", "CUDA belongs to"},
       {"ops/cuda/x.cu", "int host_only() { return 0; }  // __global__\n", "holds no device code"},
       {"ops/cuda/x.cpp", "__global__ void kernel() {}\n", "holds device code"},
+      {"data/x.cpp", "const char* advice = \"use --tp 2\";\n", "data/x.cpp:1: spells a command-line option"},
       {"actors/engine/deep/stage.cpp", "", "has the name of actors/engine/"},
       {"ops/norm.cpp", "", "has the name of ops/"},
   };

@@ -1,5 +1,5 @@
 // What a line on stderr may hold.
-#include "apps/messages.hpp"
+#include "apps/stderr_lines.hpp"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "apps/messages.hpp"
+#include "apps/stderr_lines.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
