@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "apps/counted.hpp"
-#include "apps/measured_devices.hpp"
+#include "tuning/measured_devices.hpp"
 #include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"

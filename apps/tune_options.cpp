@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "apps/measured_devices.hpp"
+#include "tuning/measured_devices.hpp"
 #include "apps/named_model.hpp"
 #include "apps/option_files.hpp"
 #include "apps/option_values.hpp"

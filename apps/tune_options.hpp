@@ -9,7 +9,7 @@
 
 #include "apps/option_table.hpp"
 #include "apps/train_options.hpp"
-#include "apps/tune_search.hpp"
+#include "tuning/layout_search.hpp"
 
 namespace pipetrain {
 

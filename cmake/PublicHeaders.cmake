@@ -54,4 +54,6 @@ set(training_public_headers
   model/weights/safetensors_checksums.hpp
   model/weights/weights.hpp
   ops/arguments.hpp
-  ops/ops.hpp)
+  ops/ops.hpp
+  tuning/layout_search.hpp
+  tuning/measured_devices.hpp)

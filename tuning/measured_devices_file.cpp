@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "apps/measured_devices.hpp"
 #include "core/error.hpp"
 #include "files/json.hpp"
 #include "model/files.hpp"
+#include "tuning/measured_devices.hpp"
 
 namespace pipetrain {
 
@@ -24,7 +24,7 @@ class Reader {
   Reader(const std::filesystem::path& path, const json& file) : path_(path.string()), file_(file) {}
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::input, fmt::format("{}: {}; write it anew with pipetrain doctor --measure", path_, what));
+    throw Error(ErrorKind::input, fmt::format("{}: {}; measure the devices anew", path_, what));
   }
   const json& at(const char* key) const {
     if (!file_.is_object() || !file_.contains(key)) fail(fmt::format("is no measurement of devices: {} is missing", key));

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "actors/training/stage_memory.hpp"
-#include "apps/tune_costs.hpp"
 #include "schedules/validate.hpp"
+#include "tuning/layout_costs.hpp"
 
 namespace pipetrain {
 

@@ -5,9 +5,9 @@
 #include <random>
 #include <vector>
 
-#include "apps/measured_devices.hpp"
 #include "core/error.hpp"
 #include "ops/ops.hpp"
+#include "tuning/measured_devices.hpp"
 
 namespace pipetrain {
 

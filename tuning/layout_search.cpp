@@ -1,4 +1,4 @@
-#include "apps/tune_search.hpp"
+#include "tuning/layout_search.hpp"
 
 #include <fmt/format.h>
 
@@ -7,12 +7,12 @@
 #include <memory>
 
 #include "actors/training/transformer_compute.hpp"
-#include "apps/tune_costs.hpp"
-#include "apps/tune_memory.hpp"
 #include "core/error.hpp"
 #include "schedules/auto_schedule.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/simulate.hpp"
+#include "tuning/layout_costs.hpp"
+#include "tuning/layout_memory.hpp"
 
 namespace pipetrain {
 

@@ -1,4 +1,4 @@
-#include "apps/tune_costs.hpp"
+#include "tuning/layout_costs.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "apps/tune_memory.hpp"
+#include "tuning/layout_memory.hpp"
 
 #include <algorithm>
 

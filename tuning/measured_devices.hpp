@@ -1,4 +1,4 @@
-// What the devices of a machine reach, as JSON: written by `pipetrain doctor --measure`, read by `pipetrain tune --measured`.
+// What the devices of a machine sustain, and its file of JSON.
 #pragma once
 
 #include <filesystem>

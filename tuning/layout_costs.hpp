@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "apps/tune_search.hpp"
 #include "model/parameters.hpp"
 #include "schedules/cost.hpp"
+#include "tuning/layout_search.hpp"
 
 namespace pipetrain {
 
