@@ -1,7 +1,5 @@
 #include "apps/device_choice.hpp"
 
-#include "apps/counted.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,13 +7,15 @@
 #include <numeric>
 #include <thread>
 
+#include "core/counted.hpp"
+
 namespace pipetrain {
 
 namespace {
 
-std::string needs_gpus(const TrainOptions& options, const Machine& machine) {
-  return fmt::format("pp {} x tp {} x dp {} takes {}, and {} {} visible", options.pp, options.tp, options.dp,
-                     counted(options.device_count(), "GPU"), machine.gpus, machine.gpus == 1 ? "is" : "are");
+std::string needs_gpus(const RunSettings& run, const Machine& machine) {
+  return fmt::format("pp {} x tp {} x dp {} takes {}, and {} {} visible", run.layout.pp, run.layout.tp, run.batch.dp,
+                     counted(run.ranks(), "GPU"), machine.gpus, machine.gpus == 1 ? "is" : "are");
 }
 
 // "0,2,5": one GPU for each rank, each once.
@@ -46,30 +46,32 @@ std::vector<int> parse_devices(const OptionValues& values, const std::string& li
 Machine this_machine() { return {cuda_device_count(), std::max(1, static_cast<int>(std::thread::hardware_concurrency()))}; }
 
 void choose_devices(const OptionValues& values, const Machine& machine, TrainOptions& options) {
-  const int needed = options.device_count();
+  const RunSettings& run = options.run;
+  DeviceSettings& chosen = options.run.devices;
+  const int needed = static_cast<int>(run.ranks());
   const bool enough = machine.gpus >= needed;
   const auto list = values.text("devices");
   switch (values.choice("device", {"auto", "cpu", "cuda"}).value_or(0)) {
     case 0:
-      options.device = enough ? DeviceKind::cuda : DeviceKind::cpu;
-      if (!enough && list) values.fail("devices", needs_gpus(options, machine) + "; use smaller sizes, or leave it out");
-      if (!enough) options.notes.push_back(needs_gpus(options, machine) + ": training on the CPU");
+      chosen.kind = enough ? DeviceKind::cuda : DeviceKind::cpu;
+      if (!enough && list) values.fail("devices", needs_gpus(run, machine) + "; use smaller sizes, or leave it out");
+      if (!enough) options.notes.push_back(needs_gpus(run, machine) + ": training on the CPU");
       break;
     case 1:
       if (list) values.fail("devices", "names GPUs, but --device is cpu; leave one of them out");
-      options.device = DeviceKind::cpu;
+      chosen.kind = DeviceKind::cpu;
       break;
     default:
-      if (!enough) values.fail("device", needs_gpus(options, machine) + "; use smaller sizes, or --device cpu");
-      options.device = DeviceKind::cuda;
+      if (!enough) values.fail("device", needs_gpus(run, machine) + "; use smaller sizes, or --device cpu");
+      chosen.kind = DeviceKind::cuda;
   }
-  if (options.device == DeviceKind::cuda) {
-    options.devices.resize(static_cast<std::size_t>(needed));
-    std::iota(options.devices.begin(), options.devices.end(), 0);
-    if (list) options.devices = parse_devices(values, *list, machine, needed);
+  if (chosen.kind == DeviceKind::cuda) {
+    chosen.gpus.resize(static_cast<std::size_t>(needed));
+    std::iota(chosen.gpus.begin(), chosen.gpus.end(), 0);
+    if (list) chosen.gpus = parse_devices(values, *list, machine, needed);
   }
   const int share = std::max(1, machine.cores / needed);
-  options.threads = static_cast<int>(values.integer("threads", 1, 1024).value_or(share));
+  chosen.threads = static_cast<int>(values.integer("threads", 1, 1024).value_or(share));
 }
 
 }  // namespace pipetrain

@@ -6,7 +6,7 @@
 
 namespace pipetrain {
 
-// Fills device, devices and threads of `options`, whose layout is known, and may add a note. Throws Error(input).
+// Fills the devices of `options`, whose layout and batch are known, and may add a note. Throws Error(input).
 void choose_devices(const OptionValues& values, const Machine& machine, TrainOptions& options);
 
 }  // namespace pipetrain

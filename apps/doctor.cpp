@@ -4,15 +4,15 @@
 
 #include <thread>
 
-#include "apps/counted.hpp"
-#include "tuning/measured_devices.hpp"
 #include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"
 #include "apps/stderr_lines.hpp"
+#include "core/counted.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "ops/ops.hpp"
+#include "tuning/measured_devices.hpp"
 
 namespace pipetrain {
 namespace {

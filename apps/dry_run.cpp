@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/counted.hpp"
+#include "core/counted.hpp"
 #include "model/costs.hpp"
 #include "model/mode_names.hpp"
 #include "schedules/grid.hpp"
@@ -65,8 +65,8 @@ void print_dry_run(const TrainJob& job) {
   fmt::print("{} parameters, {}, sequence {}; {} a step: dp {} x {} of {}\n", parameter_count(job.config),
              counted(job.config.layers, "layer"), job.dataset->sequence_length(), counted(job.batch.global_batch(), "sample"),
              job.batch.dp, counted(job.batch.microbatches, "microbatch", "es"), job.batch.microbatch);
-  fmt::print("schedule {}, {}{}\n{}\n", estimate.plan.schedule, counted(job.pp, "stage"), recomputation(job.recompute),
-             schedules::print_grid(estimate.plan, {}));
+  fmt::print("schedule {}, {}{}\n{}\n", estimate.plan.schedule, counted(job.layout.pp, "stage"),
+             recomputation(job.numerics.recompute), schedules::print_grid(estimate.plan, {}));
   print_stages(estimate);
   print_memory(estimate.devices);
 }

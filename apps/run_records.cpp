@@ -18,7 +18,7 @@ void draw(std::ostream& out, const std::filesystem::path& file, const schedules:
 
 RunRecords::RunRecords(const TrainOptions& options, const TrainJob& job) : options_(options) {
   if (options.trace) timeline_.emplace(job);
-  if (options.profile) profile_.emplace(job, options.model);
+  if (options.profile) profile_.emplace(job, options.run.model.name);
 }
 
 void RunRecords::add(const StepReport& report) {

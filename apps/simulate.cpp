@@ -8,10 +8,10 @@
 #include <numeric>
 #include <ostream>
 
-#include "apps/counted.hpp"
 #include "apps/output_files.hpp"
 #include "apps/simulate_report.hpp"
 #include "apps/stderr_lines.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "schedules/auto_schedule.hpp"
 #include "schedules/builders.hpp"

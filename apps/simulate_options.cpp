@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "apps/named_model.hpp"
 #include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
 #include "apps/plan_file.hpp"
 #include "core/error.hpp"
+#include "model/named_model.hpp"
 #include "model/parameters.hpp"
 #include "schedules/builders.hpp"
 

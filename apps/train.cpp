@@ -10,8 +10,9 @@
 
 #include "actors/training/checkpoint.hpp"
 #include "actors/training/job_memory.hpp"
+#include "actors/training/make_train_job.hpp"
 #include "actors/training/trainer.hpp"
-#include "apps/counted.hpp"
+#include "actors/training/training_run.hpp"
 #include "apps/dry_run.hpp"
 #include "apps/metrics_file.hpp"
 #include "apps/progress.hpp"
@@ -19,11 +20,9 @@
 #include "apps/save_lock.hpp"
 #include "apps/signals.hpp"
 #include "apps/stderr_lines.hpp"
-#include "apps/train_job.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
-#include "model/files.hpp"
-#include "model/weights/weights.hpp"
 
 namespace pipetrain {
 namespace {
@@ -114,43 +113,40 @@ class Outputs {
   MetricsFile* metrics_;
 };
 
-// The step loop, and what to leave behind at its end.
-class Run {
+// The step loop, and what to say at its end.
+class StepLoop {
  public:
-  Run(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, MetricsFile* metrics,
-      RunRecords& records, double flops_per_token)
+  StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, MetricsFile* metrics,
+           RunRecords& records, double flops_per_token)
       : options_(options),
         trainer_(trainer),
         records_(records),
-        length_(run_length(options, trainer.steps_per_epoch())),
-        outputs_(options, notes, trainer, metrics, flops_per_token, length_.loss_ratio ? 0 : length_.steps) {}
+        run_(options.run, trainer),
+        outputs_(options, notes, trainer, metrics, flops_per_token, run_.length().loss_ratio ? 0 : run_.length().steps) {}
 
   // Returns the exit status.
   int run() {
-    while (!finished() && stop_signal() == 0) {
-      const StepReport report = trainer_.step();
-      last_loss_ = report.loss;
+    while (!run_.finished() && stop_signal() == 0) {
+      const StepReport report = run_.step();
       outputs_.step(report);
       records_.add(report);
-      const bool saves_at_step = options_.save_interval && report.step % *options_.save_interval == 0;
-      if (saves_at_step && !finished()) checkpoint();
+      run_.save_if_due();
     }
     outputs_.finish();
-    // What was learned comes first: a trace that cannot be written must not cost it.
-    if (options_.save && trainer_.steps_done() > saved_step_) checkpoint();
-    const bool stopped = stop_signal() != 0;
-    if (options_.save && !stopped) save([&] { trainer_.save_model(*options_.save / "model"); });
+    const bool stopped = save_end();
     const bool recorded = write_records();
     stopped ? tell_stopped() : tell_end();
     return stopped || !recorded ? stop_signal_status() : 0;
   }
 
  private:
-  // Also of a run that goes on from where it had ended.
-  bool finished() const {
-    const std::int64_t step = trainer_.steps_done();
-    if (step >= length_.steps) return true;
-    return trainer_.last_loss() && length_.ends(step, *trainer_.last_loss(), trainer_.first_loss());
+  // What was learned comes first: a trace that cannot be written must not cost it. Returns whether a signal stopped the run;
+  // one that comes while the last checkpoint is saved still does.
+  bool save_end() {
+    run_.save_last();
+    const bool stopped = stop_signal() != 0;
+    if (!stopped) run_.save_model();
+    return stopped;
   }
 
   // False when the run was asked to stop and nobody read what is not a file.
@@ -165,34 +161,19 @@ class Run {
     }
   }
 
-  // Names the option where the disk is full, say.
-  template <class Save>
-  void save(Save action) const {
-    try {
-      action();
-    } catch (const WriteError& error) {
-      throw Error(error.kind(), {"save", options_.save->string()}, error.what());
-    }
-  }
-
-  void checkpoint() {
-    save([&] { trainer_.save_checkpoint(*options_.save); });
-    saved_step_ = trainer_.steps_done();
-    if (options_.save_keep) remove_old_checkpoints(*options_.save, saved_step_, *options_.save_keep);
-  }
-
   void tell_end() const {
-    if (!last_loss_) {
+    if (!run_.last_loss()) {
       fmt::print("nothing left to do: {} done before\n", counted(trainer_.steps_done(), "step"));
       return;
     }
-    fmt::print("{}, loss {:.4f} -> {:.4f}{}\n", counted(trainer_.steps_done(), "step"), trainer_.first_loss(), *last_loss_,
-               options_.save ? fmt::format(", saved {}", (*options_.save / "model").string()) : "");
+    const auto& folder = options_.run.saving.folder;
+    fmt::print("{}, loss {:.4f} -> {:.4f}{}\n", counted(trainer_.steps_done(), "step"), trainer_.first_loss(),
+               *run_.last_loss(), folder ? fmt::format(", saved {}", (*folder / "model").string()) : "");
   }
 
   void tell_stopped() const {
     const std::string signal = stop_signal_name();
-    if (options_.save && trainer_.steps_done() > 0) {
+    if (options_.run.saving.folder && trainer_.steps_done() > 0) {
       print_note(
           fmt::format("stopped by {} after step {}; go on with the same command and --resume", signal, trainer_.steps_done()));
     } else {
@@ -204,10 +185,8 @@ class Run {
   const TrainOptions& options_;
   Trainer& trainer_;
   RunRecords& records_;
-  RunLength length_;
+  TrainingRun run_;
   Outputs outputs_;
-  std::optional<double> last_loss_;
-  std::int64_t saved_step_ = 0;  // none: before step 1 there is nothing to go on from
 };
 
 // A run that failed: who waited for whom, then the cause. Threads that still run cannot be joined, so the process ends here.
@@ -222,7 +201,7 @@ constexpr std::chrono::seconds finish_patience{20};
 // The step that a signal waits for is finished as long as its actions complete.
 void finish_step(const TrainOptions& options, Trainer& trainer) {
   print_beside_progress(fmt::format("{}: finishing this step{}; a second signal stops at once", stop_signal_name(),
-                                    options.save ? ", then saving" : ""));
+                                    options.run.saving.folder ? ", then saving" : ""));
   trainer.finish_step(finish_patience);
 }
 
@@ -234,15 +213,16 @@ void print_waiting(const RunFailed& failure) {
 }  // namespace
 
 int run_train(const TrainOptions& options) {
+  const SavingSettings& saving = options.run.saving;
   std::optional<TrainJob> job;
   std::vector<std::string> notes = options.notes;
   std::optional<SaveLock> save_lock;  // before a checkpoint to go on from is looked for
   placing_errors(options.places, [&] {
-    if (options.save && !options.dry_run) {
-      save_lock.emplace(*options.save, notes);
-      restore_replaced_checkpoints(*options.save);
+    if (saving.folder && !options.dry_run) {
+      save_lock.emplace(*saving.folder, notes);
+      restore_replaced_checkpoints(*saving.folder);
     }
-    job = make_train_job(options, notes);
+    job = make_train_job(options.run, notes);
     if (options.dry_run) print_dry_run(*job);
   });
   if (options.dry_run) {
@@ -252,14 +232,11 @@ int run_train(const TrainOptions& options) {
   }
   if (job->steps_done > 0) {
     notes.push_back(fmt::format("going on after step {}", job->steps_done));
-  } else if (options.resume) {
-    notes.push_back(fmt::format("no complete checkpoint in {}: starting afresh", options.save->string()));
+  } else if (saving.resume) {
+    notes.push_back(fmt::format("no complete checkpoint in {}: starting afresh", saving.folder->string()));
   }
   const double flops_per_token = model_flops_per_token(job->config, job->dataset->sequence_length());
-  if (options.save) {
-    check_hf_target(*options.save / "model");
-    remove_unfinished_checkpoints(*options.save);
-  }
+  prepare_saving(saving);
   RunRecords records(options, *job);
   std::unique_ptr<Trainer> trainer;
   placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(std::move(*job)); });
@@ -271,7 +248,7 @@ int run_train(const TrainOptions& options) {
                                 for (const auto& line : trainer->waiting()) print_beside_progress(line);
                               });
   try {
-    return Run(options, notes, *trainer, metrics ? &*metrics : nullptr, records, flops_per_token).run();
+    return StepLoop(options, notes, *trainer, metrics ? &*metrics : nullptr, records, flops_per_token).run();
   } catch (const RunFailed& failure) {
     print_waiting(failure);
     print_error(failure.what());

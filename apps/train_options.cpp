@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <limits>
 
-#include "apps/batch_sizes.hpp"
-#include "apps/counted.hpp"
+#include "actors/training/batch_sizes.hpp"
 #include "apps/device_choice.hpp"
 #include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
 #include "apps/plan_file.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "schedules/builders.hpp"
 
@@ -41,117 +40,137 @@ void refuse_unbuilt(const OptionValues& values) {
       values.fail(spec.name, "this option is not built yet; leave it out");
 }
 
-void read_model_and_data(const OptionValues& values, TrainOptions& options) {
-  options.model = values.text("model").value_or(options.model);
+void read_model(const OptionValues& values, ModelSettings& model) {
+  model.name = values.text("model").value_or(model.name);
   std::error_code ignored;
-  const bool folder = fs::is_directory(options.model, ignored);
-  if (!folder && options.model.find('/') != std::string::npos)
+  const bool folder = fs::is_directory(model.name, ignored);
+  if (!folder && model.name.find('/') != std::string::npos)
     values.fail("model", "there is no such folder; give a Hugging Face folder or a preset's name");
   const auto init = values.choice("init", {"hf", "random"});
   if (init == std::size_t{0} && !folder)
-    values.fail("init",
-                fmt::format("hf loads the weights of a folder, but the model {} is no folder; use random", options.model));
-  options.load_weights = folder && init.value_or(0) == 0;
-  options.no_dropout = values.given("dropout");  // another value than 0 is refused
-  options.layers = values.integer("layers", 1, 1'000'000);
-  for (const std::string& input : values.list("data")) options.data.push_back(parse_data_input(input));
-  options.seq_len = values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max());
-  options.shuffle = values.on_off("shuffle").value_or(options.shuffle);
-  options.seed = values.unsigned_integer("seed").value_or(options.seed);
+    values.fail("init", fmt::format("hf loads the weights of a folder, but the model {} is no folder; use random", model.name));
+  model.load_weights = folder && init.value_or(0) == 0;
+  model.no_dropout = values.given("dropout");  // another value than 0 is refused
+  model.layers = values.integer("layers", 1, 1'000'000);
+}
+
+void read_data(const OptionValues& values, RunSettings& run) {
+  for (const std::string& input : values.list("data")) run.data.inputs.push_back(parse_data_input(input));
+  run.data.seq_len = values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max());
+  run.samples.shuffle = values.on_off("shuffle").value_or(run.samples.shuffle);
+  run.samples.seed = values.unsigned_integer("seed").value_or(run.samples.seed);
 }
 
 // Before the sizes, which a plan from a file gives.
-void read_schedule_name(const OptionValues& values, TrainOptions& options) {
-  options.schedule = values.text("schedule").value_or(options.schedule);
-  if (schedules::find_schedule(options.schedule)) return;
-  if (!names_plan_file(options.schedule)) fail_unknown_schedule(values, options.schedule, schedule_names());
+void read_schedule_name(const OptionValues& values, LayoutSettings& layout) {
+  layout.schedule = values.text("schedule").value_or(layout.schedule);
+  if (schedules::find_schedule(layout.schedule)) return;
+  if (!names_plan_file(layout.schedule)) fail_unknown_schedule(values, layout.schedule, schedule_names());
   check_input_file(values, "schedule");
-  options.plan_file = options.schedule;
-  options.plan = std::make_shared<const schedules::Plan>(read_plan_file(options.plan_file));
-  options.schedule = options.plan->schedule;
+  layout.plan_file = layout.schedule;
+  layout.plan = std::make_shared<const schedules::Plan>(read_plan_file(layout.plan_file));
+  layout.schedule = layout.plan->schedule;
 }
 
-std::string plan_source(const TrainOptions& options) { return fmt::format("the plan {}", options.plan_file); }
+std::string plan_source(const LayoutSettings& layout) { return fmt::format("the plan {}", layout.plan_file); }
 
-void read_layout(const OptionValues& values, TrainOptions& options) {
+void read_sizes(const OptionValues& values, RunSettings& run) {
+  LayoutSettings& layout = run.layout;
   const auto size = [&](const char* name) { return static_cast<int>(values.integer(name, 1, most_devices).value_or(1)); };
-  options.pp =
-      options.plan ? agreed(values, "pp", most_devices, options.plan->placement.stages(), plan_source(options), 1) : size("pp");
-  options.tp = size("tp");
-  options.dp = size("dp");
-  if (std::int64_t{options.pp} * options.tp > most_devices || std::int64_t{options.pp} * options.tp * options.dp > most_devices)
+  layout.pp =
+      layout.plan ? agreed(values, "pp", most_devices, layout.plan->placement.stages(), plan_source(layout), 1) : size("pp");
+  layout.tp = size("tp");
+  run.batch.dp = size("dp");
+  if (std::int64_t{layout.pp} * layout.tp > most_devices || run.ranks() > most_devices)
     values.fail(values.given("pp") ? "pp" : "tp",
-                fmt::format("pp {} x tp {} x dp {} is more than {} devices; use smaller sizes", options.pp, options.tp,
-                            options.dp, most_devices));
-  options.sequence_parallel = values.on_off("sequence-parallel").value_or(true) && options.tp > 1;
-  if (options.plan)
-    agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max(), options.plan->microbatches, plan_source(options),
-           1);
-  options.batch = resolve_batch(values, options.pp, options.dp,
-                                options.plan ? std::optional<std::int64_t>(options.plan->microbatches) : std::nullopt);
+                fmt::format("pp {} x tp {} x dp {} is more than {} devices; use smaller sizes", layout.pp, layout.tp,
+                            run.batch.dp, most_devices));
+  layout.sequence_parallel = values.on_off("sequence-parallel").value_or(true) && layout.tp > 1;
 }
 
-void read_chunks_and_order(const OptionValues& values, TrainOptions& options) {
-  const schedules::ScheduleInfo* info = options.plan ? nullptr : schedules::find_schedule(options.schedule);
-  options.chunks = options.plan ? agreed(values, "chunks", 32767, options.plan->placement.chunks(), plan_source(options), 1)
-                                : static_cast<int>(values.integer("chunks", 1, 1024).value_or(info->default_chunks));
-  if (info && options.chunks != info->default_chunks && !info->chunks_can_vary)
-    values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", options.schedule,
+// A plan from a file fixes the microbatches.
+void read_batch(const OptionValues& values, RunSettings& run) {
+  const LayoutSettings& layout = run.layout;
+  if (layout.plan)
+    agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max(), layout.plan->microbatches, plan_source(layout), 1);
+  BatchSettings batch;
+  batch.microbatch = values.integer("microbatch", 1, largest_batch_factor);
+  batch.microbatches = values.integer("microbatches", 1, largest_batch_factor);
+  if (!batch.microbatches && layout.plan) batch.microbatches = layout.plan->microbatches;
+  batch.global_batch = values.integer("global-batch", 1, largest_batch_factor * largest_batch_factor);
+  run.batch = resolve_batch(batch, layout.pp, static_cast<int>(run.batch.dp));
+}
+
+void read_chunks_and_order(const OptionValues& values, LayoutSettings& layout) {
+  const schedules::ScheduleInfo* info = layout.plan ? nullptr : schedules::find_schedule(layout.schedule);
+  layout.chunks = layout.plan ? agreed(values, "chunks", 32767, layout.plan->placement.chunks(), plan_source(layout), 1)
+                              : static_cast<int>(values.integer("chunks", 1, 1024).value_or(info->default_chunks));
+  if (info && layout.chunks != info->default_chunks && !info->chunks_can_vary)
+    values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", layout.schedule,
                                       info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
   const bool ready = values.choice("order", {"planned", "ready"}) == std::size_t{1};
-  if (ready && !(info ? info->has_ready_rule : options.plan->ready_rule != schedules::ReadyRule::none))
-    values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
-  options.order = ready ? schedules::Order::ready : schedules::Order::planned;
+  if (ready && !(info ? info->has_ready_rule : layout.plan->ready_rule != schedules::ReadyRule::none))
+    values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", layout.schedule));
+  layout.order = ready ? schedules::Order::ready : schedules::Order::planned;
 }
 
-void read_length_and_optimizer(const OptionValues& values, TrainOptions& options) {
-  options.steps = values.integer("steps", 1, any_count);
-  options.epochs = values.integer("epochs", 1, any_count);
-  options.lr = values.number("lr", {}).value_or(options.lr);
-  options.min_lr = values.number("min-lr", {}).value_or(options.min_lr);
-  if (options.min_lr > options.lr)
-    values.fail("min-lr", fmt::format("must not be above the peak, --lr {}; lower it or raise --lr", options.lr));
+void read_learning_rate(const OptionValues& values, LearningRateSettings& rate) {
+  rate.peak = values.number("lr", {}).value_or(rate.peak);
+  rate.minimum = values.number("min-lr", {}).value_or(rate.minimum);
+  if (rate.minimum > rate.peak)
+    values.fail("min-lr", fmt::format("must not be above the peak, --lr {}; lower it or raise --lr", rate.peak));
   const auto kind = values.choice("lr-schedule", {"constant", "linear", "cosine"});
   constexpr LearningRate::Kind kinds[] = {LearningRate::Kind::constant, LearningRate::Kind::linear, LearningRate::Kind::cosine};
-  if (kind) options.lr_schedule = kinds[*kind];
-  options.warmup_steps = values.integer("warmup-steps", 0, any_count).value_or(0);
-  options.warmup_ratio = values.number("warmup-ratio", {.minimum = 0, .has_maximum = true, .maximum = 1, .with_maximum = true});
-  if (options.warmup_ratio == 0.0) options.warmup_ratio.reset();
-  if (options.warmup_ratio && options.warmup_steps > 0)
-    values.fail("warmup-ratio", fmt::format("--warmup-steps {} is given too; keep one of them", options.warmup_steps));
-  options.beta1 = values.number("beta1", below_one).value_or(options.beta1);
-  options.beta2 = values.number("beta2", below_one).value_or(options.beta2);
-  options.adam_eps = values.number("adam-eps", {0, true}).value_or(options.adam_eps);
-  options.weight_decay = values.number("weight-decay", {}).value_or(options.weight_decay);
-  options.clip_grad = values.number("clip-grad", {}).value_or(options.clip_grad);
+  if (kind) rate.kind = kinds[*kind];
+  rate.warmup_steps = values.integer("warmup-steps", 0, any_count).value_or(0);
+  rate.warmup_ratio = values.number("warmup-ratio", {.minimum = 0, .has_maximum = true, .maximum = 1, .with_maximum = true});
+  if (rate.warmup_ratio == 0.0) rate.warmup_ratio.reset();
+  if (rate.warmup_ratio && rate.warmup_steps > 0)
+    values.fail("warmup-ratio", fmt::format("--warmup-steps {} is given too; keep one of them", rate.warmup_steps));
 }
 
-void read_numbers(const OptionValues& values, const Machine& machine, TrainOptions& options) {
-  choose_devices(values, machine, options);
-  const bool gpu = options.device == DeviceKind::cuda;
+void read_length_and_optimizer(const OptionValues& values, RunSettings& run) {
+  run.length.steps = values.integer("steps", 1, any_count);
+  run.length.epochs = values.integer("epochs", 1, any_count);
+  read_learning_rate(values, run.learning_rate);
+  const auto read = [&](const char* name, const OptionValues::Range& range, float& setting) {
+    if (const auto value = values.number(name, range)) setting = static_cast<float>(*value);
+  };
+  read("beta1", below_one, run.optimizer.beta1);
+  read("beta2", below_one, run.optimizer.beta2);
+  read("adam-eps", {0, true}, run.optimizer.eps);
+  read("weight-decay", {}, run.optimizer.weight_decay);
+  run.clip_norm = values.number("clip-grad", {}).value_or(run.clip_norm);
+}
+
+void read_numerics(const OptionValues& values, bool gpu, Numerics& numerics) {
   if (values.text("precision") == "fp16") values.fail("precision", "fp16 is not built yet; use fp32, or bf16 on GPUs");
   const std::size_t precision = values.choice("precision", {"fp32", "bf16"}).value_or(gpu ? 1 : 0);
-  options.precision = precision == 1 ? Precision::bf16() : Precision::fp32();
-  if (options.precision == Precision::bf16() && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
+  numerics.precision = precision == 1 ? Precision::bf16() : Precision::fp32();
+  if (numerics.precision == Precision::bf16() && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
   constexpr Recompute modes[] = {Recompute::none, Recompute::selective, Recompute::full};
-  options.recompute = modes[values.choice("recompute", {"none", "selective", "full"}).value_or(0)];
-  options.deterministic = values.on_off("deterministic").value_or(options.precision == Precision::fp32() || !gpu);
+  numerics.recompute = modes[values.choice("recompute", {"none", "selective", "full"}).value_or(0)];
+  numerics.deterministic = values.on_off("deterministic").value_or(numerics.precision == Precision::fp32() || !gpu);
 }
 
-void read_files(const OptionValues& values, TrainOptions& options) {
-  options.save = output_folder(values, "save");
-  options.save_interval = values.integer("save-interval", 1, any_count);
-  options.save_keep = values.integer("save-keep", 1, any_count);
-  options.resume = values.on_off("resume").value_or(false);
+void read_saving(const OptionValues& values, SavingSettings& saving) {
+  saving.folder = output_folder(values, "save");
+  saving.interval = values.integer("save-interval", 1, any_count);
+  saving.keep = values.integer("save-keep", 1, any_count);
+  saving.resume = values.on_off("resume").value_or(false);
   for (const char* name : {"save-interval", "save-keep", "resume"})
-    if (values.given(name) && !options.save && (name != std::string("resume") || options.resume))
+    if (values.given(name) && !saving.folder && (name != std::string("resume") || saving.resume))
       values.fail(name, "needs --save DIR, the folder of the checkpoints; give it");
   if (const auto load = values.text("load")) {
     std::error_code ignored;
     if (!fs::is_directory(*load, ignored)) values.fail("load", "there is no such checkpoint folder; check the path");
-    if (options.resume) values.fail("load", "--resume is given too; keep one of them");
-    options.load = *load;
+    if (saving.resume) values.fail("load", "--resume is given too; keep one of them");
+    saving.load = *load;
   }
+}
+
+void read_files(const OptionValues& values, TrainOptions& options) {
+  read_saving(values, options.run.saving);
   options.metrics = output_file(values, "metrics", Written::in_place);
   options.trace = output_file(values, "trace");
   options.profile = output_file(values, "profile");
@@ -160,27 +179,21 @@ void read_files(const OptionValues& values, TrainOptions& options) {
                                .output_folders = {"save"}});
   options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
   options.dry_run = values.on_off("dry-run").value_or(false);
-  options.stall_timeout = values.integer("stall-timeout", 0, 1'000'000).value_or(options.stall_timeout);
+  if (const auto seconds = values.integer("stall-timeout", 0, 1'000'000)) options.run.stall = std::chrono::seconds(*seconds);
 }
 
-void read_fault(const Environment& environment, TrainOptions& options) {
+void read_fault(const Environment& environment, RunSettings& run) {
   const auto variable = environment.find("PIPETRAIN_FAULT");
   if (variable == environment.end() || variable->second.empty()) return;
-  options.fault = parse_fault(variable->second);
-  if (options.fault->rank >= options.device_count())
+  run.fault = parse_fault(variable->second);
+  if (run.fault->rank >= run.ranks())
     throw Error(
         ErrorKind::input,
         fmt::format("PIPETRAIN_FAULT={}: there is no rank {}; pp {} x tp {} x dp {} has {}, counted from 0", variable->second,
-                    options.fault->rank, options.pp, options.tp, options.dp, counted(options.device_count(), "rank")));
+                    run.fault->rank, run.layout.pp, run.layout.tp, run.batch.dp, counted(run.ranks(), "rank")));
 }
 
 }  // namespace
-
-LearningRate TrainOptions::learning_rate(std::int64_t total_steps) const {
-  const std::int64_t warmup =
-      warmup_ratio ? static_cast<std::int64_t>(std::ceil(*warmup_ratio * static_cast<double>(total_steps))) : warmup_steps;
-  return {lr_schedule, lr, min_lr, warmup, total_steps};
-}
 
 TrainOptions parse_train_options(const std::vector<std::string>& arguments, const Environment& environment,
                                  const Machine& machine) {
@@ -188,14 +201,18 @@ TrainOptions parse_train_options(const std::vector<std::string>& arguments, cons
   const OptionValues values(gather_options(train_option_table(), arguments, environment, options.notes));
   options.places = values.places();
   refuse_unbuilt(values);
-  placing_errors(options.places, [&] { read_model_and_data(values, options); });
-  read_schedule_name(values, options);
-  read_layout(values, options);
-  read_chunks_and_order(values, options);
-  read_length_and_optimizer(values, options);
-  read_numbers(values, machine, options);
+  RunSettings& run = options.run;
+  read_model(values, run.model);
+  placing_errors(options.places, [&] { read_data(values, run); });
+  read_schedule_name(values, run.layout);
+  read_sizes(values, run);
+  placing_errors(options.places, [&] { read_batch(values, run); });
+  read_chunks_and_order(values, run.layout);
+  read_length_and_optimizer(values, run);
+  choose_devices(values, machine, options);
+  read_numerics(values, run.devices.kind == DeviceKind::cuda, run.numerics);
   read_files(values, options);
-  read_fault(environment, options);
+  read_fault(environment, run);
   return options;
 }
 

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "apps/counted.hpp"
 #include "apps/output_files.hpp"
 #include "apps/stderr_lines.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
 #include "model/mode_names.hpp"

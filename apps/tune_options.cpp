@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <limits>
 
-#include "tuning/measured_devices.hpp"
-#include "apps/named_model.hpp"
 #include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "model/head_size.hpp"
+#include "model/named_model.hpp"
+#include "tuning/measured_devices.hpp"
 
 namespace pipetrain {
 

@@ -47,8 +47,8 @@ TrainJob job(int pp) {
   data.sequence_length = sequence;
   data.vocabulary = job.config.vocabulary;
   job.dataset = open_dataset(data);
-  job.pp = pp;
-  job.threads = threads / pp;
+  job.layout.pp = pp;
+  job.devices.threads = threads / pp;
   job.batch.microbatches = microbatches;
   job.batch.microbatch = microbatch;
   job.optimizer.weight_decay = 0.1F;

@@ -60,15 +60,15 @@ TrainJob seeded_job(FaultKind kind, unsigned seed) {
   data.sequence_length = 16;
   data.vocabulary = 256;
   job.dataset = open_dataset(data);
-  job.pp = 1 + pick(3);
-  job.tp = 1 << pick(2);
+  job.layout.pp = 1 + pick(3);
+  job.layout.tp = 1 << pick(2);
   job.batch = {1 + pick(2), 1 + pick(6), 1};
   const auto& schedules = schedules::all_schedules();
   const auto& schedule = schedules[static_cast<std::size_t>(pick(static_cast<int>(schedules.size())))];
-  job.schedule = schedule.name;
-  job.chunks = schedule.default_chunks;
-  if (schedule.has_ready_rule && pick(2) == 1) job.order = schedules::Order::ready;
-  job.fault = Fault{pick(static_cast<int>(job.batch.dp) * job.pp * job.tp), 1 + pick(2), kind};
+  job.layout.schedule = schedule.name;
+  job.layout.chunks = schedule.default_chunks;
+  if (schedule.has_ready_rule && pick(2) == 1) job.layout.order = schedules::Order::ready;
+  job.fault = Fault{pick(static_cast<int>(job.batch.dp) * job.layout.pp * job.layout.tp), 1 + pick(2), kind};
   job.stall = std::chrono::milliseconds(100);
   return job;
 }

@@ -30,9 +30,16 @@ set(engine_public_headers
   core/tensor.hpp)
 # The trainer's own, and what the setup of its ranks is made of.
 set(training_public_headers
+  actors/training/batch_sizes.hpp
   actors/training/fault.hpp
+  actors/training/make_train_job.hpp
+  actors/training/numerics.hpp
   actors/training/rank_setup.hpp
+  actors/training/run_length.hpp
+  actors/training/run_settings.hpp
+  actors/training/train_job.hpp
   actors/training/trainer.hpp
+  actors/training/training_run.hpp
   comm/link.hpp
   comm/outgoing_links.hpp
   core/buffer.hpp

@@ -20,7 +20,7 @@ std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, con
   std::map<std::string, MemoryNeed> needs;
   for (const auto& rank : estimate_devices(layout, job, stages)) {
     const Device& device = layout.device(rank.rank);
-    MemoryNeed& need = needs[job.device == DeviceKind::cpu ? "the host" : to_string(device.id())];
+    MemoryNeed& need = needs[job.devices.kind == DeviceKind::cpu ? "the host" : to_string(device.id())];
     need.device = &device;
     need.bytes += rank.use.total();
   }
@@ -31,7 +31,7 @@ std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, con
 std::string remedies(const TrainJob& job, std::size_t recomputing, std::size_t need) {
   std::string text;
   if (recomputing < need) text += "recompute full (about " + std::to_string(recomputing >> 20) + " MiB then), ";
-  if (job.device == DeviceKind::cuda) return text + "a smaller microbatch or sequence length, or more devices";
+  if (job.devices.kind == DeviceKind::cuda) return text + "a smaller microbatch or sequence length, or more devices";
   if (job.batch.dp > 1) text += "a smaller dp, ";
   return text + "a smaller microbatch or sequence length, or fewer layers";
 }
@@ -54,7 +54,7 @@ void check_memory(const ParallelLayout& layout, const TrainJob& job, const std::
     const std::size_t free = need.device->memory().free;
     if (need.bytes <= free) continue;
     TrainJob recomputing = job;
-    recomputing.recompute = Recompute::full;
+    recomputing.numerics.recompute = Recompute::full;
     const std::size_t less = memory_needs(layout, recomputing, needs).at(name).bytes;
     throw Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.bytes >> 20) + " MiB and " +
                                               std::to_string(free >> 20) + " MiB are free; use " +
@@ -64,7 +64,7 @@ void check_memory(const ParallelLayout& layout, const TrainJob& job, const std::
 
 void check_job_memory(const TrainJob& job) {
   const ParallelLayout layout(job);
-  check_memory(layout, job, validate(layout.plan(), job.order, TransformerCompute::slot_life()));
+  check_memory(layout, job, validate(layout.plan(), job.layout.order, TransformerCompute::slot_life()));
 }
 
 }  // namespace pipetrain

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "actors/training/trainer.hpp"
+#include "actors/training/train_job.hpp"
 #include "core/error.hpp"
 #include "schedules/builders.hpp"
 
@@ -50,19 +50,19 @@ void check_end_of_step(const Plan& plan, const schedules::EndOfStep& end) {
 }  // namespace
 
 schedules::EndOfStep end_of_step(const TrainJob& job) {
-  return {job.batch.dp > 1, job.tp > 1 && job.sequence_parallel, job.config.tied_embeddings};
+  return {job.batch.dp > 1, job.layout.tp > 1 && job.layout.sequence_parallel, job.config.tied_embeddings};
 }
 
 Plan plan_of(const TrainJob& job) {
   try {
     const auto end = end_of_step(job);
-    if (!job.plan) {
-      const schedules::ScheduleShape shape{job.pp, job.chunks, static_cast<int>(job.batch.microbatches)};
-      return with_end_of_step(build_schedule(job.schedule, shape), end);
+    if (!job.layout.plan) {
+      const schedules::ScheduleShape shape{job.layout.pp, job.layout.chunks, static_cast<int>(job.batch.microbatches)};
+      return with_end_of_step(build_schedule(job.layout.schedule, shape), end);
     }
-    const Plan& plan = *job.plan;
-    check_size("stages", plan.placement.stages(), job.pp);
-    check_size("chunks on each stage", plan.placement.chunks(), job.chunks);
+    const Plan& plan = *job.layout.plan;
+    check_size("stages", plan.placement.stages(), job.layout.pp);
+    check_size("chunks on each stage", plan.placement.chunks(), job.layout.chunks);
     check_size("microbatches", plan.microbatches, job.batch.microbatches);
     if (!ends_its_step(plan)) return with_end_of_step(plan, end);
     check_end_of_step(plan, end);
@@ -73,8 +73,8 @@ Plan plan_of(const TrainJob& job) {
 }
 
 schedules::Placement placement_of(const TrainJob& job) {
-  if (job.plan) return job.plan->placement;
-  return schedules::build_schedule(job.schedule, {job.pp, job.chunks, 1}).placement;
+  if (job.layout.plan) return job.layout.plan->placement;
+  return schedules::build_schedule(job.layout.schedule, {job.layout.pp, job.layout.chunks, 1}).placement;
 }
 
 }  // namespace pipetrain

@@ -3,20 +3,20 @@
 #include <utility>
 
 #include "actors/training/job_plan.hpp"
-#include "actors/training/trainer.hpp"
+#include "actors/training/train_job.hpp"
 #include "model/head_size.hpp"
 
 namespace pipetrain {
 namespace {
 
 std::unique_ptr<Device> make_device(const TrainJob& job, int number) {
-  return job.device == DeviceKind::cpu ? make_cpu_device(number, job.threads) : make_cuda_device(number);
+  return job.devices.kind == DeviceKind::cpu ? make_cpu_device(number, job.devices.threads) : make_cuda_device(number);
 }
 
 // Refuses a model that cannot be split or computed so before any device is opened.
 World open_world(const TrainJob& job, const std::vector<std::vector<Block>>& parts) {
-  layout_parameters(job.config, parts, 0, job.tp);
-  check_head_size(job.config, job.device, job.precision.compute);
+  layout_parameters(job.config, parts, 0, job.layout.tp);
+  check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
   const Mesh mesh = mesh_of(job);
   return World(mesh, 0, [&](int rank) { return make_device(job, mesh.place(rank).device); });
 }
@@ -24,16 +24,17 @@ World open_world(const TrainJob& job, const std::vector<std::vector<Block>>& par
 }  // namespace
 
 Mesh mesh_of(const TrainJob& job) {
-  const MeshShape shape{.dp = static_cast<int>(job.batch.dp), .pp = job.pp, .tp = job.tp};
-  if (job.device == DeviceKind::cpu || job.devices.empty()) return Mesh(shape);
+  const MeshShape shape{.dp = static_cast<int>(job.batch.dp), .pp = job.layout.pp, .tp = job.layout.tp};
+  if (job.devices.kind == DeviceKind::cpu || job.devices.gpus.empty()) return Mesh(shape);
   std::vector<RankPlace> places;
-  for (const int device : job.devices) places.push_back({0, device});
+  for (const int device : job.devices.gpus) places.push_back({0, device});
   return Mesh(shape, std::move(places));
 }
 
 ParallelLayout::ParallelLayout(const TrainJob& job)
     : plan_(plan_of(job)),
-      parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(), job.recompute)),
+      parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(),
+                              job.numerics.recompute)),
       world_(open_world(job, parts_)) {
   make_groups(job.config.tied_embeddings);
 }
@@ -100,12 +101,10 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank, const schedu
   setup.chunks = chunks_of(setup.id.pp);
   setup.shape = {job.batch.microbatch, job.dataset->sequence_length()};
   setup.microbatches = static_cast<int>(job.batch.microbatches);
-  setup.sequence_parallel = job.sequence_parallel;
-  setup.precision = job.precision;
-  setup.recompute = job.recompute;
-  setup.deterministic = job.deterministic;
+  setup.sequence_parallel = job.layout.sequence_parallel;
+  setup.numerics = job.numerics;
   setup.links = links_of(rank);
-  setup.same_order = job.order == schedules::Order::planned || setup.chunks.size() == 1;
+  setup.same_order = job.layout.order == schedules::Order::planned || setup.chunks.size() == 1;
   setup.optimizer = job.optimizer;
   setup.needs = needs;
   setup.wrap_ops = job.wrap_ops;

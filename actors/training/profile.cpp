@@ -106,28 +106,28 @@ std::string profile_config(ModelConfig config) {
 ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : placement_(placement_of(job)) {
   layout_.model = std::move(model);
   layout_.config = profile_config(job.config);
-  layout_.pp = job.pp;
-  layout_.tp = job.tp;
+  layout_.pp = job.layout.pp;
+  layout_.tp = job.layout.tp;
   layout_.dp = static_cast<int>(job.batch.dp);
-  layout_.chunks = job.chunks;
+  layout_.chunks = job.layout.chunks;
   layout_.microbatches = static_cast<int>(job.batch.microbatches);
   layout_.microbatch = static_cast<int>(job.batch.microbatch);
-  layout_.v_shape = placement_ != schedules::Placement::looping(job.pp, job.chunks);
-  layout_.sequence_parallel = job.sequence_parallel;
+  layout_.v_shape = placement_ != schedules::Placement::looping(job.layout.pp, job.layout.chunks);
+  layout_.sequence_parallel = job.layout.sequence_parallel;
   layout_.tied = job.config.tied_embeddings;
-  layout_.schedule = job.schedule;
-  layout_.device = job.device == DeviceKind::cpu ? "cpu" : "cuda";
-  layout_.precision = precision_name(job.precision);
-  layout_.recompute = name_of(job.recompute);
-  layout_.threads = job.threads;
-  layout_.deterministic = job.deterministic;
+  layout_.schedule = job.layout.schedule;
+  layout_.device = job.devices.kind == DeviceKind::cpu ? "cpu" : "cuda";
+  layout_.precision = precision_name(job.numerics.precision);
+  layout_.recompute = name_of(job.numerics.recompute);
+  layout_.threads = job.devices.threads;
+  layout_.deterministic = job.numerics.deterministic;
   layout_.sequence = job.dataset->sequence_length();
-  const auto parts = partition_blocks(job.config, placement_.virtual_stages(), layout_.sequence, job.recompute);
-  const StageMemory memory(job.config, job.tp, {job.batch.microbatch, layout_.sequence},
-                           {job.precision, job.recompute, job.device});
-  for (int stage = 0; stage < job.pp; ++stage) {
+  const auto parts = partition_blocks(job.config, placement_.virtual_stages(), layout_.sequence, job.numerics.recompute);
+  const StageMemory memory(job.config, job.layout.tp, {job.batch.microbatch, layout_.sequence},
+                           {job.numerics.precision, job.numerics.recompute, job.devices.kind});
+  for (int stage = 0; stage < job.layout.pp; ++stage) {
     std::vector<std::vector<Block>> chunks;
-    for (int chunk = 0; chunk < job.chunks; ++chunk)
+    for (int chunk = 0; chunk < job.layout.chunks; ++chunk)
       chunks.push_back(parts[static_cast<std::size_t>(placement_.virtual_stage(stage, chunk))]);
     StageProfile& row = layout_.stages.emplace_back();
     for (const ActivationBytes& bytes : memory.activations(chunks)) {

@@ -20,7 +20,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
     reached_ = device.make_event();
   }
   if (setup_.groups.tensor) tensor_group_ = std::make_unique<QuietGroup>(setup_.groups.tensor);
-  ops_ = on_gpu() ? make_cuda_ops(*stream_, setup_.deterministic) : make_cpu_ops(*stream_);
+  ops_ = on_gpu() ? make_cuda_ops(*stream_, setup_.numerics.deterministic) : make_cpu_ops(*stream_);
   if (setup_.wrap_ops) ops_ = setup_.wrap_ops(std::move(ops_), id);
   model_ = make_stage_model(model_spec(setup_), tensor_parallel(), *ops_);
   memory_ = memory_use(setup_, *model_);

@@ -33,7 +33,7 @@ std::size_t gpu_scratch_estimate(const RankSetup& setup) {
 
 Tensor lane_tensor(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
   const Shape shape = lane_shape(setup, kind, chunk, hidden);
-  return {nullptr, shape, shape.rank() == 1 ? DType::i32 : setup.precision.comm};
+  return {nullptr, shape, shape.rank() == 1 ? DType::i32 : setup.numerics.precision.comm};
 }
 
 std::size_t lane_bytes(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
@@ -41,15 +41,15 @@ std::size_t lane_bytes(const RankSetup& setup, InputKind kind, int chunk, const 
 }
 
 std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
-  return Tensor{nullptr, hidden, setup.precision.comm}.bytes();
+  return Tensor{nullptr, hidden, setup.numerics.precision.comm}.bytes();
 }
 
 StageModelSpec model_spec(const RankSetup& setup) {
   return {.config = setup.config,
           .chunks = setup.chunks,
           .shape = setup.shape,
-          .precision = setup.precision,
-          .recompute = setup.recompute};
+          .precision = setup.numerics.precision,
+          .recompute = setup.numerics.recompute};
 }
 
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {

@@ -13,6 +13,7 @@
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/training/fault.hpp"
+#include "actors/training/numerics.hpp"
 #include "comm/outgoing_links.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
@@ -44,10 +45,8 @@ struct RankSetup {
   MicrobatchShape shape;
   int microbatches = 1;
   bool sequence_parallel = true;
-  Precision precision;
-  Recompute recompute = Recompute::none;
-  bool deterministic = true;  // see make_cuda_ops()
-  LinkKinds links;            // to the ranks whose slots it fills
+  Numerics numerics;
+  LinkKinds links;  // to the ranks whose slots it fills
   // Whether every replica comes to its last backward actions in the same order, so that gradients may be summed as they come.
   bool same_order = true;
   OptimizerSettings optimizer;

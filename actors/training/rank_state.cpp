@@ -50,13 +50,13 @@ void on_threads(unsigned threads, std::size_t count, const std::function<void(st
 
 RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops)
     : setup_(setup), layout_(layout), tp_(tp), ops_(ops), optimizer_(make_optimizer(setup.optimizer)), parameters_({}) {
-  arenas_.weights = allocate(layout.weight_elements, setup.precision.master, "parameters");
-  arenas_.grads = allocate(layout.grad_elements, setup.precision.grad, "gradients");
+  arenas_.weights = allocate(layout.weight_elements, setup.numerics.precision.master, "parameters");
+  arenas_.grads = allocate(layout.grad_elements, setup.numerics.precision.grad, "gradients");
   for (const std::string& name : optimizer_->states()) {
-    arenas_.states.push_back(allocate(layout.weight_elements, setup.precision.master, "optimizer state " + name));
+    arenas_.states.push_back(allocate(layout.weight_elements, setup.numerics.precision.master, "optimizer state " + name));
   }
-  if (setup.precision.rounds_weights()) {
-    arenas_.rounded = allocate(layout.weight_elements, setup.precision.compute, "rounded parameters");
+  if (setup.numerics.precision.rounds_weights()) {
+    arenas_.rounded = allocate(layout.weight_elements, setup.numerics.precision.compute, "rounded parameters");
   }
   parameters_.set(arenas_.rounded.data ? arenas_.rounded : arenas_.weights);
   counted_ = counted_parameters(layout, setup.id.tp);
@@ -71,10 +71,11 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
 
 MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layout) {
   MemoryUse use;
-  use.parameters = layout.weight_elements * size_of(setup.precision.master);
+  use.parameters = layout.weight_elements * size_of(setup.numerics.precision.master);
   use.optimizer = make_optimizer(setup.optimizer)->states().size() * use.parameters;
-  if (setup.precision.rounds_weights()) use.parameters += layout.weight_elements * size_of(setup.precision.compute);
-  use.gradients = layout.grad_elements * size_of(setup.precision.grad);
+  if (setup.numerics.precision.rounds_weights())
+    use.parameters += layout.weight_elements * size_of(setup.numerics.precision.compute);
+  use.gradients = layout.grad_elements * size_of(setup.numerics.precision.grad);
   return use;
 }
 

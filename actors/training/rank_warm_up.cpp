@@ -17,10 +17,10 @@ void RankCompute::warm_up() {
   state_->begin_rehearsal();
   Arena arena(memory.data(), memory.bytes(), "warming up");
   const Tensor ids = arena.allocate({setup_.shape.tokens()}, DType::i32), loss = arena.allocate({1}, DType::f64);
-  const Tensor input = arena.allocate(hidden, setup_.precision.compute),
-               output = arena.allocate(hidden, setup_.precision.compute);
-  const BackwardArgs backward{arena.allocate(hidden, setup_.precision.compute),
-                              arena.allocate(hidden, setup_.precision.compute), 1};
+  const Tensor input = arena.allocate(hidden, setup_.numerics.precision.compute),
+               output = arena.allocate(hidden, setup_.numerics.precision.compute);
+  const BackwardArgs backward{arena.allocate(hidden, setup_.numerics.precision.compute),
+                              arena.allocate(hidden, setup_.numerics.precision.compute), 1};
 
   if (tensor_group_) tensor_group_->set_quiet(true);
   model_->begin_step();

@@ -72,7 +72,7 @@ std::string name_of(const MeshCoordinate& rank, const MeshShape& shape) {
 }  // namespace
 
 RunTimeline::RunTimeline(const TrainJob& job)
-    : title_(job.schedule + ", pp " + std::to_string(job.pp) + ", tp " + std::to_string(job.tp) + ", dp " +
+    : title_(job.layout.schedule + ", pp " + std::to_string(job.layout.pp) + ", tp " + std::to_string(job.layout.tp) + ", dp " +
              std::to_string(job.batch.dp) + ", " + std::to_string(job.batch.microbatches) + " microbatches"),
       placement_(placement_of(job)),
       mesh_(mesh_of(job)),

@@ -23,10 +23,10 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   setup.config = config_;
   setup.chunks = chunks;
   setup.shape = shape_;
-  setup.recompute = mode_.recompute;
+  setup.numerics.recompute = mode_.recompute;
   setup.microbatches = microbatches;
   setup.needs = needs;
-  setup.precision = mode_.precision;
+  setup.numerics.precision = mode_.precision;
   if (mode_.device != DeviceKind::cuda) return estimate_memory(setup);
   std::size_t blocks = 0;
   for (const auto& chunk : chunks) blocks += chunk.size();

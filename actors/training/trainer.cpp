@@ -46,7 +46,7 @@ void check_finite(double value, const char* what, std::int64_t step) {
 
 JobEstimate estimate_job(const TrainJob& job) {
   const ParallelLayout layout(job);
-  const auto needs = validate(layout.plan(), job.order, TransformerCompute::slot_life());
+  const auto needs = validate(layout.plan(), job.layout.order, TransformerCompute::slot_life());
   return {layout.plan(), needs, layout.parts(), estimate_devices(layout, job, needs)};
 }
 
@@ -55,18 +55,18 @@ class Trainer::Run {
   explicit Run(TrainJob job)
       : job_(std::move(job)),
         layout_(job_),
-        sampler_(std::make_shared<Sampler>(job_.dataset->size(), job_.batch, job_.shuffle, job_.seed)),
+        sampler_(std::make_shared<Sampler>(job_.dataset->size(), job_.batch, job_.samples.shuffle, job_.samples.seed)),
         results_(layout_, job_),
         steps_done_(job_.steps_done),
         applied_steps_(job_.initial.applied_steps),
         first_loss_(job_.first_loss),
         last_loss_(job_.last_loss) {
-    const auto needs = validate(layout_.plan(), job_.order, TransformerCompute::slot_life());
+    const auto needs = validate(layout_.plan(), job_.layout.order, TransformerCompute::slot_life());
     check_memory(layout_, job_, needs);
     build_computes(needs);
     PipelineOptions options;
     options.plan = layout_.plan();
-    options.order = job_.order;
+    options.order = job_.layout.order;
     options.slot_life = TransformerCompute::slot_life();
     options.replicas = static_cast<int>(job_.batch.dp);
     options.stall = job_.stall;
@@ -130,8 +130,8 @@ class Trainer::Run {
     state.last_loss = last_loss_;
     state.global_batch = job_.batch.global_batch();
     state.sequence = job_.dataset->sequence_length();
-    state.seed = job_.seed;
-    state.shuffle = job_.shuffle;
+    state.seed = job_.samples.seed;
+    state.shuffle = job_.samples.shuffle;
     state.samples = job_.dataset->size();
     state.data = data_fingerprint(*job_.dataset);
     LogicalState tensors(*pipeline_, layout_, job_.config);

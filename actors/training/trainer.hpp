@@ -11,51 +11,11 @@
 #include <vector>
 
 #include "actors/engine/pipeline.hpp"
-#include "actors/training/fault.hpp"
-#include "actors/training/rank_setup.hpp"
-#include "data/dataset.hpp"
+#include "actors/training/train_job.hpp"
 #include "data/sampler.hpp"
-#include "model/config.hpp"
-#include "model/learning_rate.hpp"
-#include "model/precision.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
-
-struct TrainJob {
-  ModelConfig config;
-  InitialState initial;
-  std::shared_ptr<const Dataset> dataset;  // its sequence length is the job's
-  bool shuffle = true;
-  std::uint64_t seed = 0;
-
-  int pp = 1, tp = 1;
-  bool sequence_parallel = true;  // where tp > 1
-  BatchShape batch;               // with dp
-  std::string schedule = "1f1b";
-  int chunks = 1;
-  std::shared_ptr<const schedules::Plan> plan;  // instead of the schedule of that name; has passed validate()
-  schedules::Order order = schedules::Order::planned;
-
-  DeviceKind device = DeviceKind::cpu;
-  std::vector<int> devices;  // GPU ordinals by rank
-  int threads = 1;           // of one CPU device
-  Precision precision;       // bf16 on GPUs only
-  Recompute recompute = Recompute::none;
-  bool deterministic = true;  // see make_cuda_ops()
-
-  OptimizerSettings optimizer;
-  LearningRate learning_rate;
-  double clip_norm = 1;  // 0: off
-
-  std::int64_t steps_done = 0;      // by the run that this one goes on from
-  double first_loss = 0;            // of its first step
-  std::optional<double> last_loss;  // of its last one, where it is known
-
-  std::chrono::milliseconds stall{600000};  // see PipelineOptions
-  std::optional<Fault> fault;
-  WrapOps wrap_ops;  // may be null
-};
 
 // What one device ran in a step, in order.
 struct DeviceTrace {

@@ -6,11 +6,11 @@
 
 #include "actors/training/checkpoint_state.hpp"
 #include "actors/training/profile.hpp"
-#include "apps/measured_devices.hpp"
 #include "apps/metrics_file.hpp"
 #include "apps/option_layers.hpp"
 #include "bench/fuzz/target.hpp"
 #include "core/checksum.hpp"
+#include "tuning/measured_devices.hpp"
 
 namespace pipetrain::fuzz {
 namespace {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "apps/train_job.hpp"
+#include "actors/training/make_train_job.hpp"
 #include "apps/train_options.hpp"
 #include "bench/gpu/our_run.hpp"
 
@@ -132,10 +132,10 @@ TimeShares time_shares(const std::vector<DeviceTrace>& devices, double seconds,
 StepMeasures measure_step(const Row& row, const Schedule& schedule, const std::filesystem::path& tokens, int warmup) {
   const auto arguments = train_arguments(row, schedule, tokens, warmup + 7);
   TrainOptions options = parse_train_options({arguments.begin() + 1, arguments.end()}, {}, this_machine());
-  TrainJob job = make_train_job(options, options.notes);
+  TrainJob job = make_train_job(options.run, options.notes);
   AllOpTimes times;
   job.wrap_ops = times.wrap();
-  const FreeMemory memory(job.devices);
+  const FreeMemory memory(job.devices.gpus);
   Trainer trainer(std::move(job));
   for (int i = 0; i < warmup; ++i) trainer.step();
   std::vector<StepReport> plain;

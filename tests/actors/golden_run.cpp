@@ -30,15 +30,15 @@ fs::path memory_folder() {
 }
 
 void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
-  job.pp = layout.pp;
-  job.tp = layout.tp;
-  job.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
+  job.layout.pp = layout.pp;
+  job.layout.tp = layout.tp;
+  job.layout.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
   job.batch = {layout.dp, global_batch / layout.dp / layout.microbatch, layout.microbatch};
-  job.schedule = layout.schedule;
-  job.chunks = layout.chunks;
-  job.order = layout.order;
-  job.threads = layout.threads;
-  job.recompute = layout.recompute;
+  job.layout.schedule = layout.schedule;
+  job.layout.chunks = layout.chunks;
+  job.layout.order = layout.order;
+  job.devices.threads = layout.threads;
+  job.numerics.recompute = layout.recompute;
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ TrainJob golden_job(const std::string& name, const Layout& layout) {
   data.vocabulary = job.config.vocabulary;
   data.shuffle = false;
   job.dataset = open_dataset(data);
-  job.shuffle = false;
+  job.samples.shuffle = false;
   apply(layout, reference.at("global_batch"), job);
   job.optimizer.beta1 = optimizer.at("betas")[0];
   job.optimizer.beta2 = optimizer.at("betas")[1];

@@ -203,7 +203,7 @@ TEST_CASE("data that cannot be read end the run in the step that asks for them, 
   for (const std::int64_t good : {4, 6}) {  // of 4 samples a step
     TrainJob job = random_job(small_config(), 8, 4, {2, 1, 1, 1});
     job.dataset = std::make_shared<Broken>(good);
-    job.shuffle = false;
+    job.samples.shuffle = false;
     Trainer trainer(std::move(job));
     trainer.step();
     CHECK_THROWS_WITH(trainer.step(), "rows.jsonl:7: not JSON");
@@ -273,8 +273,8 @@ TEST_CASE("a size of heads that GPUs cannot compute is refused before one is loo
     ModelConfig config = small_config();
     config.head_dim = head_dim;
     TrainJob job = random_job(config, 8, 2, {});
-    job.device = DeviceKind::cuda;
-    job.precision = precision;
+    job.devices.kind = DeviceKind::cuda;
+    job.numerics.precision = precision;
     try {
       estimate_job(job);
     } catch (const Error& error) {

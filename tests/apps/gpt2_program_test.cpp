@@ -32,7 +32,7 @@ TEST_CASE("a GPT-2 made with dropout trains without it only when told to") {
   const TempFolder folder;
   const std::string model = "--model " + write_with_dropout(folder);
   CHECK(refused(model + small) ==
-        model + ": its config.json asks for dropout of 0.1, which is not built yet; say --dropout 0 to train without");
+        model + ": its config.json asks for dropout of 0.1, which is not built yet; set dropout to 0 to train without");
   CHECK(run(model + small + " --dropout 0 --dry-run").status == 0);
 }
 
@@ -46,7 +46,8 @@ TEST_CASE("what tune and simulate say of a GPT-2 made with dropout is of trainin
   INFO(command);
   CHECK(run(command.substr(command.find("--model")) + " --init random --dry-run").status == 0);
 
-  const std::string profile = (folder.path() / "profile.json").string();
+  const TempFolder records;
+  const std::string profile = (records.path() / "profile.json").string();
   REQUIRE(run(model + small + " --dropout 0 --pp 2 --steps 1 --profile " + profile).status == 0);
   CHECK(run("simulate " + model + " --layers 2 --costs " + profile).status == 0);
 }

@@ -136,7 +136,7 @@ TEST_CASE("a resumed run never starts afresh where there are checkpoints, and th
   for (const int step : {1, 2}) replace_in(saved.checkpoint(step) + "/config.json", "\"vocab_size\": ", "\"vocab_size\": 1");
   const auto before = saved.left();
   const std::string error = refused(saved.go_on(4));
-  CHECK_THAT(error, StartsWith("--save " + saved.save + ": holds 2 checkpoints, and none that --resume can go on from; ") &&
+  CHECK_THAT(error, StartsWith("--save " + saved.save + ": holds 2 checkpoints, and none that resume can go on from; ") &&
                         Contains("step-00000002/config.json: is not what was saved") && Contains("another folder"));
   CHECK(saved.left() == before);
 }
@@ -183,7 +183,7 @@ TEST_CASE("a row of the data that was changed is noticed") {
   const SavedRun saved(2, "--data " + data);
   replace_in(data, "row 333", "row 334");
   CHECK_THAT(refused(saved.go_on(3) + " --data " + data),
-             Contains("step-00000002: was made with other --data: of as many samples, but not the same"));
+             Contains("step-00000002: was made with other data: of as many samples, but not the same"));
   replace_in(data, "row 334", "row 333");
   CHECK(run(saved.go_on(3) + " --data " + data).status == 0);
 }
@@ -195,15 +195,15 @@ TEST_CASE("checkpoints of earlier versions are gone on from with a note, or pass
   const Result resumed = run(saved.go_on(4));
   INFO(resumed.err);
   CHECK(resumed.status == 0);
-  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("--seed 1, this run has 0") &&
+  CHECK_THAT(resumed.err, Contains("step-00000003 is passed over: ") && Contains("seed 1, this run has 0") &&
                               Contains("step-00000002 was saved by an earlier version, without checksums") &&
                               Contains("going on after step 2"));
   for (const int step : {3, 4}) fs::remove_all(saved.checkpoint(step));
-  CHECK_THAT(refused(saved.go_on(4) + " --seed 5"), Contains("none that --resume can go on from") &&
-                                                        Contains("step-00000002: was made with --seed 0, this run has 5"));
+  CHECK_THAT(refused(saved.go_on(4) + " --seed 5"), Contains("none that resume can go on from") &&
+                                                        Contains("step-00000002: was made with seed 0, this run has 5"));
   CHECK_THAT(refused(small + "--load " + saved.checkpoint(1) + " --data " +
                      saved.folder.write("a.txt", std::string(500, 'a')).string()),
-             Contains("was made with other --data"));
+             Contains("was made with other data"));
 }
 
 TEST_CASE("a resumed run passes over a checkpoint without checksums whose step cannot be") {
@@ -238,12 +238,12 @@ TEST_CASE("who wants to use the folder of a finished run is told how to go on") 
   const SavedRun saved(2);
   const std::string again = small + "--save " + saved.save;
   CHECK(refused(again + " --steps 2") == "--save " + saved.save +
-                                             ": this run has finished there, with step-00000002; go on from it with a higher "
-                                             "--steps and --resume, or give another folder");
+                                             ": this run has finished there, with step-00000002; go on from it with more "
+                                             "steps and resume, or give another folder");
   CHECK_THAT(refused(again + " --steps 9"), Contains("holds checkpoints of this run, the newest step-00000002; go on from it"));
   CHECK_THAT(refused(again + " --steps 2 --seed 7"), Contains("holds checkpoints of another run, the newest step-00000002"));
   CHECK_THAT(refused(small + "--load " + saved.save),
-             StartsWith("--load " + saved.save + ": is a folder of 2 checkpoints; give one of them, such as --load " +
+             StartsWith("--load " + saved.save + ": is a folder of 2 checkpoints; give one of them, such as " +
                         saved.save + "/step-00000002"));
 }
 

@@ -132,7 +132,7 @@ TEST_CASE("a folder with another run's checkpoints is refused before anything is
   const auto before = names_in(save);
   CHECK(refused(small + "--steps 3 --seed 1 --save-keep 1 --save " + save) ==
         "--save " + save +
-            ": holds checkpoints of another run, the newest step-00000004; go on from it with its options and --resume, or "
+            ": holds checkpoints of another run, the newest step-00000004; go on from it with its settings and resume, or "
             "give another folder");
   CHECK_THAT(refused(small + "--load " + save + "/step-00000002 --save " + save), Contains("the newest step-00000004"));
   CHECK(names_in(save) == before);
@@ -169,8 +169,8 @@ TEST_CASE("a run goes on with the same data only") {
   const std::string other = folder.write("b.txt", std::string(500, 'b')).string();
   REQUIRE(run(small + "--steps 2 --data " + text + " --save " + save).status == 0);
   const std::string go_on = small + "--steps 3 --resume --save " + save;
-  CHECK_THAT(refused(go_on + " --data " + other), Contains("was made with other --data"));
-  CHECK_THAT(refused(go_on + " --shuffle off --data " + text), Contains("--shuffle on, this run has off"));
+  CHECK_THAT(refused(go_on + " --data " + other), Contains("was made with other data"));
+  CHECK_THAT(refused(go_on + " --shuffle off --data " + text), Contains("shuffle on, this run has off"));
   CHECK_THAT(refused(go_on + " --layers 2 --data " + text), Contains("give the model, and the number of layers"));
   fs::rename(text, folder.path() / "moved.txt");
   CHECK(run(go_on + " --data " + (folder.path() / "moved.txt").string()).status == 0);

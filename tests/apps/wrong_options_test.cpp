@@ -93,7 +93,7 @@ TEST_CASE("a fault has a rank of the layout") {
 TEST_CASE("blank values are refused, wherever they are given") {
   for (const char* name : {"data", "model", "save", "lr"}) {
     CHECK(error_of({std::string("--") + name, " \t"}) ==
-          "--" + std::string(name) + "  \t: is blank; give a value or leave it out");
+          "--" + std::string(name) + "  \\t: is blank; give a value or leave it out");
     CHECK_THAT(config_error("run.toml", name + std::string(" = '  '\n")), Contains("is blank; give a value or leave it out"));
   }
   CHECK_THAT(error_of({}, {{"PIPETRAIN_DATA", "  "}}), StartsWith("PIPETRAIN_DATA=  : is blank"));
@@ -102,12 +102,12 @@ TEST_CASE("blank values are refused, wherever they are given") {
 
 TEST_CASE("brackets are part of a name") {
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--data", "[d,e]"}, {"--data=[d,e]"}})
-    CHECK(parse_train_options(arguments, {}, {0, 8}).data.front().path == "[d,e]");
+    CHECK(parse_train_options(arguments, {}, {0, 8}).run.data.inputs.front().path == "[d,e]");
   CHECK_THAT(error_of({"--model", "[a]/b"}), StartsWith("--model [a]/b: there is no such folder"));
   CHECK_THAT(error_of({"[x]"}), StartsWith("[x]: unexpected argument"));
   const TempFolder folder;
   const std::string file = folder.write("[d].txt", "text").string();
-  CHECK(parse_train_options({"--data", file, "[x].txt:2"}, {}, {0, 8}).data.front().path == file);
+  CHECK(parse_train_options({"--data", file, "[x].txt:2"}, {}, {0, 8}).run.data.inputs.front().path == file);
 }
 
 TEST_CASE("values of megabytes are quoted in part, and cost no time") {

@@ -2,7 +2,7 @@
 #include <mutex>
 
 #include "actors/training/trainer.hpp"
-#include "apps/train_job.hpp"
+#include "actors/training/make_train_job.hpp"
 #include "apps/train_options.hpp"
 #include "catch.hpp"
 #include "ops/timed_ops.hpp"
@@ -15,7 +15,7 @@ TrainJob tiny_job(int tp) {
   TrainOptions options = parse_train_options({"--device", "cpu", "--threads", "1", "--seq-len", "64", "--microbatches", "2",
                                               "--steps", "4", "--tp", std::to_string(tp)},
                                              {}, this_machine());
-  return make_train_job(options, options.notes);
+  return make_train_job(options.run, options.notes);
 }
 
 std::vector<double> losses(Trainer& trainer) {

@@ -5,7 +5,6 @@
 
 #include "actors/training/checkpoint_state.hpp"
 #include "actors/training/profile.hpp"
-#include "apps/measured_devices.hpp"
 #include "apps/metrics_file.hpp"
 #include "apps/option_layers.hpp"
 #include "bench/fuzz/heap.hpp"
@@ -15,6 +14,7 @@
 #include "model/config.hpp"
 #include "model/weights/safetensors.hpp"
 #include "temp_folder.hpp"
+#include "tuning/measured_devices.hpp"
 
 using namespace pipetrain;
 

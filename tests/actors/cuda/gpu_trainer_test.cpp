@@ -23,10 +23,10 @@ namespace {
 // The ranks dealt over the first `gpus` GPUs; false, with a message, where there are not as many.
 bool on_gpus(TrainJob& job, int gpus, const Precision& precision = {}) {
   if (!needs_gpus(cuda_device_count(), gpus)) return false;
-  const int ranks = static_cast<int>(job.batch.dp) * job.pp * job.tp;
-  job.device = DeviceKind::cuda;
-  job.precision = precision;
-  for (int rank = 0; rank < ranks; ++rank) job.devices.push_back(rank % gpus);
+  const int ranks = static_cast<int>(job.batch.dp) * job.layout.pp * job.layout.tp;
+  job.devices.kind = DeviceKind::cuda;
+  job.numerics.precision = precision;
+  for (int rank = 0; rank < ranks; ++rank) job.devices.gpus.push_back(rank % gpus);
   return true;
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("tensor-parallel ranks give the same bits on other GPUs", "[gpu]") {
   for (const int tp : {2, 4}) {
     TrainJob first = golden_job("llama3_tiny", {1, tp}), second = golden_job("llama3_tiny", {1, tp});
     if (!on_gpus(first, tp) || !on_gpus(second, 2 * tp)) return;
-    for (int& device : second.devices) device += tp;
+    for (int& device : second.devices.gpus) device += tp;
     INFO("tp " << tp);
     CHECK((run(std::move(first), 3) == run(std::move(second), 3)));
   }

@@ -1,4 +1,4 @@
-#include "apps/resume.hpp"
+#include "actors/training/resume.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "actors/training/checkpoint.hpp"
-#include "apps/counted.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
 #include "model/weights/weights.hpp"
@@ -20,20 +20,20 @@ namespace fs = std::filesystem;
 // How the run that made the checkpoint differs from this one in what decides which samples come next; empty: not at all.
 std::string other_data(const CheckpointManifest& manifest, const TrainJob& job) {
   const CheckpointState& state = manifest.state;
-  const auto differs = [](auto made_with, auto given, const char* option) {
-    return made_with == given ? "" : fmt::format("{} {}, this run has {}", option, made_with, given);
+  const auto differs = [](auto made_with, auto given, const char* setting) {
+    return made_with == given ? "" : fmt::format("{} {}, this run has {}", setting, made_with, given);
   };
   const auto on_off = [](bool value) { return std::string(value ? "on" : "off"); };
   for (const std::string& what :
-       {differs(state.global_batch, job.batch.global_batch(), "--global-batch"),
-        differs(state.sequence, job.dataset->sequence_length(), "--seq-len"), differs(state.seed, job.seed, "--seed"),
-        differs(on_off(state.shuffle), on_off(job.shuffle), "--shuffle")})
+       {differs(state.global_batch, job.batch.global_batch(), "global-batch"),
+        differs(state.sequence, job.dataset->sequence_length(), "seq-len"), differs(state.seed, job.samples.seed, "seed"),
+        differs(on_off(state.shuffle), on_off(job.samples.shuffle), "shuffle")})
     if (!what.empty()) return what;
   const std::uint64_t data = manifest.checksums ? data_fingerprint(*job.dataset) : sampled_fingerprint(*job.dataset);
   if (state.data == data) return "";
   if (state.samples != job.dataset->size())
-    return fmt::format("other --data, of {} samples, this run has {}", state.samples, job.dataset->size());
-  return "other --data: of as many samples, but not the same";
+    return fmt::format("other data, of {} samples, this run has {}", state.samples, job.dataset->size());
+  return "other data: of as many samples, but not the same";
 }
 
 // Throws when the checkpoint is of another run.
@@ -44,7 +44,7 @@ void go_on_from(const fs::path& checkpoint, const CheckpointManifest& manifest, 
     throw Error(
         ErrorKind::input,
         fmt::format("{}: was made with {}; give the same, so that the data goes on where it stopped, or begin a new run "
-                    "from its weights alone: --model {}",
+                    "from its weights alone: model {}",
                     checkpoint.string(), difference, checkpoint.string()));
   }
   if (!manifest.checksums)
@@ -63,8 +63,8 @@ void go_on_from_loaded(const fs::path& checkpoint, std::vector<std::string>& not
   if (!fs::exists(checkpoint / checkpoint_state_file, ignored) && fs::is_directory(checkpoint, ignored)) {
     if (const auto inside = find_checkpoints(checkpoint); !inside.empty()) {
       throw Error(ErrorKind::input, {"load", checkpoint.string()},
-                  fmt::format("is a folder of {}; give one of them, such as --load {}",
-                              counted(std::ssize(inside), "checkpoint"), inside.back().string()));
+                  fmt::format("is a folder of {}; give one of them, such as {}", counted(std::ssize(inside), "checkpoint"),
+                              inside.back().string()));
     }
   }
   go_on_from(checkpoint, verify_checkpoint(checkpoint), notes, job);
@@ -89,10 +89,9 @@ bool go_on_from_newest(const fs::path& folder, std::vector<std::string>& notes, 
     }
   }
   if (!newest_fault) return false;
-  throw Error(
-      ErrorKind::input, {"save", folder.string()},
-      fmt::format("holds {}, and none that --resume can go on from; the newest: {}; to start afresh give another folder",
-                  counted(std::ssize(found), "checkpoint"), *newest_fault));
+  throw Error(ErrorKind::input, {"save", folder.string()},
+              fmt::format("holds {}, and none that resume can go on from; the newest: {}; to start afresh give another folder",
+                          counted(std::ssize(found), "checkpoint"), *newest_fault));
 }
 
 // The state of a checkpoint that this run could go on from, as far as its state.json tells.
@@ -107,29 +106,31 @@ std::optional<CheckpointState> state_of_this_run(const fs::path& checkpoint, con
 
 }  // namespace
 
-void refuse_used_folder(const TrainOptions& options, const TrainJob& job, const RunLength& length) {
-  if (options.resume) return;
-  const auto found = find_checkpoints(*options.save);
+void refuse_used_folder(const SavingSettings& saving, const TrainJob& job, const RunLength& length) {
+  if (saving.resume) return;
+  const auto found = find_checkpoints(*saving.folder);
   std::error_code ignored;
   // Going on from the newest one is going on with that run, whichever option names it.
-  if (found.empty() || (options.load && fs::equivalent(*options.load, found.back(), ignored))) return;
+  if (found.empty() || (saving.load && fs::equivalent(*saving.load, found.back(), ignored))) return;
   const std::string newest = found.back().filename().string();
   const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::input, {"save", options.save->string()}, what + ", or give another folder");
+    throw Error(ErrorKind::input, {"save", saving.folder->string()}, what + ", or give another folder");
   };
   const auto state = state_of_this_run(found.back(), job);
   if (!state)
-    refuse(fmt::format("holds checkpoints of another run, the newest {}; go on from it with its options and --resume", newest));
+    refuse(fmt::format("holds checkpoints of another run, the newest {}; go on from it with its settings and resume", newest));
   if (length.ends(state->step, state->last_loss.value_or(state->first_loss), state->first_loss))
-    refuse(fmt::format("this run has finished there, with {}; go on from it with a higher --steps and --resume", newest));
-  refuse(fmt::format("holds checkpoints of this run, the newest {}; go on from it with --resume", newest));
+    refuse(fmt::format("this run has finished there, with {}; go on from it with more steps and resume", newest));
+  refuse(fmt::format("holds checkpoints of this run, the newest {}; go on from it with resume", newest));
 }
 
-void set_initial_state(const TrainOptions& options, std::vector<std::string>& notes, TrainJob& job) {
-  if (options.load) return go_on_from_loaded(*options.load, notes, job);
-  if (options.resume && go_on_from_newest(*options.save, notes, job)) return;
-  if (options.load_weights) verify_weights_of_checkpoint(options.model);
-  job.initial.weights = options.load_weights ? hf_weights(job.config, options.model) : random_weights(job.config, options.seed);
+void set_initial_state(const RunSettings& settings, std::vector<std::string>& notes, TrainJob& job) {
+  const SavingSettings& saving = settings.saving;
+  if (saving.load) return go_on_from_loaded(*saving.load, notes, job);
+  if (saving.resume && go_on_from_newest(*saving.folder, notes, job)) return;
+  const ModelSettings& model = settings.model;
+  if (model.load_weights) verify_weights_of_checkpoint(model.name);
+  job.initial.weights = model.load_weights ? hf_weights(job.config, model.name) : random_weights(job.config, job.samples.seed);
 }
 
 }  // namespace pipetrain

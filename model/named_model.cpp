@@ -1,4 +1,4 @@
-#include "apps/named_model.hpp"
+#include "model/named_model.hpp"
 
 #include <fmt/format.h>
 

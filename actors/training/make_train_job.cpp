@@ -1,0 +1,72 @@
+#include "actors/training/make_train_job.hpp"
+
+#include <fmt/format.h>
+
+#include "actors/training/job_plan.hpp"
+#include "actors/training/resume.hpp"
+#include "actors/training/run_length.hpp"
+#include "core/error.hpp"
+#include "model/named_model.hpp"
+
+namespace pipetrain {
+namespace {
+
+ModelConfig read_model(const ModelSettings& model) {
+  ModelConfig config = named_model(model.name, model.layers);
+  if (model.no_dropout) config.dropout = 0;
+  if (config.dropout > 0) {
+    throw Error(ErrorKind::input, {"model", model.name},
+                fmt::format("its config.json asks for dropout of {}, which is not built yet; set dropout to 0 to train without",
+                            config.dropout));
+  }
+  return config;
+}
+
+std::shared_ptr<const Dataset> open_data(const RunSettings& settings, const ModelConfig& config) {
+  DatasetOptions data;
+  data.inputs = settings.data.inputs;
+  data.sequence_length = settings.data.seq_len.value_or(0);
+  data.default_sequence_length = config.max_positions;
+  data.max_positions = config.max_positions;
+  data.vocabulary = config.vocabulary;
+  data.shuffle = settings.samples.shuffle;
+  data.seed = settings.samples.seed;
+  return open_dataset(data);
+}
+
+// What a plan from a file must have for this model and layout.
+void check_plan(const TrainJob& job) {
+  if (!job.layout.plan) return;
+  try {
+    plan_of(job);
+  } catch (const Error& error) {
+    if (job.layout.plan_file.empty()) throw;
+    throw Error(error.kind(), fmt::format("{}: {}", job.layout.plan_file, error.what()));
+  }
+}
+
+}  // namespace
+
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
+  TrainJob job;
+  job.config = read_model(settings.model);
+  job.dataset = open_data(settings, job.config);
+  job.samples = settings.samples;
+  job.layout = settings.layout;
+  job.batch = settings.batch;
+  job.devices = settings.devices;
+  job.numerics = settings.numerics;
+  job.optimizer = settings.optimizer;
+  job.clip_norm = settings.clip_norm;
+  job.stall = settings.stall;
+  job.fault = settings.fault;
+  check_plan(job);
+  const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed);
+  const RunLength length = run_length(settings, sampler.steps_per_epoch());
+  job.learning_rate = settings.learning_rate.over(length.steps);
+  if (settings.saving.folder) refuse_used_folder(settings.saving, job, length);
+  set_initial_state(settings, notes, job);
+  return job;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,15 @@
+// What decides which numbers a run computes, and which it computes twice.
+#pragma once
+
+#include "model/precision.hpp"
+#include "model/recompute.hpp"
+
+namespace pipetrain {
+
+struct Numerics {
+  Precision precision;  // bf16 on GPUs only
+  Recompute recompute = Recompute::none;
+  bool deterministic = true;  // see make_cuda_ops()
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,101 @@
+// What a training run is asked for, in groups that are passed whole. A program fills them, from options or otherwise;
+// make_train_job() checks what depends on model and data.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/training/fault.hpp"
+#include "actors/training/numerics.hpp"
+#include "core/device.hpp"
+#include "data/dataset.hpp"
+#include "data/sampler.hpp"
+#include "model/learning_rate.hpp"
+#include "model/optimizer.hpp"
+#include "schedules/plan.hpp"
+#include "schedules/stage_protocol.hpp"
+
+namespace pipetrain {
+
+struct ModelSettings {
+  std::string name = "tiny";           // a preset's name or a Hugging Face folder
+  bool load_weights = false;           // take the folder's weights instead of random ones; never for a preset
+  std::optional<std::int64_t> layers;  // keep the first of them only
+  bool no_dropout = false;             // whatever the model was made with
+};
+
+struct DataSettings {
+  std::vector<DataInput> inputs;        // empty: the text that ships inside
+  std::optional<std::int64_t> seq_len;  // not given: from the data's rows, else the model
+};
+
+// Which samples come when, from the data.
+struct SampleOrder {
+  bool shuffle = true;
+  std::uint64_t seed = 0;  // of random weights too
+};
+
+// The parts of the model on the ranks of one replica, and in which order they work.
+struct LayoutSettings {
+  int pp = 1, tp = 1;
+  bool sequence_parallel = true;                // where tp > 1
+  std::string schedule = "1f1b";                // one of all_schedules(), or the plan's name
+  int chunks = 1;                               // of the model on each stage
+  std::shared_ptr<const schedules::Plan> plan;  // instead of the schedule of that name; has passed validate()
+  std::string plan_file;                        // where it came from, for errors; may be empty
+  schedules::Order order = schedules::Order::planned;
+};
+
+struct DeviceSettings {
+  DeviceKind kind = DeviceKind::cpu;
+  std::vector<int> gpus;  // ordinals by rank; empty on the CPU
+  int threads = 1;        // compute threads of one CPU device
+};
+
+struct LearningRateSettings {
+  LearningRate::Kind kind = LearningRate::Kind::cosine;
+  double peak = 3e-4, minimum = 0;
+  std::int64_t warmup_steps = 0;
+  std::optional<double> warmup_ratio;  // a share of all steps, then warmup_steps is 0
+
+  // For a run of this many steps in all.
+  LearningRate over(std::int64_t total_steps) const;
+};
+
+struct LengthSettings {
+  std::optional<std::int64_t> steps, epochs;  // the first limit reached; neither: see run_length()
+};
+
+struct SavingSettings {
+  std::optional<std::filesystem::path> folder;  // of checkpoints, and of the model at the end
+  std::optional<std::int64_t> interval;         // in steps; not given: only at the end
+  std::optional<std::int64_t> keep;             // the newest; not given: all
+  bool resume = false;                          // go on from the newest whole checkpoint of the folder
+  std::optional<std::filesystem::path> load;    // the checkpoint to go on from, instead
+};
+
+struct RunSettings {
+  ModelSettings model;
+  DataSettings data;
+  SampleOrder samples;
+  LayoutSettings layout;
+  BatchShape batch;  // with dp
+  DeviceSettings devices;
+  Numerics numerics;
+  OptimizerSettings optimizer{.weight_decay = 0.1F};
+  double clip_norm = 1;  // 0: off
+  LearningRateSettings learning_rate;
+  LengthSettings length;
+  SavingSettings saving;
+  std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever
+  std::optional<Fault> fault;
+
+  std::int64_t ranks() const { return std::int64_t{layout.pp} * layout.tp * batch.dp; }
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,36 @@
+// What a Trainer runs: settings whose model, data and weights have been opened.
+#pragma once
+
+#include <memory>
+
+#include "actors/training/rank_setup.hpp"
+#include "actors/training/run_settings.hpp"
+#include "model/config.hpp"
+
+namespace pipetrain {
+
+struct TrainJob {
+  ModelConfig config;
+  InitialState initial;
+  std::shared_ptr<const Dataset> dataset;  // its sequence length is the job's
+  SampleOrder samples;
+
+  LayoutSettings layout;
+  BatchShape batch;  // with dp
+  DeviceSettings devices;
+  Numerics numerics;
+
+  OptimizerSettings optimizer;
+  LearningRate learning_rate;
+  double clip_norm = 1;  // 0: off
+
+  std::int64_t steps_done = 0;      // by the run that this one goes on from
+  double first_loss = 0;            // of its first step
+  std::optional<double> last_loss;  // of its last one, where it is known
+
+  std::chrono::milliseconds stall{600000};  // see PipelineOptions
+  std::optional<Fault> fault;
+  WrapOps wrap_ops;  // may be null
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,48 @@
+// A training run from its first step to its end: when it ends, and what it saves on the way.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "actors/training/run_length.hpp"
+#include "actors/training/run_settings.hpp"
+#include "actors/training/trainer.hpp"
+
+namespace pipetrain {
+
+// Removes from the folder that the run saves to what an earlier one left unfinished. Throws Error(input) where the model could
+// not be put in its place at the end. Before the Trainer is made, which takes time.
+void prepare_saving(const SavingSettings& saving);
+
+// Not thread-safe. Without a folder nothing is saved. What cannot be saved is an Error about the setting "save".
+class TrainingRun {
+ public:
+  // Both must outlive this.
+  TrainingRun(const RunSettings& settings, Trainer& trainer);
+
+  const RunLength& length() const { return length_; }
+  // Also of a run that goes on from where it had ended.
+  bool finished() const;
+  // The next step. Throws RunFailed, see Trainer.
+  StepReport step();
+  // After a step: the checkpoint that is due with it, if any. The one of the last step is save_last()'s.
+  void save_if_due();
+  // A checkpoint of the last step, of a run that was stopped too, where none is there yet.
+  void save_last();
+  // The model as a Hugging Face folder; for a run that has finished.
+  void save_model();
+
+  // The loss of the last step that this run made.
+  std::optional<double> last_loss() const { return last_loss_; }
+
+ private:
+  void checkpoint();
+
+  const SavingSettings& saving_;
+  Trainer& trainer_;
+  RunLength length_;
+  std::optional<double> last_loss_;
+  std::int64_t saved_step_ = 0;  // none: before step 1 there is nothing to go on from
+};
+
+}  // namespace pipetrain
