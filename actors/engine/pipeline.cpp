@@ -23,7 +23,8 @@ class Pipeline::Actors {
   Actors(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source)
       : options_(std::move(options)),
         plan_(std::make_shared<const schedules::Plan>(std::move(options_.plan))),
-        needs_(schedules::validate(*plan_, options_.order, options_.slot_life)),
+        needs_(options_.needs.empty() ? schedules::validate(*plan_, options_.order, options_.slot_life)
+                                      : std::move(options_.needs)),
         mesh_({.dp = options_.replicas, .pp = plan_->placement.stages()}),
         own_system_(options_.system == nullptr ? std::make_unique<OwnSystem>() : nullptr),
         system_(options_.system == nullptr ? *own_system_->system : *options_.system) {

@@ -28,6 +28,8 @@ struct PipelineOptions {
   schedules::Plan plan;  // with its end-of-step actions
   schedules::Order order = schedules::Order::planned;
   schedules::SlotLife slot_life;  // how long the computes read what they receive
+  // What validate() has proved of this plan with this order and slot life, by stage; empty: the pipeline validates it.
+  std::vector<schedules::StageNeeds> needs;
   int replicas = 1;
   int run_ahead = 2;                        // actions launched and not completed, per stage
   std::chrono::milliseconds grace{10000};   // for stages to stop after a failure
@@ -46,7 +48,8 @@ using SourceFactory = std::function<std::shared_ptr<InputSource>(int replica)>;
 // stop_stage(): from any thread.
 class Pipeline {
  public:
-  // Validates the plan (throws schedules::InvalidPlan), makes the computes in replica-major order and their queues' slots.
+  // Validates the plan where its needs are not given (throws schedules::InvalidPlan), makes the computes in replica-major order
+  // and their queues' slots.
   Pipeline(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source);
   // Stops all actors and waits for them, unless virtual_time.
   ~Pipeline();

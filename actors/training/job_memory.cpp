@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 
-#include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -15,10 +14,9 @@ struct MemoryNeed {
 };
 
 // By name; the CPU's devices share the host's memory, each GPU has its own.
-std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, const TrainJob& job,
-                                               const std::vector<schedules::StageNeeds>& stages) {
+std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, const TrainJob& job) {
   std::map<std::string, MemoryNeed> needs;
-  for (const auto& rank : estimate_devices(layout, job, stages)) {
+  for (const auto& rank : estimate_devices(layout, job)) {
     const Device& device = layout.device(rank.rank);
     MemoryNeed& need = needs[job.devices.kind == DeviceKind::cpu ? "the host" : to_string(device.id())];
     need.device = &device;
@@ -38,33 +36,29 @@ std::string remedies(const TrainJob& job, std::size_t recomputing, std::size_t n
 
 }  // namespace
 
-std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const TrainJob& job,
-                                           const std::vector<schedules::StageNeeds>& needs) {
+std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const TrainJob& job) {
   std::vector<DeviceMemory> devices;
   for (const StageId id : layout.stages()) {
-    for (const auto& setup : layout.rank_setups(job, id, needs[static_cast<std::size_t>(id.stage)])) {
+    for (const auto& setup : layout.rank_setups(job, id)) {
       devices.push_back({setup.id, estimate_memory(setup)});
     }
   }
   return devices;
 }
 
-void check_memory(const ParallelLayout& layout, const TrainJob& job, const std::vector<schedules::StageNeeds>& needs) {
-  for (const auto& [name, need] : memory_needs(layout, job, needs)) {
+void check_memory(const ParallelLayout& layout, const TrainJob& job) {
+  for (const auto& [name, need] : memory_needs(layout, job)) {
     const std::size_t free = need.device->memory().free;
     if (need.bytes <= free) continue;
     TrainJob recomputing = job;
     recomputing.numerics.recompute = Recompute::full;
-    const std::size_t less = memory_needs(layout, recomputing, needs).at(name).bytes;
+    const std::size_t less = memory_needs(layout, recomputing).at(name).bytes;
     throw Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.bytes >> 20) + " MiB and " +
                                               std::to_string(free >> 20) + " MiB are free; use " +
                                               remedies(job, less, need.bytes));
   }
 }
 
-void check_job_memory(const TrainJob& job) {
-  const ParallelLayout layout(job);
-  check_memory(layout, job, validate(layout.plan(), job.layout.order, TransformerCompute::slot_life()));
-}
+void check_job_memory(const TrainJob& job) { check_memory(ParallelLayout(job), job); }
 
 }  // namespace pipetrain

@@ -8,12 +8,11 @@
 
 namespace pipetrain {
 
-// One entry per device, dp, pp, tp with tp fastest; nothing is allocated. `needs` by stage, of the layout's plan.
-std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const TrainJob& job,
-                                           const std::vector<schedules::StageNeeds>& needs);
+// One entry per device, dp, pp, tp with tp fastest; nothing is allocated.
+std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const TrainJob& job);
 
 // Throws Error(out_of_memory) that says what would help when some device has less free than the job needs.
-void check_memory(const ParallelLayout& layout, const TrainJob& job, const std::vector<schedules::StageNeeds>& needs);
+void check_memory(const ParallelLayout& layout, const TrainJob& job);
 // The same for a job that is not to be run.
 void check_job_memory(const TrainJob& job);
 

@@ -34,11 +34,11 @@ std::shared_ptr<const Dataset> open_data(const RunSettings& settings, const Mode
   return open_dataset(data);
 }
 
-// What a plan from a file must have for this model and layout.
-void check_plan(const TrainJob& job) {
+// A given plan must go with this model and layout; it gets the end of its step here.
+void complete_plan(TrainJob& job) {
   if (!job.layout.plan) return;
   try {
-    plan_of(job);
+    job.layout.plan = std::make_shared<const schedules::Plan>(plan_of(job));
   } catch (const Error& error) {
     if (job.layout.plan_file.empty()) throw;
     throw Error(error.kind(), fmt::format("{}: {}", job.layout.plan_file, error.what()));
@@ -60,7 +60,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.clip_norm = settings.clip_norm;
   job.stall = settings.stall;
   job.fault = settings.fault;
-  check_plan(job);
+  complete_plan(job);
   const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed);
   const RunLength length = run_length(settings, sampler.steps_per_epoch());
   job.learning_rate = settings.learning_rate.over(length.steps);

@@ -4,7 +4,9 @@
 
 #include "actors/training/job_plan.hpp"
 #include "actors/training/train_job.hpp"
+#include "actors/training/transformer_compute.hpp"
 #include "model/head_size.hpp"
+#include "schedules/validate.hpp"
 
 namespace pipetrain {
 namespace {
@@ -33,6 +35,7 @@ Mesh mesh_of(const TrainJob& job) {
 
 ParallelLayout::ParallelLayout(const TrainJob& job)
     : plan_(plan_of(job)),
+      needs_(validate(plan_, job.layout.order, TransformerCompute::slot_life())),
       parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(),
                               job.numerics.recompute)),
       world_(open_world(job, parts_)) {
@@ -91,7 +94,7 @@ LinkKinds ParallelLayout::links_of(int rank) const {
   return links;
 }
 
-RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank, const schedules::StageNeeds& needs) const {
+RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   RankSetup setup;
   setup.id = mesh().at(rank);
   setup.rank = rank;
@@ -106,15 +109,15 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank, const schedu
   setup.links = links_of(rank);
   setup.same_order = job.layout.order == schedules::Order::planned || setup.chunks.size() == 1;
   setup.optimizer = job.optimizer;
-  setup.needs = needs;
+  setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;
   if (job.fault && job.fault->rank == rank) setup.fault = job.fault;
   return setup;
 }
 
-std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId id, const schedules::StageNeeds& needs) const {
+std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId id) const {
   std::vector<RankSetup> setups;
-  for (const int rank : ranks_of(id)) setups.push_back(rank_setup(job, rank, needs));
+  for (const int rank : ranks_of(id)) setups.push_back(rank_setup(job, rank));
   return setups;
 }
 

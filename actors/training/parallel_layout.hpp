@@ -1,5 +1,5 @@
-// Who computes what where: the plan of the schedule, the blocks of every stage, and for the ranks of this process their
-// devices, groups and links.
+// Who computes what where: the plan of the schedule, validated once, the blocks of every stage, and for the ranks of this
+// process their devices, groups and links.
 #pragma once
 
 #include <map>
@@ -29,11 +29,12 @@ class ParallelLayout {
   const Mesh& mesh() const { return world_.mesh(); }
   std::vector<StageId> stages() const;  // that this process runs, replica-major
   const schedules::Plan& plan() const { return plan_; }
-  const std::vector<std::vector<Block>>& parts() const { return parts_; }  // by virtual stage
+  const std::vector<schedules::StageNeeds>& needs() const { return needs_; }  // of the plan, by stage
+  const std::vector<std::vector<Block>>& parts() const { return parts_; }     // by virtual stage
   std::vector<std::vector<Block>> chunks_of(int stage) const;
   const Device& device(const MeshCoordinate& rank) const { return world_.device(mesh().rank(rank)); }
   // What each rank of this stage is made of.
-  std::vector<RankSetup> rank_setups(const TrainJob& job, StageId id, const schedules::StageNeeds& needs) const;
+  std::vector<RankSetup> rank_setups(const TrainJob& job, StageId id) const;
   std::vector<Device*> stage_devices(StageId id) const;
 
  private:
@@ -42,9 +43,10 @@ class ParallelLayout {
   void connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use = GroupUse::alone);
   std::vector<int> ranks_of(StageId id) const;  // in order
   LinkKinds links_of(int rank) const;           // to its neighbours in the pipeline
-  RankSetup rank_setup(const TrainJob& job, int rank, const schedules::StageNeeds& needs) const;
+  RankSetup rank_setup(const TrainJob& job, int rank) const;
 
   schedules::Plan plan_;
+  std::vector<schedules::StageNeeds> needs_;
   std::vector<std::vector<Block>> parts_;  // by virtual stage
   World world_;
   std::map<int, RankGroups> groups_;  // by rank of this process

@@ -46,8 +46,7 @@ void check_finite(double value, const char* what, std::int64_t step) {
 
 JobEstimate estimate_job(const TrainJob& job) {
   const ParallelLayout layout(job);
-  const auto needs = validate(layout.plan(), job.layout.order, TransformerCompute::slot_life());
-  return {layout.plan(), needs, layout.parts(), estimate_devices(layout, job, needs)};
+  return {layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job)};
 }
 
 class Trainer::Run {
@@ -61,13 +60,13 @@ class Trainer::Run {
         applied_steps_(job_.initial.applied_steps),
         first_loss_(job_.first_loss),
         last_loss_(job_.last_loss) {
-    const auto needs = validate(layout_.plan(), job_.layout.order, TransformerCompute::slot_life());
-    check_memory(layout_, job_, needs);
-    build_computes(needs);
+    check_memory(layout_, job_);
+    build_computes();
     PipelineOptions options;
     options.plan = layout_.plan();
     options.order = job_.layout.order;
     options.slot_life = TransformerCompute::slot_life();
+    options.needs = layout_.needs();
     options.replicas = static_cast<int>(job_.batch.dp);
     options.stall = job_.stall;
     pipeline_ = std::make_unique<Pipeline>(
@@ -141,10 +140,10 @@ class Trainer::Run {
 
  private:
   // All at once: each takes seconds to draw or read its weights.
-  void build_computes(const std::vector<schedules::StageNeeds>& needs) {
+  void build_computes() {
     std::vector<std::future<std::shared_ptr<TransformerCompute>>> building;
     for (const StageId id : layout_.stages()) {
-      auto setups = layout_.rank_setups(job_, id, needs[static_cast<std::size_t>(id.stage)]);
+      auto setups = layout_.rank_setups(job_, id);
       building.push_back(std::async(std::launch::async, [this, setups = std::move(setups)]() mutable {
         return std::make_shared<TransformerCompute>(std::move(setups), job_.initial);
       }));
