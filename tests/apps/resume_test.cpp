@@ -199,8 +199,8 @@ TEST_CASE("checkpoints of earlier versions are gone on from with a note, or pass
                               Contains("step-00000002 was saved by an earlier version, without checksums") &&
                               Contains("going on after step 2"));
   for (const int step : {3, 4}) fs::remove_all(saved.checkpoint(step));
-  CHECK_THAT(refused(saved.go_on(4) + " --seed 5"), Contains("none that resume can go on from") &&
-                                                        Contains("step-00000002: was made with seed 0, this run has 5"));
+  CHECK_THAT(refused(saved.go_on(4) + " --seed 5"),
+             Contains("none that resume can go on from") && Contains("step-00000002: was made with seed 0, this run has 5"));
   CHECK_THAT(refused(small + "--load " + saved.checkpoint(1) + " --data " +
                      saved.folder.write("a.txt", std::string(500, 'a')).string()),
              Contains("was made with other data"));
@@ -243,8 +243,8 @@ TEST_CASE("who wants to use the folder of a finished run is told how to go on") 
   CHECK_THAT(refused(again + " --steps 9"), Contains("holds checkpoints of this run, the newest step-00000002; go on from it"));
   CHECK_THAT(refused(again + " --steps 2 --seed 7"), Contains("holds checkpoints of another run, the newest step-00000002"));
   CHECK_THAT(refused(small + "--load " + saved.save),
-             StartsWith("--load " + saved.save + ": is a folder of 2 checkpoints; give one of them, such as " +
-                        saved.save + "/step-00000002"));
+             StartsWith("--load " + saved.save + ": is a folder of 2 checkpoints; give one of them, such as " + saved.save +
+                        "/step-00000002"));
 }
 
 TEST_CASE("a checkpoint that cannot be removed whole does not keep its name, and what is left of it goes") {
