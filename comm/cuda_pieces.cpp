@@ -129,7 +129,7 @@ class CudaPieces final : public PiecewiseTransfer {
   void wait_until_idle() noexcept override {
     try {
       copies_.synchronize();
-    } catch (...) {  // the compute stream was told
+    } catch (...) {  // the compute stream has failed with it
     }
   }
 

@@ -1,5 +1,5 @@
 // Piecewise transfers between GPUs of one host that one process drives: copy engines carry each piece on a stream beside the
-// computing one, and events tell when. The ranks' issuing threads meet on the host, once or twice a call, to hand each other
+// computing one, and events order them. The ranks' issuing threads meet on the host, once or twice a call, to hand each other
 // addresses and events; their GPUs never wait for a host.
 #pragma once
 

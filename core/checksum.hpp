@@ -1,4 +1,4 @@
-// Checksums that tell damaged or changed data from what it was: XXH3, 64 bits (github.com/Cyan4973/xxHash), whose values are
+// Checksums that detect damaged or changed data: XXH3, 64 bits (github.com/Cyan4973/xxHash), whose values are
 // the same on every machine and in every version of the library from 0.8 on. No protection against intent.
 #pragma once
 

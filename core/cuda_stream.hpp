@@ -25,7 +25,7 @@ class CudaStream : public Stream {
   cudaStream_t native() const noexcept { return stream_; }
   int device_index() const noexcept { return index_; }
 
-  // Makes the stream's device current in this host thread and tells whether work may be enqueued: not after a failure.
+  // Makes the stream's device current in this host thread and returns whether work may be enqueued: not after a failure.
   bool begin();
   // After enqueueing: a status that is not success, or a failed launch, becomes the sticky failure.
   void end(cudaError_t status, const char* what);

@@ -23,7 +23,7 @@ void check_threads(int count) {
         end.wait(false);
       });
     }
-  } catch (const std::system_error&) {  // there is no thread for it: told below
+  } catch (const std::system_error&) {  // there is no thread for it: reported below
   } catch (const std::bad_alloc&) {     // nor memory
   }
   end = true;

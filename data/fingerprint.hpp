@@ -12,7 +12,7 @@ namespace pipetrain {
 std::uint64_t data_fingerprint(const Dataset& dataset);
 
 // What checkpoints of format 2 hold: made of the sizes and of the tokens of up to 64 samples spread over the first epoch
-// (FNV-1a, 64 bits), so that it tells other data, but not every change. Thread-safe.
+// (FNV-1a, 64 bits), so that it detects other data, but not every change. Thread-safe.
 std::uint64_t sampled_fingerprint(const Dataset& dataset);
 
 }  // namespace pipetrain

@@ -13,7 +13,7 @@
 
 namespace pipetrain {
 
-// What a write that failed with `error` (errno) tells: unavailable where the disk is full or fails, or a limit on the size of
+// What a write that failed with `error` (errno) means: unavailable where the disk is full or fails, or a limit on the size of
 // files is met, which is nobody's wrong input; else input.
 ErrorKind kind_of_write_failure(int error) noexcept;
 

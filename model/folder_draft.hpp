@@ -23,7 +23,7 @@ class FolderDraft {
   const std::filesystem::path& target() const noexcept { return target_; }
   const std::filesystem::path& path() const noexcept { return path_; }
 
-  // Calls write(path()); what cannot be written there is told under the path that it would have had.
+  // Calls write(path()); errors name the path that it would have had.
   void fill(const std::function<void(const std::filesystem::path&)>& write) const;
 
   // In place of an older folder, if there is one; durable when it returns. The files must have been synced.

@@ -75,7 +75,7 @@ class StageModel {
   // Memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), to be kept until its weight_grad().
   virtual void set_pending(int chunk, ActivationSlot& slot, void* pending) const = 0;
 
-  // Who is told of matrices' gradients from now on; null for nobody.
+  // Sets the callback after each matrix gradient; null removes it.
   virtual void listen(GradientListener listener) = 0;
 
   // The gradients start anew: matrix products write over what each chunk's next B or W finds, the rest is zeroed now.

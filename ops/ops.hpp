@@ -52,7 +52,7 @@ enum class MatmulKind {
   forward,     // y [T, N] = x [T, K] w^T
   input_grad,  // dx [T, K] = dy [T, N] w
 };
-// Of a product's result, which does not tell itself when it has no rows.
+// Of a product's result, whose tensor has no columns to count when it has no rows.
 inline std::int64_t product_cols(MatmulKind kind, const Tensor& w) { return kind == MatmulKind::forward ? w.rows() : w.cols(); }
 
 class Ops {

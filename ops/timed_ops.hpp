@@ -1,4 +1,4 @@
-// Operations that tell how long they take: a wrapper around any Ops, for measuring where a step's time goes.
+// Operations that report how long they take: a wrapper around any Ops, for measuring where a step's time goes.
 #pragma once
 
 #include <atomic>

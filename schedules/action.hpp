@@ -1,4 +1,4 @@
-// What a stage can be told to do. Text: kind letter, then the microbatch; with several chunks a stage, the chunk in front:
+// What a stage can do. Text: kind letter, then the microbatch; with several chunks a stage, the chunk in front:
 // "F3", "1B3", "R", "1R", "N". Text round-trips.
 #pragma once
 

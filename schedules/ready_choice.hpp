@@ -20,7 +20,7 @@ class ReadyChoice {
 
   void begin_step();
 
-  // `can_run` tells whether an action's inputs and credit are there; what must precede it on this stage is checked here.
+  // `can_run` says whether an action's inputs and credit are there; what must precede it on this stage is checked here.
   // `is_busy`: something is launched and not completed, so that there is time to wait for a better choice.
   template <class CanRun>
   std::optional<Action> pick(const CanRun& can_run, bool is_busy) const {

@@ -14,8 +14,8 @@ namespace pipetrain::schedules {
 namespace {
 
 // In planned order the lists decide who acts next, and times only follow: stages can be run in any order, each as far as its
-// inputs reach, and a completion is told at once with its time. Ready stages choose by what has happened, so there events go in
-// order of time.
+// inputs reach, and a completion is delivered at once with its time. Ready stages choose by what has happened, so there events
+// go in order of time.
 class Simulation {
  public:
   Simulation(const Plan& plan, const Costs& costs, const std::vector<StageNeeds>& needs, const SimulationOptions& options);
@@ -26,7 +26,7 @@ class Simulation {
     explicit Stage(StageProtocol p) : protocol(std::move(p)) {}
     StageProtocol protocol;
     double free_at = 0;          // when the device has done all that was launched
-    std::size_t completed = 0;   // spans whose completion was told
+    std::size_t completed = 0;   // spans whose completion was delivered
     bool at_collective = false;  // stands in a T that not all partners have reached
   };
   // What virtual stage v receives.
@@ -202,7 +202,7 @@ void Simulation::launch(int s, const Action& action) {
   }
 }
 
-// The end of the last launched action is known: tells whoever may already know of it.
+// The end of the last launched action is known: delivers it to those who may already know of it.
 void Simulation::announce(int s, const Action& action, double end) {
   Stage& at = stage(s);
   spans(s).back().end = at.free_at = end;

@@ -15,7 +15,7 @@ class StageList {
     actions_.reserve(3 * done_.size() * static_cast<std::size_t>(microbatches) + 8);  // and the end of step
   }
 
-  // Each tells whether it wrote something.
+  // Each returns whether it wrote something.
   bool forward(int chunk) {
     Done& done = at(chunk);
     return done.forwards < microbatches_ && write(ActionKind::forward, chunk, done.forwards++);

@@ -1,7 +1,7 @@
 // The machine of one stage: events in, actions out. It never blocks and knows no time, no thread and no tensor. The stage actor
 // and the simulator both drive this very class, so what one does the other does.
 //
-// Drive it so: tell what happened (begin_step, input_arrived, ...), then call next() until it gives nothing.
+// Drive it so: report what happened (begin_step, input_arrived, ...), then call next() until it gives nothing.
 // Not thread-safe; each stage of each replica has its own.
 //
 // Stages do not begin a step at the same instant: a fast neighbour may send the first inputs of the coming step before this

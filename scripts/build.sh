@@ -13,7 +13,7 @@ check_preset() {
   if [[ " $* " != *" $name "* ]]; then die "--preset '$name' is none of: $*"; fi
 }
 
-# build_targets PRESET [ninja targets...]: brings the preset's folder up to date, all of it without targets. Everything is told
+# build_targets PRESET [ninja targets...]: brings the preset's folder up to date, all of it without targets. Everything is printed
 # on stderr, and nothing when there is nothing to do, so that a program started next has both streams to itself.
 build_targets() {
   local preset=$1 folder

@@ -62,7 +62,7 @@ class Pipeline {
 
   // One line a stage: what it waits for now. Empty when the actors do not answer within two seconds.
   std::vector<std::string> waiting();
-  // What every rank's device holds, in rank order; empty for computes that do not tell. Throws RunFailed.
+  // What every rank's device holds, in rank order; empty for computes that do not report it. Throws RunFailed.
   std::vector<MemoryUse> memory();
   // Between steps only: fills `out` with a part of what a stage's compute keeps; `out` stays until the future is ready. It
   // throws RunFailed when that fails.

@@ -1,4 +1,4 @@
-// What a stage actor knows of its work: launch an action on these inputs, tell when it is enqueued and completed. The
+// What a stage actor knows of its work: launch an action on these inputs, report when it is enqueued and completed. The
 // transformer is one implementation, a no-op and a sleeping one serve tests and measurements, and any program can bring its
 // own.
 #pragma once
@@ -92,7 +92,7 @@ class StageCompute {
   // Makes everything that was launched end soon; later launches only report enqueued and completed.
   virtual void abort(std::exception_ptr cause) noexcept = 0;
 
-  // --- For reports and for saving; a compute that has nothing to tell leaves them out ---
+  // --- For reports and for saving; a compute that has nothing to report leaves them out ---
   // A step has ended: sets the times of its actions where they were measured meanwhile, and gives those of each rank's device.
   virtual std::vector<DeviceActions> add_times(StageTrace&) { return {}; }
   // Of each rank's device, in rank order.

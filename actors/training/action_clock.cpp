@@ -36,7 +36,7 @@ void ActionClock::collect() {
 ActionTimes ActionClock::times_of(const Events& events) const {
   try {
     return {device_.time_of(*events.start), device_.time_of(*events.end)};
-  } catch (const Error&) {  // the device failed: its streams tell
+  } catch (const Error&) {  // the device failed: its streams report it
     return {};
   }
 }

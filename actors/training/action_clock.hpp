@@ -1,4 +1,4 @@
-// When a rank's actions ran on its device, told on the host's steady clock, so that all devices of a step share one clock.
+// When a rank's actions ran on its device, by the host's steady clock, so that all devices of a step share one clock.
 //
 // Every action is between two timing events of the device. They are read as later actions are issued, and the last ones when
 // the step is over: nothing waits for the device within a step. Not thread-safe: used by the rank's worker, and by others only

@@ -15,7 +15,7 @@ struct CheckpointState {
   std::int64_t step = 0;            // done
   std::int64_t applied_steps = 0;   // of them, those the optimizer applied
   double first_loss = 0;            // of step 1
-  std::optional<double> last_loss;  // of this step; checkpoints of format 2 do not tell
+  std::optional<double> last_loss;  // of this step; checkpoints of format 2 lack it
   // What decides which samples come next: another run that goes on must have the same.
   std::int64_t global_batch = 0, sequence = 0;
   std::uint64_t seed = 0;
@@ -39,8 +39,8 @@ inline constexpr const char* checkpoint_state_file = "state.json";
 
 // Writes format 3: the checksums must be there. On disk when it returns. Throws Error(input).
 void write_manifest(const std::filesystem::path& file, const CheckpointManifest& manifest);
-// Of at most 16 MiB. Throws Error(input) naming the file when a byte of it is not what was written (format 3), a key is missing or has a value
-// that cannot be, or the format is a later one.
+// Of at most 16 MiB. Throws Error(input) naming the file when a byte of it is not what was written (format 3), a key is missing
+// or has a value that cannot be, or the format is a later one.
 CheckpointManifest read_manifest(const std::filesystem::path& file);
 
 }  // namespace pipetrain

@@ -17,7 +17,7 @@ class StepResults {
 
   // results: of all stages, replica-major. Sum of all microbatches' losses.
   double loss_sum(const std::vector<StageResult>& results) const;
-  // Global L2 norm. Replicas hold the same gradients after R: the first one's stages tell.
+  // Global L2 norm. Replicas hold the same gradients after R: the first one's stages report it.
   double grad_norm(const std::vector<StageResult>& results) const;
 
  private:

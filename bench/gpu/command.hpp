@@ -18,7 +18,7 @@ struct Command {
 
 struct Ended {
   bool in_time = true;
-  int status = 0;  // as a shell tells it: 128 + the signal that ended it; 127: no such program
+  int status = 0;  // as a shell reports it: 128 + the signal that ended it; 127: no such program
   bool ok() const { return in_time && status == 0; }
 };
 
@@ -26,7 +26,7 @@ struct Ended {
 Ended run_command(const Command& command);
 
 // Of what the command wrote: stdout, and the last lines of stderr in one line with the last
-// one before that speaks of an error, to tell why it failed.
+// one before that speaks of an error, to say why it failed.
 std::string output_of(const Command& command);
 std::string last_words(const Command& command, std::size_t most_characters = 300);
 // "ended with status 1: ...", "was ended after 600 s: ...".

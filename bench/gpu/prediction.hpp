@@ -1,4 +1,4 @@
-// The step time that the simulator tells from the costs measured in a run.
+// The step time that the simulator predicts from the costs measured in a run.
 #pragma once
 
 #include "actors/training/profile.hpp"

@@ -13,7 +13,7 @@ namespace {
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 constexpr double longest_start = 10;            // seconds
 constexpr double largest_prediction_error = 3;  // percent
-constexpr double same_time = 0.005;             // measured times that are not told apart
+constexpr double same_time = 0.005;             // measured times that count as equal
 
 double error_percent(double predicted, double measured) { return 100 * std::abs(predicted / measured - 1); }
 

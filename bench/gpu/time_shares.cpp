@@ -19,7 +19,7 @@ namespace {
 
 double seconds_of(TimePoint begin, TimePoint end) { return std::chrono::duration<double>(end - begin).count(); }
 
-// What the traces of a step tell, in seconds.
+// What the traces of a step show, in seconds.
 struct Traced {
   double busy = 0;          // of all devices together
   double sums = 0;          // of these, in the sums over replicas, ranks and tied weights

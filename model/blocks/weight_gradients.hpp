@@ -14,7 +14,7 @@ namespace pipetrain {
 // A gradient still to be computed. Its tensors stay valid until it has been.
 using KeptGradient = WeightGradArgs;
 
-// Is told of a matrix's gradient each time one microbatch's part has been added to it in the stream's order.
+// Callback after each matrix gradient: one microbatch's part has been added to it in the stream's order.
 using GradientListener = std::function<void(const Tensor& dw)>;
 
 void compute(Ops& ops, const KeptGradient& gradient, const GradientListener& added);

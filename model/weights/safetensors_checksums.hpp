@@ -1,4 +1,4 @@
-// Checksums of a safetensors file, kept outside it, which tell whether it is still what was written.
+// Checksums of a safetensors file, kept outside it, which detect damage to it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Compiled with the kernels' options, which the compiler tells by its macros.
+// Compiled with the kernels' options, which the compiler shows by its macros.
 #include "ops/cpu/features.hpp"
 
 namespace pipetrain::cpu {

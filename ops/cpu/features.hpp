@@ -1,4 +1,4 @@
-// Extensions of the instruction set that compilers use on their own when told an architecture.
+// Extensions of the instruction set that compilers use on their own when given an architecture.
 #pragma once
 
 namespace pipetrain::cpu {

@@ -53,7 +53,7 @@ void matmul(CpuStream& stream, MatmulKind kind, const Tensor& x, const Tensor& w
 }
 
 void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, bool accumulate, const Tensor& dw) {
-  const std::int64_t rows = dw.rows(), cols = dw.cols();  // dy and x do not tell theirs without tokens
+  const std::int64_t rows = dw.rows(), cols = dw.cols();  // dy and x have no shape to read them from without tokens
   gemm(stream, rows, cols, dy.rows(), {dy.as<float>(), rows, true}, {x.as<float>(), cols, false}, accumulate, dw.as<float>());
 }
 

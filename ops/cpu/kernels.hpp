@@ -37,7 +37,7 @@ void positions_grad(CpuStream& stream, std::int64_t first_token, std::int64_t se
 void attention(CpuStream& stream, const AttentionShape& shape, const AttentionArgs& args);
 void attention_backward(CpuStream& stream, const AttentionShape& shape, const AttentionBackwardArgs& args);
 
-// What the ranks tell each other of every token's logits.
+// What the ranks exchange of every token's logits.
 struct LossSums {
   Tensor maxima;  // [T]: the largest
   Tensor sums;    // [2, T]: sum of exp(logit - max), and the target's logit where this rank has it, else 0
