@@ -163,6 +163,7 @@ TEST_CASE("the examples of docs/api.md build and run against an installation", "
   INFO(result.output);
   REQUIRE(result.status == 0);
   CHECK(result.output.find("27 0.111111") != std::string::npos);
+  CHECK(result.output.find("step 2 loss 5.") != std::string::npos);
   CHECK(result.output.find("not available: this machine has no GPU") != std::string::npos);
 }
 #endif

@@ -49,11 +49,19 @@ TEST_CASE("public headers include public headers only, and none of CAF's") {
   }
 }
 
-TEST_CASE("docs/api.md documents every public header of schedules and engine, and no other") {
+TEST_CASE("docs/api.md documents every public header of schedules and engine, and only public ones") {
   std::set<std::string> documented;
   std::istringstream lines(read("docs/api.md"));
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("### ", 0) == 0) documented.merge(all_matches(line, R"(([a-z_/]+\.hpp))"));
   }
-  CHECK(documented == public_headers("training_public_headers"));
+  for (const std::string& header : public_headers("training_public_headers")) {
+    INFO(header);
+    CHECK(documented.count(header) == 1);
+  }
+  const std::set<std::string> all = public_headers();
+  for (const std::string& header : documented) {
+    INFO(header);
+    CHECK(all.count(header) == 1);
+  }
 }
