@@ -52,17 +52,20 @@ class Products {
   explicit Products(const AttentionShape& shape)
       : gemm_(shape.tokens() * shape.sequence * shape.heads * shape.head_dim <= small_products ? precise_gemm : sgemm) {}
 
+  struct Size {
+    std::int64_t m, n, k;
+  };
   // c [m, n] = alpha a [m, k] b^T [n, k]
-  void nt(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, Head a, Head b, Head c) const {
-    gemm_(m, n, k, alpha, {a.data, a.stride}, {b.data, b.stride, true}, 0, c.data, c.stride);
+  void nt(const Size& size, float alpha, Head a, Head b, Head c) const {
+    gemm_({size.m, size.n, size.k, {a.data, a.stride}, {b.data, b.stride, true}, c.data, c.stride, alpha, 0});
   }
   // c [m, n] = a [m, k] b [k, n]
-  void nn(std::int64_t m, std::int64_t n, std::int64_t k, Head a, Head b, Head c) const {
-    gemm_(m, n, k, 1, {a.data, a.stride}, {b.data, b.stride}, 0, c.data, c.stride);
+  void nn(const Size& size, Head a, Head b, Head c) const {
+    gemm_({size.m, size.n, size.k, {a.data, a.stride}, {b.data, b.stride}, c.data, c.stride, 1, 0});
   }
   // c [m, n] += a^T [k, m] b [k, n]
-  void add_tn(std::int64_t m, std::int64_t n, std::int64_t k, Head a, Head b, Head c) const {
-    gemm_(m, n, k, 1, {a.data, a.stride, true}, {b.data, b.stride}, 1, c.data, c.stride);
+  void add_tn(const Size& size, Head a, Head b, Head c) const {
+    gemm_({size.m, size.n, size.k, {a.data, a.stride, true}, {b.data, b.stride}, c.data, c.stride, 1, 1});
   }
 
  private:
@@ -88,17 +91,22 @@ void forward_head(const AttentionShape& shape, const Heads& in, Head out, float*
   const Head scores{scratch(0, block * sequence), sequence};
   for (std::int64_t first = 0; first < sequence; first += block) {
     const std::int64_t rows = std::min(block, sequence - first), keys = first + rows;
-    products.nt(rows, keys, dim, scale, {in.q.row(first), in.q.stride}, in.k, scores);
+    products.nt({rows, keys, dim}, scale, {in.q.row(first), in.q.stride}, in.k, scores);
     for (std::int64_t row = 0; row < rows; ++row) {
       log_sum_exp[first + row] = softmax_row(scores.row(row), first + row + 1, keys);
     }
-    products.nn(rows, dim, keys, scores, in.v, {out.row(first), out.stride});
+    products.nn({rows, dim, keys}, scores, in.v, {out.row(first), out.stride});
   }
 }
 
 // Scores and dP of one row become P and dS = P (dP - sum(dO O)) / sqrt(D).
-void gradient_row(float* scores, float* dprobs, std::int64_t visible, std::int64_t keys, float log_sum_exp, float dot,
-                  float scale) {
+struct GradientRow {
+  float *scores, *dprobs;      // [keys]
+  std::int64_t visible, keys;  // of the keys the row sees the first `visible`
+  float log_sum_exp, dot, scale;
+};
+void gradient_row(const GradientRow& of) {
+  const auto [scores, dprobs, visible, keys, log_sum_exp, dot, scale] = of;
   for (std::int64_t i = 0; i < visible; ++i) {
     scores[i] = fast_exp(scores[i] - log_sum_exp);
     dprobs[i] = scores[i] * (dprobs[i] - dot) * scale;
@@ -117,17 +125,17 @@ void backward_head(const AttentionShape& shape, const Heads& in, Head dout, Head
   for (std::int64_t first = 0; first < sequence; first += block) {
     const std::int64_t rows = std::min(block, sequence - first), keys = first + rows;
     const Head q{in.q.row(first), in.q.stride}, dout_block{dout.row(first), dout.stride};
-    products.nt(rows, keys, dim, scale, q, in.k, probs);
-    products.nt(rows, keys, dim, 1, dout_block, in.v, dprobs);
+    products.nt({rows, keys, dim}, scale, q, in.k, probs);
+    products.nt({rows, keys, dim}, 1, dout_block, in.v, dprobs);
     for (std::int64_t row = 0; row < rows; ++row) {
       const float *a = dout.row(first + row), *b = out.row(first + row);
       const auto dot =
           static_cast<float>(lane_sum<double>(dim, [a, b](std::int64_t i) { return static_cast<double>(a[i]) * b[i]; }));
-      gradient_row(probs.row(row), dprobs.row(row), first + row + 1, keys, log_sum_exp[first + row], dot, scale);
+      gradient_row({probs.row(row), dprobs.row(row), first + row + 1, keys, log_sum_exp[first + row], dot, scale});
     }
-    products.nn(rows, dim, keys, dprobs, in.k, {grad.q.row(first), grad.q.stride});
-    products.add_tn(keys, dim, rows, dprobs, q, grad.k);
-    products.add_tn(keys, dim, rows, probs, dout_block, grad.v);
+    products.nn({rows, dim, keys}, dprobs, in.k, {grad.q.row(first), grad.q.stride});
+    products.add_tn({keys, dim, rows}, dprobs, q, grad.k);
+    products.add_tn({keys, dim, rows}, probs, dout_block, grad.v);
   }
 }
 

@@ -26,18 +26,21 @@ std::pair<std::int64_t, std::int64_t> cut(std::int64_t side, std::int64_t at, st
   return {edge(at), edge(at + 1)};
 }
 
-// c [m, n] = a [m, k] b [k, n] + (accumulate ? c : 0)
-void gemm(CpuStream& stream, std::int64_t m, std::int64_t n, std::int64_t k, const Matrix& a, const Matrix& b, bool accumulate,
-          float* c) {
-  if (m == 0 || n == 0) return;
-  const float keep = accumulate ? 1.0F : 0.0F;
-  if (m * n * k <= small_products) return precise_gemm(m, n, k, 1, a, b, keep, c, n);
-  const Grid grid(m, n, k);
+// The product with its tiles on all threads; c is dense.
+void gemm(CpuStream& stream, const Product& whole) {
+  if (whole.m == 0 || whole.n == 0) return;
+  if (whole.m * whole.n * whole.k <= small_products) return precise_gemm(whole);
+  const Grid grid(whole.m, whole.n, whole.k);
   const auto tile = [&](std::int64_t index) {
-    const auto [row, row_end] = cut(m, index / grid.cols, grid.rows);
-    const auto [col, col_end] = cut(n, index % grid.cols, grid.cols);
-    sgemm(row_end - row, col_end - col, k, 1, {a.at(row, 0), a.stride, a.transposed}, {b.at(0, col), b.stride, b.transposed},
-          keep, c + row * n + col, n);
+    const auto [row, row_end] = cut(whole.m, index / grid.cols, grid.rows);
+    const auto [col, col_end] = cut(whole.n, index % grid.cols, grid.cols);
+    Product part = whole;
+    part.m = row_end - row;
+    part.n = col_end - col;
+    part.a.data = whole.a.at(row, 0);
+    part.b.data = whole.b.at(0, col);
+    part.c = whole.c + row * whole.c_stride + col;
+    sgemm(part);
   };
   if (grid.rows * grid.cols == 1) return tile(0);
   stream.parallel_for(grid.rows * grid.cols, tile);
@@ -48,13 +51,26 @@ void gemm(CpuStream& stream, std::int64_t m, std::int64_t n, std::int64_t k, con
 void matmul(CpuStream& stream, MatmulKind kind, const Tensor& x, const Tensor& w, bool accumulate, const Tensor& out) {
   const bool forward = kind == MatmulKind::forward;
   const std::int64_t inner = x.cols(), cols = forward ? w.shape[0] : w.shape[1];
-  gemm(stream, x.rows(), cols, inner, {x.as<float>(), inner, false}, {w.as<float>(), w.shape[1], forward}, accumulate,
-       out.as<float>());
+  gemm(stream, {.m = x.rows(),
+                .n = cols,
+                .k = inner,
+                .a = {x.as<float>(), inner, false},
+                .b = {w.as<float>(), w.shape[1], forward},
+                .c = out.as<float>(),
+                .c_stride = cols,
+                .beta = accumulate ? 1.0F : 0.0F});
 }
 
 void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, bool accumulate, const Tensor& dw) {
   const std::int64_t rows = dw.rows(), cols = dw.cols();  // dy and x have no shape to read them from without tokens
-  gemm(stream, rows, cols, dy.rows(), {dy.as<float>(), rows, true}, {x.as<float>(), cols, false}, accumulate, dw.as<float>());
+  gemm(stream, {.m = rows,
+                .n = cols,
+                .k = dy.rows(),
+                .a = {dy.as<float>(), rows, true},
+                .b = {x.as<float>(), cols, false},
+                .c = dw.as<float>(),
+                .c_stride = cols,
+                .beta = accumulate ? 1.0F : 0.0F});
 }
 
 }  // namespace pipetrain::cpu

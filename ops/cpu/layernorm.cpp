@@ -24,8 +24,13 @@ RowStatistics statistics(const float* x, std::int64_t cols, float eps) {
 }
 
 // With g = dy * weight and n = (x - mean) s, for s = inv_std: dx = s (g - mean(g) - n mean(g n)), dweight += dy n, dbias += dy.
-void backward_row(const float* dy, const float* x, const float* gain, RowStatistics row, std::int64_t cols,
-                  const float* residual, float* dx, float* dgain, float* dbias) {
+struct BackwardRow {
+  const float *dy, *x, *gain, *residual;  // residual: may be null
+  float *dx, *dgain, *dbias;
+};
+void backward_row(const BackwardRow& of, RowStatistics row, std::int64_t cols) {
+  const float *dy = of.dy, *x = of.x, *gain = of.gain, *residual = of.residual;
+  float *dx = of.dx, *dgain = of.dgain, *dbias = of.dbias;
   const auto count = static_cast<double>(cols);
   const auto normal = [=](std::int64_t i) { return (x[i] - row.mean) * row.inv_std; };
   const auto level =
@@ -67,9 +72,14 @@ void layer_norm_backward(CpuStream& stream, const LayerNormBackwardArgs& args, c
     std::memset(sums, 0, static_cast<std::size_t>(2 * cols) * sizeof(float));
     for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) {
       const float* residual = args.residual ? args.residual->as<float>() + row * cols : nullptr;
-      backward_row(args.dy.as<float>() + row * cols, args.x.as<float>() + row * cols, args.weight.as<float>(),
-                   {args.mean.as<float>()[row], args.inv_std.as<float>()[row]}, cols, residual,
-                   args.dx.as<float>() + row * cols, sums, sums + cols);
+      backward_row({.dy = args.dy.as<float>() + row * cols,
+                    .x = args.x.as<float>() + row * cols,
+                    .gain = args.weight.as<float>(),
+                    .residual = residual,
+                    .dx = args.dx.as<float>() + row * cols,
+                    .dgain = sums,
+                    .dbias = sums + cols},
+                   {args.mean.as<float>()[row], args.inv_std.as<float>()[row]}, cols);
     }
   });
   for (std::int64_t tile = 0; tile < tiles; ++tile) {

@@ -46,8 +46,8 @@ void multiply(std::int64_t inner, const Lanes* a, const Lanes* b, Lanes* out) {
 
 }  // namespace
 
-void precise_gemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const Matrix& a, const Matrix& b, float beta,
-                  float* c, std::int64_t c_stride) {
+void precise_gemm(const Product& product) {
+  const auto [m, n, k, a, b, c, c_stride, alpha, beta] = product;
   thread_local std::vector<Lanes> wide_a, wide_b;  // rows of panels
   pack(a, false, m, k, tile_rows, wide_a);
   pack(b, true, n, k, tile_cols, wide_b);

@@ -26,8 +26,13 @@ void rms_norm(CpuStream& stream, const RmsNormArgs& args) {
 namespace {
 
 // With g = dy * weight: dx = s g - x s^3 / H sum(g x), and dweight += dy x s, for s = inv_rms.
-void backward_row(const float* dy, const float* x, const float* gain, float scale, std::int64_t cols, const float* residual,
-                  float* dx, float* dgain) {
+struct BackwardRow {
+  const float *dy, *x, *gain, *residual;  // residual: may be null
+  float *dx, *dgain;
+};
+void backward_row(const BackwardRow& row, float scale, std::int64_t cols) {
+  const float *dy = row.dy, *x = row.x, *gain = row.gain, *residual = row.residual;
+  float *dx = row.dx, *dgain = row.dgain;
   const double product = lane_sum<double>(cols, [&](std::int64_t i) { return static_cast<double>(dy[i] * gain[i]) * x[i]; });
   const auto pull = static_cast<float>(product * scale * scale * scale / static_cast<double>(cols));
   for (std::int64_t i = 0; i < cols; ++i) dgain[i] += dy[i] * x[i] * scale;
@@ -47,8 +52,13 @@ void rms_norm_backward(CpuStream& stream, const RmsNormBackwardArgs& args, const
     std::memset(sums, 0, static_cast<std::size_t>(cols) * sizeof(float));
     for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) {
       const float* residual = args.residual ? args.residual->as<float>() + row * cols : nullptr;
-      backward_row(args.dy.as<float>() + row * cols, args.x.as<float>() + row * cols, args.weight.as<float>(),
-                   args.inv_rms.as<float>()[row], cols, residual, args.dx.as<float>() + row * cols, sums);
+      backward_row({.dy = args.dy.as<float>() + row * cols,
+                    .x = args.x.as<float>() + row * cols,
+                    .gain = args.weight.as<float>(),
+                    .residual = residual,
+                    .dx = args.dx.as<float>() + row * cols,
+                    .dgain = sums},
+                   args.inv_rms.as<float>()[row], cols);
     }
   });
   float* total = args.dweight.as<float>();

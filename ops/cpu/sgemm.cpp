@@ -24,9 +24,9 @@ void be_single_threaded() {
 
 }  // namespace
 
-void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const Matrix& a, const Matrix& b, float beta, float* c,
-           std::int64_t c_stride) {
+void sgemm(const Product& product) {
   be_single_threaded();
+  const auto& [m, n, k, a, b, c, c_stride, alpha, beta] = product;
   const dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data, a.stride,
                                           b.data, b.stride, beta, c, c_stride);
   if (status == dnnl_success) return;

@@ -17,14 +17,20 @@ struct Matrix {
   }
 };
 
-// c [m, n] = alpha a [m, k] b [k, n] + beta c, in fp32; what c holds does not matter when beta is 0. Thread-safe; the same
-// shapes and strides give the same bits on any thread.
-void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const Matrix& a, const Matrix& b, float beta, float* c,
-           std::int64_t c_stride);
+// c [m, n] = alpha a [m, k] b [k, n] + beta c; what c holds does not matter when beta is 0.
+struct Product {
+  std::int64_t m = 0, n = 0, k = 0;
+  Matrix a, b;
+  float* c = nullptr;
+  std::int64_t c_stride = 0;  // between rows
+  float alpha = 1, beta = 0;
+};
+
+// In fp32. Thread-safe; the same shapes and strides give the same bits on any thread. Throws Error(out_of_memory).
+void sgemm(const Product& product);
 
 // The same, summed in fp64, at a quarter of the speed.
-void precise_gemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const Matrix& a, const Matrix& b, float beta,
-                  float* c, std::int64_t c_stride);
+void precise_gemm(const Product& product);
 
 // An operation with no more multiplications than this sums in fp64: that costs little, and in small models Adam's first steps,
 // which divide a gradient by its own size, turn the rounding of a few elements into changes of the loss that can be seen.
