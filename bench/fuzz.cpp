@@ -132,8 +132,8 @@ void save(const Options& options, const fuzz::Target& target, const fuzz::Findin
 bool report(const fuzz::Target& target, const fuzz::Outcome& outcome) {
   using pipetrain::bench::Limit;
   const std::string name = "fuzz " + target.name;
-  bool pass = pipetrain::bench::report(name + " executions", static_cast<double>(outcome.executions), "executions",
-                                       Limit::at_least, 1);
+  bool pass =
+      pipetrain::bench::report(name + " executions", static_cast<double>(outcome.executions), "executions", Limit::at_least, 1);
   pipetrain::bench::report(name + " accepted", static_cast<double>(outcome.accepted), "executions");
   pipetrain::bench::report(name + " rate", static_cast<double>(outcome.executions) / outcome.seconds, "executions/s");
   pass &= pipetrain::bench::report(name + " slowest", outcome.slowest, "s", Limit::at_most, fuzz::most_cpu_seconds);

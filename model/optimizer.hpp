@@ -52,8 +52,8 @@ struct OptimizerArenas {
   std::vector<Tensor> states;  // like weights
   Tensor rounded;              // [layout.weight_elements]; without memory: none
 };
-// One step over all trainable parameters, each stored tensor once. A tied weight that this stage stores once takes its gradient from the
-// embedding's accumulator.
+// One step over all trainable parameters, each stored tensor once. A tied weight that this stage stores once takes its gradient
+// from the embedding's accumulator.
 void optimizer_step(const ParameterLayout& layout, Ops& ops, const OptimizerArenas& arenas, const Optimizer& optimizer,
                     const OptimizerStep& step);
 

@@ -1,6 +1,6 @@
 // The engine with computes that move no data: every layout finishes, order is kept, failures end the run with their cause.
-#include "actors/engine/caf.hpp"
 #include "actors/engine/pipeline.hpp"
+#include "actors/engine/caf.hpp"
 
 #include <atomic>
 #include <map>

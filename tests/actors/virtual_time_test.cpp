@@ -3,8 +3,8 @@
 #include <chrono>
 #include <memory>
 
-#include "actors/engine/noop_compute.hpp"
 #include "actors/engine/caf.hpp"
+#include "actors/engine/noop_compute.hpp"
 #include "actors/engine/pipeline.hpp"
 #include "catch.hpp"
 #include "schedules/builders.hpp"
