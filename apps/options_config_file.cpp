@@ -14,8 +14,8 @@
 
 #include "apps/option_layers.hpp"
 #include "core/error.hpp"
+#include "files/file_io.hpp"
 #include "files/json.hpp"
-#include "model/files.hpp"
 
 namespace pipetrain {
 

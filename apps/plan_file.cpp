@@ -8,7 +8,7 @@
 #include "apps/suggest.hpp"
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
-#include "model/files.hpp"
+#include "files/file_io.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/plan_text.hpp"
 

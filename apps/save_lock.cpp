@@ -13,7 +13,7 @@
 
 #include "apps/signal_safe_lock.hpp"
 #include "core/error.hpp"
-#include "model/files.hpp"
+#include "files/file_io.hpp"
 
 namespace pipetrain {
 

@@ -6,7 +6,7 @@
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
-#include "data/mapped_file.hpp"
+#include "files/mapped_file.hpp"
 
 namespace pipetrain {
 

@@ -8,7 +8,7 @@
 #include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "data/jsonl_row.hpp"
-#include "data/mapped_file.hpp"
+#include "files/mapped_file.hpp"
 
 namespace pipetrain {
 

@@ -5,8 +5,8 @@
 #include <ostream>
 
 #include "core/error.hpp"
+#include "files/file_io.hpp"
 #include "files/json.hpp"
-#include "model/files.hpp"
 #include "tuning/measured_devices.hpp"
 
 namespace pipetrain {

@@ -9,8 +9,8 @@
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
+#include "files/file_io.hpp"
 #include "files/json.hpp"
-#include "model/files.hpp"
 
 namespace pipetrain {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "actors/training/profile.hpp"
 #include "core/error.hpp"
+#include "files/file_io.hpp"
 #include "files/json.hpp"
-#include "model/files.hpp"
 
 namespace pipetrain {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "actors/training/checkpoint.hpp"
 #include "core/error.hpp"
-#include "model/files.hpp"
+#include "files/file_io.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {

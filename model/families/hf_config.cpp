@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "files/file_io.hpp"
 #include "files/json.hpp"
 #include "model/config.hpp"
 #include "model/families/family.hpp"
 #include "model/families/hf_config_reader.hpp"
-#include "model/files.hpp"
 
 namespace pipetrain {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/tensor.hpp"
-#include "model/files.hpp"
+#include "files/file_io.hpp"
 #include "model/weights/safetensors_checksums.hpp"
 #include "model/weights/weights.hpp"
 

@@ -11,7 +11,7 @@
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
-#include "model/files.hpp"
+#include "files/file_io.hpp"
 #include "model/weights/safetensors.hpp"
 
 namespace pipetrain {

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "core/error.hpp"
-#include "model/files.hpp"
-#include "model/folder_draft.hpp"
+#include "files/file_io.hpp"
+#include "files/folder_draft.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"
 

@@ -1,4 +1,4 @@
-// Files as loading and saving weights needs them: every failure is an Error that names the file, of kind input but where a disk
+// Reading and writing whole files: every failure is an Error that names the file, of kind input but where a disk
 // fails or has no room.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "data/mapped_file.hpp"
+#include "files/mapped_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "model/files.hpp"
+#include "files/file_io.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "model/folder_draft.hpp"
+#include "files/folder_draft.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
-#include "model/files.hpp"
+#include "files/file_io.hpp"
 
 namespace pipetrain {
 namespace {
