@@ -100,6 +100,13 @@ TEST_CASE("blank values are refused, wherever they are given") {
   CHECK(error_of({}, {{"PIPETRAIN_DATA", ""}}) == "no error");
 }
 
+TEST_CASE("letters that are not ASCII outside of a string end in the options file's error") {
+  for (const char* text : {"\u00e9pp = 2\n", "pp\u00e9 = 2\n", "pp = \u00e9\n", "pp \u1681= 2\n", "pp = 2 \u2100\n"}) {
+    INFO(text);
+    CHECK_THAT(config_error("run.toml", text), StartsWith("run.toml:1: is not TOML"));
+  }
+}
+
 TEST_CASE("brackets are part of a name") {
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--data", "[d,e]"}, {"--data=[d,e]"}})
     CHECK(parse_train_options(arguments, {}, {0, 8}).run.data.inputs.front().path == "[d,e]");
