@@ -1,0 +1,87 @@
+// The processes of a run and the small messages between them: rendezvous, messages of the actors, and the news that a process
+// is gone. Bulk data travels otherwise (comm/transport.hpp).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/wire.hpp"
+
+namespace pipetrain {
+
+// What a process has to say to join a run.
+struct Rendezvous {
+  int process = 0, processes = 1;
+  std::string host = "127.0.0.1";  // where process 0 listens, and the others connect to
+  std::uint16_t port = 29500;
+  std::string token;  // of the run; may be empty on loopback only
+  std::chrono::milliseconds timeout{300000};
+  std::string label;  // what this process runs, for messages: "ranks 2-3, stage 1"
+  // Settings that must be equal in every process, by name: the first that differs is named.
+  std::vector<std::pair<std::string, std::string>> settings;
+};
+
+struct ProcessInfo {
+  int process = 0;
+  std::string host;  // its own name for itself
+  std::int64_t pid = 0;
+  std::string label;
+  // What to add to this process's steady clock to get the one of process 0; 0 on the same host.
+  std::chrono::nanoseconds clock_offset{0};
+};
+
+// "process 2 (ranks 2-3, stage 1) on host b"
+std::string to_string(const ProcessInfo& process);
+
+// Whom a message is for: each has a handler of its own.
+enum class Channel : std::uint8_t { engine, transport, run };
+
+class ControlPlane {
+ public:
+  using OnMessage = std::function<void(int from, std::span<const std::byte> message)>;
+  using OnLost = std::function<void(int process, const std::string& why)>;
+
+  virtual ~ControlPlane() = default;
+  ControlPlane(const ControlPlane&) = delete;
+  ControlPlane& operator=(const ControlPlane&) = delete;
+
+  virtual int process() const = 0;
+  virtual int processes() const = 0;
+  virtual const ProcessInfo& info(int process) const = 0;
+
+  // Both handlers are called on the control plane's own thread and must not block; what came before they were set is kept for
+  // them. on_lost is called once a process that is gone (its connection was closed, or nothing was heard of it for too long)
+  // without having said leave(). An empty function removes a handler; none runs any more when the call returns, unless it is
+  // the handler that calls.
+  virtual void on_message(Channel channel, OnMessage handler) = 0;
+  virtual void on_lost(OnLost handler) = 0;
+
+  // Queues a message of at most max_message_bytes; messages from one process to another arrive in order. Also to oneself.
+  // To a process that is gone: dropped. Thread-safe, never blocks.
+  virtual void send(int process, Channel channel, Bytes message) = 0;
+
+  // Set-up only, from one thread: every process calls it with the same key in the same order and gets what each one gave, by
+  // process. Blocks until all have; throws Error(peer_lost) when one is gone or the rendezvous' timeout is over.
+  virtual std::vector<Bytes> exchange(const std::string& key, Bytes mine) = 0;
+
+  // This process ends on purpose: others shall not hear of it as lost. Waits shortly for what is queued to be sent.
+  virtual void leave() = 0;
+
+  static constexpr std::size_t max_message_bytes = std::size_t{16} << 20;
+
+ protected:
+  ControlPlane() = default;
+};
+
+// Blocks until every process of the run has joined. Throws Error: input for a token, version, settings or place in the run
+// that the others do not accept; peer_lost when a process does not come in time (who), the host cannot be reached or the
+// address is in use; unavailable where this build has no control plane.
+std::unique_ptr<ControlPlane> join_processes(const Rendezvous& rendezvous);
+
+}  // namespace pipetrain

@@ -1,0 +1,92 @@
+// How the ranks of one process reach those of others: slots that are filled from afar, and collectives. One file a kind:
+// ucx_transport (CPU memory), ipc_transport (GPUs of one host), nccl_transport (GPUs of several hosts).
+//
+// An edge is one queue (comm/slot.hpp) whose producer runs in another process. The queue stands in the consumer's process
+// and owns the slots. The producer holds their mirrors: slots of its own process, one for each, that it fills as it would fill
+// any other. deliver() carries what a mirror holds into the slot of the same number; give_credit() tells the producer that the
+// slot is free again. Nobody posts receives, and no edge waits for another one.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "comm/control_plane.hpp"
+#include "comm/groups.hpp"
+#include "comm/link.hpp"
+#include "comm/slot.hpp"
+#include "core/device.hpp"
+#include "core/mesh.hpp"
+
+namespace pipetrain {
+
+enum class TransportKind { ucx, ipc, nccl };
+
+// The same number in every process of the run.
+using EdgeId = std::uint32_t;
+
+// The consumer's end of an edge.
+struct EdgeReceiver {
+  EdgeId edge = 0;
+  int from = 0;                   // the producer's process
+  std::vector<SlotHandle> slots;  // one lane for each rank of the consumer's part; all lanes on devices of this process
+  // The slot holds this microbatch: its lanes have their shapes, and their `ready` events (if any) may be waited for. Called on
+  // a thread of the transport; must not block.
+  std::function<void(int slot, int microbatch)> arrived;
+};
+
+// The producer's end.
+struct EdgeSender {
+  EdgeId edge = 0;
+  int to = 0;                    // the consumer's process
+  std::vector<Device*> devices;  // of the ranks that fill the lanes, by lane
+  std::vector<int> ranks;        // of the mesh, by lane: the same devices' ranks
+  // The producer may fill this slot again. As with `arrived`.
+  std::function<void(int slot)> credit;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  // --- set-up, from one thread; every process makes its calls in the same order ---
+  // All edges of a pipeline at once, those that this process receives from and those that it sends to: connects them and
+  // registers their memory. Blocks until the other ends have done the same; throws Error (peer_lost, out_of_memory,
+  // unavailable).
+  virtual void open_edges(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) = 0;
+  // The mirrors of an edge that this process sends to, by slot number.
+  virtual const std::vector<SlotHandle>& mirrors(EdgeId edge) const = 0;
+  // As World::group, for members in several processes: handles for those of this process. Called by every process that runs a
+  // member, in the same order; `number` is the group's, the same in each of them and no other group's.
+  virtual std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
+                                                      const std::map<int, Device*>& devices, GroupUse use) = 0;
+  // What carries a result from a rank of this process into a mirror for a rank of another one.
+  virtual LinkKind link(int from, int to) const = 0;
+
+  // --- in steps; thread-safe, never block ---
+  // What the mirror holds, once its lanes' `ready` events have been reached, becomes the slot's; the lanes' shapes go along.
+  virtual void deliver(EdgeId edge, int slot, int microbatch) = 0;
+  virtual void give_credit(EdgeId edge, int slot) = 0;
+
+  // What it lost: called once, on a thread of the transport, with the process and the reason. Must not block.
+  virtual void on_lost(ControlPlane::OnLost handler) = 0;
+  // Ends what is on its way; later calls do nothing. Groups are aborted on their own. Thread-safe.
+  virtual void abort(std::exception_ptr cause) noexcept = 0;
+
+ protected:
+  Transport() = default;
+};
+
+// Which kind this run uses: the wanted one, or the first that can join all ranks: UCX for CPUs; CUDA IPC for GPUs where all
+// processes run on one host, else NCCL. The same in every process. Throws Error: input for a kind that cannot carry these
+// ranks, unavailable for one that this build has not.
+TransportKind choose_transport(const ControlPlane& control, const Mesh& mesh, DeviceKind devices, const TransportKind* wanted);
+// The control plane and the mesh outlive it.
+std::unique_ptr<Transport> make_transport(TransportKind kind, ControlPlane& control, const Mesh& mesh);
+
+}  // namespace pipetrain
