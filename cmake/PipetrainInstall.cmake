@@ -27,7 +27,7 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/pipetrainConfig.cmake.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/pipetrainConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/pipetrainConfig.cmake ${PROJECT_BINARY_DIR}/pipetrainConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindCAF.cmake ${PROJECT_SOURCE_DIR}/cmake/FindoneDNN.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/FindCUDNN.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindCUDNN.cmake ${PROJECT_SOURCE_DIR}/cmake/FindUCX.cmake
   DESTINATION ${package_dir} COMPONENT development)
 
 install(TARGETS pipetrain COMPONENT program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

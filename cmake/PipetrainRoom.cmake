@@ -1,14 +1,16 @@
 # A room is a folder that becomes one static library pipetrain::NAME of all its sources.
 #
-#   pipetrain_room(NAME [SOURCES files...] [FOLDERS names...] [LINKS targets...] [PRIVATE_LINKS targets...] [CUDA_LINKS targets...])
+#   pipetrain_room(NAME [SOURCES files...] [FOLDERS names...] [LINKS targets...] [PRIVATE_LINKS targets...] [CUDA_LINKS targets...]
+#                  [UCX_LINKS targets...])
 #
 # Without SOURCES these are the folder's own .cpp files and those in FOLDERS and in cpu/, and with PIPETRAIN_CUDA its .cu files and all of
 # cuda/ too. Either way the name of a file tells which backend it belongs to:
 #   no_cuda.cpp                                     a stub that says what is missing: built without the backend
 #   cuda/*, device_cuda*.*, cuda_*.*                the backend: built with it
-# CUDA_LINKS are linked privately, with PIPETRAIN_CUDA only.
+#   no_ucx.cpp; ucx_*.*                             the same for UCX
+# CUDA_LINKS and UCX_LINKS are linked privately, with PIPETRAIN_CUDA and PIPETRAIN_UCX only.
 function(pipetrain_room name)
-  cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;SOURCES;FOLDERS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;UCX_LINKS;SOURCES;FOLDERS" ${ARGN})
   if(NOT ROOM_SOURCES)
     file(GLOB ROOM_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/cpu/*.cpp)
     foreach(folder IN LISTS ROOM_FOLDERS)
@@ -38,16 +40,23 @@ function(pipetrain_room name)
   if(PIPETRAIN_CUDA)
     target_link_libraries(pipetrain_${name} PRIVATE ${ROOM_CUDA_LINKS})
   endif()
+  if(PIPETRAIN_UCX)
+    target_link_libraries(pipetrain_${name} PRIVATE ${ROOM_UCX_LINKS})
+  endif()
 endfunction()
 
 # Leaves in the named list only the files of the backends that are built.
 function(pipetrain_choose_backend list)
-  set(stub "/no_cuda\\.cpp$")
-  set(real "/cuda/[^/]*$|/(device_cuda|cuda_)[^/]*$|\\.cu$")
-  if(PIPETRAIN_CUDA)
-    list(FILTER ${list} EXCLUDE REGEX "${stub}")
-  else()
-    list(FILTER ${list} EXCLUDE REGEX "${real}")
-  endif()
+  set(CUDA_stub "/no_cuda\\.cpp$")
+  set(CUDA_real "/cuda/[^/]*$|/(device_cuda|cuda_)[^/]*$|\\.cu$")
+  set(UCX_stub "/no_ucx\\.cpp$")
+  set(UCX_real "/ucx_[^/]*$")
+  foreach(backend CUDA UCX)
+    if(PIPETRAIN_${backend})
+      list(FILTER ${list} EXCLUDE REGEX "${${backend}_stub}")
+    else()
+      list(FILTER ${list} EXCLUDE REGEX "${${backend}_real}")
+    endif()
+  endforeach()
   set(${list} ${${list}} PARENT_SCOPE)
 endfunction()

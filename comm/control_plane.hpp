@@ -32,6 +32,8 @@ struct ProcessInfo {
   std::string host;  // its own name for itself
   std::int64_t pid = 0;
   std::string label;
+  // Numeric, of the interface by which the run reaches it: "127.0.0.1" where the run is on loopback.
+  std::string address;
   // What to add to this process's steady clock to get the one of process 0; 0 on the same host.
   std::chrono::nanoseconds clock_offset{0};
 };

@@ -25,6 +25,9 @@ namespace pipetrain {
 
 enum class TransportKind { ucx, ipc, nccl };
 
+// The word that chooses it: "ucx".
+const char* to_string(TransportKind kind) noexcept;
+
 // The same number in every process of the run.
 using EdgeId = std::uint32_t;
 
@@ -59,6 +62,10 @@ class Transport {
   // registers their memory. Blocks until the other ends have done the same; throws Error (peer_lost, out_of_memory,
   // unavailable).
   virtual void open_edges(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) = 0;
+  // Ends all edges: when it returns, nothing touches the memory of slots and mirrors any more, and neither `arrived` nor
+  // `credit` runs; what was on its way is lost. Edges may be opened anew, by all processes. Blocks for some seconds at most,
+  // also when a peer is gone; not on a thread of the transport. Call it before the slots' memory is freed, also after abort().
+  virtual void close_edges() noexcept = 0;
   // The mirrors of an edge that this process sends to, by slot number.
   virtual const std::vector<SlotHandle>& mirrors(EdgeId edge) const = 0;
   // As World::group, for members in several processes: handles for those of this process. Called by every process that runs a
@@ -87,6 +94,7 @@ class Transport {
 // ranks, unavailable for one that this build has not.
 TransportKind choose_transport(const ControlPlane& control, const Mesh& mesh, DeviceKind devices, const TransportKind* wanted);
 // The control plane and the mesh outlive it.
+// Every process makes it at the same place among its calls of ControlPlane::exchange. Throws Error (unavailable, peer_lost).
 std::unique_ptr<Transport> make_transport(TransportKind kind, ControlPlane& control, const Mesh& mesh);
 
 }  // namespace pipetrain

@@ -17,6 +17,7 @@ build_packages=(
   libxxhash-dev            # checksums
   libtomlplusplus-dev      # TOML files
   libboost-dev             # Asio: connections between processes
+  libucx-dev               # bulk data between processes
   catch2 librapidcheck-dev # tests
 )
 cuda_packages=(python3-pip) # fetches cudnn-frontend; the CUDA toolkit and cuDNN are NVIDIA's to install

@@ -1,0 +1,17 @@
+// Stands in for the transport over UCX in a build without it.
+#include "comm/ucx_transport.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+bool has_ucx() noexcept { return false; }
+
+std::unique_ptr<Transport> make_ucx_transport(ControlPlane&, const Mesh&) {
+  throw Error(ErrorKind::unavailable,
+              "CPU ranks of different processes cannot reach each other: this build has no UCX; install libucx-dev (or set "
+              "UCX_ROOT) and configure it again");
+}
+
+std::string describe_ucx() { return "none: this build has no UCX"; }
+
+}  // namespace pipetrain

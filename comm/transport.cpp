@@ -1,0 +1,95 @@
+#include "comm/transport.hpp"
+
+#include <string>
+
+#include "comm/ucx_transport.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+struct Kind {
+  TransportKind kind;
+  const char* name;
+  DeviceKind devices;  // whose memory it carries
+  bool one_host;       // whether all processes must run on one
+  bool (*built)();
+  std::unique_ptr<Transport> (*make)(ControlPlane&, const Mesh&);
+};
+
+bool never() { return false; }
+
+std::unique_ptr<Transport> refuse(ControlPlane&, const Mesh&) {
+  throw Error(ErrorKind::internal, "a transport that this build has not was chosen");
+}
+
+// The first that can carry a run's ranks is the one it gets.
+constexpr Kind kinds[] = {
+    {TransportKind::ucx, "ucx", DeviceKind::cpu, false, has_ucx, make_ucx_transport},
+    {TransportKind::ipc, "ipc", DeviceKind::cuda, true, never, refuse},
+    {TransportKind::nccl, "nccl", DeviceKind::cuda, false, never, refuse},
+};
+
+const Kind& entry(TransportKind kind) {
+  for (const Kind& candidate : kinds) {
+    if (candidate.kind == kind) return candidate;
+  }
+  throw Error(ErrorKind::internal, "a kind of transport that is not in the table");
+}
+
+const char* name_of(DeviceKind devices) { return devices == DeviceKind::cpu ? "CPUs" : "GPUs"; }
+
+// A process on another host than process 0, or -1.
+int first_on_another_host(const ControlPlane& control) {
+  for (int process = 1; process < control.processes(); ++process) {
+    if (control.info(process).host != control.info(0).host) return process;
+  }
+  return -1;
+}
+
+// Empty where the kind can carry the ranks.
+std::string why_not(const Kind& kind, const ControlPlane& control, DeviceKind devices) {
+  if (kind.devices != devices) {
+    return std::string("it carries the memory of ") + name_of(kind.devices) + ", and the ranks run on " + name_of(devices);
+  }
+  const int far = kind.one_host ? first_on_another_host(control) : -1;
+  if (far < 0) return {};
+  return "it joins processes of one host, and " + to_string(control.info(far)) + " runs on another one than " +
+         to_string(control.info(0));
+}
+
+}  // namespace
+
+const char* to_string(TransportKind kind) noexcept {
+  for (const Kind& candidate : kinds) {
+    if (candidate.kind == kind) return candidate.name;
+  }
+  return "unknown";
+}
+
+TransportKind choose_transport(const ControlPlane& control, const Mesh&, DeviceKind devices, const TransportKind* wanted) {
+  if (wanted != nullptr) {
+    const Kind& kind = entry(*wanted);
+    if (const std::string why = why_not(kind, control, devices); !why.empty()) {
+      throw Error(ErrorKind::input, Setting{"transport", kind.name}, why);
+    }
+    if (!kind.built()) throw Error(ErrorKind::unavailable, Setting{"transport", kind.name}, "this build has not got it");
+    return *wanted;
+  }
+  std::string missing;
+  for (const Kind& kind : kinds) {
+    if (!why_not(kind, control, devices).empty()) continue;
+    if (kind.built()) return kind.kind;
+    missing += (missing.empty() ? "" : ", ") + std::string(kind.name);
+  }
+  throw Error(ErrorKind::unavailable, std::string("ranks on ") + name_of(devices) +
+                                          " of different processes cannot reach each other: this build has none of the "
+                                          "transports that could join them (" +
+                                          missing + "); run all ranks in one process, or build it with one");
+}
+
+std::unique_ptr<Transport> make_transport(TransportKind kind, ControlPlane& control, const Mesh& mesh) {
+  return entry(kind).make(control, mesh);
+}
+
+}  // namespace pipetrain
