@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "actors/training/rank_setup.hpp"
+#include "actors/training/run_processes.hpp"
 #include "actors/training/run_settings.hpp"
 #include "model/config.hpp"
 
@@ -31,6 +32,8 @@ struct TrainJob {
   std::chrono::milliseconds stall{600000};  // see PipelineOptions
   std::optional<Fault> fault;
   WrapOps wrap_ops;  // may be null
+
+  std::shared_ptr<RunProcesses> processes;  // null: this process runs all ranks
 };
 
 }  // namespace pipetrain

@@ -60,6 +60,7 @@ class Trainer::Run {
         applied_steps_(job_.initial.applied_steps),
         first_loss_(job_.first_loss),
         last_loss_(job_.last_loss) {
+    if (job_.processes) throw Error(ErrorKind::unavailable, "a run over several processes is not built yet");
     check_memory(layout_, job_);
     build_computes();
     PipelineOptions options;
@@ -185,6 +186,7 @@ class Trainer::Run {
 Trainer::Trainer(TrainJob job) : run_(std::make_unique<Run>(std::move(job))) {}
 Trainer::~Trainer() = default;
 
+void Trainer::follow() { throw Error(ErrorKind::internal, "process 0 has nobody to follow"); }
 StepReport Trainer::step() { return run_->step(); }
 std::int64_t Trainer::steps_done() const { return run_->steps_done(); }
 std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); }

@@ -52,12 +52,21 @@ struct JobEstimate {
 JobEstimate estimate_job(const TrainJob& job);
 
 // Steps and saving from one thread; waiting(), finish_step() and abort() from any.
+//
+// In a run over several processes (TrainJob::processes) each makes a Trainer of the same job at about the same time. Process 0
+// runs and saves as if it were alone; the others call follow() and nothing else but waiting() and abort(), which are for the
+// whole run in any of them.
 class Trainer {
  public:
   // Throws Error: input when the model cannot be laid out so; out_of_memory before anything is allocated when the estimate is
-  // above what the devices have; unavailable.
+  // above what the devices have; unavailable. What ends one process here ends all with the same cause.
   explicit Trainer(TrainJob job);
+  // In process 0 this ends the run: the others' follow() returns.
   ~Trainer();
+
+  // In every process but 0: runs its ranks until process 0 ends the run. Throws RunFailed when anything failed, here or
+  // elsewhere.
+  void follow();
 
   // Runs the next step. Throws RunFailed; nothing more can be run then.
   StepReport step();

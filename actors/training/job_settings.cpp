@@ -1,0 +1,102 @@
+#include "actors/training/job_settings.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "actors/training/train_job.hpp"
+#include "core/checksum.hpp"
+#include "data/fingerprint.hpp"
+#include "model/weights/weights.hpp"
+#include "schedules/plan_text.hpp"
+
+namespace pipetrain {
+namespace {
+
+// Floats as their shortest text that reads back as the same number.
+template <class Value>
+std::string text(const Value& value) {
+  return fmt::format("{}", value);
+}
+std::string text(bool value) { return value ? "on" : "off"; }
+template <class Value>
+std::string text(const std::optional<Value>& value) {
+  return value ? text(*value) : "";
+}
+
+std::string checksum_of(const std::string& bytes) { return fmt::format("{:016x}", checksum(bytes.data(), bytes.size())); }
+
+const char* text(Recompute mode) {
+  constexpr const char* names[] = {"none", "selective", "full"};
+  return names[static_cast<int>(mode)];
+}
+
+const char* text(LearningRate::Kind kind) {
+  constexpr const char* names[] = {"constant", "linear", "cosine"};
+  return names[static_cast<int>(kind)];
+}
+
+void add_layout(const RunSettings& settings, NamedValues& values) {
+  const LayoutSettings& layout = settings.layout;
+  values.emplace_back("pp", text(layout.pp));
+  values.emplace_back("tp", text(layout.tp));
+  values.emplace_back("dp", text(settings.batch.dp));
+  values.emplace_back("sequence-parallel", text(layout.sequence_parallel));
+  values.emplace_back("schedule", layout.plan ? checksum_of(schedules::to_text(*layout.plan)) : layout.schedule);
+  values.emplace_back("chunks", text(layout.chunks));
+  values.emplace_back("order", layout.order == schedules::Order::planned ? "planned" : "ready");
+  values.emplace_back("microbatches", text(settings.batch.microbatches));
+  values.emplace_back("microbatch", text(settings.batch.microbatch));
+  values.emplace_back("device", settings.devices.kind == DeviceKind::cpu ? "cpu" : "cuda");
+}
+
+void add_numerics(const RunSettings& settings, NamedValues& values) {
+  values.emplace_back("precision", settings.numerics.precision == Precision::fp32() ? "fp32" : "bf16");
+  values.emplace_back("recompute", text(settings.numerics.recompute));
+  values.emplace_back("deterministic", text(settings.numerics.deterministic));
+  values.emplace_back("optimizer", settings.optimizer.name);
+  values.emplace_back("beta1", text(settings.optimizer.beta1));
+  values.emplace_back("beta2", text(settings.optimizer.beta2));
+  values.emplace_back("eps", text(settings.optimizer.eps));
+  values.emplace_back("weight-decay", text(settings.optimizer.weight_decay));
+  values.emplace_back("clip-grad", text(settings.clip_norm));
+  values.emplace_back("lr", text(settings.learning_rate.peak));
+  values.emplace_back("min-lr", text(settings.learning_rate.minimum));
+  values.emplace_back("lr-schedule", text(settings.learning_rate.kind));
+  values.emplace_back("warmup-steps", text(settings.learning_rate.warmup_steps));
+  values.emplace_back("warmup-ratio", text(settings.learning_rate.warmup_ratio));
+}
+
+}  // namespace
+
+NamedValues job_settings(const RunSettings& settings) {
+  NamedValues values;
+  values.emplace_back("layers", text(settings.model.layers));
+  values.emplace_back("no-dropout", text(settings.model.no_dropout));
+  values.emplace_back("seq-len", text(settings.data.seq_len));
+  values.emplace_back("seed", text(settings.samples.seed));
+  values.emplace_back("shuffle", text(settings.samples.shuffle));
+  add_layout(settings, values);
+  add_numerics(settings, values);
+  values.emplace_back("steps", text(settings.length.steps));
+  values.emplace_back("epochs", text(settings.length.epochs));
+  values.emplace_back("resume", text(settings.saving.resume));
+  values.emplace_back("load", text(settings.saving.load.has_value()));
+  return values;
+}
+
+NamedValues job_contents(const TrainJob& job) {
+  NamedValues values;
+  values.emplace_back("model", checksum_of(hf_config_text(job.config)));
+  values.emplace_back("data",
+                      fmt::format("{:016x}, sequences of {}", data_fingerprint(*job.dataset), job.dataset->sequence_length()));
+  values.emplace_back("step to go on from", text(job.steps_done));
+  values.emplace_back("applied steps", text(job.initial.applied_steps));
+  values.emplace_back("total steps", text(job.learning_rate.total_steps));
+  std::string states;
+  for (const auto& [name, source] : job.initial.states) states += name + " ";
+  values.emplace_back("optimizer states", states);
+  return values;
+}
+
+}  // namespace pipetrain
