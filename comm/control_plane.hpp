@@ -36,6 +36,7 @@ struct ProcessInfo {
   std::string address;
   // What to add to this process's steady clock to get the one of process 0; 0 on the same host.
   std::chrono::nanoseconds clock_offset{0};
+  std::string machine;  // equal for all processes of one running kernel, whatever the names of their hosts
 };
 
 // "process 2 (ranks 2-3, stage 1) on host b"

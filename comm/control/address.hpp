@@ -1,0 +1,25 @@
+// Where process 0 listens.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/control/asio.hpp"
+#include "comm/control_plane.hpp"
+
+namespace pipetrain::control {
+
+// "host:port", with brackets around an IPv6 address.
+std::string address_of(const Rendezvous& rendezvous);
+
+// Throws Error(input) for what cannot be a process of a run.
+void check_rendezvous(const Rendezvous& rendezvous);
+
+// Throws Error(input) where others than this host could reach the run and it has no token.
+void check_token(const Rendezvous& rendezvous, const asio::ip::address& address);
+
+// Resolves the host, then listens. Throws Error: input where a token is missing, peer_lost where the host is unknown or not
+// this one, or the address is in use.
+tcp::acceptor listen(asio::io_context& io, const Rendezvous& rendezvous);
+
+}  // namespace pipetrain::control

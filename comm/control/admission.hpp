@@ -1,0 +1,23 @@
+// Whether a process may join a run.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/control/handshake.hpp"
+
+namespace pipetrain::control {
+
+// Compares what a process says with what process 0 runs and who has joined: one entry a process, none where it has not.
+std::optional<Refusal> refusal_of(const Hello& hello, const Hello& first,
+                                  const std::vector<std::optional<ProcessInfo>>& joined);
+
+Refusal wrong_token();
+Refusal wrong_version(int theirs, int ours);
+
+// "process 1, process 3 (it was refused: ...) and 5 more": who has not joined, and what is known of it: by process, empty where
+// nothing is.
+std::string missing(const std::vector<std::optional<ProcessInfo>>& joined, const std::vector<std::string>& known);
+
+}  // namespace pipetrain::control

@@ -1,0 +1,82 @@
+// One TCP connection that carries frames.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/control/asio.hpp"
+#include "comm/control/frame.hpp"
+#include "comm/control/settings.hpp"
+
+namespace pipetrain::control {
+
+class Connection;
+
+// Who reads a connection. Called on the I/O thread.
+class ConnectionOwner {
+ public:
+  virtual void on_frame(Connection& connection, Frame&& frame) = 0;
+  // It has ended: closed by the other process, broken, or given up for what it sent. Nothing comes after it.
+  virtual void on_end(Connection& connection, const std::string& why) = 0;
+
+ protected:
+  ~ConnectionOwner() = default;
+};
+
+// On the I/O thread only.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  // The settings outlive it.
+  Connection(tcp::socket socket, const Settings& settings, std::size_t most_payload);
+
+  // Owners outlive the connection's use: until close(), finish() or on_end().
+  void start(ConnectionOwner& owner);
+  void set_owner(ConnectionOwner& owner) { owner_ = &owner; }
+  FrameReader& reader() { return reader_; }
+
+  void send(Frame frame);
+  bool idle() const { return queue_.empty(); }  // nothing waits to be sent
+
+  // Sends what is queued, then tells the other process that nothing more comes and waits until it has closed its end, so that
+  // it gets all; within Settings::farewell. Drops what it sends meanwhile, and its owner hears no more. Then calls `done`.
+  void finish(std::function<void()> done);
+  // At once. Its owner hears no more, and `done` of finish() is called.
+  void close();
+  bool open() const { return socket_.is_open(); }
+
+  Clock::time_point heard() const { return heard_; }
+  // Whether bytes have come that were not read yet.
+  bool has_unread() const;
+
+  int process = -1;  // whom it belongs to: its owner's to set
+
+ private:
+  void read();
+  void was_read(const error_code& error, std::size_t bytes);
+  void take_frames();
+  void write();
+  void was_written(const error_code& error, std::size_t frames);
+  void said_all();
+  void end(const std::string& why);
+
+  tcp::socket socket_;
+  asio::steady_timer farewell_;
+  const Settings& settings_;
+  FrameReader reader_;
+  ConnectionOwner* owner_ = nullptr;
+  Clock::time_point heard_ = Clock::now();
+
+  struct Outgoing {
+    std::array<std::byte, header_bytes> header;
+    Bytes payload;
+  };
+  std::deque<Outgoing> queue_;
+  std::size_t queued_bytes_ = 0;
+  bool writing_ = false, broken_ = false;       // broken: writing failed; reading will tell why
+  bool finishing_ = false, heard_all_ = false;  // heard_all_: the other process has closed its end
+  std::function<void()> finished_;
+};
+
+}  // namespace pipetrain::control

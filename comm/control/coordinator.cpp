@@ -1,0 +1,211 @@
+#include "comm/control/coordinator.hpp"
+
+#include <cassert>
+#include <utility>
+
+#include "comm/control/address.hpp"
+#include "comm/control/admission.hpp"
+#include "comm/control/reasons.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain::control {
+namespace {
+
+constexpr int pings_to_compare_clocks = 16;
+
+}  // namespace
+
+Coordinator::Coordinator(asio::io_context& io, const Rendezvous& rendezvous, const Settings& settings, StarEvents& events)
+    : io_(io),
+      rendezvous_(rendezvous),
+      settings_(settings),
+      events_(events),
+      own_(hello_of(rendezvous)),
+      watch_(settings.heartbeat, settings.silence),
+      peers_(static_cast<std::size_t>(rendezvous.processes)),
+      joined_(peers_.size()),
+      known_(peers_.size()) {
+  joined_[0] = own_.info;
+}
+
+void Coordinator::start() {
+  deadline_ = Clock::now() + rendezvous_.timeout;
+  if (peers_.size() > 1) {  // else nobody may come
+    reception_.emplace(listen(io_, rendezvous_), rendezvous_.token, settings_, static_cast<Host&>(*this));
+    reception_->start();
+  }
+  begin_if_complete();
+}
+
+void Coordinator::came(std::shared_ptr<Connection> connection, Hello hello) {
+  auto refusal = refusal_of(hello, own_, joined_);
+  const bool known = hello.info.process > 0 && hello.info.process < std::ssize(peers_);
+  if (known && !peer(hello.info.process).gone.empty())
+    refusal = Refusal{ErrorKind::peer_lost,
+                      {},
+                      "the run goes on no more: " + to_string(*joined_[hello.info.process]) + " is gone (" +
+                          peer(hello.info.process).gone + ")"};
+  if (refusal) {
+    if (known) known_[hello.info.process] = std::string("it was refused: ") + to_error(*refusal).what();
+    return refuse(*connection, *refusal);
+  }
+  const int process = hello.info.process;
+  connection->process = process;
+  connection->set_owner(*this);
+  connection->send({.kind = FrameKind::accepted});
+  hello.info.clock_offset = std::chrono::nanoseconds(0);
+  joined_[process] = std::move(hello.info);
+  peers_[process] = Peer{.connection = std::move(connection)};
+  if (joined_[process]->machine == own_.info.machine) {  // one clock
+    peers_[process].ready = true;
+    begin_if_complete();
+  } else {
+    ping(peers_[process]);
+  }
+}
+
+void Coordinator::ping(Peer& peer) {
+  peer.ping_sent = Clock::now();
+  peer.connection->send({.kind = FrameKind::ping});
+}
+
+// The other clock was read between sending and receiving: at half time, give or take half the round trip. So the shortest round
+// trip says most (Cristian 1989).
+void Coordinator::take_pong(Peer& peer, const Frame& frame) {
+  const auto now = Clock::now();
+  WireReader reader(frame.payload);
+  const std::chrono::nanoseconds theirs(reader.number<std::int64_t>());
+  reader.end();
+  const auto round_trip = now - peer.ping_sent;
+  if (round_trip < peer.best_round_trip) {
+    peer.best_round_trip = round_trip;
+    joined_[peer.connection->process]->clock_offset = peer.ping_sent.time_since_epoch() + round_trip / 2 - theirs;
+  }
+  if (++peer.pings < pings_to_compare_clocks) return ping(peer);
+  peer.ready = true;
+  begin_if_complete();
+}
+
+void Coordinator::begin_if_complete() {
+  for (std::size_t process = 1; process < peers_.size(); ++process) {
+    if (!peers_[process].ready) return;
+  }
+  phase_ = Phase::running;
+  std::vector<ProcessInfo> all;
+  for (const auto& info : joined_) all.push_back(*info);
+  tell_others(0, {.kind = FrameKind::welcome, .payload = to_bytes(all)});
+  events_.joined(std::move(all));
+}
+
+void Coordinator::on_frame(Connection& connection, Frame&& frame) {
+  const int process = connection.process;
+  Peer& from = peer(process);
+  if (frame.kind == FrameKind::heartbeat) return;
+  if (phase_ == Phase::rendezvous) return frame_before_run(from, frame);
+  if (frame.kind == FrameKind::left) return left(process);
+  const bool data = frame.kind == FrameKind::message || frame.kind == FrameKind::exchange;
+  if (!data || frame.from != process || frame.to >= peers_.size())
+    return lose(process, "it sent a message that it must not send");
+  forward(std::move(frame));
+}
+
+void Coordinator::frame_before_run(Peer& peer, const Frame& frame) {
+  if (frame.kind == FrameKind::pong && !peer.ready) return take_pong(peer, frame);
+  lose(peer.connection->process, "it sent a message that it must not send before the run begins");
+}
+
+void Coordinator::forward(Frame&& frame) {
+  if (frame.kind == FrameKind::exchange) {
+    tell_others(frame.from, frame);
+    events_.received(std::move(frame));
+  } else if (frame.to == 0) {
+    events_.received(std::move(frame));
+  } else {
+    send(std::move(frame));
+  }
+}
+
+void Coordinator::send(Frame frame) {
+  if (frame.kind == FrameKind::exchange) return tell_others(frame.from, frame);
+  if (auto& connection = peer(frame.to).connection) connection->send(std::move(frame));
+}
+
+void Coordinator::tell_others(int process, const Frame& frame) {
+  for (int other = 1; other < std::ssize(peers_); ++other) {
+    if (other != process && peer(other).connection) peer(other).connection->send(frame);
+  }
+}
+
+void Coordinator::on_end(Connection& connection, const std::string& why) { lose(connection.process, why); }
+
+void Coordinator::give_up(int process, const std::string& why) { lose(process, why); }
+
+void Coordinator::lose(int process, const std::string& why) {
+  const auto connection = std::exchange(peer(process).connection, nullptr);
+  if (!connection || phase_ == Phase::over) return;
+  const Frame news{.kind = FrameKind::lost, .payload = to_bytes(Loss{process, why})};
+  connection->send(news);
+  connection->finish([] {});
+  if (phase_ == Phase::rendezvous) {  // its place is free again
+    peer(process) = Peer{};
+    joined_[static_cast<std::size_t>(process)].reset();
+    known_[static_cast<std::size_t>(process)] = "it joined and was lost: " + why;
+    return;
+  }
+  peer(process).gone = why;
+  tell_others(process, news);
+  events_.lost(process, why);
+}
+
+void Coordinator::left(int process) {
+  const auto connection = std::exchange(peer(process).connection, nullptr);
+  peer(process).gone = "it ended";
+  connection->finish([] {});
+  tell_others(process, {.kind = FrameKind::left, .from = static_cast<std::uint16_t>(process)});
+  events_.left(process);
+}
+
+void Coordinator::tick(Clock::time_point now) {
+  if (phase_ == Phase::over) return;
+  if (reception_) reception_->tick(now);
+  watch_.tick(now);
+  for (int process = 1; process < std::ssize(peers_); ++process) {
+    const auto connection = peer(process).connection;
+    if (!connection) continue;
+    if (watch_.silent(connection->heard(), now) && !connection->has_unread()) {
+      lose(process, silent_reason(settings_.silence));
+    } else if (connection->idle()) {
+      connection->send({.kind = FrameKind::heartbeat});
+    }
+  }
+  if (phase_ == Phase::rendezvous && now > deadline_) give_rendezvous_up();
+}
+
+void Coordinator::give_rendezvous_up() {
+  const std::string why = missing(joined_, known_) + " of the run's " + std::to_string(peers_.size()) + " did not join at " +
+                          address_of(rendezvous_) + " within " + seconds_text(rendezvous_.timeout) +
+                          "; see what became of it, or give it longer";
+  part({.kind = FrameKind::refused, .payload = to_bytes(Refusal{ErrorKind::peer_lost, {}, why})},
+       [this, why] { events_.failed(std::make_exception_ptr(Error(ErrorKind::peer_lost, why))); });
+}
+
+void Coordinator::leave(std::function<void()> done) { part({.kind = FrameKind::left, .from = 0}, std::move(done)); }
+
+void Coordinator::part(const Frame& last, std::function<void()> done) {
+  phase_ = Phase::over;
+  if (reception_) reception_->close();
+  const auto open = std::make_shared<int>(1);  // farewells under way, and this loop
+  const auto parted = [open, done = std::move(done)] {
+    if (--*open == 0) done();
+  };
+  for (Peer& other : peers_) {
+    const auto connection = std::exchange(other.connection, nullptr);
+    if (!connection) continue;
+    ++*open;
+    connection->send(last);
+    connection->finish(parted);
+  }
+  parted();
+}
+
+}  // namespace pipetrain::control

@@ -1,0 +1,69 @@
+// Process 0's end of the star.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/control/reception.hpp"
+#include "comm/control/silence_watch.hpp"
+#include "comm/control/star.hpp"
+
+namespace pipetrain::control {
+
+class Coordinator final : public StarEnd, private Host, private ConnectionOwner {
+ public:
+  // What it is given outlives it.
+  Coordinator(asio::io_context& io, const Rendezvous& rendezvous, const Settings& settings, StarEvents& events);
+
+  void start() override;
+  void tick(Clock::time_point now) override;
+  void send(Frame frame) override;
+  void give_up(int process, const std::string& why) override;
+  void leave(std::function<void()> done) override;
+
+ private:
+  enum class Phase { rendezvous, running, over };
+
+  struct Peer {
+    std::shared_ptr<Connection> connection;  // null before it joined and after it is gone
+    bool ready = false;                      // its clock has been compared
+    int pings = 0;
+    Clock::time_point ping_sent{};
+    Clock::duration best_round_trip = Clock::duration::max();
+    std::string gone{};  // why, once the run has begun
+  };
+
+  void came(std::shared_ptr<Connection> connection, Hello hello) override;
+  void on_frame(Connection& connection, Frame&& frame) override;
+  void on_end(Connection& connection, const std::string& why) override;
+
+  void frame_before_run(Peer& peer, const Frame& frame);
+  void ping(Peer& peer);
+  void take_pong(Peer& peer, const Frame& frame);
+  void begin_if_complete();
+  void forward(Frame&& frame);
+  void left(int process);
+  void lose(int process, const std::string& why);
+  void tell_others(int process, const Frame& frame);
+  void give_rendezvous_up();
+  // Ends all connections with this frame, then calls `done`.
+  void part(const Frame& last, std::function<void()> done);
+  Peer& peer(int process) { return peers_[static_cast<std::size_t>(process)]; }
+
+  asio::io_context& io_;
+  const Rendezvous& rendezvous_;
+  const Settings& settings_;
+  StarEvents& events_;
+  Hello own_;
+  std::optional<Reception> reception_;
+  SilenceWatch watch_;
+  Clock::time_point deadline_;
+  Phase phase_ = Phase::rendezvous;
+  std::vector<Peer> peers_;                         // by process; 0 is nobody
+  std::vector<std::optional<ProcessInfo>> joined_;  // by process
+  std::vector<std::string> known_;                  // of those that have not joined
+};
+
+}  // namespace pipetrain::control

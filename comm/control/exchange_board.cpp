@@ -1,0 +1,97 @@
+#include "comm/control/exchange_board.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/control/reasons.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain::control {
+
+Bytes to_bytes(const ExchangePart& part) {
+  WireWriter writer;
+  writer.number(part.number);
+  writer.text(part.key);
+  writer.bytes(part.bytes);
+  return std::move(writer).data();
+}
+
+ExchangePart read_exchange_part(std::span<const std::byte> payload) {
+  WireReader reader(payload);
+  ExchangePart part;
+  part.number = reader.number<std::uint32_t>();
+  part.key = reader.text();
+  const auto bytes = reader.bytes();
+  part.bytes.assign(bytes.begin(), bytes.end());
+  reader.end();
+  return part;
+}
+
+std::uint32_t ExchangeBoard::begin() {
+  const std::lock_guard lock(mutex_);
+  parts_[begun_].resize(gone_.size());
+  return begun_++;
+}
+
+void ExchangeBoard::put(int from, ExchangePart part) {
+  const std::lock_guard lock(mutex_);
+  // Nobody can be further than one exchange ahead: this process's part would be missing there.
+  const bool over = part.number < begun_ && parts_.count(part.number) == 0;
+  if (over || part.number > begun_) throw Error(ErrorKind::peer_lost, "it sent a part of an exchange that is not under way");
+  Parts& parts = parts_[part.number];
+  parts.resize(gone_.size());
+  auto& place = parts[static_cast<std::size_t>(from)];
+  if (place) throw Error(ErrorKind::peer_lost, "it sent its part of an exchange twice");
+  place = std::move(part);
+  changed_.notify_all();
+}
+
+void ExchangeBoard::gone(int process, bool lost, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  auto& place = gone_[static_cast<std::size_t>(process)];
+  if (!place) place = Gone{lost, why};
+  changed_.notify_all();
+}
+
+std::vector<Bytes> ExchangeBoard::wait(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all,
+                                       std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const Parts& parts = parts_.at(number);
+    if (complete(parts)) return take(number, key, all);
+    throw_if_hopeless(parts, key, all);
+    if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && !complete(parts_.at(number))) {
+      const auto late = std::find(parts.begin(), parts.end(), std::nullopt) - parts.begin();
+      throw Error(ErrorKind::peer_lost, to_string(all[static_cast<std::size_t>(late)]) + " did not come to '" + key +
+                                            "' within " + seconds_text(timeout) + ": it hangs or is slow");
+    }
+  }
+}
+
+bool ExchangeBoard::complete(const Parts& parts) const {
+  return std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.has_value(); });
+}
+
+void ExchangeBoard::throw_if_hopeless(const Parts& parts, const std::string& key, const std::vector<ProcessInfo>& all) const {
+  for (std::size_t process = 0; process < parts.size(); ++process) {
+    const auto& gone = gone_[process];
+    if (gone && (gone->lost || !parts[process]))
+      throw Error(ErrorKind::peer_lost,
+                  to_string(all[process]) + " is gone, while the others were at '" + key + "': " + gone->why);
+  }
+}
+
+std::vector<Bytes> ExchangeBoard::take(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all) {
+  auto parts = parts_.extract(number);
+  std::vector<Bytes> given;
+  for (std::size_t process = 0; process < all.size(); ++process) {
+    ExchangePart& part = *parts.mapped()[process];
+    if (part.key != key)
+      throw Error(ErrorKind::internal, "at '" + key + "', " + to_string(all[process]) + " is at '" + part.key + "'");
+    given.push_back(std::move(part.bytes));
+  }
+  return given;
+}
+
+}  // namespace pipetrain::control

@@ -1,0 +1,62 @@
+// Collects what every process gives to an exchange.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/control/asio.hpp"
+#include "comm/control_plane.hpp"
+
+namespace pipetrain::control {
+
+// One process's part of one exchange, as the payload of a frame.
+struct ExchangePart {
+  std::uint32_t number = 0;  // of the exchange, counted from 0
+  std::string key;
+  Bytes bytes;
+};
+
+Bytes to_bytes(const ExchangePart& part);
+ExchangePart read_exchange_part(std::span<const std::byte> payload);
+
+// Thread-safe.
+class ExchangeBoard {
+ public:
+  explicit ExchangeBoard(int processes) : gone_(static_cast<std::size_t>(processes)) {}
+
+  // The number of the exchange that this process takes part in now.
+  std::uint32_t begin();
+  // Throws Error(peer_lost) for a part that cannot be: of an exchange that is over or far ahead, or a second one.
+  void put(int from, ExchangePart part);
+  // No more parts come from this process. `lost`: it did not go on purpose.
+  void gone(int process, bool lost, const std::string& why);
+
+  // Blocks until all parts of the exchange are there. Throws Error: peer_lost when one will not come, naming its process, or
+  // has not by then; internal when a process gave another key.
+  std::vector<Bytes> wait(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all,
+                          std::chrono::milliseconds timeout);
+
+ private:
+  struct Gone {
+    bool lost = false;
+    std::string why;
+  };
+  using Parts = std::vector<std::optional<ExchangePart>>;  // by process
+
+  bool complete(const Parts& parts) const;
+  std::vector<Bytes> take(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all);
+  void throw_if_hopeless(const Parts& parts, const std::string& key, const std::vector<ProcessInfo>& all) const;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint32_t begun_ = 0;  // exchanges
+  std::map<std::uint32_t, Parts> parts_;
+  std::vector<std::optional<Gone>> gone_;  // by process
+};
+
+}  // namespace pipetrain::control

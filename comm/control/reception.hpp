@@ -1,0 +1,60 @@
+// Process 0's door: accepts connections, and hands on those that showed the token and said who they are.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+
+#include "comm/control/connection.hpp"
+#include "comm/control/handshake.hpp"
+
+namespace pipetrain::control {
+
+// Who decides about those that showed the token.
+class Host {
+ public:
+  // Takes the connection over and sends the answer; none of the reception's business any more.
+  virtual void came(std::shared_ptr<Connection> connection, Hello hello) = 0;
+
+ protected:
+  ~Host() = default;
+};
+
+// On the I/O thread only.
+class Reception final : public ConnectionOwner {
+ public:
+  // The token, the settings and the host outlive it.
+  Reception(tcp::acceptor acceptor, const std::string& token, const Settings& settings, Host& host);
+
+  void start() { accept(); }
+  // Ends those that have been at it for longer than Settings::handshake.
+  void tick(Clock::time_point now);
+  // No new ones.
+  void close();
+
+  void on_frame(Connection& connection, Frame&& frame) override;
+  void on_end(Connection& connection, const std::string& why) override;
+
+ private:
+  struct Stranger {
+    std::shared_ptr<Connection> connection;
+    Clock::time_point since;
+    bool token_shown = false;
+  };
+
+  void accept();
+  void accepted(const error_code& error, tcp::socket socket);
+  void check_token(Stranger& stranger, const Frame& frame);
+
+  tcp::acceptor acceptor_;
+  asio::steady_timer pause_;
+  const std::string& token_;
+  const Settings& settings_;
+  Host& host_;
+  std::list<Stranger> strangers_;  // oldest first
+};
+
+// Answers with the reason and ends the connection once that has arrived.
+void refuse(Connection& connection, const Refusal& refusal);
+
+}  // namespace pipetrain::control

@@ -1,0 +1,28 @@
+// The times and limits of the control plane. Tests use shorter ones.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "comm/control/frame.hpp"
+#include "comm/control_plane.hpp"
+
+namespace pipetrain::control {
+
+struct Settings {
+  std::chrono::milliseconds heartbeat{250};
+  std::chrono::milliseconds silence{2500};         // of a process that is then lost
+  std::chrono::milliseconds handshake{5000};       // from connecting to being accepted or refused
+  std::chrono::milliseconds retry{200};            // between two attempts to reach process 0
+  std::chrono::milliseconds farewell{2000};        // for what is queued to be sent to a process that is left, refused or lost
+  std::size_t most_strangers = 64;                 // connections that have not shown the token and who they are
+  std::size_t most_queued = std::size_t{1} << 30;  // bytes that wait to be sent to one process, which is then lost
+  std::size_t most_kept = std::size_t{256} << 20;  // bytes of a channel that wait for a handler; who sends more is lost
+  std::uint16_t version = wire_version;
+};
+
+std::unique_ptr<ControlPlane> join_processes(const Rendezvous& rendezvous, const Settings& settings);
+
+}  // namespace pipetrain::control
