@@ -5,41 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <cstring>
-#include <string_view>
 
 #include "core/error.hpp"
 
 namespace pipetrain {
 
 namespace {
-
-std::string exact(std::optional<double> value) {
-  return value && std::isfinite(*value) ? fmt::format("{:.17g}", *value) : "null";
-}
-
-std::string shortest(std::optional<double> value) {
-  return value && std::isfinite(*value) ? fmt::format("{}", *value) : "null";
-}
-
-std::string list(const std::vector<std::optional<std::int64_t>>& values) {
-  if (values.empty()) return "null";
-  std::string text = "[";
-  for (const auto& value : values)
-    text += fmt::format("{}{}", text.size() > 1 ? "," : "", value ? fmt::format("{}", *value) : "null");
-  return text + "]";
-}
-
-// The step that a line tells about; nothing where it is not one of ours.
-std::optional<std::int64_t> step_of(std::string_view line) {
-  constexpr std::string_view begin = R"({"step":)";
-  std::int64_t step = 0;
-  if (!line.starts_with(begin)) return {};
-  const auto [end, error] = std::from_chars(line.data() + begin.size(), line.data() + line.size(), step);
-  return error == std::errc() ? std::optional(step) : std::nullopt;
-}
 
 // More of a line than its step takes: of lines that are not ours, however long, no more is kept.
 constexpr std::size_t longest_begin = 64;
@@ -59,7 +31,7 @@ off_t end_of_steps(int fd, std::int64_t last) {
         if (line.size() < longest_begin) line += c;
         continue;
       }
-      if (step_of(line).value_or(last) > last) return end;
+      if (step_of_json_line(line).value_or(last) > last) return end;
       end = at + i + 1;
       line.clear();
     }
@@ -78,16 +50,6 @@ bool has_room(int fd, off_t end) {
 }
 
 }  // namespace
-
-std::string to_json_line(const StepMetrics& metrics) {
-  return fmt::format(
-      R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"seconds":{},"elapsed":{},"tokens_per_second":{},)"
-      R"("tokens_per_second_per_device":{},"tflops_per_device":{},"mfu":{},"bubble":{},"memory_bytes":{},"loss_scale":{},"skipped":{}}})",
-      metrics.step, exact(metrics.loss), exact(metrics.grad_norm), exact(metrics.lr), metrics.tokens, shortest(metrics.seconds),
-      shortest(metrics.elapsed), shortest(metrics.tokens_per_second), shortest(metrics.tokens_per_second_per_device),
-      shortest(metrics.tflops_per_device), shortest(metrics.mfu), shortest(metrics.bubble), list(metrics.memory_bytes),
-      shortest(metrics.loss_scale), metrics.skipped);
-}
 
 MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t steps_done) : path_(std::move(path)) {
   const OutputTarget target = output_target("metrics", path_);

@@ -1,32 +1,14 @@
-// The --metrics file: one JSON line a step, as programs outside the project read it.
+// The --metrics file: where the lines of actors/training/step_metrics.hpp go.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <string>
-#include <vector>
 
+#include "actors/training/step_metrics.hpp"
 #include "apps/output_target.hpp"
 
 namespace pipetrain {
-
-// What is not known is null in the file; so is a number that is not finite.
-struct StepMetrics {
-  std::int64_t step = 0;  // from 1
-  std::optional<double> loss, grad_norm, lr;
-  std::int64_t tokens = 0;  // trained on in this step
-  double seconds = 0;       // that this step took
-  double elapsed = 0;       // seconds since the process started
-  std::optional<double> tokens_per_second, tokens_per_second_per_device, tflops_per_device;
-  std::optional<double> mfu, bubble;                      // 0 to 1
-  std::vector<std::optional<std::int64_t>> memory_bytes;  // per device; empty: null
-  std::optional<double> loss_scale;
-  bool skipped = false;
-};
-
-// One line without its end. Loss, grad_norm and lr have 17 significant digits, which read back as the same double.
-std::string to_json_line(const StepMetrics& metrics);
 
 // Not thread-safe.
 class MetricsFile {

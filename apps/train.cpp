@@ -9,14 +9,14 @@
 #include <utility>
 
 #include "actors/training/checkpoint.hpp"
-#include "actors/training/job_memory.hpp"
+#include "actors/training/job_description.hpp"
 #include "actors/training/make_train_job.hpp"
+#include "actors/training/run_records.hpp"
 #include "actors/training/trainer.hpp"
 #include "actors/training/training_run.hpp"
-#include "apps/dry_run.hpp"
 #include "apps/metrics_file.hpp"
+#include "apps/output_files.hpp"
 #include "apps/progress.hpp"
-#include "apps/run_records.hpp"
 #include "apps/save_lock.hpp"
 #include "apps/signals.hpp"
 #include "apps/stderr_lines.hpp"
@@ -30,26 +30,6 @@ namespace {
 const auto process_start = std::chrono::steady_clock::now();
 
 double seconds_since_start() { return std::chrono::duration<double>(std::chrono::steady_clock::now() - process_start).count(); }
-
-StepMetrics metrics_of(const StepReport& report, const std::vector<DeviceMemory>& memory, double flops_per_token) {
-  StepMetrics metrics;
-  metrics.step = report.step;
-  metrics.loss = report.loss;
-  metrics.grad_norm = report.grad_norm;
-  metrics.lr = report.learning_rate;
-  metrics.tokens = report.tokens;
-  metrics.seconds = report.seconds;
-  metrics.elapsed = seconds_since_start();
-  const double rate = static_cast<double>(report.tokens) / report.seconds;
-  const auto devices = static_cast<double>(memory.size());
-  metrics.tokens_per_second = rate;
-  metrics.tokens_per_second_per_device = rate / devices;
-  metrics.tflops_per_device = rate * flops_per_token / devices / 1e12;
-  metrics.bubble = report.bubble;
-  metrics.skipped = report.skipped;
-  for (const auto& device : memory) metrics.memory_bytes.push_back(static_cast<std::int64_t>(device.use.total()));
-  return metrics;
-}
 
 StepProgress progress_of(const StepReport& report, std::int64_t total, double seconds_per_step) {
   StepProgress progress;
@@ -96,7 +76,7 @@ class Outputs {
   // Metrics that nobody reads cost a run that is stopped only their lines.
   void write_metrics(const StepReport& report) {
     try {
-      if (metrics_) metrics_->write(metrics_of(report, memory_, flops_per_token_));
+      if (metrics_) metrics_->write(step_metrics(report, memory_, flops_per_token_, seconds_since_start()));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::aborted) throw;
       metrics_ = nullptr;
@@ -152,7 +132,11 @@ class StepLoop {
   // False when the run was asked to stop and nobody read what is not a file.
   bool write_records() {
     try {
-      records_.write();
+      OutputFiles files;
+      records_.write([&](const std::string& setting, const std::filesystem::path& file, const auto& write) {
+        files.add(setting, file, write);
+      });
+      files.put_in_place();
       return true;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::aborted) throw;
@@ -210,6 +194,15 @@ void print_waiting(const RunFailed& failure) {
   for (const auto& line : failure.waiting()) print_note(line);
 }
 
+// Prints what the run would be. Throws Error also where the machine has too little memory for it.
+void dry_run(const TrainOptions& options, const TrainJob& job, const std::vector<std::string>& notes) {
+  std::optional<JobEstimate> estimate;
+  placing_errors(options.places, [&] { estimate = estimate_job(job); });
+  fmt::print("{}", job_description(job, *estimate));
+  for (const auto& note : notes) print_note(note);
+  if (estimate->shortage) throw Error(*estimate->shortage);
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
@@ -223,11 +216,9 @@ int run_train(const TrainOptions& options) {
       restore_replaced_checkpoints(*saving.folder);
     }
     job = make_train_job(options.run, notes);
-    if (options.dry_run) print_dry_run(*job);
   });
   if (options.dry_run) {
-    for (const auto& note : notes) print_note(note);
-    check_job_memory(*job);
+    dry_run(options, *job, notes);
     return 0;
   }
   if (job->steps_done > 0) {
@@ -237,12 +228,12 @@ int run_train(const TrainOptions& options) {
   }
   const double flops_per_token = model_flops_per_token(job->config, job->dataset->sequence_length());
   prepare_saving(saving);
-  RunRecords records(options, *job);
+  RunRecords records(options.records, *job, options.run.model.name);
   std::unique_ptr<Trainer> trainer;
   placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(std::move(*job)); });
   job.reset();
   std::optional<MetricsFile> metrics;  // while a signal still ends the process at once: a pipe may have no reader
-  if (options.metrics) metrics.emplace(*options.metrics, trainer->steps_done());
+  if (options.records.metrics) metrics.emplace(*options.records.metrics, trainer->steps_done());
   const SignalAnswers answers([&] { finish_step(options, *trainer); },
                               [&] {
                                 for (const auto& line : trainer->waiting()) print_beside_progress(line);

@@ -171,9 +171,9 @@ void read_saving(const OptionValues& values, SavingSettings& saving) {
 
 void read_files(const OptionValues& values, TrainOptions& options) {
   read_saving(values, options.run.saving);
-  options.metrics = output_file(values, "metrics", Written::in_place);
-  options.trace = output_file(values, "trace");
-  options.profile = output_file(values, "profile");
+  options.records.metrics = output_file(values, "metrics", Written::in_place);
+  options.records.trace = output_file(values, "trace");
+  options.records.profile = output_file(values, "profile");
   refuse_shared_files(values, {.inputs = {"model", "data", "load", "tokenizer", "config", "schedule"},
                                .output_files = {"metrics", "trace", "profile"},
                                .output_folders = {"save"}});

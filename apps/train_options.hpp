@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "actors/training/run_records.hpp"
 #include "actors/training/run_settings.hpp"
 #include "apps/option_layers.hpp"
 
@@ -18,8 +17,7 @@ namespace pipetrain {
 // checkpoints.
 struct TrainOptions {
   RunSettings run;
-
-  std::optional<std::filesystem::path> metrics, trace, profile;
+  RecordSettings records;
   std::int64_t log_interval = 1;
   bool dry_run = false;
 

@@ -3,8 +3,6 @@
 #include <map>
 #include <string>
 
-#include "core/error.hpp"
-
 namespace pipetrain {
 namespace {
 
@@ -14,11 +12,11 @@ struct MemoryNeed {
 };
 
 // By name; the CPU's devices share the host's memory, each GPU has its own.
-std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, const TrainJob& job) {
+std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, const std::vector<DeviceMemory>& devices) {
   std::map<std::string, MemoryNeed> needs;
-  for (const auto& rank : estimate_devices(layout, job)) {
+  for (const auto& rank : devices) {
     const Device& device = layout.device(rank.rank);
-    MemoryNeed& need = needs[job.devices.kind == DeviceKind::cpu ? "the host" : to_string(device.id())];
+    MemoryNeed& need = needs[device.id().kind == DeviceKind::cpu ? "the host" : to_string(device.id())];
     need.device = &device;
     need.bytes += rank.use.total();
   }
@@ -46,19 +44,19 @@ std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const T
   return devices;
 }
 
-void check_memory(const ParallelLayout& layout, const TrainJob& job) {
-  for (const auto& [name, need] : memory_needs(layout, job)) {
+std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJob& job,
+                                     const std::vector<DeviceMemory>& devices) {
+  for (const auto& [name, need] : memory_needs(layout, devices)) {
     const std::size_t free = need.device->memory().free;
     if (need.bytes <= free) continue;
     TrainJob recomputing = job;
     recomputing.numerics.recompute = Recompute::full;
-    const std::size_t less = memory_needs(layout, recomputing).at(name).bytes;
-    throw Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.bytes >> 20) + " MiB and " +
-                                              std::to_string(free >> 20) + " MiB are free; use " +
-                                              remedies(job, less, need.bytes));
+    const std::size_t less = memory_needs(layout, estimate_devices(layout, recomputing)).at(name).bytes;
+    return Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.bytes >> 20) + " MiB and " +
+                                               std::to_string(free >> 20) + " MiB are free; use " +
+                                               remedies(job, less, need.bytes));
   }
+  return {};
 }
-
-void check_job_memory(const TrainJob& job) { check_memory(ParallelLayout(job), job); }
 
 }  // namespace pipetrain

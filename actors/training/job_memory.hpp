@@ -1,19 +1,21 @@
 // What a job's devices must hold, and whether the machine has that much.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "actors/training/parallel_layout.hpp"
 #include "actors/training/trainer.hpp"
+#include "core/error.hpp"
 
 namespace pipetrain {
 
 // One entry per device, dp, pp, tp with tp fastest; nothing is allocated.
 std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const TrainJob& job);
 
-// Throws Error(out_of_memory) that says what would help when some device has less free than the job needs.
-void check_memory(const ParallelLayout& layout, const TrainJob& job);
-// The same for a job that is not to be run.
-void check_job_memory(const TrainJob& job);
+// devices: estimate_devices(layout, job). What to throw where some device has less free than the job needs:
+// Error(out_of_memory) that says what would help. Nothing where all of them have enough.
+std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJob& job,
+                                     const std::vector<DeviceMemory>& devices);
 
 }  // namespace pipetrain

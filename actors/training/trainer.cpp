@@ -46,7 +46,9 @@ void check_finite(double value, const char* what, std::int64_t step) {
 
 JobEstimate estimate_job(const TrainJob& job) {
   const ParallelLayout layout(job);
-  return {layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job)};
+  JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}};
+  estimate.shortage = memory_shortage(layout, job, estimate.devices);
+  return estimate;
 }
 
 class Trainer::Run {
@@ -61,7 +63,7 @@ class Trainer::Run {
         first_loss_(job_.first_loss),
         last_loss_(job_.last_loss) {
     if (job_.processes) throw Error(ErrorKind::unavailable, "a run over several processes is not built yet");
-    check_memory(layout_, job_);
+    if (const auto shortage = memory_shortage(layout_, job_, estimate_devices(layout_, job_))) throw Error(*shortage);
     build_computes();
     PipelineOptions options;
     options.plan = layout_.plan();

@@ -12,6 +12,7 @@
 
 #include "actors/engine/pipeline.hpp"
 #include "actors/training/train_job.hpp"
+#include "core/error.hpp"
 #include "data/sampler.hpp"
 #include "model/weights/weights.hpp"
 
@@ -48,6 +49,7 @@ struct JobEstimate {
   std::vector<schedules::StageNeeds> needs;  // by stage
   std::vector<std::vector<Block>> blocks;    // by virtual stage
   std::vector<DeviceMemory> devices;
+  std::optional<Error> shortage;  // what a Trainer of this job would throw where the machine has too little memory
 };
 JobEstimate estimate_job(const TrainJob& job);
 

@@ -63,7 +63,7 @@ TEST_CASE("defaults are the contract's") {
   CHECK(options.run.devices.kind == DeviceKind::cpu);
   CHECK(options.run.devices.threads == 8);
   CHECK_FALSE(options.run.saving.folder);
-  CHECK_FALSE(options.metrics);
+  CHECK_FALSE(options.records.metrics);
   CHECK_FALSE(options.run.saving.resume);
   CHECK_FALSE(options.dry_run);
   CHECK(options.notes.size() == 1);  // auto found no GPU
@@ -99,7 +99,7 @@ TEST_CASE("options reach their places") {
   CHECK(options.run.devices.threads == 3);
   CHECK(*options.run.saving.folder == dir + "/new/run");
   CHECK_FALSE(std::filesystem::exists(dir + "/new"));  // checked, not made
-  CHECK(*options.metrics == dir + "/m.jsonl");
+  CHECK(*options.records.metrics == dir + "/m.jsonl");
   CHECK(options.log_interval == 10);
   CHECK(options.run.data.seq_len == 64);
   CHECK(options.notes.empty());

@@ -1,0 +1,79 @@
+#include "actors/training/job_description.hpp"
+
+#include <fmt/format.h>
+
+#include "core/counted.hpp"
+#include "model/costs.hpp"
+#include "model/mode_names.hpp"
+#include "schedules/grid.hpp"
+
+namespace pipetrain {
+namespace {
+
+std::string block_name(const Block& block) {
+  switch (block.kind) {
+    case BlockKind::embedding:
+      return "embedding";
+    case BlockKind::attention:
+      return fmt::format("{}.attention", block.layer);
+    case BlockKind::mlp:
+      return fmt::format("{}.mlp", block.layer);
+    default:
+      return "head";
+  }
+}
+
+// "embedding .. 3.attention (8 blocks)"
+std::string run_name(const std::vector<Block>& blocks) {
+  if (blocks.size() == 1) return block_name(blocks.front());
+  return fmt::format("{} .. {} ({} blocks)", block_name(blocks.front()), block_name(blocks.back()), blocks.size());
+}
+
+std::string stage_lines(const JobEstimate& estimate) {
+  std::string lines;
+  const auto& placement = estimate.plan.placement;
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
+      const auto& blocks = estimate.blocks[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
+      const auto& needs = estimate.needs[static_cast<std::size_t>(stage)].chunks[static_cast<std::size_t>(chunk)];
+      lines += fmt::format("stage {}{}: {}; at most {} in flight\n", stage,
+                           placement.chunks() > 1 ? fmt::format(" chunk {}", chunk) : "", run_name(blocks),
+                           counted(needs.peak_activations, "microbatch", "es"));
+    }
+  }
+  return lines;
+}
+
+std::string recomputation(Recompute recompute) {
+  return recompute == Recompute::none ? "" : fmt::format(", recompute {}", name_of(recompute));
+}
+
+double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+std::string memory_table(const std::vector<DeviceMemory>& devices) {
+  std::string table =
+      fmt::format("{:>6} {:>7} {:>5} {:>4} {:>11} {:>11} {:>11} {:>12} {:>9} {:>10} {:>11}\n", "device", "replica", "stage",
+                  "rank", "parameters", "gradients", "optimizer", "activations", "queues", "workspace", "total MiB");
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const auto& [rank, use] = devices[i];
+    table +=
+        fmt::format("{:>6} {:>7} {:>5} {:>4} {:>11.1f} {:>11.1f} {:>11.1f} {:>12.1f} {:>9.1f} {:>10.1f} {:>11.1f}\n", i,
+                    rank.dp, rank.pp, rank.tp, mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.optimizer),
+                    mebibytes(use.activations), mebibytes(use.queues), mebibytes(use.workspace), mebibytes(use.total()));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string job_description(const TrainJob& job, const JobEstimate& estimate) {
+  return fmt::format("{} parameters, {}, sequence {}; {} a step: dp {} x {} of {}\n", parameter_count(job.config),
+                     counted(job.config.layers, "layer"), job.dataset->sequence_length(),
+                     counted(job.batch.global_batch(), "sample"), job.batch.dp,
+                     counted(job.batch.microbatches, "microbatch", "es"), job.batch.microbatch) +
+         fmt::format("schedule {}, {}{}\n{}\n", estimate.plan.schedule, counted(job.layout.pp, "stage"),
+                     recomputation(job.numerics.recompute), schedules::print_grid(estimate.plan, {})) +
+         stage_lines(estimate) + memory_table(estimate.devices);
+}
+
+}  // namespace pipetrain
