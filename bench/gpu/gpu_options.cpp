@@ -1,7 +1,10 @@
 #include "bench/gpu/gpu_options.hpp"
 
 #include <charconv>
+#include <functional>
+#include <map>
 #include <sstream>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -40,53 +43,85 @@ std::set<std::string> parts_of(const std::string& list) {
   return chosen;
 }
 
-}  // namespace
+// The words of a command line one after another, "--option=value" as two.
+class Arguments {
+ public:
+  explicit Arguments(const std::vector<std::string>& arguments) : arguments_(arguments) {}
 
-GpuOptions parse_gpu_options(const std::vector<std::string>& arguments) {
-  GpuOptions options;
-  bool no_peer = false;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    std::string option = arguments[i];
-    std::optional<std::string> attached;
+  // The next option, or row; false at the end.
+  bool next() {
+    if (at_ == arguments_.size()) return false;
+    option = arguments_[at_++];
+    attached_.reset();
     if (const auto equals = option.find('='); option.starts_with("--") && equals != std::string::npos) {
-      attached = option.substr(equals + 1);
+      attached_ = option.substr(equals + 1);
       option.resize(equals);
     }
-    const auto value = [&]() -> std::string {
-      if (attached) return *attached;
-      if (++i == arguments.size()) fail(option + " needs a value; see --help");
-      return arguments[i];
-    };
-    if (option == "--help" || option == "-h") {
-      options.help = true;
-    } else if (option == "--list") {
-      options.list = true;
-    } else if (option == "--rows") {
-      for (auto& pattern : words(value())) options.rows.push_back(std::move(pattern));
-    } else if (option == "--parts") {
-      options.parts = parts_of(value());
-    } else if (option == "--no-peer") {
+    return true;
+  }
+  std::string value() {
+    if (attached_) return *attached_;
+    if (at_ == arguments_.size()) fail(option + " needs a value; see --help");
+    return arguments_[at_++];
+  }
+
+  std::string option;
+
+ private:
+  const std::vector<std::string>& arguments_;
+  std::size_t at_ = 0;
+  std::optional<std::string> attached_;
+};
+
+using ReadOption = std::function<void(GpuOptions&, Arguments&)>;
+
+const std::map<std::string, ReadOption>& option_readers() {
+  const auto text = [](std::string GpuOptions::*member) {
+    return [member](GpuOptions& options, Arguments& from) { options.*member = from.value(); };
+  };
+  const auto count = [](int GpuOptions::*member) {
+    return [member](GpuOptions& options, Arguments& from) { options.*member = number(from.option, from.value(), 1); };
+  };
+  const auto seconds = [](double GpuOptions::*member) {
+    return [member](GpuOptions& options, Arguments& from) { options.*member = number(from.option, from.value(), 1.0); };
+  };
+  const auto flag = [](bool GpuOptions::*member) {
+    return [member](GpuOptions& options, Arguments&) { options.*member = true; };
+  };
+  static const std::map<std::string, ReadOption> readers{
+      {"--help", flag(&GpuOptions::help)},
+      {"-h", flag(&GpuOptions::help)},
+      {"--list", flag(&GpuOptions::list)},
+      {"--rows",
+       [](GpuOptions& options, Arguments& from) {
+         for (auto& pattern : words(from.value())) options.rows.push_back(std::move(pattern));
+       }},
+      {"--parts", [](GpuOptions& options, Arguments& from) { options.parts = parts_of(from.value()); }},
+      {"--steps", count(&GpuOptions::steps)},
+      {"--warmup", count(&GpuOptions::warmup)},
+      {"--rounds", count(&GpuOptions::rounds)},
+      {"--budget", seconds(&GpuOptions::budget)},
+      {"--total", seconds(&GpuOptions::total)},
+      {"--keep", text(&GpuOptions::keep)},
+      {"--results", text(&GpuOptions::results)},
+      {"--child", [](GpuOptions& options, Arguments& from) { options.child = from.value(); }},
+      {"--data", text(&GpuOptions::data)},
+      {"--schedule", text(&GpuOptions::schedule)},
+  };
+  return readers;
+}
+
+}  // namespace
+
+GpuOptions parse_gpu_options(const std::vector<std::string>& command_line) {
+  GpuOptions options;
+  bool no_peer = false;
+  for (Arguments arguments(command_line); arguments.next();) {
+    const std::string& option = arguments.option;
+    if (option == "--no-peer") {  // whatever --parts says before or after it
       no_peer = true;
-    } else if (option == "--steps") {
-      options.steps = number(option, value(), 1);
-    } else if (option == "--warmup") {
-      options.warmup = number(option, value(), 1);
-    } else if (option == "--rounds") {
-      options.rounds = number(option, value(), 1);
-    } else if (option == "--budget") {
-      options.budget = number(option, value(), 1.0);
-    } else if (option == "--total") {
-      options.total = number(option, value(), 1.0);
-    } else if (option == "--keep") {
-      options.keep = value();
-    } else if (option == "--results") {
-      options.results = value();
-    } else if (option == "--child") {
-      options.child = value();
-    } else if (option == "--data") {
-      options.data = value();
-    } else if (option == "--schedule") {
-      options.schedule = value();
+    } else if (const auto reader = option_readers().find(option); reader != option_readers().end()) {
+      reader->second(options, arguments);
     } else if (option.starts_with("-")) {
       fail("unknown option " + option + "; see --help");
     } else {

@@ -27,7 +27,7 @@ struct GpuOptions {
 };
 
 // Throws Error(input): one line.
-GpuOptions parse_gpu_options(const std::vector<std::string>& arguments);
+GpuOptions parse_gpu_options(const std::vector<std::string>& command_line);
 std::string gpu_help();
 
 }  // namespace pipetrain::bench

@@ -155,8 +155,12 @@ class RowRun {
   std::optional<RunFigures> peer_run(const PeerVariant& variant, int round) {
     Command command;
     const int port = 20000 + static_cast<int>(::getpid()) % 10000 + static_cast<int>(peer_runs_);
-    command.arguments =
-        peer_arguments(row(), variant, programs_.torchrun, programs_.peer_script, options_.warmup, options_.steps, port);
+    command.arguments = peer_arguments(row(), variant,
+                                       {.torchrun = programs_.torchrun,
+                                        .script = programs_.peer_script,
+                                        .warmup = options_.warmup,
+                                        .steps = options_.steps,
+                                        .port = port});
     command.environment["NCCL_NVLS_ENABLE"] = "0";
     const std::string what = "PyTorch" + (row().pp > 1 || variant.async_tp ? " " + to_string(variant) : "");
     if (!run(command, what, fmt::format("peer{}-{}", peer_runs_++, round))) return std::nullopt;

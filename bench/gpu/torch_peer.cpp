@@ -15,18 +15,17 @@ bool is_v_shaped(const PeerVariant& variant) { return variant.schedule == "ZBVZe
 
 }  // namespace
 
-std::vector<std::string> peer_arguments(const Row& row, const PeerVariant& variant, const std::string& torchrun,
-                                        const std::string& script, int warmup, int steps, int port) {
+std::vector<std::string> peer_arguments(const Row& row, const PeerVariant& variant, const PeerCommand& command) {
   std::vector<std::string> arguments;
-  std::istringstream words(torchrun);  // "python3 -m torch.distributed.run"
+  std::istringstream words(command.torchrun);
   for (std::string word; words >> word;) arguments.push_back(word);
   const auto add = [&](const char* option, const auto& value) {
     arguments.emplace_back(option);
     arguments.push_back(fmt::format("{}", value));
   };
   add("--nproc_per_node", row.devices());
-  add("--master_port", port);
-  arguments.push_back(script);
+  add("--master_port", command.port);
+  arguments.push_back(command.script);
   add("--model", row.model);
   if (row.layers > 0) add("--layers", row.layers);
   add("--pp", row.pp);
@@ -40,8 +39,8 @@ std::vector<std::string> peer_arguments(const Row& row, const PeerVariant& varia
     add("--vpp", variant.chunks);
   }
   if (variant.async_tp) add("--async_tp", 1);
-  add("--warmup", warmup);
-  add("--steps", steps);
+  add("--warmup", command.warmup);
+  add("--steps", command.steps);
   return arguments;
 }
 

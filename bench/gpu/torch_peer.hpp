@@ -9,8 +9,14 @@
 
 namespace pipetrain::bench {
 
-std::vector<std::string> peer_arguments(const Row& row, const PeerVariant& variant, const std::string& torchrun,
-                                        const std::string& script, int warmup, int steps, int port);
+// How the peer is started, and for how many steps.
+struct PeerCommand {
+  std::string torchrun;  // its words: "python3 -m torch.distributed.run"
+  std::string script;
+  int warmup = 0, steps = 0;
+  int port = 0;  // where its processes meet
+};
+std::vector<std::string> peer_arguments(const Row& row, const PeerVariant& variant, const PeerCommand& command);
 
 // The figures of its line "RESULT {...}"; memory_without_state by peer_state_bytes(). Throws Error(input) without that line.
 RunFigures read_peer(const std::string& output, const Row& row, const PeerVariant& variant);

@@ -84,8 +84,9 @@ class CudaOps : public Ops {
 
   void embedding_grad(const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable) override {
     void* memory = scratch(cuda::embedding_grad_scratch(dy.rows()));
-    enqueue("the embedding's gradient",
-            [&](cudaStream_t native) { cuda::embedding_grad(native, ids, dy, first_id, dtable, multiprocessors_, memory); });
+    enqueue("the embedding's gradient", [&](cudaStream_t native) {
+      cuda::embedding_grad(native, {ids, dy, first_id, dtable}, multiprocessors_, memory);
+    });
   }
 
   void rms_norm(const RmsNormArgs& args) override {

@@ -179,8 +179,8 @@ void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std:
 
 std::size_t embedding_grad_scratch(std::int64_t tokens) { return static_cast<std::size_t>(3 * tokens) * sizeof(int); }
 
-void embedding_grad(cudaStream_t stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable,
-                    int multiprocessors, void* scratch) {
+void embedding_grad(cudaStream_t stream, const EmbeddingGradArgs& args, int multiprocessors, void* scratch) {
+  const Tensor &ids = args.ids, &dy = args.dy, &dtable = args.dtable;
   if (dy.elements() == 0) return;
   const int tokens = static_cast<int>(dy.rows()), cols = static_cast<int>(dy.cols());
   int *list = static_cast<int*>(scratch), *order = list + tokens, *ids_in_order = order + tokens;
@@ -191,7 +191,7 @@ void embedding_grad(cudaStream_t stream, const Tensor& ids, const Tensor& dy, st
       constexpr int W = decltype(w)::value;
       const dim3 blocks(static_cast<unsigned>(tokens), blocks_for(cols / W, grad_threads));
       launch(stream, embedding_grad_kernel<T, W>, blocks, grad_threads, 0, ids_in_order, order, tokens, data_of<T>(dy),
-             first_id, dtable.rows(), data_of<float>(dtable), cols);
+             args.first_id, dtable.rows(), data_of<float>(dtable), cols);
     });
   });
 }

@@ -126,8 +126,8 @@ const Gemm::Plan& Gemm::plan(const Key& key) {
   return plans_.emplace(key, plan).first->second;
 }
 
-cublasStatus_t Gemm::run(cudaStream_t stream, Product product, const Tensor& a, const Tensor& b, const void* addend,
-                         const Tensor& out, void* workspace) {
+cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void* workspace) {
+  const auto& [product, a, b, addend, out] = operands;
   assert(a.dtype == b.dtype);
   const std::int64_t m = out.rows(), n = out.cols(), k = product == Product::dw ? a.rows() : a.cols();
   if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
@@ -135,7 +135,7 @@ cublasStatus_t Gemm::run(cudaStream_t stream, Product product, const Tensor& a, 
   assert(m == (product == Product::dw ? a.cols() : a.rows()) && n == (product == Product::y ? b.rows() : b.cols()));
   assert(k == (product == Product::y ? b.cols() : b.rows()));
   if (a.dtype == DType::f32 && m * n * k <= small_product) {
-    small_gemm(stream, product, m, n, k, a, b, addend, out);
+    small_gemm(stream, operands);
     return CUBLAS_STATUS_SUCCESS;
   }
   const Plan& plan = this->plan({m, n, k, product, a.dtype, out.dtype});

@@ -19,6 +19,14 @@ constexpr std::size_t gemm_workspace = std::size_t{64} << 20;
 // How long the list of cuBLASLt's heuristics is made; its ranks are what GemmShape's choices count.
 constexpr int gemm_algorithms = 16;
 
+// Whose dimensions are which: Product.
+struct GemmOperands {
+  Product product;
+  Tensor a, b;                   // f32 or bf16, of one type
+  const void* addend = nullptr;  // null: nothing; out's shape and type, and possibly its memory
+  Tensor out;                    // of the inputs' type or f32
+};
+
 // Not thread-safe. The algorithm is one of the heuristics' list: the first, or the one that gemm_choice() names for this shape,
 // chip and library version. So it is a pure function of these. fp32 products use no TF32.
 class Gemm {
@@ -29,11 +37,9 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  // out = product of a and b, plus `addend` (null: nothing; out's shape and type, and possibly its memory). Inputs f32 or bf16,
-  // out of their type or f32. Accumulates in fp32 (small fp32 products in fp64), rounds once. Throws Error(unavailable) when
-  // cuBLASLt has no algorithm.
-  cublasStatus_t run(cudaStream_t stream, Product product, const Tensor& a, const Tensor& b, const void* addend,
-                     const Tensor& out, void* workspace);
+  // out = product of a and b, plus addend. Accumulates in fp32 (small fp32 products in fp64), rounds once. workspace: of
+  // gemm_workspace bytes. Throws Error(unavailable) when cuBLASLt has no algorithm.
+  cublasStatus_t run(cudaStream_t stream, const GemmOperands& operands, void* workspace);
 
  private:
   using Key = GemmShape;

@@ -18,10 +18,10 @@ std::vector<double> time_gemm_algorithms(Stream& stream, const GemmShape& shape,
   const Tensor b = arena.allocate(product == Product::y ? Shape{n, k} : Shape{k, n}, in);
   const Tensor out = arena.allocate({m, n}, out_type);
   const Buffer workspace = device.allocate(cuda::gemm_workspace, "the workspace of a measured product");
-  const void* addend = product == Product::dw ? out.data : nullptr;
+  const cuda::GemmOperands operands{product, a, b, product == Product::dw ? out.data : nullptr, out};
 
   std::vector<std::unique_ptr<cuda::Gemm>> algorithms;
-  const auto run = [&](cuda::Gemm& gemm) { return gemm.run(on.native(), product, a, b, addend, out, workspace.data()); };
+  const auto run = [&](cuda::Gemm& gemm) { return gemm.run(on.native(), operands, workspace.data()); };
   for (int rank = 0; rank < cuda::gemm_algorithms; ++rank) {
     auto gemm = std::make_unique<cuda::Gemm>(on.device_index(), rank);
     try {

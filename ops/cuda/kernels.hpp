@@ -52,8 +52,13 @@ void swiglu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& gate_u
 // embedding.cu
 void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out);
 std::size_t embedding_grad_scratch(std::int64_t tokens);  // bytes
-void embedding_grad(cudaStream_t stream, const Tensor& ids, const Tensor& dy, std::int64_t first_id, const Tensor& dtable,
-                    int multiprocessors, void* scratch);
+struct EmbeddingGradArgs {
+  Tensor ids;  // [T] i32
+  Tensor dy;   // [T, H]
+  std::int64_t first_id;
+  Tensor dtable;  // [V, H] f32 +=
+};
+void embedding_grad(cudaStream_t stream, const EmbeddingGradArgs& args, int multiprocessors, void* scratch);
 
 // attention.cu: fp32, any head size up to 256
 void attention(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args);

@@ -101,7 +101,7 @@ void ParallelMatmul::multiply(Product product, const Tensor& a, const Tensor& b,
     stream.copy(apart, addend, out.bytes());
     addend = apart;
   }
-  const cublasStatus_t status = gemm_.run(stream.native(), product, a, b, addend, out, workspace_.data());
+  const cublasStatus_t status = gemm_.run(stream.native(), {product, a, b, addend, out}, workspace_.data());
   if (status == CUBLAS_STATUS_SUCCESS) return;
   stream.fail(std::make_exception_ptr(
       Error(ErrorKind::peer_lost,

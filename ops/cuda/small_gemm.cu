@@ -33,8 +33,9 @@ __global__ void small_gemm_kernel(int m, int n, int k, Operand a, Operand b, con
 
 }  // namespace
 
-void small_gemm(cudaStream_t stream, Product product, std::int64_t m, std::int64_t n, std::int64_t k, const Tensor& a,
-                const Tensor& b, const void* addend, const Tensor& out) {
+void small_gemm(cudaStream_t stream, const GemmOperands& operands) {
+  const auto& [product, a, b, addend, out] = operands;
+  const std::int64_t m = out.rows(), n = out.cols(), k = product == Product::dw ? a.rows() : a.cols();
   const Operand left = product == Product::dw ? Operand{data_of<float>(a), 1, m} : Operand{data_of<float>(a), k, 1};
   const Operand right = product == Product::y ? Operand{data_of<float>(b), 1, k} : Operand{data_of<float>(b), n, 1};
   const dim3 grid(blocks_for(n, tile), blocks_for(m, tile));

@@ -11,8 +11,7 @@
 namespace pipetrain::cuda {
 
 // As Gemm::run, for f32 only and any sizes above zero.
-void small_gemm(cudaStream_t stream, Product product, std::int64_t m, std::int64_t n, std::int64_t k, const Tensor& a,
-                const Tensor& b, const void* addend, const Tensor& out);
+void small_gemm(cudaStream_t stream, const GemmOperands& operands);
 
 constexpr std::int64_t small_product = 1 << 22;  // multiplications; the CPU's limit too
 

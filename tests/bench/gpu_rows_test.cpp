@@ -94,7 +94,8 @@ TEST_CASE("every promised row is there with its promise and the peer's recorded 
 }
 
 TEST_CASE("the peer is told the row's model, layout and batch") {
-  const auto words = peer_arguments(row_named("llama3-8b-pp2-tp2-dp2"), {"1F1B", 2, true}, "torchrun", "peer.py", 2, 5, 29511);
+  const auto words =
+      peer_arguments(row_named("llama3-8b-pp2-tp2-dp2"), {"1F1B", 2, true}, {"torchrun", "peer.py", 2, 5, 29511});
   CHECK(words[0] == "torchrun");
   CHECK(std::find(words.begin(), words.end(), "peer.py") - std::find(words.begin(), words.end(), "29511") == 1);
   for (const auto& [option, value] : {std::pair("--nproc_per_node", "8"),
@@ -112,7 +113,7 @@ TEST_CASE("the peer is told the row's model, layout and batch") {
     INFO(option);
     CHECK(has(words, option, value));
   }
-  const auto single = peer_arguments(row_named("llama3-8b-8l"), {}, "python3 -m torch.distributed.run", "peer.py", 2, 5, 1);
+  const auto single = peer_arguments(row_named("llama3-8b-8l"), {}, {"python3 -m torch.distributed.run", "peer.py", 2, 5, 1});
   CHECK(has(single, "--layers", "8"));
   CHECK(has(single, "-m", "torch.distributed.run"));
   CHECK(std::find(single.begin(), single.end(), "--schedule") == single.end());

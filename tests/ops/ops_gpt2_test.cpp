@@ -1,4 +1,6 @@
 // GPT-2's operations on every backend of this machine, as ops_test.cpp does for the others.
+#include <utility>
+
 #include "catch.hpp"
 #include "ops/ops_bench.hpp"
 
@@ -26,24 +28,17 @@ TEST_CASE("LayerNorm and its gradient match the reference", "[ops]") {
         r.ops().layer_norm({.x = tx, .weight = tw, .bias = tb, .eps = 1e-5F, .y = y, .mean = mean, .inv_std = inv_std});
         r.ops().layer_norm_backward(
             {.dy = tdy, .x = tx, .weight = tw, .mean = mean, .inv_std = inv_std, .dx = dx, .dweight = dweight, .dbias = dbias});
-        r.ops().layer_norm_backward({.dy = tdy,
-                                     .x = tx,
-                                     .weight = tw,
-                                     .mean = mean,
-                                     .inv_std = inv_std,
-                                     .residual = tr,
-                                     .dx = dx_sum,
-                                     .dweight = dweight3,
-                                     .dbias = dbias3});
-        r.ops().layer_norm_backward({.dy = tdy,
-                                     .x = in_place,
-                                     .weight = tw,
-                                     .mean = mean,
-                                     .inv_std = inv_std,
-                                     .residual = tr,
-                                     .dx = in_place,
-                                     .dweight = dweight3,
-                                     .dbias = dbias3});
+        for (const auto& [input, input_grad] : {std::pair(tx, dx_sum), std::pair(in_place, in_place)}) {
+          r.ops().layer_norm_backward({.dy = tdy,
+                                       .x = input,
+                                       .weight = tw,
+                                       .mean = mean,
+                                       .inv_std = inv_std,
+                                       .residual = tr,
+                                       .dx = input_grad,
+                                       .dweight = dweight3,
+                                       .dbias = dbias3});
+        }
       });
       const auto forward = reference::layer_norm(x, w, bias, 1e-5);
       const auto grads = reference::layer_norm_backward(dy, x, w, 1e-5);

@@ -1,5 +1,4 @@
-// The operations that communicate, on two to four ranks with uneven shards, against what one rank computes in double precision;
-// and that neither the compute threads nor a second run changes a bit.
+// The operations that communicate, on two to four ranks with uneven shards, against what one rank computes in double precision.
 #include <random>
 
 #include "catch.hpp"
@@ -67,49 +66,35 @@ void on_every_layout(const std::function<void(Layout&)>& check) {
   }
 }
 
-void check_products(Layout& l, std::int64_t tokens) {
-  INFO(tokens << " tokens");
-  const std::int64_t hidden = 40, inner = 36;  // inner columns are cut over 2, 3 or 4 ranks
-  const Values x = l.draw({tokens, hidden}), w = l.draw({inner, hidden}), w2 = l.draw({hidden, inner});
-  const Values wide = l.draw({tokens, inner}), residual = l.draw({tokens, hidden});
-  const RowSplit cut(inner, l.team.size());
-  const auto put = [&](int rank, const Values& values) { return l.team[rank].put(values, l.dtype); };
-  const auto shard_x = l.put_shards(x), shard_residual = l.put_shards(residual), in_place = l.put_shards(residual);
-  const auto tw = l.each([&](int r) { return put(r, row_range(w, cut.begin(r), cut.end(r))); });
-  const auto tw2 = l.each([&](int r) { return put(r, col_range(w2, cut.begin(r), cut.end(r))); });
-  const auto twide = l.each([&](int r) { return put(r, col_range(wide, cut.begin(r), cut.end(r))); });
+constexpr std::int64_t hidden_size = 40, inner_size = 36;  // inner columns are cut over 2, 3 or 4 ranks
+
+// Of each rank: its part of a matrix with inner_size rows, or columns.
+std::vector<Tensor> put_rows(Layout& l, const Values& values) {
+  const RowSplit cut(inner_size, l.team.size());
+  return l.each([&](int r) { return l.team[r].put(row_range(values, cut.begin(r), cut.end(r)), l.dtype); });
+}
+std::vector<Tensor> put_cols(Layout& l, const Values& values) {
+  const RowSplit cut(inner_size, l.team.size());
+  return l.each([&](int r) { return l.team[r].put(col_range(values, cut.begin(r), cut.end(r)), l.dtype); });
+}
+
+void check_gathered_products(Layout& l, std::int64_t tokens) {
+  const Values x = l.draw({tokens, hidden_size}), w = l.draw({inner_size, hidden_size}), w2 = l.draw({hidden_size, inner_size});
+  const RowSplit cut(inner_size, l.team.size());
+  const auto shard_x = l.put_shards(x), tw = put_rows(l, w), tw2 = put_cols(l, w2);
   // Without sequence parallelism the gathered matrix may be the shard itself.
   const auto full = l.each([&](int r) {
     const auto i = static_cast<std::size_t>(r);
-    return l.sequence_parallel ? l.team[r].poisoned({tokens, hidden}, l.dtype) : shard_x[i];
+    return l.sequence_parallel ? l.team[r].poisoned({tokens, hidden_size}, l.dtype) : shard_x[i];
   });
   const auto column = l.each([&](int r) { return l.team[r].poisoned({tokens, cut.count(r)}, l.dtype); });
   const auto row_backward = l.each([&](int r) { return l.team[r].poisoned({tokens, cut.count(r)}, l.dtype); });
-  const auto plain = l.poisoned_shards(tokens, hidden), sum = l.poisoned_shards(tokens, hidden);
-  const auto column_backward = l.poisoned_shards(tokens, hidden), with_weights = l.poisoned_shards(tokens, hidden);
-  const auto tx = l.each([&](int r) { return put(r, x); });
-  const auto dw = l.each([&](int r) { return l.team[r].poisoned({cut.count(r), hidden}, DType::f32); });
   l.team.run([&](TestRank& r) {
     const TensorParallel tp = r.tp(l.sequence_parallel);
     r.ops().gather_matmul(tp, MatmulKind::forward,
                           {.shard = mine(shard_x, r), .w = mine(tw, r), .full = mine(full, r), .out = mine(column, r)});
     r.ops().gather_matmul(tp, MatmulKind::input_grad,
                           {.shard = mine(shard_x, r), .w = mine(tw2, r), .full = mine(full, r), .out = mine(row_backward, r)});
-    r.ops().matmul_scatter(tp, MatmulKind::forward, {.in = mine(twide, r), .w = mine(tw2, r), .out = mine(plain, r)});
-    r.ops().matmul_scatter(tp, MatmulKind::forward,
-                           {.in = mine(twide, r), .w = mine(tw2, r), .residual = mine(shard_residual, r), .out = mine(sum, r)});
-    r.ops().matmul_scatter(tp, MatmulKind::forward,
-                           {.in = mine(twide, r), .w = mine(tw2, r), .residual = mine(in_place, r), .out = mine(in_place, r)});
-    r.ops().matmul_scatter(tp, MatmulKind::input_grad,
-                           {.in = mine(twide, r), .w = mine(tw, r), .out = mine(column_backward, r)});
-    for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
-      r.ops().backward_scatter(tp, {.dy = mine(twide, r),
-                                    .w = mine(tw, r),
-                                    .dx = mine(with_weights, r),
-                                    .x = mine(tx, r),
-                                    .dw = mine(dw, r),
-                                    .accumulate = accumulate});
-    }
   });
   const Values forward = reference::matmul(MatmulKind::forward, x, w);
   const Values backward = reference::matmul(MatmulKind::input_grad, x, w2);
@@ -119,16 +104,71 @@ void check_products(Layout& l, std::int64_t tokens) {
     CHECK(relative_error(l.team[rank].get(column[i]), col_range(forward, cut.begin(rank), cut.end(rank))) < l.tolerance);
     CHECK(relative_error(l.team[rank].get(row_backward[i]), col_range(backward, cut.begin(rank), cut.end(rank))) < l.tolerance);
     CHECK(relative_error(l.team[rank].get(full[i]), x) == 0);
+  }
+}
+
+void check_scattered_products(Layout& l, std::int64_t tokens) {
+  const Values wide = l.draw({tokens, inner_size}), residual = l.draw({tokens, hidden_size});
+  const Values w = l.draw({inner_size, hidden_size}), w2 = l.draw({hidden_size, inner_size});
+  const auto twide = put_cols(l, wide), tw = put_rows(l, w), tw2 = put_cols(l, w2);
+  const auto shard_residual = l.put_shards(residual), in_place = l.put_shards(residual);
+  const auto plain = l.poisoned_shards(tokens, hidden_size), sum = l.poisoned_shards(tokens, hidden_size);
+  const auto column_backward = l.poisoned_shards(tokens, hidden_size);
+  l.team.run([&](TestRank& r) {
+    const TensorParallel tp = r.tp(l.sequence_parallel);
+    r.ops().matmul_scatter(tp, MatmulKind::forward, {.in = mine(twide, r), .w = mine(tw2, r), .out = mine(plain, r)});
+    r.ops().matmul_scatter(tp, MatmulKind::forward,
+                           {.in = mine(twide, r), .w = mine(tw2, r), .residual = mine(shard_residual, r), .out = mine(sum, r)});
+    r.ops().matmul_scatter(tp, MatmulKind::forward,
+                           {.in = mine(twide, r), .w = mine(tw2, r), .residual = mine(in_place, r), .out = mine(in_place, r)});
+    r.ops().matmul_scatter(tp, MatmulKind::input_grad,
+                           {.in = mine(twide, r), .w = mine(tw, r), .out = mine(column_backward, r)});
+  });
+  for (int rank = 0; rank < l.team.size(); ++rank) {
+    INFO("rank " << rank);
+    const auto i = static_cast<std::size_t>(rank);
     CHECK(l.team[rank].bytes(in_place[i]) == l.team[rank].bytes(sum[i]));
-    CHECK(l.team[rank].bytes(with_weights[i]) == l.team[rank].bytes(column_backward[i]));
-    const Values own = col_range(wide, cut.begin(rank), cut.end(rank));
-    const Values once = reference::weight_grad(own, x);
-    CHECK(relative_error(l.team[rank].get(dw[i]), plus(once, once)) < l.tolerance);
   }
   const Values row = reference::matmul(MatmulKind::forward, wide, w2);
   l.check_shards(plain, row);
   l.check_shards(sum, plus(row, residual));
   l.check_shards(column_backward, reference::matmul(MatmulKind::input_grad, wide, w));
+}
+
+// backward_scatter() against the two operations that it stands for.
+void check_backward_scatter(Layout& l, std::int64_t tokens) {
+  const Values dy = l.draw({tokens, inner_size}), w = l.draw({inner_size, hidden_size}), x = l.draw({tokens, hidden_size});
+  const RowSplit cut(inner_size, l.team.size());
+  const auto tdy = put_cols(l, dy), tw = put_rows(l, w);
+  const auto tx = l.each([&](int r) { return l.team[r].put(x, l.dtype); });
+  const auto dx = l.poisoned_shards(tokens, hidden_size), apart = l.poisoned_shards(tokens, hidden_size);
+  const auto dw = l.each([&](int r) { return l.team[r].poisoned({cut.count(r), hidden_size}, DType::f32); });
+  l.team.run([&](TestRank& r) {
+    const TensorParallel tp = r.tp(l.sequence_parallel);
+    r.ops().matmul_scatter(tp, MatmulKind::input_grad, {.in = mine(tdy, r), .w = mine(tw, r), .out = mine(apart, r)});
+    for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+      r.ops().backward_scatter(tp, {.dy = mine(tdy, r),
+                                    .w = mine(tw, r),
+                                    .dx = mine(dx, r),
+                                    .x = mine(tx, r),
+                                    .dw = mine(dw, r),
+                                    .accumulate = accumulate});
+    }
+  });
+  for (int rank = 0; rank < l.team.size(); ++rank) {
+    INFO("rank " << rank);
+    const auto i = static_cast<std::size_t>(rank);
+    CHECK(l.team[rank].bytes(dx[i]) == l.team[rank].bytes(apart[i]));
+    const Values once = reference::weight_grad(col_range(dy, cut.begin(rank), cut.end(rank)), x);
+    CHECK(relative_error(l.team[rank].get(dw[i]), plus(once, once)) < l.tolerance);
+  }
+}
+
+void check_products(Layout& l, std::int64_t tokens) {
+  INFO(tokens << " tokens");
+  check_gathered_products(l, tokens);
+  check_scattered_products(l, tokens);
+  check_backward_scatter(l, tokens);
 }
 
 TEST_CASE("column- and row-parallel products over ranks equal the whole product", "[ops]") {
@@ -239,78 +279,6 @@ TEST_CASE("vocabulary-parallel cross-entropy over uneven shards is the same on e
       }
     }
   });
-}
-
-// Everything that divides its work into tiles, at sizes that give many of them; all outputs one after another.
-std::vector<unsigned char> bits_of_all_ops(const OpsBackend& backend, int threads) {
-  TestTeam team(backend, 1, threads);
-  TestRank& rank = team[0];
-  std::mt19937_64 random(5);
-  const DType dtype = backend.dtypes().front();
-  const AttentionShape shape{2, 131, 6, 2, 32};
-  const std::int64_t tokens = shape.tokens(), hidden = 192, inner = 500, vocabulary = 1001;
-  const auto put = [&](const Shape& s) { return rank.put(random_values(s, random, dtype), dtype); };
-  const auto put_f32 = [&](const Shape& s) { return rank.put(random_values(s, random, DType::f32), DType::f32); };
-  const Tensor x = put({tokens, hidden}), w = put({inner, hidden}), dy = put({tokens, inner}), gain = put({hidden});
-  const Tensor qkv = put({tokens, shape.packed_cols()}), dout = put({tokens, shape.heads * shape.head_dim});
-  const Tensor gate_up = put({tokens, 2 * inner}), logits = put({tokens, vocabulary}), table = put({vocabulary, hidden});
-  const Tensor ids = rank.put(random_ids(tokens, 0, vocabulary, random), DType::i32);
-  const Tensor cos_sin =
-      rank.put(rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32), DType::f32);
-  const Tensor y = rank.poisoned({tokens, inner}, dtype), dx = rank.poisoned({tokens, hidden}, dtype);
-  const Tensor dw = put_f32({inner, hidden}), dgain = put_f32({hidden}), dtable = put_f32({vocabulary, hidden});
-  const Tensor normed = rank.poisoned(x.shape, dtype), inv_rms = rank.poisoned({tokens}, DType::f32);
-  const Tensor dnormed = rank.poisoned(x.shape, dtype), embedded = rank.poisoned(x.shape, dtype);
-  const Tensor attended = rank.poisoned(dout.shape, dtype), dqkv = rank.poisoned(qkv.shape, dtype);
-  const Tensor attention_sums = rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
-  const Tensor activated = rank.poisoned({tokens, inner}, dtype), dgate_up = rank.poisoned(gate_up.shape, dtype);
-  const Tensor log_sum_exp = rank.poisoned({tokens}, DType::f32), loss = rank.poisoned({1}, DType::f64);
-  const Tensor m = put_f32({200001}), v = rank.put(Values(Shape{200001}), DType::f32);
-  const Tensor weight = put_f32({200001}), grad = put_f32({200001}), squares = rank.poisoned({1}, DType::f64);
-  AdamW settings;
-  settings.lr = 0.01F;
-  team.run([&](TestRank& r) {
-    Ops& ops = r.ops();
-    ops.gather_matmul(r.tp(false), MatmulKind::forward, {.shard = x, .w = w, .full = x, .out = y});
-    ops.matmul_scatter(r.tp(false), MatmulKind::input_grad, {.in = dy, .w = w, .out = dx});
-    ops.weight_grad({.dy = dy, .x = x, .dw = dw});
-    ops.embedding(r.tp(false), ids, table, 0, embedded);
-    ops.embedding_grad(ids, dx, 0, dtable);
-    ops.rms_norm({.x = x, .weight = gain, .eps = 1e-5F, .y = normed, .inv_rms = inv_rms});
-    ops.rms_norm_backward({.dy = dx, .x = x, .weight = gain, .inv_rms = inv_rms, .dx = dnormed, .dweight = dgain});
-    ops.rotary(shape, qkv, cos_sin, false);
-    ops.attention(shape, {.qkv = qkv, .out = attended, .log_sum_exp = attention_sums});
-    ops.attention_backward(shape, {.dout = dout, .qkv = qkv, .out = attended, .log_sum_exp = attention_sums, .dqkv = dqkv});
-    ops.swiglu(gate_up, activated);
-    ops.swiglu_backward(dy, gate_up, dgate_up);
-    ops.cross_entropy(
-        r.tp(false),
-        {.logits = logits, .targets = ids, .vocabulary = {0, logits.cols()}, .log_sum_exp = log_sum_exp, .loss_sum = loss});
-    ops.cross_entropy_backward(
-        {.logits = logits, .targets = ids, .vocabulary = {0, logits.cols()}, .log_sum_exp = log_sum_exp, .scale = 0.5F});
-    ops.square_sum(grad, squares);
-    ops.adamw({.weight = weight, .grad = grad, .m = m, .v = v}, settings);
-    ops.add(grad, weight);
-  });
-  std::vector<unsigned char> all;
-  for (const Tensor& tensor :
-       {y,    dx,        dw,       embedded,    dtable, normed, inv_rms, dnormed, dgain, qkv, attended, attention_sums,
-        dqkv, activated, dgate_up, log_sum_exp, loss,   logits, squares, weight,  m,     v,   grad}) {
-    const auto bytes = rank.bytes(tensor);
-    all.insert(all.end(), bytes.begin(), bytes.end());
-  }
-  return all;
-}
-
-TEST_CASE("results are the same bits for every number of threads and in every run", "[ops]") {
-  for (const OpsBackend* backend : ops_backends()) {
-    INFO(backend->name());
-    const auto expected = bits_of_all_ops(*backend, 1);
-    for (const int threads : {1, 2, 3}) {
-      INFO(threads << " threads");
-      CHECK((bits_of_all_ops(*backend, threads) == expected));
-    }
-  }
 }
 
 }  // namespace

@@ -19,10 +19,15 @@ struct Packed {
   std::int64_t v(std::int64_t head) const { return (shape.heads + shape.kv_heads + kv_of(head)) * shape.head_dim; }
 };
 
-double dot(const Values& a, std::int64_t a_row, std::int64_t a_col, const Values& b, std::int64_t b_row, std::int64_t b_col,
-           std::int64_t count) {
+// Where a vector begins in a matrix, along a row.
+struct Place {
+  const Values& matrix;
+  std::int64_t row, col;
+};
+
+double dot(const Place& a, const Place& b, std::int64_t count) {
   double sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += a(a_row, a_col + i) * b(b_row, b_col + i);
+  for (std::int64_t i = 0; i < count; ++i) sum += a.matrix(a.row, a.col + i) * b.matrix(b.row, b.col + i);
   return sum;
 }
 
@@ -33,7 +38,7 @@ std::vector<double> probabilities(const AttentionShape& shape, const Values& qkv
   std::vector<double> p(static_cast<std::size_t>(s + 1));
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
   for (std::int64_t j = 0; j <= s; ++j) {
-    const double score = dot(qkv, at.row(b, s), at.q(head), qkv, at.row(b, j), at.k(head), shape.head_dim);
+    const double score = dot({qkv, at.row(b, s), at.q(head)}, {qkv, at.row(b, j), at.k(head)}, shape.head_dim);
     p[static_cast<std::size_t>(j)] = score / std::sqrt(static_cast<double>(shape.head_dim));
     largest = std::max(largest, p[static_cast<std::size_t>(j)]);
   }
@@ -109,7 +114,7 @@ Values attention_backward(const AttentionShape& shape, const Values& dout, const
         double mean = 0;
         for (std::int64_t j = 0; j <= s; ++j) {
           const auto jj = static_cast<std::size_t>(j);
-          dp[jj] = dot(dout, at.row(b, s), at.q(head), qkv, at.row(b, j), at.v(head), shape.head_dim);
+          dp[jj] = dot({dout, at.row(b, s), at.q(head)}, {qkv, at.row(b, j), at.v(head)}, shape.head_dim);
           mean += p[jj] * dp[jj];
         }
         for (std::int64_t j = 0; j <= s; ++j) {

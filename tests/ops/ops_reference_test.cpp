@@ -32,10 +32,10 @@ Values numeric_gradient(const std::function<Values(const Values&)>& f, Values x,
 
 constexpr double tolerance = 1e-7;
 
-TEST_CASE("the reference's gradients agree with central differences", "[ops]") {
-  std::mt19937_64 random(7);
-  const auto draw = [&](const Shape& shape) { return random_values(shape, random, DType::f64); };
+std::mt19937_64 numbers(7);
+Values draw(const Shape& shape) { return random_values(shape, numbers, DType::f64); }
 
+TEST_CASE("the reference's gradients of matrices and norms agree with central differences", "[ops]") {
   SECTION("matrix products") {
     const Values x = draw({3, 5}), w = draw({4, 5}), dy = draw({3, 4});
     const auto of_x = [&](const Values& v) { return reference::matmul(MatmulKind::forward, v, w); };
@@ -44,7 +44,7 @@ TEST_CASE("the reference's gradients agree with central differences", "[ops]") {
     CHECK(relative_error(reference::weight_grad(dy, x), numeric_gradient(of_w, w, dy)) < tolerance);
   }
   SECTION("embedding") {
-    const Values ids = random_ids(6, 0, 4, random), table = draw({4, 3}), dy = draw({6, 3});
+    const Values ids = random_ids(6, 0, 4, numbers), table = draw({4, 3}), dy = draw({6, 3});
     const auto of_table = [&](const Values& v) { return reference::embedding(ids, v); };
     CHECK(relative_error(reference::embedding_grad(ids, dy, 4), numeric_gradient(of_table, table, dy)) < tolerance);
   }
@@ -66,6 +66,9 @@ TEST_CASE("the reference's gradients agree with central differences", "[ops]") {
     CHECK(relative_error(grads.dweight, numeric_gradient(of_w, w, dy)) < tolerance);
     CHECK(relative_error(grads.dbias, numeric_gradient(of_bias, bias, dy)) < tolerance);
   }
+}
+
+TEST_CASE("the reference's gradients of activations and positions agree with central differences", "[ops]") {
   SECTION("GELU with its bias") {
     const Values x = draw({3, 5}), bias = draw({5}), dy = draw({3, 5});
     const Values dx = reference::gelu_backward(dy, x, bias);
@@ -94,6 +97,9 @@ TEST_CASE("the reference's gradients agree with central differences", "[ops]") {
     CHECK(relative_error(reference::swiglu_backward(dy, gate_up), numeric_gradient(reference::swiglu, gate_up, dy)) <
           tolerance);
   }
+}
+
+TEST_CASE("the reference's gradients of attention and loss agree with central differences", "[ops]") {
   SECTION("attention") {
     const AttentionShape shape{2, 5, 4, 2, 3};
     const Values qkv = draw({shape.tokens(), shape.packed_cols()}), dout = draw({shape.tokens(), shape.heads * shape.head_dim});
@@ -101,7 +107,7 @@ TEST_CASE("the reference's gradients agree with central differences", "[ops]") {
     CHECK(relative_error(reference::attention_backward(shape, dout, qkv), numeric_gradient(of_qkv, qkv, dout)) < tolerance);
   }
   SECTION("cross-entropy") {
-    const Values logits = draw({5, 7}), targets = random_ids(5, -1, 7, random);
+    const Values logits = draw({5, 7}), targets = random_ids(5, -1, 7, numbers);
     Values scale(Shape{1});
     scale.data[0] = 0.3;
     const auto of_logits = [&](const Values& v) {

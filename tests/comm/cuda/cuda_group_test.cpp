@@ -112,78 +112,90 @@ struct Case {
 const std::vector<Case> cases{{7, 24, DType::f32}, {64, 5, DType::f32},     {1000, 512, DType::bf16}, {13, 6, DType::bf16},
                               {9, 3, DType::bf16}, {5000, 128, DType::f32}, {2, 64, DType::bf16},     {77, 10, DType::f64}};
 
+// What the ranks put into collectives, and what must come out.
+struct CollectiveTensors {
+  std::vector<float> sum, largest, gathered;
+  std::vector<Tensor> full, shard, reduced, wide, maxima, sums;  // by rank
+
+  CollectiveTensors(Ranks& ranks, int size, const Case& c, std::mt19937& random)
+      : sum(static_cast<std::size_t>(c.rows * c.cols), 0.0F), largest(sum.size(), -100.0F) {
+    const RowSplit split(c.rows, size);
+    for (int rank = 0; rank < size; ++rank) {
+      const std::vector<float> input = random_eighths(c.rows * c.cols, random);
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        sum[i] += input[i];
+        largest[i] = std::max(largest[i], input[i]);
+      }
+      const auto begin = input.begin() + split.begin(rank) * c.cols, end = input.begin() + split.end(rank) * c.cols;
+      gathered.insert(gathered.end(), begin, end);
+      const Shape part{split.count(rank), c.cols}, whole{c.rows, c.cols};
+      full.push_back(ranks.make(rank, whole, c.dtype, input));
+      shard.push_back(ranks.make(rank, part, c.dtype, std::vector<float>(begin, end)));
+      reduced.push_back(ranks.make(rank, part, c.dtype));
+      wide.push_back(ranks.make(rank, part, c.dtype == DType::f64 ? DType::f64 : DType::f32));
+      sums.push_back(ranks.make(rank, whole, c.dtype, input));
+      maxima.push_back(ranks.make(rank, whole, c.dtype, input));
+    }
+  }
+};
+
+// Equal but for one rounding of the exact value.
+bool close(const std::vector<float>& a, const std::vector<float>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::fabs(a[i] - b[i]) > std::fabs(b[i]) / 256) return false;
+  }
+  return a.size() == b.size();
+}
+
+void check_collectives(Ranks& ranks, int size, const Case& c, std::mt19937& random) {
+  INFO(size << " ranks, " << c.rows << " x " << c.cols << " " << to_string(c.dtype));
+  const CollectiveTensors t(ranks, size, c, random);
+  ranks.run([&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    for (int round = 0; round < 3; ++round) {
+      ranks.group(rank).reduce_scatter(ranks.stream(rank), t.full[r], t.reduced[r]);
+      ranks.group(rank).reduce_scatter(ranks.stream(rank), t.full[r], t.wide[r]);
+    }
+    ranks.group(rank).all_gather(ranks.stream(rank), t.shard[r], t.full[r]);
+    ranks.group(rank).all_reduce(ranks.stream(rank), t.sums[r], Reduction::sum);
+    ranks.group(rank).all_reduce(ranks.stream(rank), t.maxima[r], Reduction::max);
+  });
+  const RowSplit split(c.rows, size);
+  for (int rank = 0; rank < size; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    const std::vector<float> own(t.sum.begin() + split.begin(rank) * c.cols, t.sum.begin() + split.end(rank) * c.cols);
+    // In double parentheses, or Catch would print every element of what differs.
+    CHECK((ranks.get(rank, t.wide[r]) == own));
+    CHECK((ranks.get(rank, t.full[r]) == t.gathered));
+    CHECK((ranks.get(rank, t.maxima[r]) == t.largest));
+    if (c.dtype != DType::bf16) {
+      CHECK((ranks.get(rank, t.reduced[r]) == own));
+      CHECK((ranks.get(rank, t.sums[r]) == t.sum));
+    } else {
+      CHECK(close(ranks.get(rank, t.reduced[r]), own));
+      CHECK(close(ranks.get(rank, t.sums[r]), t.sum));
+    }
+  }
+}
+
 TEST_CASE("GPU collectives agree with sums over the ranks", "[gpu]") {
   if (!have_gpu()) return;
   for (const int size : {1, 2, 4}) {
     std::mt19937 random(static_cast<unsigned>(size));
     Ranks ranks(size);
-    for (const Case& c : cases) {
-      INFO(size << " ranks, " << c.rows << " x " << c.cols << " " << to_string(c.dtype));
-      const RowSplit split(c.rows, size);
-      std::vector<std::vector<float>> inputs;
-      std::vector<float> sum(static_cast<std::size_t>(c.rows * c.cols), 0.0F), largest(sum.size(), -100.0F), gathered;
-      std::vector<Tensor> full, shard, reduced, wide, maxima, sums;
-      for (int rank = 0; rank < size; ++rank) {
-        inputs.push_back(random_eighths(c.rows * c.cols, random));
-        for (std::size_t i = 0; i < sum.size(); ++i) {
-          sum[i] += inputs.back()[i];
-          largest[i] = std::max(largest[i], inputs.back()[i]);
-        }
-        const auto begin = inputs.back().begin() + split.begin(rank) * c.cols,
-                   end = inputs.back().begin() + split.end(rank) * c.cols;
-        gathered.insert(gathered.end(), begin, end);
-        const Shape part{split.count(rank), c.cols}, whole{c.rows, c.cols};
-        full.push_back(ranks.make(rank, whole, c.dtype, inputs.back()));
-        shard.push_back(ranks.make(rank, part, c.dtype, std::vector<float>(begin, end)));
-        reduced.push_back(ranks.make(rank, part, c.dtype));
-        wide.push_back(ranks.make(rank, part, c.dtype == DType::f64 ? DType::f64 : DType::f32));
-        sums.push_back(ranks.make(rank, whole, c.dtype, inputs.back()));
-        maxima.push_back(ranks.make(rank, whole, c.dtype, inputs.back()));
-      }
-      ranks.run([&](int rank) {
-        const auto r = static_cast<std::size_t>(rank);
-        for (int round = 0; round < 3; ++round) {
-          ranks.group(rank).reduce_scatter(ranks.stream(rank), full[r], reduced[r]);
-          ranks.group(rank).reduce_scatter(ranks.stream(rank), full[r], wide[r]);
-        }
-        ranks.group(rank).all_gather(ranks.stream(rank), shard[r], full[r]);
-        ranks.group(rank).all_reduce(ranks.stream(rank), sums[r], Reduction::sum);
-        ranks.group(rank).all_reduce(ranks.stream(rank), maxima[r], Reduction::max);
-      });
-      for (int rank = 0; rank < size; ++rank) {
-        const auto r = static_cast<std::size_t>(rank);
-        const std::vector<float> own(sum.begin() + split.begin(rank) * c.cols, sum.begin() + split.end(rank) * c.cols);
-        // In double parentheses, or Catch would print every element of what differs.
-        CHECK((ranks.get(rank, wide[r]) == own));
-        CHECK((ranks.get(rank, full[r]) == gathered));
-        CHECK((ranks.get(rank, maxima[r]) == largest));
-        if (c.dtype != DType::bf16) {
-          CHECK((ranks.get(rank, reduced[r]) == own));
-          CHECK((ranks.get(rank, sums[r]) == sum));
-        } else {  // one rounding of the exact sum
-          const auto close = [](const std::vector<float>& a, const std::vector<float>& b) {
-            for (std::size_t i = 0; i < a.size(); ++i) {
-              if (std::fabs(a[i] - b[i]) > std::fabs(b[i]) / 256) return false;
-            }
-            return a.size() == b.size();
-          };
-          CHECK(close(ranks.get(rank, reduced[r]), own));
-          CHECK(close(ranks.get(rank, sums[r]), sum));
-        }
-      }
-    }
+    for (const Case& c : cases) check_collectives(ranks, size, c, random);
   }
 }
 
-TEST_CASE("GPUs move tensors in pieces beside the work on them", "[gpu]") {
-  if (!have_gpu()) return;
-  for (const int size : {2, 3, 4}) {
-    const std::int64_t rows = 1001, cols = 96;
-    const RowSplit split(rows, size);
+// Tensors of [rows, cols] that ranks move in pieces.
+struct MovedTensors {
+  static constexpr std::int64_t rows = 1001, cols = 96;
+  std::vector<std::vector<float>> inputs;
+  std::vector<Tensor> source, copied, shard, gathered, used, made, received;  // by rank
+
+  MovedTensors(Ranks& ranks, int size) {
     std::mt19937 random(static_cast<unsigned>(size));
-    Ranks ranks(size);
-    std::vector<Tensor> source, copied, shard, gathered, used, made, received;
-    std::vector<std::vector<float>> inputs;
+    const RowSplit split(rows, size);
     for (int rank = 0; rank < size; ++rank) {
       const Shape whole{rows, cols}, part{split.count(rank), cols};
       inputs.push_back(random_eighths(rows * cols, random));
@@ -191,45 +203,61 @@ TEST_CASE("GPUs move tensors in pieces beside the work on them", "[gpu]") {
       source.push_back(ranks.make(rank, whole, DType::f32, input));
       shard.push_back(ranks.make(rank, part, DType::f32,
                                  {input.begin() + split.begin(rank) * cols, input.begin() + split.end(rank) * cols}));
-      for (auto* tensors : {&gathered, &used, &made}) tensors->push_back(ranks.make(rank, whole, DType::f32));
+      for (auto* tensors : {&gathered, &used, &made, &copied}) tensors->push_back(ranks.make(rank, whole, DType::f32));
       received.push_back(ranks.make(rank, {size, split.count(rank), cols}, DType::f32));
-      copied.push_back(ranks.make(rank, whole, DType::f32));
     }
+  }
+  // The same rows of every rank's input, one rank after another.
+  std::vector<float> rows_of(const std::function<std::pair<std::int64_t, std::int64_t>(int rank)>& range) const {
+    std::vector<float> all;
+    for (std::size_t peer = 0; peer < inputs.size(); ++peer) {
+      const auto [begin, end] = range(static_cast<int>(peer));
+      all.insert(all.end(), inputs[peer].begin() + begin * cols, inputs[peer].begin() + end * cols);
+    }
+    return all;
+  }
+};
+
+void move_in_pieces(Ranks& ranks, int rank, const RowSplit& split, const MovedTensors& t) {
+  const auto r = static_cast<std::size_t>(rank);
+  Stream& stream = ranks.stream(rank);
+  PiecewiseTransfer* transfer = ranks.group(rank).in_pieces();
+  const auto copy = [&](const Tensor& target, const Tensor& from) { stream.copy(target.data, from.data, from.bytes()); };
+  stream.zero(t.gathered[r]);
+  stream.zero(t.received[r]);
+  transfer->gather(stream, t.shard[r], t.gathered[r], [&](std::int64_t begin, std::int64_t end) {
+    const bool own = begin == split.begin(rank);
+    copy(t.used[r].row_range(begin, end), own ? t.shard[r] : t.gathered[r].row_range(begin, end));
+  });
+  stream.zero(t.shard[r]);
+  copy(t.shard[r], t.gathered[r].row_range(split.begin(rank), split.end(rank)));
+  transfer->exchange(
+      stream, t.made[r], t.received[r],
+      [&](std::int64_t begin, std::int64_t end) { copy(t.made[r].row_range(begin, end), t.source[r].row_range(begin, end)); },
+      [&] { copy(t.copied[r], t.source[r]); });
+  copy(t.received[r].row_range(rank, rank + 1), t.made[r].row_range(split.begin(rank), split.end(rank)));
+  stream.zero(t.made[r]);
+}
+
+TEST_CASE("GPUs move tensors in pieces beside the work on them", "[gpu]") {
+  if (!have_gpu()) return;
+  for (const int size : {2, 3, 4}) {
+    const RowSplit split(MovedTensors::rows, size);
+    Ranks ranks(size);
+    const MovedTensors t(ranks, size);
     ranks.run([&](int rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      Stream& stream = ranks.stream(rank);
-      PiecewiseTransfer* transfer = ranks.group(rank).in_pieces();
-      const auto copy = [&](const Tensor& target, const Tensor& from) { stream.copy(target.data, from.data, from.bytes()); };
-      for (int round = 0; round < 5; ++round) {  // tensors are written again at once: nobody may still be reading them
-        stream.zero(gathered[r]);
-        stream.zero(received[r]);
-        transfer->gather(stream, shard[r], gathered[r], [&](std::int64_t begin, std::int64_t end) {
-          const bool own = begin == split.begin(rank);
-          copy(used[r].row_range(begin, end), own ? shard[r] : gathered[r].row_range(begin, end));
-        });
-        stream.zero(shard[r]);
-        copy(shard[r], gathered[r].row_range(split.begin(rank), split.end(rank)));
-        transfer->exchange(
-            stream, made[r], received[r],
-            [&](std::int64_t begin, std::int64_t end) { copy(made[r].row_range(begin, end), source[r].row_range(begin, end)); },
-            [&] { copy(copied[r], source[r]); });
-        copy(received[r].row_range(rank, rank + 1), made[r].row_range(split.begin(rank), split.end(rank)));
-        stream.zero(made[r]);
-      }
+      // Tensors are written again at once: nobody may still be reading them.
+      for (int round = 0; round < 5; ++round) move_in_pieces(ranks, rank, split, t);
     });
+    const auto all_rows = t.rows_of([&](int peer) { return std::pair(split.begin(peer), split.end(peer)); });
     for (int rank = 0; rank < size; ++rank) {
       INFO("rank " << rank << " of " << size);
       const auto r = static_cast<std::size_t>(rank);
-      std::vector<float> all_rows, own_rows;
-      for (int peer = 0; peer < size; ++peer) {
-        const std::vector<float>& input = inputs[static_cast<std::size_t>(peer)];
-        all_rows.insert(all_rows.end(), input.begin() + split.begin(peer) * cols, input.begin() + split.end(peer) * cols);
-        own_rows.insert(own_rows.end(), input.begin() + split.begin(rank) * cols, input.begin() + split.end(rank) * cols);
-      }
-      CHECK((ranks.get(rank, gathered[r]) == all_rows));
-      CHECK((ranks.get(rank, used[r]) == all_rows));
-      CHECK((ranks.get(rank, received[r]) == own_rows));
-      CHECK((ranks.get(rank, copied[r]) == inputs[r]));
+      const auto own_rows = t.rows_of([&](int) { return std::pair(split.begin(rank), split.end(rank)); });
+      CHECK((ranks.get(rank, t.gathered[r]) == all_rows));
+      CHECK((ranks.get(rank, t.used[r]) == all_rows));
+      CHECK((ranks.get(rank, t.received[r]) == own_rows));
+      CHECK((ranks.get(rank, t.copied[r]) == t.inputs[r]));
     }
   }
 }
