@@ -4,11 +4,12 @@
 #include <memory>
 
 #include "actors/training/rank_setup.hpp"
-#include "actors/training/run_processes.hpp"
 #include "actors/training/run_settings.hpp"
 #include "model/config.hpp"
 
 namespace pipetrain {
+
+struct RunProcesses;
 
 struct TrainJob {
   ModelConfig config;
@@ -33,7 +34,7 @@ struct TrainJob {
   std::optional<Fault> fault;
   WrapOps wrap_ops;  // may be null
 
-  std::shared_ptr<RunProcesses> processes;  // null: this process runs all ranks
+  std::shared_ptr<RunProcesses> processes;  // see run_processes.hpp; null: this process runs all ranks
 };
 
 }  // namespace pipetrain
