@@ -1,15 +1,62 @@
 #include "comm/ucx_transport.hpp"
 
+#include <string>
+#include <utility>
+
+#include "comm/ucx_edges.hpp"
+#include "comm/ucx_peers.hpp"
+#include "comm/ucx_worker.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
 
-bool has_ucx() noexcept { return false; }
+bool has_ucx() noexcept { return true; }
 
-std::unique_ptr<Transport> make_ucx_transport(ControlPlane&, const Mesh&) {
-  throw Error(ErrorKind::unavailable, "the transport over UCX is not built yet");
+std::unique_ptr<Transport> make_ucx_transport(ControlPlane& control, const Mesh& mesh) {
+  return std::make_unique<UcxTransport>(control, mesh);
 }
 
-std::string describe_ucx() { return "none"; }
+std::string describe_ucx() {
+  unsigned major = 0, minor = 0, release = 0;
+  ucp_get_version(&major, &minor, &release);
+  return "UCX " + std::to_string(major) + '.' + std::to_string(minor) + '.' + std::to_string(release);
+}
+
+UcxTransport::UcxTransport(ControlPlane& control, const Mesh& mesh)
+    : mesh_(mesh),
+      worker_(std::make_unique<UcxWorker>()),
+      peers_(std::make_unique<UcxPeers>(*worker_, control)),
+      edges_(std::make_unique<UcxEdges>(*worker_, *peers_, control)) {}
+
+UcxTransport::~UcxTransport() {
+  edges_->close();
+  peers_->leave();  // before the others' messages find nobody
+}
+
+void UcxTransport::open_edges(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) {
+  edges_->open(std::move(receivers), std::move(senders));
+}
+
+void UcxTransport::close_edges() noexcept { edges_->close(); }
+
+const std::vector<SlotHandle>& UcxTransport::mirrors(EdgeId edge) const { return edges_->mirrors(edge); }
+
+std::map<int, std::shared_ptr<Group>> UcxTransport::group(const std::vector<int>&, std::uint32_t, const std::map<int, Device*>&,
+                                                          GroupUse) {
+  throw Error(ErrorKind::unavailable, "groups over several processes are not built yet");
+}
+
+// A mirror is this process's own memory.
+LinkKind UcxTransport::link(int, int) const { return LinkKind::same_memory; }
+
+void UcxTransport::deliver(EdgeId edge, int slot, int microbatch) { edges_->deliver(edge, slot, microbatch); }
+
+void UcxTransport::give_credit(EdgeId edge, int slot) { edges_->give_credit(edge, slot); }
+
+void UcxTransport::on_lost(ControlPlane::OnLost handler) { peers_->on_lost(std::move(handler)); }
+
+void UcxTransport::abort(std::exception_ptr cause) noexcept { peers_->abort(std::move(cause)); }
+
+std::uint64_t UcxTransport::dropped() const { return peers_->dropped(); }
 
 }  // namespace pipetrain

@@ -1,14 +1,21 @@
 // Ranks on CPUs of different processes, over UCX: shared memory, TCP, or RDMA where this UCX has it.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/control_plane.hpp"
 #include "comm/transport.hpp"
 #include "core/mesh.hpp"
 
 namespace pipetrain {
+
+class UcxWorker;
+class UcxPeers;
+class UcxEdges;
 
 bool has_ucx() noexcept;
 // Throws Error: unavailable in a build without UCX or where UCX does not start, peer_lost.
@@ -17,5 +24,33 @@ std::unique_ptr<Transport> make_ucx_transport(ControlPlane& control, const Mesh&
 // One line for people: version of the library and the transports and devices that it finds here. Never throws; says so where
 // this build has none.
 std::string describe_ucx();
+
+// In a build with UCX only.
+class UcxTransport : public Transport {
+ public:
+  // As make_ucx_transport().
+  UcxTransport(ControlPlane& control, const Mesh& mesh);
+  ~UcxTransport() override;
+
+  void open_edges(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) override;
+  void close_edges() noexcept override;
+  const std::vector<SlotHandle>& mirrors(EdgeId edge) const override;
+  std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
+                                              const std::map<int, Device*>& devices, GroupUse use) override;
+  LinkKind link(int from, int to) const override;
+  void deliver(EdgeId edge, int slot, int microbatch) override;
+  void give_credit(EdgeId edge, int slot) override;
+  void on_lost(ControlPlane::OnLost handler) override;
+  void abort(std::exception_ptr cause) noexcept override;
+
+  // Messages that were malformed, stale or not of this run. Thread-safe.
+  std::uint64_t dropped() const;
+
+ private:
+  const Mesh& mesh_;
+  std::unique_ptr<UcxWorker> worker_;  // outlives the following
+  std::unique_ptr<UcxPeers> peers_;
+  std::unique_ptr<UcxEdges> edges_;
+};
 
 }  // namespace pipetrain

@@ -1,12 +1,15 @@
 #include "core/cpu_stream.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <pthread.h>
@@ -27,10 +30,33 @@ class CpuEvent : public Event {
 
   std::uint64_t latest() const { return recorded_.load(std::memory_order_acquire); }
   std::uint64_t begin_record() { return recorded_.fetch_add(1, std::memory_order_acq_rel) + 1; }
+  // Who waits may destroy the event once the count is stored: the lock keeps it until the count's last use here.
+  ~CpuEvent() override { const std::lock_guard lock(mutex_); }
+
   void complete(std::uint64_t record) {
-    completed_at_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
-    completed_.store(record, std::memory_order_release);
-    completed_.notify_all();
+    std::vector<Waiting> due;
+    {
+      const std::lock_guard lock(mutex_);
+      completed_at_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
+      completed_.store(record, std::memory_order_release);
+      completed_.notify_all();
+      if (waiting_.empty()) return;
+      const auto later = std::stable_partition(waiting_.begin(), waiting_.end(),
+                                               [record](const Waiting& one) { return one.record <= record; });
+      due.assign(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(later));
+      waiting_.erase(waiting_.begin(), later);
+    }
+    for (const Waiting& one : due) one.callback();
+  }
+  void when_complete(std::function<void()> callback) const {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!query()) {
+        waiting_.push_back({latest(), std::move(callback)});
+        return;
+      }
+    }
+    callback();
   }
   void wait_for(std::uint64_t record) const {
     for (auto done = completed_.load(std::memory_order_acquire); done < record;
@@ -41,6 +67,13 @@ class CpuEvent : public Event {
   std::chrono::steady_clock::time_point completed_at() const { return completed_at_.load(std::memory_order_relaxed); }
 
  private:
+  struct Waiting {
+    std::uint64_t record;
+    std::function<void()> callback;
+  };
+
+  mutable std::mutex mutex_;
+  mutable std::vector<Waiting> waiting_;
   std::atomic<std::uint64_t> recorded_{0};
   std::atomic<std::uint64_t> completed_{0};
   std::atomic<std::chrono::steady_clock::time_point> completed_at_{};
@@ -163,6 +196,10 @@ class ThreadStream : public CpuStream {
 }  // namespace
 
 CpuStream& cpu_stream(Stream& stream) { return static_cast<CpuStream&>(stream); }
+
+void when_complete(const Event& event, std::function<void()> callback) {
+  static_cast<const CpuEvent&>(event).when_complete(std::move(callback));
+}
 
 std::unique_ptr<Stream> CpuDevice::make_stream(const std::string& name) { return std::make_unique<ThreadStream>(*this, name); }
 

@@ -22,4 +22,9 @@ class CpuStream : public Stream {
 // The stream must belong to a CPU device.
 CpuStream& cpu_stream(Stream& stream);
 
+// Calls back once the event's latest record has completed: at once on this thread, or later on the recording stream's; also
+// when that stream failed. The callback must be short, must not block and must not throw; it never runs if the event is
+// destroyed first. The event must be of a CPU device. Thread-safe.
+void when_complete(const Event& event, std::function<void()> callback);
+
 }  // namespace pipetrain

@@ -53,8 +53,9 @@ class WireWriter {
 
  private:
   void raw(const void* from, std::size_t size) {
-    const auto* begin = static_cast<const std::byte*>(from);
-    data_.insert(data_.end(), begin, begin + size);
+    const std::size_t at = data_.size();
+    data_.resize(at + size);
+    if (size > 0) std::memcpy(data_.data() + at, from, size);
   }
 
   Bytes data_;

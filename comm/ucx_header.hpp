@@ -1,0 +1,46 @@
+// What begins the messages of edges, behind the run's key: which place of which edge they fill or free. A header from outside
+// is only taken when all of it can be so.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "core/dtype.hpp"
+#include "core/tensor.hpp"
+#include "core/wire.hpp"
+
+namespace pipetrain {
+
+// The shape's bytes, or nothing where a size is negative or their product does not fit.
+std::optional<std::size_t> bytes_of(const Shape& shape, DType dtype) noexcept;
+
+struct UcxDataHeader {
+  std::uint32_t generation = 0;  // of the edges: those opened first have 1
+  std::uint32_t edge = 0;
+  std::uint32_t slot = 0;
+  std::uint32_t filling = 0;  // how often the slot was filled, with this time
+  std::int32_t microbatch = 0;
+  std::uint32_t lane = 0;
+  DType dtype = DType::f32;
+  Shape shape;
+
+  void write(WireWriter& to) const;
+  // Nothing for bytes that are no such header.
+  static std::optional<UcxDataHeader> read(std::span<const std::byte> from) noexcept;
+};
+
+struct UcxCreditHeader {
+  std::uint32_t generation = 0;
+  std::uint32_t edge = 0;
+  std::uint32_t slot = 0;
+
+  void write(WireWriter& to) const;
+  static std::optional<UcxCreditHeader> read(std::span<const std::byte> from) noexcept;
+};
+
+void write_shape(WireWriter& to, const Shape& shape);
+// Throws Error(peer_lost) for a shape that cannot be.
+Shape read_shape(WireReader& from);
+
+}  // namespace pipetrain

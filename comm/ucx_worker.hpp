@@ -1,0 +1,78 @@
+// UCX's context and worker, and the one thread that owns them: everything that touches UCX runs there. The thread sleeps in the
+// kernel when there is nothing to move and nothing to run.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace pipetrain {
+
+// Makes UCX report on stderr fatal errors only, unless the environment says otherwise: its errors are ours to report.
+void quiet_ucx();
+
+// Throws Error(unavailable) for a status that is an error: "UCX cannot <what>: <why>".
+void check_ucx(ucs_status_t status, const char* what);
+
+class UcxWorker {
+ public:
+  // Throws Error(unavailable).
+  UcxWorker();
+  // Runs what was posted, then ends the thread and UCX with it. Endpoints must be closed by then.
+  ~UcxWorker();
+  UcxWorker(const UcxWorker&) = delete;
+  UcxWorker& operator=(const UcxWorker&) = delete;
+
+  // Runs the work on the thread, in the order of the calls; it must not block and must not throw. Thread-safe, never blocks.
+  void post(std::function<void()> work);
+  // As post(), but waits for it and throws what it throws. Not on the thread itself.
+  void call(const std::function<void()>& work);
+
+  bool on_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
+  // On the thread only.
+  ucp_worker_h handle() const { return worker_; }
+  ucp_context_h context() const { return context_; }
+
+ private:
+  void open();
+  void close() noexcept;
+  void run();
+  void sleep();
+  bool run_posted();
+  void wake() noexcept;
+
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  int worker_events_ = -1;  // readable when UCX has something to do
+  int posted_events_ = -1;  // readable when somebody posted while the thread slept
+  std::mutex mutex_;
+  std::vector<std::function<void()>> posted_;
+  std::vector<std::function<void()>> running_;  // on the thread only
+  bool asleep_ = false;                         // under mutex_
+  bool stop_ = false;                           // under mutex_
+  std::thread thread_;
+};
+
+// Memory that UCX moves data from and to, registered for as long as this lives. Made and destroyed on the worker's thread.
+class UcxMemory {
+ public:
+  // Throws Error(out_of_memory) where the memory cannot be registered.
+  UcxMemory(UcxWorker& worker, void* data, std::size_t bytes);
+  ~UcxMemory();
+  UcxMemory(const UcxMemory&) = delete;
+  UcxMemory& operator=(const UcxMemory&) = delete;
+
+  ucp_mem_h handle() const { return handle_; }  // null for no bytes
+
+ private:
+  UcxWorker& worker_;
+  ucp_mem_h handle_ = nullptr;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,38 @@
+// A control plane between threads or forked processes of one test, through shared memory: exchange() and numbers only. It has
+// no messages and loses nobody.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/control_plane.hpp"
+
+namespace pipetrain::test {
+
+// Made before the threads or processes; each makes its plane from it. Outlives them.
+class SharedControl {
+ public:
+  explicit SharedControl(int processes);
+  ~SharedControl();
+  SharedControl(const SharedControl&) = delete;
+  SharedControl& operator=(const SharedControl&) = delete;
+
+  std::unique_ptr<ControlPlane> plane(int process);
+
+  struct Region;
+
+ private:
+  Region* region_;
+};
+
+// Runs body(process) in as many forked processes; each is to return. Returns what went wrong in which, one line each; a process
+// that is killed is none of it if it is in `killed`. All are dead afterwards: who takes longer than a minute is killed.
+std::vector<std::string> in_processes(int processes, const std::function<void(int process)>& body,
+                                      const std::vector<int>& killed = {});
+
+// Throws where the condition does not hold: for bodies in other processes and threads, where Catch2 cannot look.
+void require(bool condition, const std::string& what);
+
+}  // namespace pipetrain::test

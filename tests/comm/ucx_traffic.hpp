@@ -1,0 +1,47 @@
+// Microbatches of random shapes over edges, for the tests of the UCX transport: what is sent is a function of edge, microbatch
+// and lane, and the receiver looks at every byte.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "comm/transport.hpp"
+#include "core/device.hpp"
+
+namespace pipetrain::test {
+
+struct TrafficEdge {
+  EdgeId edge = 0;
+  int from = 0, to = 0;  // processes
+  int slots = 2, lanes = 1, microbatches = 10;
+  std::int64_t most_rows = 64, cols = 16;  // f32
+};
+
+// One process's ends of the edges.
+class Traffic {
+ public:
+  Traffic(Transport& transport, int process, std::vector<TrafficEdge> edges);
+  ~Traffic();
+
+  // Sends and receives everything; throws what is wrong. Every edge has a thread of its own at either end.
+  void run();
+
+ private:
+  struct End;
+  void open();
+  void send(End& end);
+  void receive(End& end);
+
+  Transport& transport_;
+  int process_;
+  std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<End>> ends_;
+};
+
+}  // namespace pipetrain::test
