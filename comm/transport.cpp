@@ -42,7 +42,7 @@ const char* name_of(DeviceKind devices) { return devices == DeviceKind::cpu ? "C
 // A process on another host than process 0, or -1.
 int first_on_another_host(const ControlPlane& control) {
   for (int process = 1; process < control.processes(); ++process) {
-    if (control.info(process).host != control.info(0).host) return process;
+    if (control.info(process).machine != control.info(0).machine) return process;
   }
   return -1;
 }

@@ -77,4 +77,23 @@ tcp::acceptor listen(asio::io_context& io, const Rendezvous& rendezvous) {
   throw Error(ErrorKind::peer_lost, "cannot listen at " + address_of(rendezvous) + ": " + error.message() + "; " + advice);
 }
 
+std::vector<std::string> addresses_in_run(const std::vector<ConnectionEnds>& ends) {
+  const auto plain = [](const asio::ip::address& address) {
+    const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
+    return mapped ? asio::ip::address(asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6())) : address;
+  };
+  asio::ip::address own = asio::ip::address_v4::loopback();
+  for (const ConnectionEnds& one : ends) {
+    if (!plain(one.local).is_loopback()) {
+      own = plain(one.local);
+      break;
+    }
+  }
+  std::vector<std::string> addresses = {own.to_string()};
+  for (const ConnectionEnds& one : ends) {
+    addresses.push_back((plain(one.remote).is_loopback() ? own : plain(one.remote)).to_string());
+  }
+  return addresses;
+}
+
 }  // namespace pipetrain::control

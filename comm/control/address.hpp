@@ -22,4 +22,12 @@ void check_token(const Rendezvous& rendezvous, const asio::ip::address& address)
 // this one, or the address is in use.
 tcp::acceptor listen(asio::io_context& io, const Rendezvous& rendezvous);
 
+// The addresses by which a run reaches its processes, by process; ends: the coordinator's own address and the other's, of its
+// connection to each other process. One on the coordinator's host may have come by loopback: others reach it as they reach
+// the coordinator.
+struct ConnectionEnds {
+  asio::ip::address local, remote;
+};
+std::vector<std::string> addresses_in_run(const std::vector<ConnectionEnds>& ends);
+
 }  // namespace pipetrain::control

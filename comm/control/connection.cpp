@@ -29,6 +29,18 @@ Connection::Connection(tcp::socket socket, const Settings& settings, std::size_t
   socket_.set_option(tcp::no_delay(true), ignored);
 }
 
+asio::ip::address Connection::local_address() const {
+  error_code broken;
+  const auto end = socket_.local_endpoint(broken);
+  return broken ? asio::ip::address() : end.address();
+}
+
+asio::ip::address Connection::remote_address() const {
+  error_code broken;
+  const auto end = socket_.remote_endpoint(broken);
+  return broken ? asio::ip::address() : end.address();
+}
+
 void Connection::start(ConnectionOwner& owner) {
   owner_ = &owner;
   read();

@@ -50,6 +50,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Whether bytes have come that were not read yet.
   bool has_unread() const;
 
+  // Of this end and of the other one; unspecified ones once it is broken.
+  asio::ip::address local_address() const;
+  asio::ip::address remote_address() const;
+
   int process = -1;  // whom it belongs to: its owner's to set
 
  private:

@@ -93,6 +93,13 @@ void Coordinator::begin_if_complete() {
   phase_ = Phase::running;
   std::vector<ProcessInfo> all;
   for (const auto& info : joined_) all.push_back(*info);
+  std::vector<ConnectionEnds> ends;
+  for (std::size_t process = 1; process < peers_.size(); ++process) {
+    const Connection& connection = *peers_[process].connection;
+    ends.push_back({connection.local_address(), connection.remote_address()});
+  }
+  const auto addresses = addresses_in_run(ends);
+  for (std::size_t process = 0; process < all.size(); ++process) all[process].address = addresses[process];
   tell_others(0, {.kind = FrameKind::welcome, .payload = to_bytes(all)});
   events_.joined(std::move(all));
 }

@@ -27,6 +27,7 @@ void write(WireWriter& writer, const ProcessInfo& info) {
   writer.text(info.machine);
   writer.number(info.pid);
   writer.text(info.label);
+  writer.text(info.address);
   writer.number(static_cast<std::int64_t>(info.clock_offset.count()));
 }
 
@@ -37,6 +38,7 @@ ProcessInfo read_process(WireReader& reader) {
   info.machine = reader.text();
   info.pid = reader.number<std::int64_t>();
   info.label = reader.text();
+  info.address = reader.text();
   info.clock_offset = std::chrono::nanoseconds(reader.number<std::int64_t>());
   return info;
 }
