@@ -136,11 +136,14 @@ bool belongs_to_save(const fs::path& file, const fs::path& save) {
 void check_save(const OptionValues& values, const OptionFiles& options) {
   const auto save = values.text("save");
   if (!save || std::count(options.output_folders.begin(), options.output_folders.end(), "save") == 0) return;
-  for (const std::string& option : options.output_files) {
-    const auto path = values.text(option);
-    if (path && belongs_to_save(output_target(option, *path).file, *save))
+  const auto check = [&](const std::string& option, const fs::path& path) {
+    if (belongs_to_save(path, *save))
       values.fail(option, "lies where --save writes its model and checkpoints; give another place");
-  }
+  };
+  for (const std::string& option : options.output_files)
+    if (const auto path = values.text(option)) check(option, output_target(option, *path).file);
+  for (const std::string& option : options.output_folders)
+    if (const auto path = values.text(option); path && option != "save") check(option, fs::path(*path) / "file");
   if (const auto load = values.text("load"); load && lies_in(*save, *load))
     values.fail("save", fmt::format("lies in the checkpoint that --load reads, {}; give a place outside it", *load));
   std::error_code ignored;

@@ -79,7 +79,7 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Checkpoints", "resume", "", "go on from the newest complete checkpoint in --save, or start fresh", "off"},
 
       {"Reports", "metrics", "FILE", "one JSON line a step", ""},
-      {"Reports", "tensorboard", "DIR", "TensorBoard event files", "", false, false},
+      {"Reports", "tensorboard", "DIR", "TensorBoard event files, readable while the run goes on", ""},
       {"Reports", "trace", "FILE",
        "the run's actions for Chrome and Perfetto; a page where it ends in .html, a picture in .svg", ""},
       {"Reports", "profile", "FILE", "measured costs for simulate --costs", ""},

@@ -130,7 +130,7 @@ void add_option(const std::vector<OptionSpec>& table, const std::string& place, 
   std::string name = key;
   std::replace(name.begin(), name.end(), '_', '-');
   const OptionSpec* spec = find_option(table, name);
-  if ((!spec || !spec->built) && (is_disabled_section(value) || is_off_anyway(name, value))) {
+  if ((!spec || !spec->built || name == "tensorboard") && (is_disabled_section(value) || is_off_anyway(name, value))) {
     const std::string where = fmt::format("{}: {}", place, key);
     if (name == "bf16" || name == "bfloat16") options[bf16_off] = {{"fp32"}, where + " is off", place};
     return;

@@ -14,12 +14,11 @@
 #include "actors/training/run_records.hpp"
 #include "actors/training/trainer.hpp"
 #include "actors/training/training_run.hpp"
-#include "apps/metrics_file.hpp"
 #include "apps/output_files.hpp"
-#include "apps/progress.hpp"
 #include "apps/save_lock.hpp"
 #include "apps/signals.hpp"
 #include "apps/stderr_lines.hpp"
+#include "apps/step_outputs.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
@@ -27,82 +26,14 @@
 namespace pipetrain {
 namespace {
 
-const auto process_start = std::chrono::steady_clock::now();
-
-double seconds_since_start() { return std::chrono::duration<double>(std::chrono::steady_clock::now() - process_start).count(); }
-
-StepProgress progress_of(const StepReport& report, std::int64_t total, double seconds_per_step) {
-  StepProgress progress;
-  progress.step = report.step;
-  progress.total = total;
-  progress.loss = report.loss;
-  progress.grad_norm = report.grad_norm;
-  progress.lr = report.learning_rate;
-  progress.tokens_per_second = static_cast<double>(report.tokens) / report.seconds;
-  progress.bubble = report.bubble;
-  progress.skipped = report.skipped;
-  if (total > 0) progress.eta_seconds = static_cast<double>(total - report.step) * seconds_per_step;
-  return progress;
-}
-
-// Everything that hears of a step.
-class Outputs {
- public:
-  // `metrics` may be null.
-  Outputs(const TrainOptions& options, const std::vector<std::string>& notes, const Trainer& trainer, MetricsFile* metrics,
-          double flops_per_token, std::int64_t total)
-      : memory_(trainer.memory()),
-        flops_per_token_(flops_per_token),
-        total_(total),
-        progress_(Progress::on_stderr(options.log_interval)),
-        metrics_(metrics) {
-    if (!metrics_ || metrics_->tried()) tell(notes);
-    if (metrics_ && !metrics_->tried()) held_back_ = notes;
-  }
-
-  void step(const StepReport& report) {
-    write_metrics(report);
-    tell(std::exchange(held_back_, {}));
-    // A moving average that forgets the slow first steps.
-    seconds_per_step_ = seconds_per_step_ == 0 ? report.seconds : 0.9 * seconds_per_step_ + 0.1 * report.seconds;
-    progress_.step(progress_of(report, total_, seconds_per_step_));
-  }
-  void finish() { progress_.finish(); }
-
- private:
-  void tell(const std::vector<std::string>& notes) {
-    for (const auto& text : notes) progress_.note(one_line(text));
-  }
-  // Metrics that nobody reads cost a run that is stopped only their lines.
-  void write_metrics(const StepReport& report) {
-    try {
-      if (metrics_) metrics_->write(step_metrics(report, memory_, flops_per_token_, seconds_since_start()));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::aborted) throw;
-      metrics_ = nullptr;
-      held_back_.emplace_back(error.what());
-    }
-  }
-
-  std::vector<DeviceMemory> memory_;
-  std::vector<std::string> held_back_;  // notes, until a line of metrics has shown that they can be written
-  double flops_per_token_;
-  std::int64_t total_;
-  double seconds_per_step_ = 0;
-  Progress progress_;
-  MetricsFile* metrics_;
-};
-
 // The step loop, and what to say at its end.
 class StepLoop {
  public:
-  StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, MetricsFile* metrics,
-           RunRecords& records, double flops_per_token)
-      : options_(options),
-        trainer_(trainer),
-        records_(records),
-        run_(options.run, trainer),
-        outputs_(options, notes, trainer, metrics, flops_per_token, run_.length().loss_ratio ? 0 : run_.length().steps) {}
+  StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, StepOutputs& outputs,
+           RunRecords& records)
+      : options_(options), trainer_(trainer), records_(records), run_(options.run, trainer), outputs_(outputs) {
+    outputs_.begin(notes, run_.length().loss_ratio ? 0 : run_.length().steps);
+  }
 
   // Returns the exit status.
   int run() {
@@ -170,7 +101,7 @@ class StepLoop {
   Trainer& trainer_;
   RunRecords& records_;
   TrainingRun run_;
-  Outputs outputs_;
+  StepOutputs& outputs_;
 };
 
 // A run that failed: who waited for whom, then the cause. Threads that still run cannot be joined, so the process ends here.
@@ -232,14 +163,14 @@ int run_train(const TrainOptions& options) {
   std::unique_ptr<Trainer> trainer;
   placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(std::move(*job)); });
   job.reset();
-  std::optional<MetricsFile> metrics;  // while a signal still ends the process at once: a pipe may have no reader
-  if (options.records.metrics) metrics.emplace(*options.records.metrics, trainer->steps_done());
+  std::optional<StepOutputs> outputs;  // while a signal still ends the process at once: a pipe may have no reader
+  placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token); });
   const SignalAnswers answers([&] { finish_step(options, *trainer); },
                               [&] {
                                 for (const auto& line : trainer->waiting()) print_beside_progress(line);
                               });
   try {
-    return StepLoop(options, notes, *trainer, metrics ? &*metrics : nullptr, records, flops_per_token).run();
+    return StepLoop(options, notes, *trainer, *outputs, records).run();
   } catch (const RunFailed& failure) {
     print_waiting(failure);
     print_error(failure.what());

@@ -172,11 +172,12 @@ void read_saving(const OptionValues& values, SavingSettings& saving) {
 void read_files(const OptionValues& values, TrainOptions& options) {
   read_saving(values, options.run.saving);
   options.records.metrics = output_file(values, "metrics", Written::in_place);
+  options.records.tensorboard = output_folder(values, "tensorboard");
   options.records.trace = output_file(values, "trace");
   options.records.profile = output_file(values, "profile");
   refuse_shared_files(values, {.inputs = {"model", "data", "load", "tokenizer", "config", "schedule"},
                                .output_files = {"metrics", "trace", "profile"},
-                               .output_folders = {"save"}});
+                               .output_folders = {"save", "tensorboard"}});
   options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
   options.dry_run = values.on_off("dry-run").value_or(false);
   if (const auto seconds = values.integer("stall-timeout", 0, 1'000'000)) options.run.stall = std::chrono::seconds(*seconds);

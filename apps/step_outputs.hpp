@@ -1,0 +1,49 @@
+// Everything that hears of a step while a run goes on: progress on stderr, and the files of --metrics and --tensorboard.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/training/trainer.hpp"
+#include "apps/metrics_file.hpp"
+#include "apps/progress.hpp"
+#include "apps/train_options.hpp"
+#include "records/event_file.hpp"
+
+namespace pipetrain {
+
+// Not thread-safe.
+class StepOutputs {
+ public:
+  // Opens the files: while a signal still ends the process at once, as a pipe may have no reader. The options must outlive
+  // this. Throws Error.
+  StepOutputs(const TrainOptions& options, const Trainer& trainer, double flops_per_token);
+  // Before the first step. total: steps in all, 0 where that is not known. The notes wait until a line of metrics has shown
+  // that metrics can be written.
+  void begin(const std::vector<std::string>& notes, std::int64_t total);
+  // Throws Error where a file cannot be written.
+  void step(const StepReport& report);
+  void finish();
+
+ private:
+  void tell(const std::vector<std::string>& notes);
+  void write_metrics(const StepMetrics& metrics);
+  void write_events(const StepMetrics& metrics);
+
+  const TrainOptions& options_;
+  std::vector<DeviceMemory> memory_;
+  double flops_per_token_;
+  std::optional<MetricsFile> metrics_;
+  std::optional<EventFile> events_;
+  std::int64_t total_ = 0;
+  double seconds_per_step_ = 0;
+  std::vector<std::string> held_back_;  // notes
+  Progress progress_;
+};
+
+// The scalars of a step's metrics, by the keys of --metrics, without what is not known; memory_bytes is of the fullest device.
+std::vector<Scalar> scalars_of(const StepMetrics& metrics);
+
+}  // namespace pipetrain

@@ -1,0 +1,66 @@
+#include "records/event_file.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view name_begin = "events.out.tfevents.";
+
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+// The latest SECONDS of event files in the folder; 0 where there are none.
+std::int64_t latest_of(const fs::path& folder) {
+  std::int64_t latest = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::int64_t seconds = 0;
+    if (name.starts_with(name_begin)) std::from_chars(name.data() + name_begin.size(), name.data() + name.size(), seconds);
+    latest = std::max(latest, seconds);
+  }
+  return latest;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "host";
+  std::string text = name.data();
+  std::replace(text.begin(), text.end(), '/', '_');
+  return text.empty() ? "host" : text;
+}
+
+}  // namespace
+
+EventFile::EventFile(const fs::path& folder, std::int64_t steps_done) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw Error(ErrorKind::input, Setting{"tensorboard", folder.string()},
+                fmt::format("cannot be made ({}); give another folder", error.message()));
+  constexpr std::int64_t ten_digits = 9'999'999'999;  // more would no longer sort by name
+  const auto seconds = std::min(std::max(static_cast<std::int64_t>(now()), latest_of(folder) + 1), ten_digits);
+  path_ = folder / fmt::format("{}{:010}.{}.{}", name_begin, seconds, host_name(), ::getpid());
+  file_.emplace(path_);
+  const std::string begin = framed_record(version_event(now())) + framed_record(start_event(now(), steps_done + 1));
+  file_->write(begin.data(), begin.size());
+}
+
+void EventFile::write(std::int64_t step, const std::vector<Scalar>& scalars) {
+  const std::string record = framed_record(scalars_event(now(), step, scalars));
+  file_->write(record.data(), record.size());
+}
+
+}  // namespace pipetrain
