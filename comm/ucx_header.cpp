@@ -90,4 +90,28 @@ std::optional<UcxCreditHeader> UcxCreditHeader::read(std::span<const std::byte> 
   return std::nullopt;
 }
 
+void UcxGroupHeader::write(WireWriter& to_bytes) const {
+  to_bytes.number(group);
+  to_bytes.number(from);
+  to_bytes.number(to);
+  to_bytes.number(call);
+  to_bytes.number(phase);
+  to_bytes.number(piece);
+}
+
+std::optional<UcxGroupHeader> UcxGroupHeader::read(std::span<const std::byte> from_bytes) noexcept try {
+  WireReader reader(from_bytes);
+  UcxGroupHeader header;
+  header.group = reader.number<std::uint32_t>();
+  header.from = reader.number<std::uint32_t>();
+  header.to = reader.number<std::uint32_t>();
+  header.call = reader.number<std::uint64_t>();
+  header.phase = reader.choice(Phase::gather);
+  header.piece = reader.number<std::uint32_t>();
+  reader.end();
+  return header;
+} catch (const Error&) {
+  return std::nullopt;
+}
+
 }  // namespace pipetrain

@@ -1,7 +1,8 @@
-// What begins the messages of edges, behind the run's key: which place of which edge they fill or free. A header from outside
-// is only taken when all of it can be so.
+// What begins the messages between processes, behind the run's key: which place of which edge or group they fill or free. A
+// header from outside is only taken when all of it can be so.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -37,6 +38,19 @@ struct UcxCreditHeader {
 
   void write(WireWriter& to) const;
   static std::optional<UcxCreditHeader> read(std::span<const std::byte> from) noexcept;
+};
+
+// One member of a group sends another one a piece of what a call moves.
+struct UcxGroupHeader {
+  std::uint32_t group = 0;
+  std::uint32_t from = 0, to = 0;  // members
+  std::uint64_t call = 0;          // the members' calls, counted from 1
+  enum class Phase : std::uint8_t { reduce, gather } phase = Phase::reduce;
+  std::uint32_t piece = 0;
+
+  auto operator<=>(const UcxGroupHeader&) const = default;
+  void write(WireWriter& to_bytes) const;
+  static std::optional<UcxGroupHeader> read(std::span<const std::byte> from_bytes) noexcept;
 };
 
 void write_shape(WireWriter& to, const Shape& shape);

@@ -173,18 +173,40 @@ void UcxPeers::connect_to(int process) {
 }
 
 void UcxPeers::wait_connected(const std::set<int>& processes) {
+  wait_for(processes, [this](int process) {
+    const std::lock_guard lock(mutex_);
+    return connected_.count(process) > 0;
+  });
+}
+
+void UcxPeers::wait_for(const std::set<int>& processes, const std::function<bool(int)>& ready) {
   const auto limit = std::chrono::steady_clock::now() + connect_limit;
-  std::unique_lock lock(mutex_);
   for (const int process : processes) {
-    const bool in_time = changed_.wait_until(
-        lock, limit, [&] { return abort_cause_ || connected_.count(process) > 0 || lost_.count(process) > 0; });
-    if (abort_cause_) std::rethrow_exception(abort_cause_);
-    const auto lost = lost_.find(process);
-    if (!in_time || lost != lost_.end()) {
-      throw Error(ErrorKind::peer_lost, to_string(control_.info(process)) + " cannot be reached over UCX: " +
-                                            (in_time ? lost->second : "it did not connect within 5 minutes"));
+    for (bool done = false; !done;) {
+      std::uint64_t seen = 0;
+      {
+        const std::lock_guard lock(mutex_);
+        seen = news_;
+      }
+      worker_.call([&] { done = ready(process); });
+      if (done) break;
+      std::unique_lock lock(mutex_);
+      if (abort_cause_) std::rethrow_exception(abort_cause_);
+      const auto lost = lost_.find(process);
+      if (lost != lost_.end()) refuse(process, lost->second);
+      if (!changed_.wait_until(lock, limit, [&] { return news_ != seen; })) refuse(process, "it did not answer for 5 minutes");
     }
   }
+}
+
+void UcxPeers::refuse(int process, const std::string& why) const {
+  throw Error(ErrorKind::peer_lost, to_string(control_.info(process)) + " cannot be reached over UCX: " + why);
+}
+
+void UcxPeers::notify() {
+  const std::lock_guard lock(mutex_);
+  ++news_;
+  changed_.notify_all();
 }
 
 UcxPeers::Connection* UcxPeers::find(ucp_ep_h endpoint) {
@@ -300,8 +322,7 @@ void UcxPeers::greet(UcxMessage message, std::span<const std::byte> header, ucp_
     mark_connected(process);
   } else if (message == UcxMessage::leave && connection->process == process) {
     if (left_.insert(process).second && !leaving_) send_own(*connection, UcxMessage::leave);
-    const std::lock_guard lock(mutex_);
-    changed_.notify_all();
+    notify();
   } else {
     count_dropped();
   }
@@ -320,6 +341,7 @@ void UcxPeers::admit(int process, ucp_ep_h from) {
 void UcxPeers::mark_connected(int process) {
   const std::lock_guard lock(mutex_);
   connected_.insert(process);
+  ++news_;
   changed_.notify_all();
 }
 
@@ -373,6 +395,7 @@ void UcxPeers::lose(int process, const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
     lost_.emplace(process, why);
+    ++news_;
     changed_.notify_all();
     if (lost_handler_ && !lost_told_ && !aborted_ && !leaving_) {
       lost_told_ = true;
@@ -407,6 +430,7 @@ void UcxPeers::abort(std::exception_ptr cause) noexcept {
   const std::lock_guard lock(mutex_);
   if (!abort_cause_) abort_cause_ = std::move(cause);
   aborted_ = true;
+  ++news_;
   changed_.notify_all();
 }
 

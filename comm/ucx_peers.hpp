@@ -60,6 +60,11 @@ class UcxPeers {
   // Blocks until these are connected. Throws Error(peer_lost), or the cause of an abort.
   void wait_connected(const std::set<int>& processes);
 
+  // Blocks until ready(process), which runs on the worker's thread, says so of each; notify() when an answer may have changed.
+  // Throws as wait_connected() does.
+  void wait_for(const std::set<int>& processes, const std::function<bool(int process)>& ready);
+  void notify();
+
   WireWriter begin_header() const;
   // On the worker's thread. To a process that is not connected any more: dropped.
   void send(int process, Outgoing outgoing);
@@ -94,6 +99,7 @@ class UcxPeers {
   void fail(Connection& connection, ucs_status_t status);
   void mark_connected(int process);
   void lose(int process, const std::string& why);
+  [[noreturn]] void refuse(int process, const std::string& why) const;
 
   UcxWorker& worker_;
   ControlPlane& control_;
@@ -111,6 +117,7 @@ class UcxPeers {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Under mutex_.
+  std::uint64_t news_ = 0;  // how often what somebody may wait for has changed
   std::set<int> connected_;
   std::map<int, std::string> lost_;
   std::exception_ptr abort_cause_;

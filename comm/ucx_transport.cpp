@@ -1,9 +1,11 @@
 #include "comm/ucx_transport.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "comm/ucx_edges.hpp"
+#include "comm/ucx_groups.hpp"
 #include "comm/ucx_peers.hpp"
 #include "comm/ucx_worker.hpp"
 #include "core/error.hpp"
@@ -24,9 +26,11 @@ std::string describe_ucx() {
 
 UcxTransport::UcxTransport(ControlPlane& control, const Mesh& mesh)
     : mesh_(mesh),
-      worker_(std::make_unique<UcxWorker>()),
-      peers_(std::make_unique<UcxPeers>(*worker_, control)),
-      edges_(std::make_unique<UcxEdges>(*worker_, *peers_, control)) {}
+      process_(control.process()),
+      worker_(std::make_shared<UcxWorker>()),
+      peers_(std::make_shared<UcxPeers>(*worker_, control)),
+      edges_(std::make_unique<UcxEdges>(*worker_, *peers_, control)),
+      groups_(std::make_unique<UcxGroups>(worker_, peers_, control, mesh)) {}
 
 UcxTransport::~UcxTransport() {
   edges_->close();
@@ -41,9 +45,13 @@ void UcxTransport::close_edges() noexcept { edges_->close(); }
 
 const std::vector<SlotHandle>& UcxTransport::mirrors(EdgeId edge) const { return edges_->mirrors(edge); }
 
-std::map<int, std::shared_ptr<Group>> UcxTransport::group(const std::vector<int>&, std::uint32_t, const std::map<int, Device*>&,
-                                                          GroupUse) {
-  throw Error(ErrorKind::unavailable, "groups over several processes are not built yet");
+std::map<int, std::shared_ptr<Group>> UcxTransport::group(const std::vector<int>& ranks, std::uint32_t number,
+                                                          const std::map<int, Device*>& devices, GroupUse) {
+  const auto here = [this](int rank) { return mesh_.place(rank).process == process_; };
+  if (ranks.size() < 2 || std::none_of(ranks.begin(), ranks.end(), here)) return {};
+  if (!std::all_of(ranks.begin(), ranks.end(), here)) return groups_->make(ranks, number, devices);
+  throw Error(ErrorKind::internal, "a group of ranks that all run in process " + std::to_string(process_) +
+                                       " needs no transport: World::group makes it");
 }
 
 // A mirror is this process's own memory.

@@ -16,6 +16,7 @@ namespace pipetrain {
 class UcxWorker;
 class UcxPeers;
 class UcxEdges;
+class UcxGroups;
 
 bool has_ucx() noexcept;
 // Throws Error: unavailable in a build without UCX or where UCX does not start, peer_lost.
@@ -48,9 +49,11 @@ class UcxTransport : public Transport {
 
  private:
   const Mesh& mesh_;
-  std::unique_ptr<UcxWorker> worker_;  // outlives the following
-  std::unique_ptr<UcxPeers> peers_;
+  int process_;
+  std::shared_ptr<UcxWorker> worker_;  // outlives the following
+  std::shared_ptr<UcxPeers> peers_;
   std::unique_ptr<UcxEdges> edges_;
+  std::unique_ptr<UcxGroups> groups_;
 };
 
 }  // namespace pipetrain
