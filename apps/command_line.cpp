@@ -18,6 +18,9 @@
 #include <system_error>
 
 #include "apps/doctor.hpp"
+#include "apps/launch.hpp"
+#include "apps/launch_environment.hpp"
+#include "apps/launch_report.hpp"
 #include "apps/output_files.hpp"
 #include "apps/save_lock.hpp"
 #include "apps/signals.hpp"
@@ -62,7 +65,7 @@ const std::vector<Command>& commands() {
          return run_tune(parse_tune_options(arguments, environment));
        }},
       {"doctor", doctor_help, run_doctor},
-      later("launch", "start a run over several hosts"),
+      {"launch", launch_help, run_launch},
       later("tokenize", "turn text into a token file"),
       later("generate", "write text with a trained model"),
       later("export", "turn a checkpoint into a Hugging Face folder"),
@@ -131,10 +134,10 @@ int report_exception() {
   try {
     throw;
   } catch (const Error& error) {
-    print_error(error_line(error));
+    print_error(error_line(error), error.kind());
     return error.kind() == ErrorKind::aborted && stop_signal() != 0 ? stop_signal_status() : exit_status(error.kind());
   } catch (const std::bad_alloc&) {
-    print_error("the host is out of memory; use a smaller model, --microbatch or --seq-len");
+    print_error("the host is out of memory; use a smaller model, --microbatch or --seq-len", ErrorKind::out_of_memory);
   } catch (const std::system_error& error) {
     if (std::ferror(stdout) != 0) return 0;  // told by check_results_written()
     if (error.code() == std::errc::resource_unavailable_try_again) {
@@ -185,7 +188,8 @@ int check_results_written(int status) {
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   if (written || status != 0) return status;
   print_error(fmt::format("stdout: the results cannot be written{}; make room, or send them elsewhere",
-                          errno != 0 ? fmt::format(" ({})", std::strerror(errno)) : ""));
+                          errno != 0 ? fmt::format(" ({})", std::strerror(errno)) : ""),
+              ErrorKind::input);
   return exit_status(ErrorKind::input);
 }
 
@@ -194,6 +198,7 @@ int check_results_written(int status) {
 int run_command_line(const std::vector<std::string>& arguments, const Environment& environment) {
   hold_standard_streams();
   std::set_terminate(end_by_exception);
+  connect_launch_report(environment);
   std::optional<SignalWatch> watch;
   try {
     watch.emplace();
@@ -208,8 +213,11 @@ Environment process_environment() {
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text = *entry;
     const std::size_t equals = text.find('=');
-    if (text.starts_with("PIPETRAIN_") && equals != std::string_view::npos)
-      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    const std::string name(text.substr(0, equals));
+    const auto& others = launch_variables();
+    if (equals != std::string_view::npos &&
+        (name.starts_with("PIPETRAIN_") || std::find(others.begin(), others.end(), name) != others.end()))
+      variables.emplace(name, text.substr(equals + 1));
   }
   return variables;
 }

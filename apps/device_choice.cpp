@@ -8,14 +8,16 @@
 #include <thread>
 
 #include "core/counted.hpp"
+#include "core/mesh.hpp"
 
 namespace pipetrain {
 
 namespace {
 
-std::string needs_gpus(const RunSettings& run, const Machine& machine) {
-  return fmt::format("pp {} x tp {} x dp {} takes {}, and {} {} visible", run.layout.pp, run.layout.tp, run.batch.dp,
-                     counted(run.ranks(), "GPU"), machine.gpus, machine.gpus == 1 ? "is" : "are");
+std::string needs_gpus(const RunSettings& run, int here, const Machine& machine) {
+  return fmt::format("pp {} x tp {} x dp {} takes {}{}, and {} {} visible", run.layout.pp, run.layout.tp, run.batch.dp,
+                     counted(here, "GPU"), here < run.ranks() ? " on this host" : "", machine.gpus,
+                     machine.gpus == 1 ? "is" : "are");
 }
 
 // "0,2,5": one GPU for each rank, each once.
@@ -41,6 +43,48 @@ std::vector<int> parse_devices(const OptionValues& values, const std::string& li
   return devices;
 }
 
+// Which ranks of the run are on this host. Processes are dealt to hosts in order.
+struct HostRanks {
+  int first = 0, count = 0;          // of the host
+  int own_first = 0, own_count = 0;  // of this process
+};
+
+HostRanks ranks_here(const RunSettings& run, const ProcessOptions& processes) {
+  if (!processes.several()) return {0, static_cast<int>(run.ranks()), 0, static_cast<int>(run.ranks())};
+  const int first_process = processes.process - processes.local;
+  const auto places = deal_ranks(static_cast<int>(run.ranks()), processes.processes);
+  const auto before = [&](int process) {
+    return static_cast<int>(
+        std::count_if(places.begin(), places.end(), [&](const auto& place) { return place.process < process; }));
+  };
+  HostRanks here;
+  here.first = before(first_process);
+  here.count = before(first_process + processes.locals) - here.first;
+  here.own_first = before(processes.process);
+  here.own_count = before(processes.process + 1) - here.own_first;
+  return here;
+}
+
+// Launchers may show each process its own GPUs only.
+bool sees_own_gpus_only(const HostRanks& here, const Machine& machine) {
+  return machine.gpus < here.count && machine.gpus == here.own_count;
+}
+
+// By rank of the run. Where other hosts' ranks are does not matter here.
+std::vector<int> gpus_by_rank(const HostRanks& here, const std::vector<int>& of_host, std::int64_t ranks) {
+  std::vector<int> gpus(static_cast<std::size_t>(ranks), 0);
+  std::copy(of_host.begin(), of_host.end(), gpus.begin() + here.first);
+  return gpus;
+}
+
+// One after the other; for a process that sees its own only, those are the first.
+std::vector<int> first_gpus(const HostRanks& here, bool own_only) {
+  std::vector<int> gpus(static_cast<std::size_t>(here.count));
+  std::iota(gpus.begin(), gpus.end(), 0);
+  if (own_only) std::iota(gpus.begin() + (here.own_first - here.first), gpus.end(), 0);
+  return gpus;
+}
+
 }  // namespace
 
 Machine this_machine() { return {cuda_device_count(), std::max(1, static_cast<int>(std::thread::hardware_concurrency()))}; }
@@ -48,29 +92,28 @@ Machine this_machine() { return {cuda_device_count(), std::max(1, static_cast<in
 void choose_devices(const OptionValues& values, const Machine& machine, TrainOptions& options) {
   const RunSettings& run = options.run;
   DeviceSettings& chosen = options.run.devices;
-  const int needed = static_cast<int>(run.ranks());
-  const bool enough = machine.gpus >= needed;
+  const HostRanks here = ranks_here(run, options.processes);
+  const bool own_only = sees_own_gpus_only(here, machine), enough = machine.gpus >= here.count || own_only;
   const auto list = values.text("devices");
   switch (values.choice("device", {"auto", "cpu", "cuda"}).value_or(0)) {
     case 0:
       chosen.kind = enough ? DeviceKind::cuda : DeviceKind::cpu;
-      if (!enough && list) values.fail("devices", needs_gpus(run, machine) + "; use smaller sizes, or leave it out");
-      if (!enough) options.notes.push_back(needs_gpus(run, machine) + ": training on the CPU");
+      if (!enough && list)
+        values.fail("devices", needs_gpus(run, here.count, machine) + "; use smaller sizes, or leave it out");
+      if (!enough) options.notes.push_back(needs_gpus(run, here.count, machine) + ": training on the CPU");
       break;
     case 1:
       if (list) values.fail("devices", "names GPUs, but --device is cpu; leave one of them out");
       chosen.kind = DeviceKind::cpu;
       break;
     default:
-      if (!enough) values.fail("device", needs_gpus(run, machine) + "; use smaller sizes, or --device cpu");
+      if (!enough) values.fail("device", needs_gpus(run, here.count, machine) + "; use smaller sizes, or --device cpu");
       chosen.kind = DeviceKind::cuda;
   }
-  if (chosen.kind == DeviceKind::cuda) {
-    chosen.gpus.resize(static_cast<std::size_t>(needed));
-    std::iota(chosen.gpus.begin(), chosen.gpus.end(), 0);
-    if (list) chosen.gpus = parse_devices(values, *list, machine, needed);
-  }
-  const int share = std::max(1, machine.cores / needed);
+  if (chosen.kind == DeviceKind::cuda)
+    chosen.gpus =
+        gpus_by_rank(here, list ? parse_devices(values, *list, machine, here.count) : first_gpus(here, own_only), run.ranks());
+  const int share = std::max(1, machine.cores / here.count);
   chosen.threads = static_cast<int>(values.integer("threads", 1, 1024).value_or(share));
 }
 

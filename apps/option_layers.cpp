@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "apps/launch_environment.hpp"
+#include "apps/launch_report.hpp"
 #include "apps/stderr_lines.hpp"
 #include "apps/suggest.hpp"
 #include "core/error.hpp"
@@ -42,7 +44,9 @@ std::string here_it_is(const std::string& ours) {
 
 // An option of some command, or set by those who test or debug pipetrain.
 bool known_variable(const std::string& name) {
-  if (name == "PIPETRAIN_FAULT" || name.starts_with("PIPETRAIN_TEST_")) return true;
+  if (name.starts_with("PIPETRAIN_TEST_")) return true;
+  for (const char* other : {"PIPETRAIN_FAULT", "PIPETRAIN_TOKEN", launch_variable, launch_report_variable})
+    if (name == other) return true;
   for (const auto* table : all_tables())
     for (const OptionSpec& spec : *table)
       if (variable_name(spec.name) == name) return true;

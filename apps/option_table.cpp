@@ -71,6 +71,20 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Numbers and devices", "devices", "LIST", "GPUs to use, in rank order, e.g. 0,1,2,3", "the first ones"},
       {"Numbers and devices", "threads", "N", "compute threads of each CPU device", "cores / devices, at least 1"},
 
+      {"Processes", "master", "HOST:PORT", "where process 0 listens, and the others find it", "127.0.0.1:29500"},
+      {"Processes", "nnodes", "N", "hosts of the run, with one process each, or with launch's --nproc", "1"},
+      {"Processes", "node-rank", "K", "which of them this is, from 0", "0"},
+      {"Processes", "nproc", "N", "processes on this host (pipetrain launch only)", ""},
+      {"Processes", "restart", "N",
+       "after a failure start the whole run again from its last checkpoint, at most N times (pipetrain launch only)", "0"},
+      {"Processes", "token-file", "FILE",
+       "its first line is the token without which no process joins; also PIPETRAIN_TOKEN. Needed where the master is not on "
+       "loopback",
+       "none; launch on one host draws one"},
+      {"Processes", "rendezvous-timeout", "SECONDS", "how long to wait for the other processes", "300"},
+      {"Processes", "transport", "auto|inproc|ipc|nccl|ucx",
+       "what carries data between processes: memory of GPUs on one host, NCCL between hosts, UCX for CPUs", "auto"},
+
       {"Checkpoints", "save", "DIR", "write checkpoints of this one run and, at the end, DIR/model (a Hugging Face folder)",
        ""},
       {"Checkpoints", "save-interval", "N", "a checkpoint every N steps", "only at the end"},

@@ -21,6 +21,7 @@ namespace {
 
 std::atomic<int> caught{0};
 std::atomic<bool> report_wanted{false};
+std::atomic<void (*)(int)> relay{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
 
 std::int64_t milliseconds_now() {
@@ -44,12 +45,24 @@ std::atomic<std::int64_t> caught_at{0};
 }
 
 void on_signal(int number) {
-  if (caught.load() == 0) {
+  const auto pass_on = relay.load();
+  const bool first = caught.load() == 0;
+  if (first) {
     caught_at = milliseconds_now();
     caught = number;
+  }
+  if (pass_on) {
+    pass_on(number);
+  } else if (first) {
+    return;
   } else if (milliseconds_now() - caught_at > same_signal_ms) {
     end_at_once("stopped at once by a second signal\n", 128 + number);
   }
+}
+
+void on_question(int number) {
+  if (const auto pass_on = relay.load()) return pass_on(number);
+  report_wanted = true;
 }
 
 // Large data files are mapped into memory: what one has lost cannot be read there any more.
@@ -101,7 +114,7 @@ SignalWatch::SignalWatch() {
   stop.sa_flags = SA_RESTART;
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) hear(number, stop);
   struct sigaction report {};
-  report.sa_handler = [](int) { report_wanted = true; };
+  report.sa_handler = on_question;
   report.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &report, nullptr);
   std::signal(SIGXFSZ, SIG_IGN);
@@ -121,7 +134,7 @@ SignalWatch::~SignalWatch() {
 void SignalWatch::watch() {
   for (bool answered = false; !stop_; std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
     const std::lock_guard lock(answers_mutex);
-    if (caught != 0 && !answered) {
+    if (caught != 0 && !answered && !relay.load()) {
       answered = true;
       if (answers.asked_to_stop) {
         answers.asked_to_stop();
@@ -143,6 +156,13 @@ SignalAnswers::SignalAnswers(std::function<void()> asked_to_stop, std::function<
 SignalAnswers::~SignalAnswers() {
   const std::lock_guard lock(answers_mutex);
   answers = {};
+}
+
+void relay_signals(void (*pass_on)(int number)) { relay = pass_on; }
+
+void request_stop(int number) {
+  int none = 0;
+  if (caught.compare_exchange_strong(none, number)) caught_at = milliseconds_now();
 }
 
 int stop_signal() { return caught; }

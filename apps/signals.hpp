@@ -40,6 +40,13 @@ class SignalAnswers {
   SignalAnswers& operator=(const SignalAnswers&) = delete;
 };
 
+// For a command whose work others do: from now on these signals and SIGUSR1 only call the function, which must be safe in a
+// signal handler, each time that one comes.
+void relay_signals(void (*pass_on)(int number));
+
+// Stops this process as if this signal had come, unless one has. Thread-safe.
+void request_stop(int number);
+
 // The first SIGINT, SIGTERM or SIGHUP that came, 0 until then. Thread-safe.
 int stop_signal();
 // "SIGINT", "SIGTERM" or "SIGHUP", of the signal that came.

@@ -8,7 +8,9 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <utility>
 
+#include "apps/launch_report.hpp"
 #include "apps/signals.hpp"
 #include "schedules/utf8.hpp"
 
@@ -18,6 +20,7 @@ namespace {
 
 constexpr std::size_t longest_word = 200, longest_line = 1000;
 constexpr int look_ms = 50, patience_ms = 2000;
+std::string line_begin;
 
 // Bytes of the character that the text begins with; 0 where it begins with none, or with one that controls a terminal.
 std::size_t printable_size(std::string_view text) {
@@ -84,12 +87,18 @@ std::string one_line(std::string_view text) {
   return shortened(line, longest_line);
 }
 
-void print_error(std::string_view text) { print_note(fmt::format("pipetrain: error: {}", text)); }
+void set_line_begin(std::string begin) { line_begin = std::move(begin); }
 
-void print_note(std::string_view line) { write_to_stderr(one_line(line) + "\n"); }
+void print_error(std::string_view text, ErrorKind kind) {
+  if (report_failure(kind, text)) return;
+  write_to_stderr(one_line(fmt::format("pipetrain: error: {}{}", line_begin, text)) + "\n");
+}
+
+void print_note(std::string_view line) { write_to_stderr(one_line(line_begin + std::string(line)) + "\n"); }
 
 void print_beside_progress(std::string_view line) {
-  const std::string text = fmt::format("{}{}\n", ::isatty(STDERR_FILENO) != 0 ? "\r\x1b[K" : "", one_line(line));
+  const std::string text =
+      fmt::format("{}{}\n", ::isatty(STDERR_FILENO) != 0 ? "\r\x1b[K" : "", one_line(line_begin + std::string(line)));
   if (is_ready(look_ms)) static_cast<void>(!::write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF)));
 }
 

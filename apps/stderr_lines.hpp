@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/error.hpp"
+
 namespace pipetrain {
 
 // The text as one line for a person: control characters and bytes that are not UTF-8 as escapes (\n, \x1b), and in place of
@@ -14,8 +16,12 @@ std::string one_line(std::string_view text);
 // UTF-8 with "..." for its middle where it has more than `most` characters.
 std::string shortened(std::string_view text, std::size_t most);
 
-// The contract's one line, whatever the text holds.
-void print_error(std::string_view text);
+// The contract's one line, whatever the text holds; pipetrain launch gets it instead, where it has started this process.
+void print_error(std::string_view text, ErrorKind kind = ErrorKind::internal);
+
+// What lines begin with from now on, so that those of several processes can be told apart: "[rank 1] ". Before other threads
+// print.
+void set_line_begin(std::string begin);
 
 void print_note(std::string_view line);
 

@@ -12,8 +12,7 @@ namespace {
 constexpr std::string_view always_on = "this is always on here, leave it out";
 constexpr std::string_view automatic = "this is automatic here, leave it out";
 constexpr std::string_view cut_by_cost = "stages are cut by cost here, leave it out";
-constexpr std::string_view one_process =
-    "one process drives all GPUs of a host, leave it out; runs over several hosts are not built yet";
+constexpr std::string_view launch_on_each = "pipetrain launch runs on every host by itself (docs/multi-node.md); leave it out";
 constexpr std::string_view context_parallel = "context parallelism is not built yet; leave it out";
 constexpr std::string_view model_folder = "--model (a preset, or a folder with a config.json)";
 
@@ -169,18 +168,17 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"zero-bucket-size-in-m", automatic},
       {"ddp-bucket-cap-mb", automatic},
       {"num-layers-per-stage", cut_by_cost},
-      {"nproc-per-node", one_process},
-      {"hostfile", one_process},
-      {"master-addr", one_process},
-      {"master-port", one_process},
+      {"nproc-per-node", "--nproc"},
+      {"max-restarts", "--restart"},
+      {"hostfile", launch_on_each},
+      {"master-addr", "--master"},
+      {"master-port", "--master"},
       {"zero-stage", "--zero"},
       {"cpu-offload", "--offload"},
       {"initial-scale", "--loss-scale"},
       {"initial-scale-power", "--loss-scale"},
       {"hidden-dropout", "--dropout"},
       {"attention-dropout", "--dropout"},
-      {"nnodes", one_process},
-      {"node-rank", one_process},
       {"world-size", "--pp, --tp and --dp"},
       {"hidden-size", model_folder},
       {"ffn-hidden-size", model_folder},

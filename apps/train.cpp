@@ -8,12 +8,12 @@
 #include <optional>
 #include <utility>
 
-#include "actors/training/checkpoint.hpp"
 #include "actors/training/job_description.hpp"
-#include "actors/training/make_train_job.hpp"
 #include "actors/training/run_records.hpp"
 #include "actors/training/trainer.hpp"
 #include "actors/training/training_run.hpp"
+#include "apps/joined_run.hpp"
+#include "apps/open_job.hpp"
 #include "apps/output_files.hpp"
 #include "apps/save_lock.hpp"
 #include "apps/signals.hpp"
@@ -113,8 +113,9 @@ class StepLoop {
 // Schedulers kill half a minute after SIGTERM: by then a hung step has been given up, and its cause told.
 constexpr std::chrono::seconds finish_patience{20};
 
-// The step that a signal waits for is finished as long as its actions complete.
-void finish_step(const TrainOptions& options, Trainer& trainer) {
+// The step that a signal waits for is finished as long as its actions complete. `joined` may be null.
+void finish_step(const TrainOptions& options, Trainer& trainer, JoinedRun* joined) {
+  if (joined) joined->ask_to_stop(stop_signal());
   print_beside_progress(fmt::format("{}: finishing this step{}; a second signal stops at once", stop_signal_name(),
                                     options.run.saving.folder ? ", then saving" : ""));
   trainer.finish_step(finish_patience);
@@ -134,22 +135,29 @@ void dry_run(const TrainOptions& options, const TrainJob& job, const std::vector
   if (estimate->shortage) throw Error(*estimate->shortage);
 }
 
+// Who waits for whom, in the whole run.
+void answer_question(Trainer& trainer) {
+  for (const auto& line : trainer.waiting()) print_beside_progress(line);
+}
+
+// What a process other than the first does. Returns the exit status.
+int follow(Trainer& trainer, JoinedRun& joined) {
+  const SignalAnswers answers([&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_question(trainer); });
+  trainer.follow();
+  return stop_signal() != 0 ? stop_signal_status() : 0;
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
   const SavingSettings& saving = options.run.saving;
-  std::optional<TrainJob> job;
   std::vector<std::string> notes = options.notes;
-  std::optional<SaveLock> save_lock;  // before a checkpoint to go on from is looked for
-  placing_errors(options.places, [&] {
-    if (saving.folder && !options.dry_run) {
-      save_lock.emplace(*saving.folder, notes);
-      restore_replaced_checkpoints(*saving.folder);
-    }
-    job = make_train_job(options.run, notes);
-  });
+  std::unique_ptr<JoinedRun> joined;
+  if (options.processes.several() && !options.dry_run) joined = std::make_unique<JoinedRun>(options);
+  std::optional<SaveLock> save_lock;
+  std::optional<TrainJob> job = open_job(options, joined.get(), save_lock, notes);
   if (options.dry_run) {
-    dry_run(options, *job, notes);
+    if (options.processes.leads()) dry_run(options, *job, notes);
     return 0;
   }
   if (job->steps_done > 0) {
@@ -158,22 +166,21 @@ int run_train(const TrainOptions& options) {
     notes.push_back(fmt::format("no complete checkpoint in {}: starting afresh", saving.folder->string()));
   }
   const double flops_per_token = model_flops_per_token(job->config, job->dataset->sequence_length());
-  prepare_saving(saving);
-  RunRecords records(options.records, *job, options.run.model.name);
+  const auto prepare = [&] { prepare_saving(saving); };
+  joined ? joined->in_first("saving", prepare) : prepare();
+  RunRecords records(options.processes.leads() ? options.records : RecordSettings{}, *job, options.run.model.name);
   std::unique_ptr<Trainer> trainer;
   placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(std::move(*job)); });
   job.reset();
   std::optional<StepOutputs> outputs;  // while a signal still ends the process at once: a pipe may have no reader
-  placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token); });
-  const SignalAnswers answers([&] { finish_step(options, *trainer); },
-                              [&] {
-                                for (const auto& line : trainer->waiting()) print_beside_progress(line);
-                              });
   try {
+    if (!options.processes.leads()) return follow(*trainer, *joined);
+    placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token); });
+    const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_question(*trainer); });
     return StepLoop(options, notes, *trainer, *outputs, records).run();
   } catch (const RunFailed& failure) {
     print_waiting(failure);
-    print_error(failure.what());
+    print_error(failure.what(), failure.kind());
     const bool stopped = failure.kind() == ErrorKind::aborted && stop_signal() != 0;
     const int status = stopped ? stop_signal_status() : exit_status(failure.kind());
     if (!failure.everything_stopped()) {

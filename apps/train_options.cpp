@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <limits>
 
 #include "actors/training/batch_sizes.hpp"
+#include "actors/training/checkpoint.hpp"
 #include "apps/device_choice.hpp"
 #include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
@@ -175,7 +177,7 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   options.records.tensorboard = output_folder(values, "tensorboard");
   options.records.trace = output_file(values, "trace");
   options.records.profile = output_file(values, "profile");
-  refuse_shared_files(values, {.inputs = {"model", "data", "load", "tokenizer", "config", "schedule"},
+  refuse_shared_files(values, {.inputs = {"model", "data", "load", "tokenizer", "config", "schedule", "token-file"},
                                .output_files = {"metrics", "trace", "profile"},
                                .output_folders = {"save", "tensorboard"}});
   options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
@@ -194,12 +196,25 @@ void read_fault(const Environment& environment, RunSettings& run) {
                     run.fault->rank, run.layout.pp, run.layout.tp, run.batch.dp, counted(run.ranks(), "rank")));
 }
 
-}  // namespace
+// A run that pipetrain launch starts again goes on from what it has saved, whatever it began with.
+void go_on_after_restart(TrainOptions& options) {
+  SavingSettings& saving = options.run.saving;
+  if (options.processes.attempt == 0) return;
+  options.run.fault.reset();  // it has been
+  if (!saving.folder || find_checkpoints(*saving.folder).empty()) return;
+  saving.resume = true;
+  saving.load.reset();
+}
 
-TrainOptions parse_train_options(const std::vector<std::string>& arguments, const Environment& environment,
-                                 const Machine& machine) {
-  TrainOptions options;
-  const OptionValues values(gather_options(train_option_table(), arguments, environment, options.notes));
+struct Sources {
+  const OptionValues& values;
+  const Environment& environment;
+  const Machine& machine;
+};
+
+// `place` gives the process its place among those of a run of so many ranks.
+void read_run(const Sources& sources, TrainOptions& options, const std::function<ProcessOptions(std::int64_t ranks)>& place) {
+  const auto& [values, environment, machine] = sources;
   options.places = values.places();
   refuse_unbuilt(values);
   RunSettings& run = options.run;
@@ -207,6 +222,7 @@ TrainOptions parse_train_options(const std::vector<std::string>& arguments, cons
   placing_errors(options.places, [&] { read_data(values, run); });
   read_schedule_name(values, run.layout);
   read_sizes(values, run);
+  options.processes = place(run.ranks());
   placing_errors(options.places, [&] { read_batch(values, run); });
   read_chunks_and_order(values, run.layout);
   read_length_and_optimizer(values, run);
@@ -214,7 +230,33 @@ TrainOptions parse_train_options(const std::vector<std::string>& arguments, cons
   read_numerics(values, run.devices.kind == DeviceKind::cuda, run.numerics);
   read_files(values, options);
   read_fault(environment, run);
+  go_on_after_restart(options);
+}
+
+}  // namespace
+
+TrainOptions parse_train_options(const std::vector<std::string>& arguments, const Environment& environment,
+                                 const Machine& machine) {
+  TrainOptions options;
+  const OptionValues values(gather_options(train_option_table(), arguments, environment, options.notes));
+  read_run({values, environment, machine}, options,
+           [&](std::int64_t ranks) { return read_processes(values, environment, ranks); });
   return options;
+}
+
+LaunchedRun parse_launch_options(const std::vector<std::string>& arguments, const Environment& environment,
+                                 const Machine& machine) {
+  LaunchedRun run;
+  const OptionValues values(gather_options(train_option_table(), arguments, environment, run.train.notes));
+  read_run({values, environment, machine}, run.train, [&](std::int64_t ranks) {
+    run.launch = read_launch(values, environment, ranks);
+    ProcessOptions all;
+    all.processes = run.launch.processes();
+    all.process = run.launch.node_rank * run.launch.nproc;
+    all.locals = run.launch.nproc;
+    return all;
+  });
+  return run;
 }
 
 std::string train_help() {
@@ -238,8 +280,9 @@ std::string train_help() {
          "PIPETRAIN_FAULT=rank:step:kind (throw, exit, hang, nan or oom) makes a rank fail in a step, to see what follows;\n"
          "with kind skip the step leaves the weights as they are.\n"
          "\n"
-         "Other commands, each with its own --help: simulate (a schedule under a virtual clock), tune (search the fastest\n"
-         "layout), doctor (what this machine has). launch, tokenize, generate and export are not built yet.\n";
+         "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual\n"
+         "clock), tune (search the fastest layout), doctor (what this machine has). tokenize, generate and export are not\n"
+         "built yet.\n";
 }
 
 }  // namespace pipetrain

@@ -9,6 +9,7 @@
 #include "actors/training/run_records.hpp"
 #include "actors/training/run_settings.hpp"
 #include "apps/option_layers.hpp"
+#include "apps/process_options.hpp"
 
 namespace pipetrain {
 
@@ -20,6 +21,7 @@ struct TrainOptions {
   RecordSettings records;
   std::int64_t log_interval = 1;
   bool dry_run = false;
+  ProcessOptions processes;  // of which this one trains its share of the ranks
 
   OptionPlaces places;  // of what was not given on the command line
 
@@ -38,6 +40,15 @@ Machine this_machine();
 // `arguments` are those after the command's name. Throws Error(input): one line that names the option as the user gave it
 // ("--pp 0", "PIPETRAIN_PP=0", "run.toml:3: pp = 0"), the rule, and what to do. Reads the --config file; writes nothing.
 TrainOptions parse_train_options(const std::vector<std::string>& arguments, const Environment& environment,
+                                 const Machine& machine);
+
+// The same options for pipetrain launch: what its processes will be given, and how it starts them. A run that they would refuse
+// is refused here, once.
+struct LaunchedRun {
+  TrainOptions train;
+  LaunchOptions launch;
+};
+LaunchedRun parse_launch_options(const std::vector<std::string>& arguments, const Environment& environment,
                                  const Machine& machine);
 
 // The text of `pipetrain train --help`.

@@ -49,7 +49,7 @@ TEST_CASE("an unknown option is answered with the nearest, or with what it is ca
         "--zero_stage: unknown option; here it is --zero, which is not built yet; leave it out");
   CHECK_THAT(error_of({"--growth_interval", "9"}), Contains("loss scaling is for fp16, which is not built yet; leave it out"));
   CHECK_THAT(error_of({"--fp16"}), Contains("fp16 is not built yet; use --precision bf16 on GPUs"));
-  CHECK_THAT(error_of({"--nproc_per_node", "8"}), Contains("one process drives all GPUs of a host, leave it out"));
+  CHECK_THAT(error_of({"--nproc_per_node", "8"}), Contains("here it is --nproc"));
   CHECK(error_of({"--allgather_bucket_size=5"}) ==
         "--allgather_bucket_size: unknown option; this is automatic here, leave it out");
   CHECK(error_of({"--parallelism.pipeline_parallel_degree", "2"}) ==

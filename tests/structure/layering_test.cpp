@@ -60,7 +60,7 @@ TEST_CASE("the layering check catches each kind of violation") {
       {"model/x.cpp", "#include \"comm/y.hpp\"\n", "model/x.cpp:1: model may not include comm/y.hpp"},
       {"ops/x.cpp", "#include \"model/y.hpp\"\n", "ops/x.cpp:1: ops may not include model/y.hpp"},
       {"core/x.cpp", "\n#include \"model/y.hpp\"\n", "core/x.cpp:2: core may not include model/y.hpp"},
-      {"apps/x.cpp", "#include \"comm/y.hpp\"\n", "apps/x.cpp:1: apps may not include comm/y.hpp"},
+      {"tuning/x.cpp", "#include \"comm/y.hpp\"\n", "tuning/x.cpp:1: tuning may not include comm/y.hpp"},
       {"actors/engine/x.cpp", "#include \"actors/training/y.hpp\"\n", "actors/engine may not include actors/training/y.hpp"},
       {"schedules/x.cpp", "#include \"core/error.hpp\"\n", "schedules may not include core/error.hpp"},
       {"schedules/x.cpp", "#include <fmt/core.h>\n", "schedules uses the standard library only"},
