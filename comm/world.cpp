@@ -13,13 +13,13 @@ namespace {
   throw Error(ErrorKind::unavailable, "rank " + std::to_string(rank) + " runs in process " +
                                           std::to_string(mesh.place(rank).process) + " and rank " + std::to_string(other) +
                                           " in process " + std::to_string(mesh.place(other).process) +
-                                          ": ranks of different processes cannot reach each other yet; run all in one");
+                                          ": there is no transport between them");
 }
 
 }  // namespace
 
-World::World(Mesh mesh, int process, const OpenDevice& open)
-    : mesh_(std::move(mesh)), process_(process), ranks_(mesh_.ranks_of(process)) {
+World::World(Mesh mesh, int process, const OpenDevice& open, std::shared_ptr<Transport> transport)
+    : mesh_(std::move(mesh)), process_(process), ranks_(mesh_.ranks_of(process)), transport_(std::move(transport)) {
   if (ranks_.empty()) throw Error(ErrorKind::input, "process " + std::to_string(process) + " has no rank of the run");
   for (const int rank : ranks_) devices_[rank] = open(rank);
 }
@@ -32,14 +32,20 @@ Device& World::device(int rank) const {
   return *found->second;
 }
 
-std::map<int, std::shared_ptr<Group>> World::group(const std::vector<int>& ranks, GroupUse use) const {
+std::map<int, std::shared_ptr<Group>> World::group(const std::vector<int>& ranks, GroupUse use) {
+  const std::uint32_t number = groups_++;
   const auto here = [this](int rank) { return runs(rank); };
   if (ranks.size() < 2 || std::none_of(ranks.begin(), ranks.end(), here)) return {};
-  std::vector<Device*> devices;
-  for (const int rank : ranks) {
-    if (!runs(rank)) refuse_far(mesh_, *std::find_if(ranks.begin(), ranks.end(), here), rank);
-    devices.push_back(&device(rank));
+  if (const auto far = std::find_if_not(ranks.begin(), ranks.end(), here); far != ranks.end()) {
+    if (!transport_) refuse_far(mesh_, *std::find_if(ranks.begin(), ranks.end(), here), *far);
+    std::map<int, Device*> devices;
+    for (const int rank : ranks) {
+      if (runs(rank)) devices[rank] = &device(rank);
+    }
+    return transport_->group(ranks, number, devices, use);
   }
+  std::vector<Device*> devices;
+  for (const int rank : ranks) devices.push_back(&device(rank));
   auto handles = make_groups(devices, use);
   std::map<int, std::shared_ptr<Group>> by_rank;
   for (std::size_t i = 0; i < ranks.size(); ++i) by_rank[ranks[i]] = std::move(handles[i]);
@@ -47,7 +53,10 @@ std::map<int, std::shared_ptr<Group>> World::group(const std::vector<int>& ranks
 }
 
 LinkKind World::link(int from, int to) const {
-  if (!runs(to)) refuse_far(mesh_, from, to);
+  if (!runs(to)) {
+    if (!transport_) refuse_far(mesh_, from, to);
+    return transport_->link(from, to);
+  }
   return link_kind(device(from).id(), device(to).id());
 }
 

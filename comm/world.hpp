@@ -1,6 +1,7 @@
 // What one process runs of the mesh: its ranks' devices, and how they reach other ranks.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include "comm/groups.hpp"
 #include "comm/link.hpp"
+#include "comm/transport.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 
@@ -19,8 +21,9 @@ class World {
   using OpenDevice = std::function<std::unique_ptr<Device>(int rank)>;
 
   // Opens the devices of the ranks that the mesh places in this process, and no others, in rank order. What `open` throws
-  // passes through; throws Error(input) when the mesh places no rank here.
-  World(Mesh mesh, int process, const OpenDevice& open);
+  // passes through; throws Error(input) when the mesh places no rank here. transport: to ranks of other processes; null where
+  // nobody asks for any.
+  World(Mesh mesh, int process, const OpenDevice& open, std::shared_ptr<Transport> transport = nullptr);
 
   const Mesh& mesh() const { return mesh_; }
   int process() const { return process_; }
@@ -30,11 +33,12 @@ class World {
   Device& device(int rank) const;
 
   // Makes a group of these ranks, in this order, and gives the handles of those that this process runs, by rank; none where the
-  // group has one member only, or none here. Every process that runs a member must make the same groups in the same order.
-  // Throws Error(unavailable) when the members are in different processes, and as make_groups() does.
-  std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, GroupUse use = GroupUse::alone) const;
+  // group has one member only, or none here. Every process of the run must ask for the same groups in the same order. Throws
+  // Error(unavailable) when the members are in different processes and there is no transport, and as make_groups() and
+  // Transport::group() do. Not thread-safe.
+  std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, GroupUse use = GroupUse::alone);
   // What carries results from a rank of this process to a rank. Throws Error(unavailable) when the receiver is in another
-  // process.
+  // process and there is no transport.
   LinkKind link(int from, int to) const;
 
  private:
@@ -42,6 +46,8 @@ class World {
   int process_;
   std::vector<int> ranks_;
   std::map<int, std::unique_ptr<Device>> devices_;  // by rank
+  std::shared_ptr<Transport> transport_;            // ends before the devices
+  std::uint32_t groups_ = 0;                        // asked for so far: the same number in every process
 };
 
 }  // namespace pipetrain

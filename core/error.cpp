@@ -37,6 +37,16 @@ Error::Error(ErrorKind kind, Setting setting, const std::string& why)
       kind_(kind),
       setting_(std::make_shared<const Setting>(std::move(setting))) {}
 
+Error::Error(ErrorKind kind, const std::string& what, const Setting* setting, bool names_place)
+    : std::runtime_error(escaped(what)),
+      kind_(kind),
+      setting_(setting == nullptr ? nullptr : std::make_shared<const Setting>(*setting)),
+      names_place_(names_place) {}
+
+Error Error::at(const std::string& place, ErrorKind kind, const std::string& why) {
+  return Error(kind, place + ": " + why, nullptr, true);
+}
+
 const char* to_string(ErrorKind kind) noexcept {
   switch (kind) {
     case ErrorKind::input:

@@ -31,14 +31,21 @@ class Error : public std::runtime_error {
   // what() is "tp 3: " and then `why`, or "seq-len: " where the setting had no value. How a user spells the setting, as an
   // option or as a key of a file, is for the program that reads settings to add.
   Error(ErrorKind kind, Setting setting, const std::string& why);
+  // what() is "stage 1, tp rank 0, replica 0: " and then `why`: the error names the part of the run where it happened.
+  static Error at(const std::string& place, ErrorKind kind, const std::string& why);
+  // One that travelled as data: `what` is the whole line.
+  Error(ErrorKind kind, const std::string& what, const Setting* setting, bool names_place);
 
   ErrorKind kind() const noexcept { return kind_; }
+  // Whether what() says already where in the run it happened, so that nobody need add it.
+  bool names_place() const noexcept { return names_place_; }
   // Null where the error is not about one setting. As long as the error or a copy of it lives.
   const Setting* setting() const noexcept { return setting_.get(); }
 
  private:
   ErrorKind kind_;
   std::shared_ptr<const Setting> setting_;  // shared, because copies of an exception must not throw
+  bool names_place_ = false;
 };
 
 // The word used in reports, e.g. "out of memory".

@@ -8,11 +8,10 @@ using schedules::InputKind;
 
 FeederActor::FeederActor(caf::actor_config& config, int replica, std::shared_ptr<InputSource> source, caf::actor tokens,
                          caf::actor targets, caf::actor supervisor)
-    : caf::event_based_actor(config),
-      replica_(replica),
-      source_(std::move(source)),
-      outlets_{Outlet{InputKind::activation, std::move(tokens)}, Outlet{InputKind::target, std::move(targets)}},
-      supervisor_(std::move(supervisor)) {}
+    : caf::event_based_actor(config), replica_(replica), source_(std::move(source)), supervisor_(std::move(supervisor)) {
+  if (tokens) outlets_.push_back({InputKind::activation, std::move(tokens)});
+  if (targets) outlets_.push_back({InputKind::target, std::move(targets)});
+}
 
 caf::behavior FeederActor::make_behavior() {
   return {
@@ -23,7 +22,9 @@ caf::behavior FeederActor::make_behavior() {
         pump();
       },
       [this](Credit& credit) {
-        outlets_[credit.kind == InputKind::activation ? 0 : 1].credits.push_back(std::move(credit.slot));
+        for (auto& outlet : outlets_) {
+          if (outlet.kind == credit.kind) outlet.credits.push_back(std::move(credit.slot));
+        }
         pump();
       },
       [this](Abort&) { in_step_ = false; },
@@ -58,7 +59,9 @@ void FeederActor::pump() {
       source_->fill(outlet->kind, step_, outlet->next, *slot);
     } catch (...) {
       in_step_ = false;
-      send(supervisor_, Failed{"the data of replica " + std::to_string(replica_), failure_of(std::current_exception())});
+      Failure cause = failure_of(std::current_exception());
+      cause.where = "the data of replica " + std::to_string(replica_);
+      send(supervisor_, Failed{std::move(cause)});
       return;
     }
     send(outlet->queue, Filled{outlet->next, std::move(slot)});

@@ -1,9 +1,10 @@
-// The actor that feeds one replica: tokens to the first virtual stage, targets to the last, as their queues have room.
+// The actor that feeds one replica: tokens to the first virtual stage, targets to the last, as their queues have room. Where
+// these run in several processes, each has a feeder for those that it runs.
 #pragma once
 
-#include <array>
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "actors/engine/input_source.hpp"
 #include "actors/engine/protocol.hpp"
@@ -12,6 +13,7 @@ namespace pipetrain {
 
 class FeederActor : public caf::event_based_actor {
  public:
+  // tokens, targets: the queues; null for one that is not here.
   FeederActor(caf::actor_config& config, int replica, std::shared_ptr<InputSource> source, caf::actor tokens,
               caf::actor targets, caf::actor supervisor);
 
@@ -35,7 +37,7 @@ class FeederActor : public caf::event_based_actor {
 
   int replica_;
   std::shared_ptr<InputSource> source_;
-  std::array<Outlet, 2> outlets_;
+  std::vector<Outlet> outlets_;
   caf::actor supervisor_;
   StepInfo step_;
   bool in_step_ = false;

@@ -9,12 +9,14 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/engine/input_source.hpp"
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
+#include "core/mesh.hpp"
 #include "schedules/plan.hpp"
 #include "schedules/validate.hpp"
 
@@ -23,6 +25,19 @@ class actor_system;
 }
 
 namespace pipetrain {
+
+class EngineChannel;
+class PipelineActors;
+class Transport;
+
+// A run over several processes, each of which builds the part of the pipeline that it runs, from the same options.
+struct PipelineProcesses {
+  std::shared_ptr<EngineChannel> channel;
+  Transport* transport = nullptr;  // outlives the pipeline; null where no two neighbouring stages are in different processes
+  // {.dp = replicas, .pp = stages, .tp = parts}: the process of each stage, or of each part of a stage whose ranks run in
+  // several; all stages have as many parts, whose lanes correspond.
+  Mesh parts{MeshShape{}};
+};
 
 struct PipelineOptions {
   schedules::Plan plan;  // with its end-of-step actions
@@ -38,20 +53,23 @@ struct PipelineOptions {
   // nothing blocks: use start_step(), and run the scheduler yourself, also after the pipeline's end.
   caf::actor_system* system = nullptr;
   bool virtual_time = false;
+  // Null: this process runs the whole pipeline.
+  std::optional<PipelineProcesses> processes;
 };
 
 // The needs say how many slots and activations the plan keeps at once.
 using ComputeFactory = std::function<std::shared_ptr<StageCompute>(StageId id, const schedules::StageNeeds& needs)>;
 using SourceFactory = std::function<std::shared_ptr<InputSource>(int replica)>;
 
-// step(), start_step(), memory(), read_state(): one step at a time, from one thread. waiting(), finish_step(), abort() and
-// stop_stage(): from any thread.
+// step(), start_step(), memory(), read_state(), finish_step(): in process 0 of several only. One step at a time, from one
+// thread. waiting(), finish_step(), abort() and stop_stage(): from any thread.
 class Pipeline {
  public:
   // Validates the plan where its needs are not given (throws schedules::InvalidPlan), makes the computes in replica-major order
-  // and their queues' slots.
+  // and their queues' slots. Over several processes only this one's; returns when all have built theirs, and throws when one
+  // cannot.
   Pipeline(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source);
-  // Stops all actors and waits for them, unless virtual_time.
+  // Stops all actors and waits for them, unless virtual_time. In process 0 of several this ends the run.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
@@ -59,6 +77,9 @@ class Pipeline {
   // Runs one step to its end. Throws RunFailed when anything failed; no further step is possible then.
   StepOutcome step(const StepInfo& info, Decide decide);
   std::future<StepOutcome> start_step(const StepInfo& info, Decide decide);
+
+  // In every process but 0, which runs the steps: returns when process 0 ends the run. Throws RunFailed.
+  void follow();
 
   // One line a stage: what it waits for now. Empty when the actors do not answer within two seconds.
   std::vector<std::string> waiting();
@@ -80,8 +101,7 @@ class Pipeline {
   const std::vector<schedules::StageNeeds>& needs() const;
 
  private:
-  class Actors;
-  std::unique_ptr<Actors> actors_;
+  std::unique_ptr<PipelineActors> actors_;
 };
 
 }  // namespace pipetrain

@@ -2,7 +2,7 @@
 //
 // Those that may cross a process are plain data and handles: a slot stands for memory of its receiver, a pointer to host memory
 // for memory of whoever asked. Within a process nothing is copied for that. The messages of the facade and of a compute stay in
-// their process and may carry more; they are marked "local".
+// their process and may carry more; they are marked "local". How the others cross: actors/engine/remote/.
 //
 //   facade     -> supervisor       local: StartStep, FinishStep, AskWaiting, AskMemory, AskState, Failed (to abort); at set-up
 //                                  ConnectSupervisor
@@ -19,6 +19,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -68,7 +69,8 @@ struct ConnectQueue {
   caf::actor producer, consumer;
 };
 struct ConnectSupervisor {
-  std::vector<caf::actor> stages;  // replica-major
+  std::vector<StageId> ids;  // replica-major
+  std::vector<caf::actor> stages;
   std::vector<caf::actor> feeders;
 };
 
@@ -96,7 +98,6 @@ struct StepDone {
 
 // --- ends ---
 struct Failed {
-  std::string where;  // "stage 1", "feeder of replica 0"
   Failure cause;
 };
 struct Abort {
@@ -112,7 +113,7 @@ struct FinishStep {
   std::chrono::milliseconds patience;
 };
 struct AskWaiting {
-  std::shared_ptr<std::promise<std::vector<std::string>>> answer;
+  std::function<void(std::vector<std::string>)> answer;  // must not block
 };
 struct ReportWaiting {
   std::int64_t report;  // its number: a slow stage may still owe the one before

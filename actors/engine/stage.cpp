@@ -23,7 +23,7 @@ class MailboxEvents : public StageEvents {
     stage_->delayed_send(stage_, std::max(times.end - now(), std::chrono::steady_clock::duration::zero()),
                          Completed{action, times, {}});
   }
-  void failed(std::exception_ptr cause) override { caf::anon_send(mailbox_, Failed{"", failure_of(cause)}); }
+  void failed(std::exception_ptr cause) override { caf::anon_send(mailbox_, Failed{failure_of(cause)}); }
   void state_read(std::int64_t number) override { caf::anon_send(mailbox_, StateRead{number}); }
   std::chrono::steady_clock::time_point now() const override { return stage_->clock().now(); }
 
@@ -229,7 +229,9 @@ void StageActor::completed(Completed& message) {
 }
 
 void StageActor::fail(Failure cause) {
-  if (!aborted_) send(setup_.supervisor, Failed{"stage " + std::to_string(setup_.id.stage), std::move(cause)});
+  if (aborted_) return;
+  cause.where = "stage " + std::to_string(setup_.id.stage);
+  send(setup_.supervisor, Failed{std::move(cause)});
 }
 
 void StageActor::abort(const Failure& cause) {

@@ -14,4 +14,8 @@ void StageCompute::read_state(std::int64_t, const StatePart& part, float*) {
   throw Error(ErrorKind::internal, "this compute keeps no " + part.state);
 }
 
+std::size_t StageCompute::state_elements(const StatePart& part) const {
+  throw Error(ErrorKind::internal, "this compute keeps no " + part.state);
+}
+
 }  // namespace pipetrain

@@ -19,6 +19,8 @@
 
 namespace pipetrain {
 
+class Device;
+
 struct StepInfo {
   std::int64_t step = 1;  // counts from 1
   int microbatches = 1;   // of one replica
@@ -47,6 +49,7 @@ struct StatePart {
   int tp_rank = 0;
   std::string state;          // "weights"
   std::size_t parameter = 0;  // of the rank, in its layout's order
+  std::size_t elements = 0;   // how many values that is; needed only where the stage may run in another process
 };
 
 // How a compute answers its stage. Thread-safe; none of the calls blocks. For every launch: enqueued once, then completed once,
@@ -84,6 +87,13 @@ class StageCompute {
   // Memory for the queue that receives this kind of input for this chunk. Called before the first step.
   virtual std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) = 0;
 
+  // Who fills the lanes of this compute's outputs, by lane: asked only where outputs may go to other processes.
+  struct LaneSources {
+    std::vector<Device*> devices;
+    std::vector<int> ranks;  // of the mesh
+  };
+  virtual LaneSources lane_sources() const { return {}; }
+
   virtual void attach(std::shared_ptr<StageEvents> events) = 0;
   virtual void begin_step(const StepInfo& step) = 0;
   virtual void launch(const Launch& launch) = 0;
@@ -99,6 +109,8 @@ class StageCompute {
   virtual std::vector<MemoryUse> memory() const { return {}; }
   // Between steps only: fills `out`, host memory that stays until state_read(number) answers; failed() answers where it cannot.
   virtual void read_state(std::int64_t number, const StatePart& part, float* out);
+  // How many values read_state() would fill. Thread-safe. Throws where there is no such part.
+  virtual std::size_t state_elements(const StatePart& part) const;
 };
 
 // Slots without memory, for computes that move none.

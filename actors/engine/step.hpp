@@ -10,6 +10,8 @@
 
 namespace pipetrain {
 
+struct Failure;
+
 struct StepOutcome {
   std::vector<StageTrace> stages;                   // replica-major
   std::vector<std::vector<DeviceActions>> devices;  // of each stage, by rank; none where the compute does not measure
@@ -22,8 +24,7 @@ using Decide = std::function<Verdict(const std::vector<StageResult>&)>;
 // A failure of any actor or worker, after everything has stopped.
 class RunFailed : public Error {
  public:
-  RunFailed(ErrorKind kind, const std::string& what, std::vector<std::string> waiting, bool stopped)
-      : Error(kind, what), waiting_(std::move(waiting)), stopped_(stopped) {}
+  RunFailed(const Failure& cause, std::vector<std::string> waiting, bool stopped);
   // One line a stage: what it waited for when the failure was heard.
   const std::vector<std::string>& waiting() const { return waiting_; }
   // False when some stage still had work running after the grace time: its threads cannot be joined.

@@ -1,24 +1,12 @@
 #include "actors/engine/supervisor.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/error.hpp"
 
 namespace pipetrain {
-namespace {
-
-// The run's failure as the caller sees it: the cause's own kind and text, after the place where it happened.
-RunFailed describe(const Failed& failed, std::vector<std::string> waiting, bool stopped) {
-  const Failure& cause = failed.cause;
-  // Wrong input names its file and line, and some causes their stage: those speak for themselves.
-  const bool plain =
-      failed.where.empty() || cause.kind == ErrorKind::input || cause.text.find(failed.where) != std::string::npos;
-  return RunFailed(cause.kind, (plain ? "" : failed.where + ": ") + cause.text, std::move(waiting), stopped);
-}
-
-}  // namespace
-
 SupervisorActor::SupervisorActor(caf::actor_config& config, SupervisorSetup setup)
     : caf::event_based_actor(config), setup_(std::move(setup)) {
   set_down_handler([this](const caf::down_msg& message) { actor_down(message); });
@@ -61,13 +49,26 @@ void SupervisorActor::on_exit() {
 
 StageId SupervisorActor::stage_at(std::size_t index) const {
   const MeshCoordinate at = setup_.stages.at(static_cast<int>(index));
-  return {at.dp, at.pp};
+  return {at.dp, at.pp, at.tp};
 }
 
 std::string SupervisorActor::label(std::size_t index) const {
   const StageId id = stage_at(index);
-  const bool replicated = setup_.stages.shape().dp > 1;
-  return "stage " + std::to_string(id.stage) + (replicated ? " of replica " + std::to_string(id.replica) : "");
+  const bool replicated = setup_.stages.shape().dp > 1, parted = setup_.stages.shape().tp > 1;
+  return "stage " + std::to_string(id.stage) + (parted ? ", part " + std::to_string(id.part) : "") +
+         (replicated ? " of replica " + std::to_string(id.replica) : "");
+}
+
+template <class Element>
+std::vector<std::vector<Element>> SupervisorActor::join_parts(std::vector<std::vector<Element>> parts) const {
+  const auto each = static_cast<std::size_t>(setup_.stages.shape().tp);
+  if (each == 1) return parts;
+  std::vector<std::vector<Element>> stages(parts.size() / each);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    auto& stage = stages[i / each];
+    stage.insert(stage.end(), std::make_move_iterator(parts[i].begin()), std::make_move_iterator(parts[i].end()));
+  }
+  return stages;
 }
 
 void SupervisorActor::start(StartStep& message) {
@@ -90,9 +91,9 @@ void SupervisorActor::norm_done(NormDone& message) {
   step_->results[index(message.stage)] = std::move(message.result);
   if (--step_->norms_missing > 0) return;
   try {
-    to_stages(GiveVerdict{step_->start.decide(step_->results)});
+    to_stages(GiveVerdict{step_->start.decide(join_parts(std::move(step_->results)))});
   } catch (...) {
-    fail({"", failure_of(std::current_exception())});
+    fail({failure_of(std::current_exception())});
   }
 }
 
@@ -103,7 +104,11 @@ void SupervisorActor::step_done(StepDone& message) {
   step_->outcome.devices[at] = std::move(message.devices);
   if (--step_->stages_missing > 0) return;
   const auto outcome = std::move(step_->start.outcome);
-  StepOutcome result = std::move(step_->outcome);
+  StepOutcome result;
+  for (std::size_t i = 0; i < stages_.size(); ++i) {  // the parts of a stage ran the same
+    if (stage_at(i).part == 0) result.stages.push_back(std::move(step_->outcome.stages[i]));
+  }
+  result.devices = join_parts(std::move(step_->outcome.devices));
   step_.reset();
   outcome->set_value(std::move(result));
 }
@@ -134,12 +139,12 @@ void SupervisorActor::actor_down(const caf::down_msg& message) {
     const auto feeder =
         std::find_if(feeders_.begin(), feeders_.end(), [&](const caf::actor& one) { return one == message.source; });
     if (feeder != feeders_.end()) {
-      fail({"", {ErrorKind::peer_lost, "the feeder's actor stopped in the middle of the run"}});
+      fail({{ErrorKind::peer_lost, "the feeder's actor stopped in the middle of the run"}});
     }
     return;
   }
   const auto at = static_cast<std::size_t>(stage - stages_.begin());
-  fail({"", {ErrorKind::peer_lost, label(at) + ": its actor stopped in the middle of the run"}});
+  fail({{ErrorKind::peer_lost, label(at) + ": its actor stopped in the middle of the run"}});
   stopped({stage_at(at), "its actor is gone"});
 }
 
@@ -155,14 +160,14 @@ void SupervisorActor::end_failure() {
   outcome->set_exception(what_failed());
 }
 
-void SupervisorActor::ask_stages(std::shared_ptr<std::promise<std::vector<std::string>>> answer) {
+void SupervisorActor::ask_stages(std::function<void(std::vector<std::string>)> answer) {
   const std::int64_t number = reports_asked_++;
   reports_[number] = {std::move(answer), std::vector<std::string>(stages_.size()), 0, static_cast<int>(stages_.size()), watch_};
   to_stages(ReportWaiting{number});
 }
 
 std::exception_ptr SupervisorActor::what_failed() const {
-  return std::make_exception_ptr(describe(failure_->first, failure_->waiting, failure_->still_running == 0));
+  return std::make_exception_ptr(RunFailed(failure_->first.cause, failure_->waiting, failure_->still_running == 0));
 }
 
 void SupervisorActor::refuse_questions() {
@@ -224,7 +229,7 @@ void SupervisorActor::waiting(Waiting& message) {
   report.completed += message.completed;
   if (--report.missing > 0) return;
   if (report.answer) {
-    report.answer->set_value(std::move(report.lines));
+    report.answer(std::move(report.lines));
   } else if (report.watch == watch_) {
     judge_progress(report);
   }
@@ -235,8 +240,8 @@ void SupervisorActor::judge_progress(const WaitingReport& report) {
   if (step_ && report.completed == completed_seen_) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(setup_.stall).count();
     const std::string what = "no action completed for " + std::to_string(seconds) + " s";
-    fail({"", finishing_ ? Failure{ErrorKind::aborted, what + " after the run was asked to stop: a worker hangs"}
-                         : Failure{ErrorKind::peer_lost, what + ": a worker hangs, or the stall timeout is too short"}});
+    fail({finishing_ ? Failure{ErrorKind::aborted, what + " after the run was asked to stop: a worker hangs"}
+                     : Failure{ErrorKind::peer_lost, what + ": a worker hangs, or the stall timeout is too short"}});
     return;
   }
   completed_seen_ = step_ ? report.completed : -1;

@@ -13,7 +13,7 @@
 namespace pipetrain {
 
 struct SupervisorSetup {
-  Mesh stages{MeshShape{}};                // {.dp = replicas, .pp = stages}
+  Mesh stages{MeshShape{}};                // {.dp = replicas, .pp = stages, .tp = parts of each}
   std::chrono::milliseconds grace{10000};  // for stages to stop after a failure
   std::chrono::milliseconds stall{0};      // a step in which no action completes for this long fails; 0: never
 };
@@ -32,10 +32,10 @@ class SupervisorActor : public caf::event_based_actor {
     std::vector<StageResult> results;
     int norms_missing = 0;
     int stages_missing = 0;
-    StepOutcome outcome;
+    StepOutcome outcome;  // of every part, until its end
   };
   struct WaitingReport {
-    std::shared_ptr<std::promise<std::vector<std::string>>> answer;  // null: the supervisor's own look at the progress
+    std::function<void(std::vector<std::string>)> answer;  // null: the supervisor's own look at the progress
     std::vector<std::string> lines;
     std::int64_t completed = 0;
     int missing = 0;
@@ -60,7 +60,7 @@ class SupervisorActor : public caf::event_based_actor {
   void stopped(const Stopped& message);
   void actor_down(const caf::down_msg& message);
   void end_failure();
-  void ask_stages(std::shared_ptr<std::promise<std::vector<std::string>>> answer);
+  void ask_stages(std::function<void(std::vector<std::string>)> answer);
   void waiting(Waiting& message);
   void finish_step(const FinishStep& message);
   void judge_progress(const WaitingReport& report);
@@ -75,6 +75,9 @@ class SupervisorActor : public caf::event_based_actor {
   void to_stages(const Message& message) {
     for (auto& stage : stages_) send(stage, message);
   }
+  // Of each stage, what its parts gave, in order.
+  template <class Element>
+  std::vector<std::vector<Element>> join_parts(std::vector<std::vector<Element>> parts) const;
   std::size_t index(const StageId& id) const { return static_cast<std::size_t>(setup_.stages.rank(coordinate(id))); }
   StageId stage_at(std::size_t index) const;
   std::string label(std::size_t index) const;

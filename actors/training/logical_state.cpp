@@ -52,7 +52,8 @@ void LogicalState::ask(const std::string& state, std::size_t index) {
   for (const Slice& slice : slices_[index]) {
     Reading& reading = tensor.slices.emplace_back();
     reading.part.resize(static_cast<std::size_t>(slice.parameter.local.elements()));
-    reading.done = pipeline_.read_state(slice.stage, {slice.tp_rank, state, slice.number}, reading.part.data());
+    reading.done =
+        pipeline_.read_state(slice.stage, {slice.tp_rank, state, slice.number, reading.part.size()}, reading.part.data());
     tensor.bytes += reading.part.size() * sizeof(float);
   }
   asked_bytes_ += tensor.bytes;

@@ -2,9 +2,12 @@
 
 #include <utility>
 
+#include "actors/engine/remote/engine_channel.hpp"
 #include "actors/training/job_plan.hpp"
+#include "actors/training/run_processes.hpp"
 #include "actors/training/train_job.hpp"
 #include "actors/training/transformer_compute.hpp"
+#include "core/error.hpp"
 #include "model/head_size.hpp"
 #include "schedules/validate.hpp"
 
@@ -15,30 +18,51 @@ std::unique_ptr<Device> make_device(const TrainJob& job, int number) {
   return job.devices.kind == DeviceKind::cpu ? make_cpu_device(number, job.devices.threads) : make_cuda_device(number);
 }
 
-// Refuses a model that cannot be split or computed so before any device is opened.
-World open_world(const TrainJob& job, const std::vector<std::vector<Block>>& parts) {
+// Refuses a model that cannot be split or computed so before anything is opened.
+std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vector<std::vector<Block>>& parts,
+                                             const std::shared_ptr<EngineChannel>& channel) {
   layout_parameters(job.config, parts, 0, job.layout.tp);
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
+  return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;
+}
+
+World open_world(const TrainJob& job, int process, std::shared_ptr<Transport> transport) {
   const Mesh mesh = mesh_of(job);
-  return World(mesh, 0, [&](int rank) { return make_device(job, mesh.place(rank).device); });
+  return World(
+      mesh, process, [&](int rank) { return make_device(job, mesh.place(rank).device); }, std::move(transport));
+}
+
+std::vector<RankPlace> places_of(const TrainJob& job, int ranks) {
+  const ControlPlane* control = job.processes ? job.processes->control.get() : nullptr;
+  std::vector<RankPlace> places = deal_ranks(ranks, control ? control->processes() : 1);
+  if (job.devices.kind == DeviceKind::cpu || job.devices.gpus.empty()) return places;
+  std::size_t next = 0;
+  for (RankPlace& place : places) {
+    if (control != nullptr && place.process != control->process()) continue;
+    if (next < job.devices.gpus.size()) place.device = job.devices.gpus[next];
+    ++next;
+  }
+  if (next != job.devices.gpus.size()) {
+    throw Error(ErrorKind::input,
+                std::to_string(job.devices.gpus.size()) + " GPUs are given for " + std::to_string(next) + " ranks");
+  }
+  return places;
 }
 
 }  // namespace
 
 Mesh mesh_of(const TrainJob& job) {
   const MeshShape shape{.dp = static_cast<int>(job.batch.dp), .pp = job.layout.pp, .tp = job.layout.tp};
-  if (job.devices.kind == DeviceKind::cpu || job.devices.gpus.empty()) return Mesh(shape);
-  std::vector<RankPlace> places;
-  for (const int device : job.devices.gpus) places.push_back({0, device});
-  return Mesh(shape, std::move(places));
+  return Mesh(shape, places_of(job, Mesh(shape).size()));
 }
 
-ParallelLayout::ParallelLayout(const TrainJob& job)
+ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel)
     : plan_(plan_of(job)),
       needs_(validate(plan_, job.layout.order, TransformerCompute::slot_life())),
       parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(),
                               job.numerics.recompute)),
-      world_(open_world(job, parts_)) {
+      transport_(checked_transport(job, parts_, channel)),
+      world_(open_world(job, channel ? channel->process() : 0, transport_)) {
   make_groups(job.config.tied_embeddings);
 }
 
@@ -123,8 +147,25 @@ std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId 
 
 std::vector<Device*> ParallelLayout::stage_devices(StageId id) const {
   std::vector<Device*> devices;
-  for (const int rank : ranks_of(id)) devices.push_back(&world_.device(rank));
+  for (const int rank : ranks_of(id)) {
+    if (world_.runs(rank)) devices.push_back(&world_.device(rank));
+  }
   return devices;
+}
+
+Mesh ParallelLayout::stage_mesh() const {
+  std::vector<RankPlace> places;
+  for (const auto& members : mesh().groups({Axis::tp})) {
+    const RankPlace first = mesh().place(members.front()), last = mesh().place(members.back());
+    if (first.process != last.process) {
+      throw Error(ErrorKind::unavailable, "the tensor-parallel ranks of stage " +
+                                              std::to_string(mesh().at(members.front()).pp) + " would run in processes " +
+                                              std::to_string(first.process) + " and " + std::to_string(last.process) +
+                                              ", which is not built yet; use fewer processes");
+    }
+    places.push_back(first);
+  }
+  return Mesh({.dp = mesh().shape().dp, .pp = mesh().shape().pp}, std::move(places));
 }
 
 }  // namespace pipetrain

@@ -15,19 +15,25 @@
 
 namespace pipetrain {
 
+class EngineChannel;
 struct TrainJob;
 
-// The job's ranks, all in this process. Throws Error(input) for a parallel size below 1, and when the job names GPUs but not
-// one for each rank.
+// The job's ranks: all in this process, or dealt to the job's processes in order. Throws Error(input) for a parallel size below
+// 1, fewer ranks than processes, and when the job names GPUs but not one for each rank of this process.
 Mesh mesh_of(const TrainJob& job);
 
 class ParallelLayout {
  public:
   // Throws Error(input) when the model cannot be split or computed so, or the schedule cannot be built.
-  explicit ParallelLayout(const TrainJob& job);
+  explicit ParallelLayout(const TrainJob& job) : ParallelLayout(job, nullptr) {}
+  // Of a job over several processes, every one of which makes its layout at the same time: opens the transport between them.
+  ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel);
 
   const Mesh& mesh() const { return world_.mesh(); }
-  std::vector<StageId> stages() const;  // that this process runs, replica-major
+  std::vector<StageId> stages() const;                       // that this process runs, replica-major
+  Transport* transport() const { return transport_.get(); }  // null: one process
+  // {.dp = replicas, .pp = stages}, each in the process of its ranks. Throws Error(unavailable) where these are several.
+  Mesh stage_mesh() const;
   const schedules::Plan& plan() const { return plan_; }
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }  // of the plan, by stage
   const std::vector<std::vector<Block>>& parts() const { return parts_; }     // by virtual stage
@@ -35,7 +41,7 @@ class ParallelLayout {
   const Device& device(const MeshCoordinate& rank) const { return world_.device(mesh().rank(rank)); }
   // What each rank of this stage is made of.
   std::vector<RankSetup> rank_setups(const TrainJob& job, StageId id) const;
-  std::vector<Device*> stage_devices(StageId id) const;
+  std::vector<Device*> stage_devices(StageId id) const;  // of this process; none for a stage of another one
 
  private:
   void make_groups(bool tied);
@@ -48,6 +54,7 @@ class ParallelLayout {
   schedules::Plan plan_;
   std::vector<schedules::StageNeeds> needs_;
   std::vector<std::vector<Block>> parts_;  // by virtual stage
+  std::shared_ptr<Transport> transport_;
   World world_;
   std::map<int, RankGroups> groups_;  // by rank of this process
 };

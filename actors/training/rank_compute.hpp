@@ -35,6 +35,8 @@ class RankCompute {
   // Waits until nothing of this rank touches any memory.
   void wait_until_idle() noexcept;
   const MeshCoordinate& id() const { return setup_.id; }
+  int rank() const { return setup_.rank; }
+  Device& device() const { return *setup_.device; }
   const MemoryUse& memory() const { return memory_; }
   const ParameterLayout& layout() const { return model_->parameters(); }
 

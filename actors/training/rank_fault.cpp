@@ -25,12 +25,16 @@ void tell(const Fault& fault, const MeshCoordinate& id, const char* what) {
 void RankCompute::provoke(const Fault& fault) {
   switch (fault.kind) {
     case FaultKind::raise:
-      throw Error(ErrorKind::internal, place_of(fault, setup_.id) + ": a fault was asked for (PIPETRAIN_FAULT)");
+      throw Error::at(place_of(fault, setup_.id), ErrorKind::internal, "a fault was asked for (PIPETRAIN_FAULT)");
     case FaultKind::exit:
       tell(fault, setup_.id, "ends the process");
       std::_Exit(1);
     case FaultKind::out_of_memory:
-      setup_.device->allocate(std::size_t{1} << 60, place_of(fault, setup_.id) + ": the fault of PIPETRAIN_FAULT");
+      try {
+        setup_.device->allocate(std::size_t{1} << 60, "the fault of PIPETRAIN_FAULT");
+      } catch (const Error& error) {
+        throw Error::at(place_of(fault, setup_.id), error.kind(), error.what());
+      }
       break;
     case FaultKind::nan:
       state_->spoil();

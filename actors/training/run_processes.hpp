@@ -10,6 +10,9 @@
 
 namespace pipetrain {
 
+class EngineChannel;
+struct TrainJob;
+
 // Process 0 decides, saves and reports; the others follow it. Ranks are dealt in order (deal_ranks). Whoever made the control
 // plane calls leave() once the Trainer is gone, also after a failure: others that are still being built wait for that.
 struct RunProcesses {
@@ -18,5 +21,15 @@ struct RunProcesses {
   // Makes the transport in make_transport()'s stead, where it is given.
   std::function<std::unique_ptr<Transport>(ControlPlane&, const Mesh&)> make_transport;
 };
+
+// The transport that the processes agree on. A process that it loses is one that the channel loses; it is aborted when another
+// process fails while the run is built. Every process calls it at the same time. Throws as choose_transport() and
+// make_transport() do.
+std::shared_ptr<Transport> open_transport(const RunProcesses& processes, const Mesh& mesh, DeviceKind devices,
+                                          const std::shared_ptr<EngineChannel>& channel);
+
+// Throws Error(input) that names the first of the job's contents (job_contents()) in which another process differs from process
+// 0. Every process calls it at the same time.
+void compare_contents(const TrainJob& job, EngineChannel& channel);
 
 }  // namespace pipetrain

@@ -53,7 +53,7 @@ struct LayoutSettings {
 
 struct DeviceSettings {
   DeviceKind kind = DeviceKind::cpu;
-  std::vector<int> gpus;  // ordinals by rank; empty on the CPU
+  std::vector<int> gpus;  // ordinals by rank, over several processes by rank of this one; empty on the CPU
   int threads = 1;        // compute threads of one CPU device
 };
 

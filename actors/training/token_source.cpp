@@ -23,8 +23,10 @@ TokenSource::TokenSource(int replica, std::shared_ptr<const Dataset> dataset, st
       sampler_(std::move(sampler)),
       tokens_(batch.microbatch * dataset_->sequence_length()),
       microbatches_(static_cast<int>(batch.microbatches)),
-      staging_(first.front()->allocate_host(
-          static_cast<std::size_t>(2 * (batch.microbatches + 1) * tokens_) * sizeof(std::int32_t), "tokens on their way")),
+      staging_((first.empty() ? last : first)
+                   .front()
+                   ->allocate_host(static_cast<std::size_t>(2 * (batch.microbatches + 1) * tokens_) * sizeof(std::int32_t),
+                                   "tokens on their way")),
       steps_(static_cast<std::size_t>(batch.microbatches + 1), 0),
       first_(make_streams(first, "tokens")),
       last_(make_streams(last, "targets")) {}

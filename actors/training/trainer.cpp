@@ -4,11 +4,13 @@
 #include <cmath>
 #include <future>
 
+#include "actors/engine/remote/engine_channel.hpp"
 #include "actors/training/checkpoint.hpp"
 #include "actors/training/job_memory.hpp"
 #include "actors/training/logical_state.hpp"
 #include "actors/training/parallel_layout.hpp"
 #include "actors/training/rank_state.hpp"
+#include "actors/training/run_processes.hpp"
 #include "actors/training/step_results.hpp"
 #include "actors/training/token_source.hpp"
 #include "actors/training/transformer_compute.hpp"
@@ -44,7 +46,9 @@ void check_finite(double value, const char* what, std::int64_t step) {
 
 }  // namespace
 
-JobEstimate estimate_job(const TrainJob& job) {
+JobEstimate estimate_job(const TrainJob& of) {
+  TrainJob job = of;
+  job.processes = nullptr;
   const ParallelLayout layout(job);
   JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}};
   estimate.shortage = memory_shortage(layout, job, estimate.devices);
@@ -53,16 +57,16 @@ JobEstimate estimate_job(const TrainJob& job) {
 
 class Trainer::Run {
  public:
-  explicit Run(TrainJob job)
+  Run(TrainJob job, std::shared_ptr<EngineChannel> channel)
       : job_(std::move(job)),
-        layout_(job_),
+        channel_(std::move(channel)),
+        layout_(job_, channel_),
         sampler_(std::make_shared<Sampler>(job_.dataset->size(), job_.batch, job_.samples.shuffle, job_.samples.seed)),
         results_(layout_, job_),
         steps_done_(job_.steps_done),
         applied_steps_(job_.initial.applied_steps),
         first_loss_(job_.first_loss),
         last_loss_(job_.last_loss) {
-    if (job_.processes) throw Error(ErrorKind::unavailable, "a run over several processes is not built yet");
     if (const auto shortage = memory_shortage(layout_, job_, estimate_devices(layout_, job_))) throw Error(*shortage);
     build_computes();
     PipelineOptions options;
@@ -72,6 +76,7 @@ class Trainer::Run {
     options.needs = layout_.needs();
     options.replicas = static_cast<int>(job_.batch.dp);
     options.stall = job_.stall;
+    if (channel_) options.processes = PipelineProcesses{channel_, layout_.transport(), layout_.stage_mesh()};
     pipeline_ = std::make_unique<Pipeline>(
         options, [this, next = std::size_t{0}](StageId, const schedules::StageNeeds&) mutable { return computes_[next++]; },
         [this](int replica) { return make_source(replica); });
@@ -174,7 +179,8 @@ class Trainer::Run {
   }
 
   TrainJob job_;
-  ParallelLayout layout_;  // devices and groups: outlives the computes
+  std::shared_ptr<EngineChannel> channel_;  // null: one process
+  ParallelLayout layout_;                   // devices and groups: outlives the computes
   std::shared_ptr<const Sampler> sampler_;
   std::vector<std::shared_ptr<TransformerCompute>> computes_;  // replica-major
   std::unique_ptr<Pipeline> pipeline_;                         // its actors end first
@@ -185,10 +191,22 @@ class Trainer::Run {
   std::optional<double> last_loss_;
 };
 
-Trainer::Trainer(TrainJob job) : run_(std::make_unique<Run>(std::move(job))) {}
+Trainer::Trainer(TrainJob job) {
+  if (!job.processes) {
+    run_ = std::make_unique<Run>(std::move(job), nullptr);
+    return;
+  }
+  const auto channel = std::make_shared<EngineChannel>(job.processes->control);
+  try {
+    compare_contents(job, *channel);
+    run_ = std::make_unique<Run>(std::move(job), channel);
+  } catch (...) {
+    std::rethrow_exception(channel->fail(std::current_exception()));
+  }
+}
 Trainer::~Trainer() = default;
 
-void Trainer::follow() { throw Error(ErrorKind::internal, "process 0 has nobody to follow"); }
+void Trainer::follow() { run_->pipeline().follow(); }
 StepReport Trainer::step() { return run_->step(); }
 std::int64_t Trainer::steps_done() const { return run_->steps_done(); }
 std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); }

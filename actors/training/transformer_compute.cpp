@@ -43,6 +43,15 @@ std::vector<SlotHandle> TransformerCompute::make_slots(InputKind kind, int chunk
   return slots;
 }
 
+StageCompute::LaneSources TransformerCompute::lane_sources() const {
+  LaneSources sources;
+  for (const auto& rank : ranks_) {
+    sources.devices.push_back(&rank->device());
+    sources.ranks.push_back(rank->rank());
+  }
+  return sources;
+}
+
 void TransformerCompute::on_all_workers(const std::function<void(RankCompute&)>& job) {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     workers_[rank]->post([this, &one = *ranks_[rank], job] {
@@ -128,6 +137,11 @@ void TransformerCompute::read_state(std::int64_t number, const StatePart& part, 
       events_->failed(std::current_exception());
     }
   });
+}
+
+std::size_t TransformerCompute::state_elements(const StatePart& part) const {
+  const RankCompute& rank = *ranks_.at(static_cast<std::size_t>(part.tp_rank));
+  return static_cast<std::size_t>(rank.layout().parameters.at(part.parameter).local.elements());
 }
 
 void TransformerCompute::wait_until_idle() noexcept {

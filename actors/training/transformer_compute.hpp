@@ -22,6 +22,7 @@ class TransformerCompute : public StageCompute {
   static schedules::SlotLife slot_life() { return {schedules::ActionKind::input_grad, schedules::ActionKind::weight_grad}; }
 
   std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override;
+  LaneSources lane_sources() const override;
   void attach(std::shared_ptr<StageEvents> events) override { events_ = std::move(events); }
   void begin_step(const StepInfo& step) override;
   void launch(const Launch& launch) override;
@@ -34,6 +35,7 @@ class TransformerCompute : public StageCompute {
   std::vector<MemoryUse> memory() const override;
   // part.state: weights_state or one of the optimizer's.
   void read_state(std::int64_t number, const StatePart& part, float* out) override;
+  std::size_t state_elements(const StatePart& part) const override;
 
   // Waits until nothing of any rank touches any memory: see ParallelLayout's devices and groups.
   void wait_until_idle() noexcept;

@@ -55,7 +55,7 @@ std::string to_string(const TinyRun& tiny) {
                      tiny.from_file ? ", plan from a file" : "");
 }
 
-RunRecord run(const TinyRun& tiny) {
+TrainJob job_of(const TinyRun& tiny) {
   const ModelConfig config = tiny_config(tiny);
   const Layout& layout = tiny.layout;
   TrainJob job;
@@ -76,8 +76,12 @@ RunRecord run(const TinyRun& tiny) {
   job.learning_rate.kind = LearningRate::Kind::constant;
   job.learning_rate.peak = 1e-2;
   job.stall = stall;
+  return job;
+}
+
+RunRecord run(const TinyRun& tiny) {
   try {
-    return run(std::move(job), 2);
+    return run(job_of(tiny), 2);
   } catch (const RunFailed& failure) {
     std::string cause = to_string(tiny) + ": " + failure.what();
     for (const std::string& line : failure.waiting()) cause += "\n" + line;

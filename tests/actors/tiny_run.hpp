@@ -19,6 +19,8 @@ struct TinyRun {
 
 std::string to_string(const TinyRun& tiny);
 
+TrainJob job_of(const TinyRun& tiny);
+
 // Two steps. A step in which nothing completes for long fails with who waited for whom.
 RunRecord run(const TinyRun& tiny);
 

@@ -29,7 +29,7 @@ TEST_CASE("a process opens its own ranks' devices and no others", "[world]") {
 }
 
 TEST_CASE("a group of a process' ranks sums in the order they were named", "[world]") {
-  const World world(Mesh({.tp = 3}), 0, [](int rank) { return make_cpu_device(rank, 1); });
+  World world(Mesh({.tp = 3}), 0, [](int rank) { return make_cpu_device(rank, 1); });
   CHECK(world.group({1}).empty());
   auto groups = world.group({0, 1, 2});
   REQUIRE(groups.size() == 3);
@@ -44,8 +44,8 @@ TEST_CASE("a group of a process' ranks sums in the order they were named", "[wor
   CHECK(values == std::vector<float>{7, 7, 7});
 }
 
-TEST_CASE("ranks of different processes are refused by name", "[world]") {
-  const World world(two_processes(), 0, [](int rank) { return make_cpu_device(rank, 1); });
+TEST_CASE("without a transport ranks of different processes are refused by name", "[world]") {
+  World world(two_processes(), 0, [](int rank) { return make_cpu_device(rank, 1); });
   CHECK(world.link(0, 1) == LinkKind::same_memory);
   CHECK(world.group({2, 3}).empty());  // another process makes it
   CHECK_THROWS_WITH(world.link(1, 2), Catch::Contains("rank 1 runs in process 0 and rank 2 in process 1"));

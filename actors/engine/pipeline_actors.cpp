@@ -1,0 +1,206 @@
+#include "actors/engine/pipeline_actors.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "actors/engine/feeder.hpp"
+#include "actors/engine/queue.hpp"
+#include "actors/engine/remote/dispatcher.hpp"
+#include "actors/engine/remote/remote_stage.hpp"
+#include "actors/engine/remote/remote_supervisor.hpp"
+#include "actors/engine/stage.hpp"
+#include "actors/engine/supervisor.hpp"
+#include "core/thread_limit.hpp"
+
+namespace pipetrain {
+
+using schedules::InputKind;
+using schedules::StageChunk;
+
+namespace {
+
+Mesh mesh_of_parts(const PipelineOptions& options, int stages) {
+  if (!options.processes) return Mesh({.dp = options.replicas, .pp = stages});
+  const MeshShape& shape = options.processes->parts.shape();
+  if (shape.dp != options.replicas || shape.pp != stages)
+    throw Error(ErrorKind::internal, "the mesh of parts has other stages than the pipeline");
+  if (shape.tp > 1 && options.order != schedules::Order::planned)
+    throw Error(ErrorKind::input, {"order", "ready"},
+                "the ranks of a stage run in several processes, which must not choose apart");
+  return options.processes->parts;
+}
+
+}  // namespace
+
+PipelineActors::OwnSystem::OwnSystem() {
+  check_threads(std::max(4, static_cast<int>(std::thread::hardware_concurrency())) + 2);
+  system.emplace(config);
+}
+
+PipelineActors::PipelineActors(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source)
+    : options_(std::move(options)),
+      plan_(std::make_shared<const schedules::Plan>(std::move(options_.plan))),
+      needs_(options_.needs.empty() ? schedules::validate(*plan_, options_.order, options_.slot_life)
+                                    : std::move(options_.needs)),
+      parts_(mesh_of_parts(options_, plan_->placement.stages())),
+      process_(options_.processes ? options_.processes->channel->process() : 0),
+      own_system_(options_.system == nullptr ? std::make_unique<OwnSystem>() : nullptr),
+      system_(options_.system == nullptr ? *own_system_->system : *options_.system),
+      stages_(static_cast<std::size_t>(parts_.size())) {
+  try {
+    build(make_compute, make_source);
+  } catch (...) {  // the system's end would wait for those that are there already
+    stop();
+    throw;
+  }
+}
+
+PipelineActors::~PipelineActors() {
+  if (crosses() && leads() && options_.processes->channel->running()) {
+    EngineChannel& channel = *options_.processes->channel;
+    for (int other = 1; other < channel.processes(); ++other) channel.send(other, {{}, RunEnds{}});
+    channel.end_run();
+  }
+  stop();
+}
+
+void PipelineActors::follow() {
+  end_.value().get();
+  options_.processes->channel->end_run();
+}
+
+StageId PipelineActors::id_of(int rank) const {
+  const MeshCoordinate at = parts_.at(rank);
+  return {at.dp, at.pp, at.tp};
+}
+
+// Whatever can fail in one process alone comes first. No credit is given, nor anything else said, before all processes have
+// everybody who may be told.
+void PipelineActors::build(const ComputeFactory& make_compute, const SourceFactory& make_source) {
+  spawn_supervisor();
+  for (const int rank : parts_.ranks_of(process_)) {
+    const StageId id = id_of(rank);
+    const auto compute = computes_[index(id)] = make_compute(id, needs_[static_cast<std::size_t>(id.stage)]);
+    make_queues(id, *compute);
+  }
+  if (crosses()) open_edges();
+  for (const int rank : parts_.ranks_of(process_)) spawn_stage(id_of(rank));
+  if (crosses() && leads()) spawn_remote_actors();
+  for (int replica = 0; replica < parts_.shape().dp; ++replica) spawn_feeder(replica, make_source);
+  ConnectSupervisor members;
+  for (std::size_t rank = 0; rank < stages_.size(); ++rank) {
+    if (!stages_[rank]) continue;
+    members.ids.push_back(id_of(static_cast<int>(rank)));
+    members.stages.push_back(stages_[rank]);
+  }
+  for (const auto& [replica, feeder] : feeders_) members.feeders.push_back(feeder);
+  members.feeders.insert(members.feeders.end(), remote_feeders_.begin(), remote_feeders_.end());
+  caf::anon_send(supervisor_, std::move(members));
+  if (crosses()) {
+    open_mailboxes();
+    attach();
+    options_.processes->channel->begin_run();
+  }
+  connect_queues();
+}
+
+void PipelineActors::spawn_supervisor() {
+  if (leads()) {
+    supervisor_ = spawn<SupervisorActor>(
+        SupervisorSetup{parts_, options_.grace, options_.virtual_time ? std::chrono::milliseconds(0) : options_.stall});
+    return;
+  }
+  RemoteSupervisorActor::Setup setup;
+  setup.channel = options_.processes->channel;
+  setup.grace = options_.grace;
+  setup.end = std::make_shared<std::promise<void>>();
+  end_ = setup.end->get_future();
+  setup.on_abort = [this](const Failure& cause) { on_abort(cause); };
+  setup.state_elements = [this](const StageId& id, const StatePart& part) {
+    return computes_.at(index(id))->state_elements(part);
+  };
+  supervisor_ = spawn<RemoteSupervisorActor>(std::move(setup));
+}
+
+// What is still on its way between processes need not arrive.
+void PipelineActors::on_abort(const Failure& cause) const {
+  if (Transport* transport = options_.processes->transport) transport->abort(exception_of(cause));
+}
+
+void PipelineActors::spawn_remote_actors() {
+  for (int rank = 0; rank < parts_.size(); ++rank) {
+    const StageId id = id_of(rank);
+    if (is_here(id)) continue;
+    stages_[index(id)] = spawn<RemoteStageActor>(RemoteStageActor::Setup{
+        id, process_of(id), options_.processes->channel, supervisor_, [this](const Failure& cause) { on_abort(cause); }});
+  }
+  for (int process = 1; process < options_.processes->channel->processes(); ++process)
+    remote_feeders_.push_back(spawn<RemoteFeedersActor>(process, options_.processes->channel));
+}
+
+void PipelineActors::spawn_stage(const StageId& id) {
+  StageSetup setup;
+  setup.id = id;
+  setup.plan = plan_;
+  setup.order = options_.order;
+  setup.slot_life = options_.slot_life;
+  setup.run_ahead = options_.run_ahead;
+  setup.compute = computes_.at(index(id));
+  setup.supervisor = supervisor_;
+  const auto queue = [&](int virtual_stage, InputKind kind) { return queue_of({id.replica, virtual_stage, id.part, kind}); };
+  for (int chunk = 0; chunk < placement().chunks(); ++chunk) {
+    const int v = placement().virtual_stage(id.stage, chunk);
+    StageSetup::ChunkQueues queues{
+        queue(v, InputKind::activation), queue(v, InputKind::gradient), queue(v, InputKind::target), nullptr, nullptr, -1, -1};
+    if (v + 1 < placement().virtual_stages()) {
+      queues.next_activations = queue(v + 1, InputKind::activation);
+      const StageChunk next = placement().at(v + 1);
+      if (next.stage == id.stage) queues.own_next_chunk = next.chunk;
+    }
+    if (v > 0) {
+      queues.previous_gradients = queue(v - 1, InputKind::gradient);
+      const StageChunk previous = placement().at(v - 1);
+      if (previous.stage == id.stage) queues.own_previous_chunk = previous.chunk;
+    }
+    setup.chunks.push_back(std::move(queues));
+  }
+  stages_[index(id)] = spawn<StageActor>(std::move(setup));
+}
+
+void PipelineActors::spawn_feeder(int replica, const SourceFactory& make_source) {
+  caf::actor tokens, targets;
+  const int last = placement().virtual_stages() - 1;
+  for (int part = 0; part < parts_.shape().tp; ++part) {  // a process runs one part of a stage at most
+    if (auto queue = queue_of({replica, 0, part, InputKind::activation})) tokens = queue;
+    if (auto queue = queue_of({replica, last, part, InputKind::target})) targets = queue;
+  }
+  if (tokens || targets) feeders_[replica] = spawn<FeederActor>(replica, make_source(replica), tokens, targets, supervisor_);
+}
+
+void PipelineActors::attach() {
+  const PipelineProcesses& processes = *options_.processes;
+  DispatchTargets targets;
+  targets.channel = processes.channel;
+  targets.parts = parts_;
+  targets.limits = {parts_.shape(), placement().chunks(), plan_->microbatches};
+  targets.stages = stages_;
+  for (const auto& [replica, feeder] : feeders_) targets.feeders.push_back(feeder);
+  targets.supervisor = supervisor_;
+  processes.channel->attach(leads() ? dispatch_in_process_0(std::move(targets)) : dispatch_elsewhere(std::move(targets)));
+}
+
+void PipelineActors::stop() {
+  if (crosses()) options_.processes->channel->detach();
+  for (auto& [edge, mailbox] : mailboxes_) mailbox->close();
+  for (auto& actor : all_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  if (options_.virtual_time) return;
+  {
+    caf::scoped_actor self(system_);
+    self->wait_for(all_);
+  }
+  // Whoever made the computes may free their slots' memory now.
+  if (crosses() && options_.processes->transport) options_.processes->transport->close_edges();
+}
+
+}  // namespace pipetrain

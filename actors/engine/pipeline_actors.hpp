@@ -1,0 +1,106 @@
+// The actors of a pipeline, or of the part of it that one of several processes runs: makes and connects them, and ends them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "actors/engine/pipeline.hpp"
+#include "actors/engine/protocol.hpp"
+#include "actors/engine/remote/remote_edges.hpp"
+
+namespace pipetrain {
+
+class PipelineActors {
+ public:
+  PipelineActors(PipelineOptions options, const ComputeFactory& make_compute, const SourceFactory& make_source);
+  ~PipelineActors();
+  PipelineActors(const PipelineActors&) = delete;
+  PipelineActors& operator=(const PipelineActors&) = delete;
+
+  const caf::actor& supervisor() const { return supervisor_; }  // or what stands for it
+  const caf::actor& stage(StageId id) const { return stages_[index(id)]; }
+  const std::vector<schedules::StageNeeds>& needs() const { return needs_; }
+  bool leads() const { return process_ == 0; }
+  void follow();
+
+ private:
+  // CAF ends the process or hangs when only some of its threads can be started: its scheduler's, a clock and a printer.
+  struct OwnSystem {
+    OwnSystem();
+    caf::actor_system_config config;
+    std::optional<caf::actor_system> system;
+  };
+  struct Connection {
+    caf::actor queue;
+    ConnectQueue ends;
+  };
+  // A queue that a chunk of a part consumes from, in this process.
+  struct Inlet {
+    caf::actor queue;
+    std::vector<SlotHandle> slots;
+  };
+  // The virtual stage that consumes, which of the replica's parts of it, and what.
+  struct Edge {
+    int replica = 0, virtual_stage = 0, part = 0;
+    schedules::InputKind kind = schedules::InputKind::activation;
+    auto operator<=>(const Edge&) const = default;
+  };
+
+  const schedules::Placement& placement() const { return plan_->placement; }
+  std::size_t index(const StageId& id) const { return static_cast<std::size_t>(parts_.rank(coordinate(id))); }
+  StageId id_of(int rank) const;
+  StageId stage_of(const Edge& edge, int virtual_stage) const;
+  int process_of(const StageId& id) const { return parts_.place(parts_.rank(coordinate(id))).process; }
+  bool is_here(const StageId& id) const { return process_of(id) == process_; }
+  // Nothing for a queue that a feeder fills.
+  std::optional<int> producer_of(const Edge& edge) const;
+  EdgeId number(const Edge& edge) const;
+  caf::actor queue_of(const Edge& edge) const;  // or what stands for it; null where there is none
+  bool crosses() const { return options_.processes.has_value(); }
+
+  template <class Actor, class... Arguments>
+  caf::actor spawn(Arguments&&... arguments) {
+    all_.push_back(system_.spawn<Actor>(std::forward<Arguments>(arguments)...));
+    return all_.back();
+  }
+
+  void build(const ComputeFactory& make_compute, const SourceFactory& make_source);
+  void spawn_supervisor();
+  void make_queues(const StageId& id, StageCompute& compute);
+  void make_queue(const Edge& edge, StageCompute& compute, int slots);
+  void open_edges();
+  EdgeReceiver receiver_of(const Edge& edge, const Inlet& inlet);
+  void add_senders(const StageId& id, std::vector<EdgeSender>& senders);
+  EdgeSender sender_of(const Edge& edge, const StageId& producer);
+  void spawn_stage(const StageId& id);
+  void spawn_remote_actors();
+  void spawn_feeder(int replica, const SourceFactory& make_source);
+  void open_mailboxes();
+  void connect_queues();
+  void attach();
+  void on_abort(const Failure& cause) const;
+  void stop();
+
+  PipelineOptions options_;  // but for the plan
+  std::shared_ptr<const schedules::Plan> plan_;
+  std::vector<schedules::StageNeeds> needs_;
+  Mesh parts_;  // {.dp = replicas, .pp = stages, .tp = parts of each}
+  int process_ = 0;
+  std::unique_ptr<OwnSystem> own_system_;
+  caf::actor_system& system_;
+
+  std::map<std::size_t, std::shared_ptr<StageCompute>> computes_;  // of this process, by rank of parts_
+  std::map<Edge, Inlet> inlets_;                                   // likewise, by what they receive
+  std::map<Edge, caf::actor> remote_queues_, remote_producers_;
+  std::map<EdgeId, std::shared_ptr<EdgeMailbox>> mailboxes_;
+  caf::actor supervisor_;
+  std::vector<caf::actor> stages_;     // by rank of parts_; null for those of other processes, but in process 0
+  std::map<int, caf::actor> feeders_;  // of this process, by replica
+  std::vector<caf::actor> remote_feeders_;
+  std::vector<caf::actor> all_;
+  std::optional<std::future<void>> end_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,129 @@
+// The queues of a pipeline's actors: those of this process, and what stands for those of others.
+#include <utility>
+
+#include "actors/engine/pipeline_actors.hpp"
+#include "actors/engine/queue.hpp"
+
+namespace pipetrain {
+
+using schedules::InputKind;
+
+StageId PipelineActors::stage_of(const Edge& edge, int virtual_stage) const {
+  return {edge.replica, placement().at(virtual_stage).stage, edge.part};
+}
+
+std::optional<int> PipelineActors::producer_of(const Edge& edge) const {
+  if (edge.kind == InputKind::gradient) return edge.virtual_stage + 1;
+  if (edge.kind == InputKind::target || edge.virtual_stage == 0) return std::nullopt;
+  return edge.virtual_stage - 1;
+}
+
+// Of those edges only that can cross: activations and gradients.
+EdgeId PipelineActors::number(const Edge& edge) const {
+  const int virtual_stage = edge.replica * placement().virtual_stages() + edge.virtual_stage;
+  const int kind = edge.kind == InputKind::gradient ? 1 : 0;
+  return static_cast<EdgeId>((virtual_stage * 2 + kind) * parts_.shape().tp + edge.part);
+}
+
+caf::actor PipelineActors::queue_of(const Edge& edge) const {
+  if (const auto inlet = inlets_.find(edge); inlet != inlets_.end()) return inlet->second.queue;
+  const auto remote = remote_queues_.find(edge);
+  return remote == remote_queues_.end() ? nullptr : remote->second;
+}
+
+void PipelineActors::make_queues(const StageId& id, StageCompute& compute) {
+  const int last = placement().virtual_stages() - 1;
+  for (int chunk = 0; chunk < placement().chunks(); ++chunk) {
+    const auto& needs = needs_[static_cast<std::size_t>(id.stage)].chunks[static_cast<std::size_t>(chunk)];
+    const int v = placement().virtual_stage(id.stage, chunk);
+    make_queue({id.replica, v, id.part, InputKind::activation}, compute, needs.activation_slots);
+    if (v < last) make_queue({id.replica, v, id.part, InputKind::gradient}, compute, needs.gradient_slots);
+    if (v == last) make_queue({id.replica, v, id.part, InputKind::target}, compute, needs.target_slots);
+  }
+}
+
+void PipelineActors::make_queue(const Edge& edge, StageCompute& compute, int slots) {
+  const auto producer = producer_of(edge);
+  const QueueRoute route{edge.kind, placement().at(edge.virtual_stage).chunk, producer ? placement().at(*producer).chunk : 0};
+  Inlet& inlet = inlets_[edge];
+  inlet.slots = compute.make_slots(edge.kind, route.consumer_chunk, slots);
+  inlet.queue = spawn<QueueActor>(route, inlet.slots);
+}
+
+void PipelineActors::open_edges() {
+  Transport* transport = options_.processes->transport;
+  std::vector<EdgeReceiver> receivers;
+  std::vector<EdgeSender> senders;
+  for (const auto& [edge, inlet] : inlets_) {
+    const auto producer = producer_of(edge);
+    if (producer && !is_here(stage_of(edge, *producer))) receivers.push_back(receiver_of(edge, inlet));
+  }
+  for (const int rank : parts_.ranks_of(process_)) add_senders(id_of(rank), senders);
+  if (transport == nullptr) {
+    if (receivers.empty() && senders.empty()) return;
+    throw Error(ErrorKind::internal, "stages of several processes, and no transport between them");
+  }
+  transport->open_edges(std::move(receivers), std::move(senders));
+  for (auto& [edge, remote] : remote_queues_) remote = spawn<RemoteQueueActor>(*transport, number(edge));
+  for (auto& [edge, remote] : remote_producers_)
+    remote = spawn<RemoteProducerActor>(*transport, number(edge), inlets_.at(edge).slots);
+}
+
+// What has come goes to the queue, which is there already.
+EdgeReceiver PipelineActors::receiver_of(const Edge& edge, const Inlet& inlet) {
+  remote_producers_[edge];  // spawned once the transport knows the edge
+  auto& mailbox = mailboxes_[number(edge)] = std::make_shared<EdgeMailbox>();
+  mailbox->open(inlet.queue);
+  return {number(edge), process_of(stage_of(edge, *producer_of(edge))), inlet.slots,
+          [mailbox, slots = inlet.slots](int slot, int microbatch) {
+            mailbox->post(Filled{microbatch, slots[static_cast<std::size_t>(slot)]});
+          }};
+}
+
+void PipelineActors::add_senders(const StageId& id, std::vector<EdgeSender>& senders) {
+  for (int chunk = 0; chunk < placement().chunks(); ++chunk) {
+    const int v = placement().virtual_stage(id.stage, chunk);
+    const Edge next{id.replica, v + 1, id.part, InputKind::activation},
+        previous{id.replica, v - 1, id.part, InputKind::gradient};
+    for (const Edge& edge : {next, previous}) {
+      if (edge.virtual_stage < 0 || edge.virtual_stage == placement().virtual_stages()) continue;
+      if (!is_here(stage_of(edge, edge.virtual_stage))) senders.push_back(sender_of(edge, id));
+    }
+  }
+}
+
+// Credits go to the stage, which is there before anybody gives one.
+EdgeSender PipelineActors::sender_of(const Edge& edge, const StageId& producer) {
+  remote_queues_[edge];
+  const EdgeId id = number(edge);
+  auto& mailbox = mailboxes_[id] = std::make_shared<EdgeMailbox>();
+  auto sources = computes_.at(index(producer))->lane_sources();
+  const int chunk = placement().at(*producer_of(edge)).chunk;
+  return {id, process_of(stage_of(edge, edge.virtual_stage)), std::move(sources.devices), std::move(sources.ranks),
+          [mailbox, id, chunk, kind = edge.kind, transport = options_.processes->transport](int slot) {
+            mailbox->post(Credit{kind, chunk, transport->mirrors(id)[static_cast<std::size_t>(slot)]});
+          }};
+}
+
+void PipelineActors::open_mailboxes() {
+  for (auto& [edge, remote] : remote_queues_)
+    mailboxes_.at(number(edge))->open(stages_[index(stage_of(edge, *producer_of(edge)))]);
+}
+
+// The last step: from here on credits flow.
+void PipelineActors::connect_queues() {
+  for (const auto& [edge, inlet] : inlets_) {
+    const auto producer = producer_of(edge);
+    caf::actor from;
+    if (!producer) {
+      from = feeders_.at(edge.replica);
+    } else if (const auto remote = remote_producers_.find(edge); remote != remote_producers_.end()) {
+      from = remote->second;
+    } else {
+      from = stages_[index(stage_of(edge, *producer))];
+    }
+    caf::anon_send(inlet.queue, ConnectQueue{from, stages_[index(stage_of(edge, edge.virtual_stage))]});
+  }
+}
+
+}  // namespace pipetrain

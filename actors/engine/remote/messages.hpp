@@ -1,0 +1,61 @@
+// What the engines of a run's processes tell each other: those messages of the actors that leave their process, and a few of
+// the processes themselves.
+//
+//   process 0 -> a stage        BeginStep, GiveVerdict, ReportWaiting, ReportMemory, StateWanted
+//   process 0 -> a process      BeginStep (for its feeders), Abort, WaitingLines, RunEnds
+//   a stage   -> process 0      NormDone, StepDone, Stopped, Waiting, MemoryReport, StatePiece
+//   a process -> process 0      Failed, WaitingWanted
+//   any       -> any            BuildFailed
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "actors/engine/protocol.hpp"
+
+namespace pipetrain {
+
+// ReadState and StateRead, whose pointer means nothing in another process: the values come back in pieces, in order.
+struct StateWanted {
+  std::int64_t number;
+  StatePart part;
+};
+struct StatePiece {
+  std::int64_t number;
+  std::uint64_t offset, total;  // in values
+  std::vector<float> values;
+};
+
+// A process asks what all stages wait for.
+struct WaitingWanted {
+  std::int64_t number;
+};
+struct WaitingLines {
+  std::int64_t number;
+  std::vector<std::string> lines;
+};
+
+// No step follows: the processes may go.
+struct RunEnds {};
+// Before the first step: the sender could not build its part.
+struct BuildFailed {
+  Failure cause;
+};
+
+struct RemoteMessage {
+  // The stage that it is for, or of; none: the process.
+  std::optional<StageId> stage;
+  std::variant<BeginStep, GiveVerdict, Abort, ReportWaiting, ReportMemory, StateWanted, NormDone, StepDone, Failed, Stopped,
+               Waiting, MemoryReport, StatePiece, WaitingWanted, WaitingLines, RunEnds, BuildFailed>
+      body;
+};
+
+}  // namespace pipetrain
+
+PIPETRAIN_MESSAGE(pipetrain::StateWanted)
+PIPETRAIN_MESSAGE(pipetrain::StatePiece)
+PIPETRAIN_MESSAGE(pipetrain::WaitingLines)
+PIPETRAIN_MESSAGE(pipetrain::RunEnds)

@@ -1,0 +1,14 @@
+#include "actors/engine/step.hpp"
+
+#include <utility>
+
+#include "actors/engine/failure.hpp"
+
+namespace pipetrain {
+
+RunFailed::RunFailed(const Failure& cause, std::vector<std::string> waiting, bool stopped)
+    : Error(cause.kind, line_of(cause), cause.setting ? &*cause.setting : nullptr, true),
+      waiting_(std::move(waiting)),
+      stopped_(stopped) {}
+
+}  // namespace pipetrain

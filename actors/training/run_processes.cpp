@@ -1,0 +1,67 @@
+#include "actors/training/run_processes.hpp"
+
+#include <utility>
+
+#include "actors/engine/remote/engine_channel.hpp"
+#include "actors/training/job_settings.hpp"
+#include "actors/training/train_job.hpp"
+#include "core/wire.hpp"
+
+namespace pipetrain {
+namespace {
+
+Bytes bytes_of(const NamedValues& values) {
+  WireWriter out;
+  out.list(values, [&](const auto& value) {
+    out.text(value.first);
+    out.text(value.second);
+  });
+  return std::move(out).data();
+}
+
+NamedValues values_of(const Bytes& bytes) {
+  WireReader in(bytes);
+  NamedValues values(in.count(2 * sizeof(std::uint32_t)));
+  for (auto& [name, value] : values) {
+    name = in.text();
+    value = in.text();
+  }
+  in.end();
+  return values;
+}
+
+std::unique_ptr<Transport> make(const RunProcesses& processes, const Mesh& mesh, DeviceKind devices) {
+  if (processes.make_transport) return processes.make_transport(*processes.control, mesh);
+  const TransportKind* wanted = processes.transport ? &*processes.transport : nullptr;
+  return make_transport(choose_transport(*processes.control, mesh, devices, wanted), *processes.control, mesh);
+}
+
+}  // namespace
+
+std::shared_ptr<Transport> open_transport(const RunProcesses& processes, const Mesh& mesh, DeviceKind devices,
+                                          const std::shared_ptr<EngineChannel>& channel) {
+  const auto kept = std::make_shared<const Mesh>(mesh);  // as long as the transport, which reads it
+  std::unique_ptr<Transport> made = make(processes, *kept, devices);
+  const std::shared_ptr<Transport> transport(made.release(),
+                                             [kept, control = processes.control](Transport* gone) { delete gone; });
+  transport->on_lost([channel](int process, const std::string& why) { channel->lose(process, why); });
+  channel->on_failure([weak = std::weak_ptr(transport)](const Failure& failure) {
+    if (const auto still = weak.lock()) still->abort(exception_of(failure));
+  });
+  return transport;
+}
+
+void compare_contents(const TrainJob& job, EngineChannel& channel) {
+  const auto all = channel.exchange("contents of the job", bytes_of(job_contents(job)));
+  const NamedValues first = values_of(all.front());
+  for (int process = 1; process < channel.processes(); ++process) {
+    const NamedValues other = values_of(all[static_cast<std::size_t>(process)]);
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      if (i < other.size() && other[i] == first[i]) continue;
+      throw Error(ErrorKind::input, to_string(channel.control().info(process)) + " has another " + first[i].first +
+                                        " than process 0: give all processes the same files");
+    }
+  }
+}
+
+}  // namespace pipetrain

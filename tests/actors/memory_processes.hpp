@@ -1,0 +1,59 @@
+// "Processes" that are threads of the test: a control plane and a transport that hand everything over in memory.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <thread>
+#include <vector>
+
+#include "comm/control_plane.hpp"
+#include "comm/transport.hpp"
+
+namespace pipetrain::test {
+
+class MemoryHub : public std::enable_shared_from_this<MemoryHub> {
+ public:
+  static std::shared_ptr<MemoryHub> make(int processes);
+  ~MemoryHub();
+
+  // One each.
+  std::shared_ptr<ControlPlane> control(int process);
+  std::unique_ptr<Transport> transport(ControlPlane& control);
+  // As if it had been killed: nothing comes from it or goes to it any more.
+  void kill(int process, const std::string& why);
+  // Delivered as if `from` had sent it.
+  void forge(int from, int to, Channel channel, Bytes message);
+  // Messages on the engine's channel so far.
+  std::vector<Bytes> recorded() const;
+
+ private:
+  friend class MemoryControl;
+  friend class MemoryTransport;
+  struct Member;
+  struct Meeting {
+    std::map<int, Bytes> given;
+    int taken = 0;
+  };
+
+  explicit MemoryHub(int processes);
+  void post(int process, std::function<void(Member&)> job);
+
+  mutable std::mutex mutex_;
+  std::shared_mutex copying_;  // shared while something is copied between two processes
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<Member>> members_;
+  std::map<std::string, Meeting> meetings_;
+  std::set<int> gone_;  // left or killed
+  std::vector<Bytes> recorded_;
+  std::map<EdgeId, EdgeReceiver> receivers_;
+  std::map<EdgeId, EdgeSender> senders_;
+  std::map<std::uint32_t, std::vector<std::shared_ptr<Group>>> groups_;
+};
+
+}  // namespace pipetrain::test

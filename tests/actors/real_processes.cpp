@@ -1,0 +1,153 @@
+#include "real_processes.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "actors/training/run_processes.hpp"
+#include "catch.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+std::uint16_t free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool ok = ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  ::close(socket);
+  REQUIRE(ok);
+  return ntohs(address.sin_port);
+}
+
+std::string to_words(const TinyRun& tiny) {
+  const Layout& layout = tiny.layout;
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family), int{tiny.tied}, tiny.layers,
+                     tiny.sequence, tiny.microbatches, layout.pp, layout.tp, layout.dp, layout.microbatch, layout.schedule,
+                     layout.chunks, static_cast<int>(layout.order), int{layout.sequence_parallel},
+                     static_cast<int>(layout.recompute));
+}
+
+TinyRun from_words(const std::string& words) {
+  std::istringstream in(words);
+  TinyRun tiny;
+  int family = 0, order = 0, recompute = 0;
+  in >> family >> tiny.tied >> tiny.layers >> tiny.sequence >> tiny.microbatches >> tiny.layout.pp >> tiny.layout.tp >>
+      tiny.layout.dp >> tiny.layout.microbatch >> tiny.layout.schedule >> tiny.layout.chunks >> order >>
+      tiny.layout.sequence_parallel >> recompute;
+  tiny.family = static_cast<Family>(family);
+  tiny.layout.order = static_cast<schedules::Order>(order);
+  tiny.layout.recompute = static_cast<Recompute>(recompute);
+  return tiny;
+}
+
+TrainJob joined_job(int process, int processes, std::uint16_t port, const TinyRun& tiny) {
+  Rendezvous rendezvous;
+  rendezvous.process = process;
+  rendezvous.processes = processes;
+  rendezvous.port = port;
+  rendezvous.token = "a token";
+  rendezvous.timeout = std::chrono::seconds(60);
+  rendezvous.label = fmt::format("part {}", process);
+  TrainJob job = job_of(tiny);
+  job.processes = std::make_shared<RunProcesses>();
+  job.processes->control = join_processes(rendezvous);
+  if (const char* fault = std::getenv("TEST_FAULT")) job.fault = parse_fault(fault);
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("a process of another one's run", "[.follower]") {
+  const char* process = std::getenv("TEST_PROCESS");
+  if (process == nullptr) return;
+  const TinyRun tiny = from_words(std::getenv("TEST_RUN"));
+  TrainJob job = joined_job(std::atoi(process), std::atoi(std::getenv("TEST_PROCESSES")),
+                            static_cast<std::uint16_t>(std::atoi(std::getenv("TEST_PORT"))), tiny);
+  const auto control = job.processes->control;
+  std::string cause;
+  try {
+    Trainer(std::move(job)).follow();
+  } catch (const std::exception& error) {
+    cause = error.what();
+  }
+  control->leave();
+  std::ofstream(std::getenv("TEST_LOG")) << (cause.empty() ? "done" : cause);
+}
+
+Followers::Followers(int processes, const TinyRun& tiny, const std::vector<std::string>& variables)
+    : processes_(processes), tiny_(tiny), port_(free_port()) {
+  for (int process = 1; process < processes; ++process) {
+    logs_.push_back(fmt::format("/tmp/pipetrain-test-{}-{}.log", ::getpid(), process));
+    std::vector<std::string> own = variables;
+    own.push_back(fmt::format("TEST_PROCESS={}", process));
+    own.push_back(fmt::format("TEST_PROCESSES={}", processes));
+    own.push_back(fmt::format("TEST_PORT={}", port_));
+    own.push_back("TEST_RUN=" + to_words(tiny));
+    own.push_back("TEST_LOG=" + logs_.back());
+    std::vector<char*> environment;
+    for (auto& variable : own) environment.push_back(variable.data());
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      if (std::string_view(*variable).rfind("TEST_", 0) != 0) environment.push_back(*variable);
+    }
+    environment.push_back(nullptr);
+    std::string program = "/proc/self/exe", filter = "[.follower]";
+    char* arguments[] = {program.data(), filter.data(), nullptr};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", 1 /* O_WRONLY */, 0);
+    pid_t child = 0;
+    REQUIRE(::posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environment.data()) == 0);
+    posix_spawn_file_actions_destroy(&actions);
+    children_.push_back(child);
+  }
+}
+
+Followers::~Followers() {
+  for (const pid_t child : children_) {
+    if (child == 0) continue;
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+  }
+  for (const auto& log : logs_) ::unlink(log.c_str());
+}
+
+TrainJob Followers::job() { return joined_job(0, processes_, port_, tiny_); }
+
+void Followers::signal(int process, int signal) { ::kill(children_[static_cast<std::size_t>(process - 1)], signal); }
+
+std::vector<std::string> Followers::wait() {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  std::vector<std::string> ends;
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    int status = 0;
+    while (::waitpid(children_[i], &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        ends.push_back("still runs");
+        break;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    if (ends.size() > i) continue;
+    children_[i] = 0;
+    std::ifstream log(logs_[i]);
+    std::string line((std::istreambuf_iterator<char>(log)), {});
+    ends.push_back(line == "done" ? "" : line.empty() ? fmt::format("ended with status {}", status) : line);
+  }
+  return ends;
+}
+
+}  // namespace pipetrain::test

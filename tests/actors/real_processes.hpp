@@ -1,0 +1,37 @@
+// Runs over real processes: this one is process 0, the others are this very program, told by the environment what to run.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tiny_run.hpp"
+
+namespace pipetrain::test {
+
+class Followers {
+ public:
+  // Processes 1 to `processes` - 1 of the run, each with those variables of the environment ("NAME=value") beside its own.
+  Followers(int processes, const TinyRun& tiny, const std::vector<std::string>& variables = {});
+  // Kills those that are left.
+  ~Followers();
+  Followers(const Followers&) = delete;
+  Followers& operator=(const Followers&) = delete;
+
+  // The same job for process 0. Waits until the others have joined.
+  TrainJob job();
+  void signal(int process, int signal);
+  // Waits for them, 30 s at most; what each said on stderr or how it ended, "" for one that did its part.
+  std::vector<std::string> wait();
+
+ private:
+  int processes_;
+  TinyRun tiny_;
+  std::uint16_t port_;
+  std::vector<pid_t> children_;
+  std::vector<std::string> logs_;
+};
+
+}  // namespace pipetrain::test
