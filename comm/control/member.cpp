@@ -45,6 +45,9 @@ void Member::resolved(const error_code& error, const tcp::resolver::results_type
 
 void Member::connected(const error_code& error) {
   if (error) return retry(error.message());
+  // Where nobody listens yet, the kernel may choose that very port for this end, and connects it to itself.
+  error_code ignored;
+  if (socket_.local_endpoint(ignored) == socket_.remote_endpoint(ignored)) return retry("Connection refused");
   phase_ = Phase::greeting;
   next_ = Clock::now() + settings_.handshake;
   connection_ =

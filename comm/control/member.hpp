@@ -57,7 +57,7 @@ class Member final : public StarEnd, private ConnectionOwner {
   Phase phase_ = Phase::pausing;
   std::uint64_t attempt_ = 0;          // tells the answers to an attempt that was given up from those to the present one
   Clock::time_point deadline_, next_;  // next_: when the attempt or the pause ends
-  std::string problem_ = "nothing was tried yet";
+  std::string problem_ = "no answer yet";
 };
 
 }  // namespace pipetrain::control

@@ -1,0 +1,53 @@
+// A program that connects to process 0 without being one of the run: says what it likes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "comm/control/frame.hpp"
+#include "comm/control/handshake.hpp"
+
+namespace pipetrain::test {
+
+// Blocking. Throws std::runtime_error where there is no connection.
+class RawPeer {
+ public:
+  explicit RawPeer(std::uint16_t port);
+  ~RawPeer();
+  RawPeer(const RawPeer&) = delete;
+  RawPeer& operator=(const RawPeer&) = delete;
+
+  // False when the other end has closed the connection.
+  bool send(std::span<const std::byte> bytes);
+  bool send(const control::Frame& frame);
+  // Token and hello as process 0 wants them.
+  void greet(const Rendezvous& rendezvous);
+  // Nothing when the connection ends, or after 10 s.
+  std::optional<control::Frame> receive();
+  // The reason that process 0 gives, or "nothing".
+  std::string refusal();
+  void close();
+
+ private:
+  int socket_;
+  control::FrameReader reader_{control::most_frame_bytes};
+};
+
+// As it travels.
+Bytes bytes_of(const control::Frame& frame);
+
+// Accepts one connection after the other and answers with these bytes; an empty answer: never. On a thread of its own.
+class FakeServer {
+ public:
+  FakeServer(std::uint16_t port, Bytes answer);
+  ~FakeServer();
+  FakeServer(const FakeServer&) = delete;
+  FakeServer& operator=(const FakeServer&) = delete;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pipetrain::test
