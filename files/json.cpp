@@ -5,14 +5,13 @@
 #include <cstdint>
 #include <iterator>
 #include <utility>
-#include <vector>
+
+#include "files/json_builder.hpp"
 
 namespace pipetrain {
 namespace {
 
 using nlohmann::json;
-
-std::string shown_key(const std::string& key) { return json(key).dump(-1, ' ', true, json::error_handler_t::replace); }
 
 // The next character of a text in pieces. Finds what the parser would not: the NUL byte that it takes for the end, and a string
 // that grows beyond its limit while it is still being read.
@@ -102,7 +101,7 @@ class Guard : public nlohmann::json_sax<json> {
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
     constexpr int number_overflow = 406;
     if (error.id == number_overflow)
-      throw JsonFault(cursor_.line(), fmt::format("{}: is too large a number; give a smaller one", shown_key(last_key_)));
+      throw JsonFault(cursor_.line(), fmt::format("{}: is too large a number; give a smaller one", shown_json_key(last_key_)));
     throw JsonFault(cursor_.line(), "not valid JSON: " + plain_message(error.what()));
   }
 
@@ -139,44 +138,6 @@ class Guard : public nlohmann::json_sax<json> {
   std::string last_key_;
 };
 
-// Puts a value together from its events.
-class Builder {
- public:
-  bool is_complete() const { return is_complete_; }
-  json take() {
-    is_complete_ = false;
-    return std::exchange(root_, json());
-  }
-
-  void open(json::value_t kind) { open_.push_back(place(json(kind))); }
-  void close() {
-    open_.pop_back();
-    is_complete_ = open_.empty();
-  }
-  void key(std::string&& name, std::size_t line) {
-    const auto [member, is_new] = open_.back()->get_ref<json::object_t&>().try_emplace(std::move(name));
-    if (!is_new) throw JsonFault(line, fmt::format("key {} appears twice; keep one", shown_key(member->first)));
-    member_ = &member->second;
-  }
-  void value(json&& value) {
-    place(std::move(value));
-    is_complete_ = open_.empty();
-  }
-
- private:
-  json* place(json&& value) {
-    if (open_.empty()) return &(root_ = std::move(value));
-    if (open_.back()->is_object()) return &(*member_ = std::move(value));
-    auto& elements = open_.back()->get_ref<json::array_t&>();
-    return &elements.emplace_back(std::move(value));
-  }
-
-  json root_;
-  std::vector<json*> open_;  // each in the one before it
-  json* member_ = nullptr;   // whose key was read last
-  bool is_complete_ = false;
-};
-
 class WholeText : public JsonEvents {
  public:
   void open(json::value_t kind) override { builder_.open(kind); }
@@ -186,7 +147,7 @@ class WholeText : public JsonEvents {
   json take() { return builder_.take(); }
 
  private:
-  Builder builder_;
+  JsonBuilder builder_;
 };
 
 class Members : public JsonEvents {
@@ -222,18 +183,19 @@ class Members : public JsonEvents {
 
   void count() {
     if (++values_ > limits_.values && limits_.values != 0)
-      throw JsonFault(line_, fmt::format("{} has more than {} values", shown_key(member_.key.substr(0, 100)), limits_.values));
+      throw JsonFault(line_,
+                      fmt::format("{} has more than {} values", shown_json_key(member_.key.substr(0, 100)), limits_.values));
   }
   void finish() {
     if (!builder_.is_complete()) return;
     member_.value = builder_.take();
     const std::string name = member_.key.substr(0, 100);
-    if (!take_(std::move(member_))) throw JsonFault(line_, fmt::format("key {} appears twice; keep one", shown_key(name)));
+    if (!take_(std::move(member_))) throw JsonFault(line_, fmt::format("key {} appears twice; keep one", shown_json_key(name)));
   }
 
   const JsonLimits& limits_;
   const std::function<bool(JsonMember&&)>& take_;
-  Builder builder_;
+  JsonBuilder builder_;
   JsonMember member_;
   int depth_ = 0;
   std::size_t values_ = 0, line_ = 1;

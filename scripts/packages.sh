@@ -14,6 +14,9 @@ build_packages=(
   libcli11-dev             # command line
   nlohmann-json3-dev       # JSON files
   libsimdjson-dev          # JSON lines, fast
+  libpcre2-dev             # regular expressions of tokenizers
+  libutf8proc-dev          # normal forms of Unicode
+  libsentencepiece-dev     # tokenizer.model
   libxxhash-dev            # checksums
   libtomlplusplus-dev      # TOML files
   libboost-dev             # Asio: connections between processes

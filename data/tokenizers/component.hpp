@@ -1,0 +1,45 @@
+// One component of a tokenizer.json ({"type": "...", ...}) and its settings, each read once. Internal to data/.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/regex.hpp"
+
+namespace pipetrain {
+
+// Throws Error(input) that names the file, the component and the setting where one is missing or of the wrong kind.
+class Component {
+ public:
+  // `part` is "normalizer", "pre_tokenizer", ...; the value must outlive this.
+  Component(std::string file, std::string part, const nlohmann::json& value);
+
+  const std::string& type() const { return type_; }
+  const std::string& place() const { return place_; }  // "FILE: pre_tokenizer Split"
+
+  bool flag(const char* key, bool otherwise) const;
+  std::int64_t integer(const char* key, std::int64_t least, std::int64_t most) const;
+  std::string text(const char* key) const;
+  std::string text_or(const char* key, const std::string& otherwise) const;
+  char32_t character(const char* key) const;          // a text of one
+  const nlohmann::json* find(const char* key) const;  // null where it is missing or null
+  const nlohmann::json& get(const char* key) const;
+  // {"String": "..."} or {"Regex": "..."}
+  Regex pattern(const char* key) const;
+  std::string literal_pattern(const char* key) const;  // empty for a Regex
+  // The components of a Sequence, in its list `key`.
+  std::vector<Component> parts(const char* key) const;
+
+  [[noreturn]] void fail(const std::string& what) const;
+  // For a type that nobody knows: an error that names it, and those that there are.
+  [[noreturn]] void fail_type(std::string_view known) const;
+
+ private:
+  std::string file_, part_, type_, place_;
+  const nlohmann::json* value_;
+};
+
+}  // namespace pipetrain

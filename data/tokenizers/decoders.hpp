@@ -1,0 +1,23 @@
+// How the pieces of ids become text again: the decoders of tokenizer.json. Internal to data/.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/tokenizers/component.hpp"
+
+namespace pipetrain {
+
+// Immutable and thread-safe.
+class PieceDecoder {
+ public:
+  virtual ~PieceDecoder() = default;
+  // Changes the pieces, or their number. What is left at the end is joined.
+  virtual void apply(std::vector<std::string>& pieces) const = 0;
+};
+
+// Steps in order: a Sequence in its parts. Throws Error(input) for what is not supported.
+std::vector<std::unique_ptr<PieceDecoder>> make_decoders(const Component& component);
+
+}  // namespace pipetrain

@@ -1,0 +1,144 @@
+#include "data/tokenizers/hugging_face_tokenizer.hpp"
+
+#include <fmt/format.h>
+
+#include "core/checksum.hpp"
+#include "core/error.hpp"
+#include "data/tokenizers/component.hpp"
+#include "data/tokenizers/end_of_text.hpp"
+#include "data/tokenizers/models.hpp"
+#include "data/tokenizers/piece_tokenizer.hpp"
+#include "data/tokenizers/pre_tokenizers.hpp"
+#include "data/tokenizers/tokenizer_file.hpp"
+#include "files/mapped_file.hpp"
+
+namespace pipetrain {
+
+using nlohmann::json;
+
+namespace {
+
+[[noreturn]] void fail(const std::string& file, const std::string& what) {
+  throw Error(ErrorKind::input, fmt::format("{}: {}", file, what));
+}
+
+AddedToken read_added_token(const json& value, const std::string& file) {
+  const auto wrong = [&] { fail(file, "\"added_tokens\" holds what is no object with \"id\", \"content\" and true or false"); };
+  if (!value.is_object()) wrong();
+  AddedToken token;
+  const auto content = value.find("content"), id = value.find("id");
+  if (content == value.end() || !content->is_string() || id == value.end() || !id->is_number_unsigned()) wrong();
+  token.content = content->get<std::string>();
+  if (id->get<std::uint64_t>() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
+    fail(file, fmt::format("the id of the added token {} is above {}", token.content, Vocabulary::most_ids - 1));
+  token.id = id->get<std::int32_t>();
+  const auto flag = [&](const char* name, bool otherwise) {
+    const auto found = value.find(name);
+    if (found == value.end()) return otherwise;
+    if (!found->is_boolean()) wrong();
+    return found->get<bool>();
+  };
+  token.single_word = flag("single_word", false);
+  token.left_strip = flag("lstrip", false);
+  token.right_strip = flag("rstrip", false);
+  token.special = flag("special", false);
+  token.normalized = flag("normalized", !token.special);
+  return token;
+}
+
+std::vector<AddedToken> read_added_tokens(const json& parts, const std::string& file) {
+  std::vector<AddedToken> tokens;
+  const auto list = parts.find("added_tokens");
+  if (list == parts.end() || list->is_null()) return tokens;
+  if (!list->is_array()) fail(file, "\"added_tokens\" is no array");
+  for (const json& value : *list) tokens.push_back(read_added_token(value, file));
+  return tokens;
+}
+
+void check_ids(const TokenizerParts& parts, const std::string& file) {
+  const auto check = [&](std::int32_t id) {
+    const bool added =
+        std::any_of(parts.added.begin(), parts.added.end(), [id](const AddedToken& token) { return token.id == id; });
+    if (!added && !parts.vocabulary->has(id))
+      fail(file, fmt::format("post_processor: its token {} is neither in the vocabulary nor an added token", id));
+  };
+  for (const std::int32_t id : parts.around.before) check(id);
+  for (const std::int32_t id : parts.around.after) check(id);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& file, const std::string& end_name) {
+  TokenizerFile read = read_tokenizer_file(text, file);
+  const auto component = [&](const char* name) -> std::optional<Component> {
+    const auto found = read.parts.find(name);
+    if (found == read.parts.end() || found->is_null()) return std::nullopt;
+    return Component(file, name, *found);
+  };
+  TokenizerParts parts;
+  parts.added = read_added_tokens(read.parts, file);
+  if (const auto normalizer = component("normalizer")) parts.normalizers = make_normalizers(*normalizer);
+  PreTokenizers splits;
+  if (const auto pre_tokenizer = component("pre_tokenizer")) splits = make_pre_tokenizers(*pre_tokenizer);
+  parts.pre_tokenizers = std::move(splits.steps);
+  if (const auto post_processor = component("post_processor")) parts.around = make_surrounding_tokens(*post_processor);
+  if (const auto decoder = component("decoder")) {
+    parts.decoders = make_decoders(*decoder);
+    parts.has_decoder = true;
+  }
+  const auto model = component("model");
+  if (!model) fail(file, "it has no \"model\"; give a tokenizer.json of Hugging Face's library");
+  parts.vocabulary = read.vocabulary;
+  parts.model = make_model(*model, read, splits.byte_level);
+  parts.content = checksum(text.data(), text.size());
+  check_ids(parts, file);
+  return make_tokenizer(std::move(parts), end_name);
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_merges(std::string_view vocabulary, std::string_view merges, const std::string& file,
+                                                 const std::string& merges_file, const std::string& end_name) {
+  TokenizerFile read;
+  read.vocabulary = read_vocabulary_file(vocabulary, file);
+  std::size_t line_number = 0;
+  for (std::size_t at = 0; at < merges.size();) {
+    const std::size_t end = std::min(merges.find('\n', at), merges.size());
+    std::string_view line = merges.substr(at, end - at);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    at = end + 1;
+    ++line_number;
+    if (line.empty() || line.starts_with("#version")) continue;
+    if (!read.merges.add_line(line))
+      fail(merges_file, fmt::format("line {}: a merge is not two pieces with a space between", line_number));
+  }
+  // What GPT-2's tokenizer is beside these two files.
+  static const json gpt2 = {{"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+                            {"decoder", {{"type", "ByteLevel"}}},
+                            {"model", {{"type", "BPE"}}}};
+  TokenizerParts parts;
+  parts.pre_tokenizers = make_pre_tokenizers(Component(file, "pre_tokenizer", gpt2["pre_tokenizer"])).steps;
+  parts.decoders = make_decoders(Component(file, "decoder", gpt2["decoder"]));
+  parts.has_decoder = true;
+  parts.vocabulary = read.vocabulary;
+  parts.model = make_model(Component(merges_file, "model", gpt2["model"]), read, true);
+  if (const auto end = read.vocabulary->find("<|endoftext|>"))
+    parts.added.push_back({.content = "<|endoftext|>", .id = *end, .special = true});
+  Checksum content;
+  content.add(vocabulary.data(), vocabulary.size());
+  content.add(merges.data(), merges.size());
+  parts.content = content.value();
+  return make_tokenizer(std::move(parts), end_name);
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer_json(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  return tokenizer_from_json(file.bytes(), path.string(), read_end_name(path.parent_path()));
+}
+
+std::unique_ptr<Tokenizer> open_vocabulary_and_merges(const std::filesystem::path& vocabulary,
+                                                      const std::filesystem::path& merges) {
+  const MappedFile vocabulary_file(vocabulary), merges_file(merges);
+  return tokenizer_from_merges(vocabulary_file.bytes(), merges_file.bytes(), vocabulary.string(), merges.string(),
+                               read_end_name(vocabulary.parent_path()));
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,173 @@
+#include "data/tokenizers/normalizers.hpp"
+
+#include <algorithm>
+
+#include "data/tokenizers/unicode.hpp"
+#include "data/tokenizers/utf8.hpp"
+
+namespace pipetrain {
+namespace {
+
+using Steps = std::vector<std::unique_ptr<TextNormalizer>>;
+
+class Form : public TextNormalizer {
+ public:
+  explicit Form(NormalForm form) : form_(form) {}
+  void apply(NormalizedText& normalized) const override {
+    auto& [text, at_start, buffer] = normalized;
+    if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return;
+    buffer.clear();
+    append_normalized(text, form_, buffer);
+    text.swap(buffer);
+  }
+
+ private:
+  NormalForm form_;
+};
+
+// Replaces each character by what `Change` appends for it.
+template <class Change>
+class EachCharacter : public TextNormalizer {
+ public:
+  explicit EachCharacter(Change change) : change_(std::move(change)) {}
+  void apply(NormalizedText& normalized) const override {
+    auto& [text, at_start, buffer] = normalized;
+    buffer.clear();
+    std::size_t at = 0;
+    change_(next_code_point(text, at), buffer);
+    if (buffer.empty()) at_start = false;
+    while (at < text.size()) change_(next_code_point(text, at), buffer);
+    text.swap(buffer);
+  }
+
+ private:
+  Change change_;
+};
+
+template <class Change>
+std::unique_ptr<TextNormalizer> each_character(Change change) {
+  return std::make_unique<EachCharacter<Change>>(std::move(change));
+}
+
+class Prepend : public TextNormalizer {
+ public:
+  explicit Prepend(std::string text) : text_(std::move(text)) {}
+  void apply(NormalizedText& normalized) const override { normalized.text.insert(0, text_); }
+
+ private:
+  std::string text_;
+};
+
+class ReplaceText : public TextNormalizer {
+ public:
+  ReplaceText(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+  void apply(NormalizedText& normalized) const override {
+    auto& [text, at_start, buffer] = normalized;
+    std::size_t at = text.find(from_), done = 0;
+    if (at == std::string::npos) return;
+    if (at == 0 && to_.empty()) at_start = false;
+    buffer.clear();
+    for (; at != std::string::npos; at = text.find(from_, done)) {
+      buffer.append(text, done, at - done);
+      buffer += to_;
+      done = at + from_.size();
+    }
+    buffer.append(text, done);
+    text.swap(buffer);
+  }
+
+ private:
+  std::string from_, to_;
+};
+
+class ReplacePattern : public TextNormalizer {
+ public:
+  ReplacePattern(Regex pattern, std::string to) : pattern_(std::move(pattern)), to_(std::move(to)) {}
+  void apply(NormalizedText& normalized) const override {
+    auto& [text, at_start, buffer] = normalized;
+    buffer.clear();
+    pattern_.for_each_part(text, [&](std::size_t begin, std::size_t end, bool matches) {
+      if (begin == 0 && matches && to_.empty()) at_start = false;
+      matches ? buffer.append(to_) : buffer.append(text, begin, end - begin);
+    });
+    text.swap(buffer);
+  }
+
+ private:
+  Regex pattern_;
+  std::string to_;
+};
+
+class Strip : public TextNormalizer {
+ public:
+  Strip(bool left, bool right) : left_(left), right_(right) {}
+  void apply(NormalizedText& normalized) const override {
+    auto& [text, at_start, buffer] = normalized;
+    std::size_t begin = 0, end = 0;  // of what is no white space
+    bool any = false;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t here = at;
+      if (is_white_space(next_code_point(text, at))) continue;
+      if (!std::exchange(any, true)) begin = here;
+      end = at;
+    }
+    if (!any) return left_ || right_ ? text.clear() : void();
+    if (right_) text.resize(end);
+    if (!left_ || begin == 0) return;
+    text.erase(0, begin);
+    at_start = false;
+  }
+
+ private:
+  bool left_, right_;
+};
+
+void append_without_marks(char32_t code, std::string& text) {
+  if (!is_mark(code)) append_utf8(code, text);
+}
+
+// The rules of sentencepiece's nmt: some controls go, other separators become spaces.
+void append_nmt(char32_t code, std::string& text) {
+  const auto in = [code](char32_t first, char32_t last) { return code >= first && code <= last; };
+  if (in(1, 8) || code == 0xB || in(0xE, 0x1F) || code == 0x7F || code == 0x8F || code == 0x9F) return;
+  const bool space = code == 9 || code == 0xA || code == 0xC || code == 0xD || code == 0x1680 || in(0x200B, 0x200F) ||
+                     code == 0x2028 || code == 0x2029 || code == 0x2581 || code == 0xFEFF || code == 0xFFFD;
+  append_utf8(space ? U' ' : code, text);
+}
+
+std::unique_ptr<TextNormalizer> make_replace(const Component& component) {
+  const std::string to = component.text("content");
+  const std::string from = component.literal_pattern("pattern");
+  if (!from.empty()) return std::make_unique<ReplaceText>(from, to);
+  return std::make_unique<ReplacePattern>(component.pattern("pattern"), to);
+}
+
+std::unique_ptr<TextNormalizer> make_one(const Component& component) {
+  const std::string& type = component.type();
+  if (type == "NFC") return std::make_unique<Form>(NormalForm::nfc);
+  if (type == "NFD") return std::make_unique<Form>(NormalForm::nfd);
+  if (type == "NFKC") return std::make_unique<Form>(NormalForm::nfkc);
+  if (type == "NFKD") return std::make_unique<Form>(NormalForm::nfkd);
+  if (type == "Lowercase") return each_character(append_lowercase);
+  if (type == "StripAccents") return each_character(append_without_marks);
+  if (type == "Nmt") return each_character(append_nmt);
+  if (type == "Prepend") return std::make_unique<Prepend>(component.text("prepend"));
+  if (type == "Replace") return make_replace(component);
+  if (type == "Strip") return std::make_unique<Strip>(component.flag("strip_left", true), component.flag("strip_right", true));
+  component.fail_type("Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Nmt, Prepend and Replace");
+}
+
+}  // namespace
+
+Steps make_normalizers(const Component& component) {
+  Steps steps;
+  if (component.type() != "Sequence") {
+    steps.push_back(make_one(component));
+    return steps;
+  }
+  for (const Component& part : component.parts("normalizers"))
+    for (auto& step : make_normalizers(part)) steps.push_back(std::move(step));
+  return steps;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,37 @@
+// A tokenizer put together from its parts. Internal to data/.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "data/tokenizers/added_tokens.hpp"
+#include "data/tokenizers/decoders.hpp"
+#include "data/tokenizers/normalizers.hpp"
+#include "data/tokenizers/pieces.hpp"
+#include "data/tokenizers/post_processors.hpp"
+#include "data/tokenizers/token_model.hpp"
+#include "data/tokenizers/tokenizer.hpp"
+#include "data/tokenizers/vocabulary.hpp"
+
+namespace pipetrain {
+
+struct TokenizerParts {
+  std::vector<AddedToken> added;
+  std::vector<std::unique_ptr<TextNormalizer>> normalizers;
+  std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizers;
+  std::shared_ptr<const Vocabulary> vocabulary;  // the model's
+  std::unique_ptr<TokenModel> model;
+  SurroundingTokens around;
+  std::vector<std::unique_ptr<PieceDecoder>> decoders;
+  bool has_decoder = false;  // else pieces are joined with spaces
+  std::uint64_t content = 0;
+};
+
+// `end_name` is the name that the files give to what ends a text; empty: a well-known one is looked for.
+std::unique_ptr<Tokenizer> make_tokenizer(TokenizerParts parts, const std::string& end_name);
+
+}  // namespace pipetrain

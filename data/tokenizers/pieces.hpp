@@ -1,0 +1,68 @@
+// The parts into which pre-tokenizers split a text. Internal to data/.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace pipetrain {
+
+// Texts that stay where they are until clear(). Not thread-safe.
+class TextArena {
+ public:
+  // What is written begins at begin(most) and is at most that long; take(size) keeps so much of it.
+  char* begin(std::size_t most);
+  std::string_view take(std::size_t size);
+  void clear();
+
+ private:
+  std::vector<std::vector<char>> blocks_;
+  std::size_t used_ = 0;  // of the last block
+};
+
+// A text as pieces, in order, none empty. Pieces lie in the text that they were cut from or in the arena. Not thread-safe.
+class Pieces {
+ public:
+  // `at_start`: nothing stands before this text in what is tokenized.
+  void reset(std::string_view text, bool at_start);
+  const std::vector<std::string_view>& list() const { return pieces_; }
+  TextArena& arena() { return arena_; }
+
+  // Calls split(piece, is_first, put) for each piece; what it puts with put(part) takes its place. Of all pieces only that with
+  // which the text begins is the first: none is where what began it was left out.
+  template <class Split>
+  void replace_each(const Split& split) {
+    next_.clear();
+    const char* start = start_;
+    for (const std::string_view piece : pieces_) {
+      const bool first = at_start_ && piece.data() == start_;
+      bool any = false;
+      split(piece, first, [&](std::string_view part) {
+        if (part.empty()) return;
+        const bool moved = part.data() < piece.data() || part.data() >= piece.data() + piece.size();  // into the arena
+        if (first && !std::exchange(any, true) && moved) start = part.data();
+        next_.push_back(part);
+      });
+    }
+    start_ = start;
+    pieces_.swap(next_);
+  }
+
+ private:
+  std::vector<std::string_view> pieces_, next_;
+  TextArena arena_;
+  const char* start_ = nullptr;  // of the text, or of what took its place
+  bool at_start_ = true;
+};
+
+// Splits pieces further, or changes their text. Immutable and thread-safe.
+class PreTokenizer {
+ public:
+  virtual ~PreTokenizer() = default;
+  virtual void apply(Pieces& pieces) const = 0;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,59 @@
+// Regular expressions of tokenizer files: the syntax of Oniguruma, as Hugging Face's library reads them, matched by PCRE2.
+// Internal to data/.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace pipetrain {
+
+struct Match {
+  std::size_t begin = 0, end = 0;
+};
+
+// Immutable and thread-safe. Unicode characters and their properties; ^ and $ match at every line.
+class Regex {
+ public:
+  // Throws Error(input) where the pattern is wrong, or says in PCRE2 something else than in Oniguruma; `place` begins the
+  // error.
+  Regex(const std::string& pattern, const std::string& place);
+  // Matches this very text.
+  static Regex literal(const std::string& text, const std::string& place);
+  ~Regex();
+  Regex(Regex&&) noexcept;
+  Regex& operator=(Regex&&) = delete;
+
+  // The first match that begins at `from` or later, of valid UTF-8. Throws Error(input) where matching takes too long or too
+  // much memory.
+  std::optional<Match> find(std::string_view text, std::size_t from) const;
+
+  // Calls use(begin, end, is_match) for every part of the text in turn: matches, and what stands between them.
+  template <class Use>
+  void for_each_part(std::string_view text, const Use& use) const {
+    std::size_t done = 0, from = 0;
+    while (from <= text.size()) {
+      const auto match = find(text, from);
+      if (!match) break;
+      if (match->begin > done) use(done, match->begin, false);
+      const bool empty = match->begin == match->end;
+      if (!empty) use(match->begin, match->end, true);
+      done = match->end;
+      from = empty ? after_character(text, match->end) : match->end;
+    }
+    if (done < text.size()) use(done, text.size(), false);
+  }
+
+ private:
+  struct Code;
+  explicit Regex(std::unique_ptr<Code> code);
+  static std::size_t after_character(std::string_view text, std::size_t at);
+  std::unique_ptr<Code> code_;
+};
+
+// The same pattern in PCRE2's syntax. Throws Error(input) as Regex does.
+std::string in_pcre2_syntax(std::string_view pattern, const std::string& place);
+
+}  // namespace pipetrain

@@ -1,0 +1,23 @@
+// What becomes of matches and of the text between them: the behaviours of tokenizer.json's Split. Internal to data/.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/component.hpp"
+
+namespace pipetrain {
+
+enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+
+SplitBehavior split_behavior(const Component& component, const char* key);
+
+struct SplitPart {
+  std::size_t begin = 0, end = 0;
+  bool is_match = false;
+};
+
+// The parts of a text, in order and without gaps, become those that stay, in place.
+void apply_behavior(SplitBehavior behavior, std::vector<SplitPart>& parts);
+
+}  // namespace pipetrain

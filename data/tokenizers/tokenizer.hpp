@@ -1,0 +1,53 @@
+// Text to token ids and back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipetrain {
+
+enum class SpecialTokens { keep, leave_out };
+
+// Encodes text with memory of its own: one for each thread.
+class TextEncoder {
+ public:
+  virtual ~TextEncoder() = default;
+  // Appends the text's ids, with the special tokens around it that the tokenizer's files ask for, or without; special tokens in
+  // the text become their ids either way. Bytes that are not UTF-8 count as U+FFFD. Throws Error(input) where a regular
+  // expression of the tokenizer gives up on the text.
+  virtual void encode(std::string_view text, SpecialTokens around, std::vector<std::int32_t>& ids) = 0;
+};
+
+// Immutable; all methods are thread-safe.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  virtual std::int64_t vocabulary() const = 0;               // every id is below
+  virtual std::unique_ptr<TextEncoder> encoder() const = 0;  // must not outlive the tokenizer
+  std::vector<std::int32_t> encode(std::string_view text, SpecialTokens around = SpecialTokens::keep) const;
+
+  // `ids` are below the vocabulary; what has no piece is left out.
+  virtual std::string decode(std::span<const std::int32_t> ids, SpecialTokens special) const = 0;
+  // As the files spell it; empty where there is none.
+  virtual std::string piece(std::int32_t id) const = 0;
+  virtual std::optional<std::int32_t> find(std::string_view piece) const = 0;
+
+  // What ends a text, from the files: "eos_token" of tokenizer_config.json or special_tokens_map.json, else a well-known name.
+  virtual std::optional<std::int32_t> end_of_text() const = 0;
+  // A checksum of the files.
+  virtual std::uint64_t content() const = 0;
+};
+
+// A file tokenizer.json (Hugging Face), tokenizer.model (sentencepiece) or vocab.json with merges.txt beside it; or a folder
+// with one of these, looked for in this order. Of tokenizer.json, truncation and padding are not applied. Throws Error(input)
+// that names the file, and what is wrong or not supported in it.
+std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& path);
+
+}  // namespace pipetrain

@@ -1,0 +1,22 @@
+// Properties and normal forms of Unicode characters, as utf8proc's tables have them (Unicode 15 in Debian 12). Internal to
+// data/.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace pipetrain {
+
+bool is_white_space(char32_t code);  // the property White_Space
+bool is_numeric(char32_t code);      // categories Nd, Nl, No
+bool is_punctuation(char32_t code);  // categories P*, and the symbols of ASCII
+bool is_mark(char32_t code);         // categories M*
+bool is_word(char32_t code);         // letters, marks, decimal digits, connectors: \w of Unicode Technical Standard 18
+void append_lowercase(char32_t code, std::string& text);  // without regard to what stands around it
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+// Appends the normal form (Unicode Standard Annex 15) of valid UTF-8. Takes time linear in the text but for runs of combining
+// marks, which are sorted.
+void append_normalized(std::string_view text, NormalForm form, std::string& out);
+
+}  // namespace pipetrain
