@@ -76,8 +76,8 @@ TEST_CASE("five tokenizers give what Hugging Face's library gives for 100,000 li
   if (made == nullptr) {
     const std::string python = python_with_tokenizers(folder.path());
     if (python.empty()) return test::skip("Hugging Face's tokenizers (PyPI) cannot be had here");
-    const Result result = run_program(
-        python, "'" + (fixtures().parent_path() / "hugging_face.py").string() + "' '" + out.string() + "' --lines 100000");
+    const Result result = run_program(python, "'" + (fixtures().parent_path() / "hugging_face.py").string() + "' '" +
+                                                  out.string() + "' --lines 100000 --vocabulary 8000");
     INFO(result.err);
     REQUIRE(result.status == 0);
   }

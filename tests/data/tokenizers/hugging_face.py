@@ -204,7 +204,7 @@ def main():
     (arguments.out / "lines.bin").write_bytes(b"".join(struct.pack("<I", len(line)) + line for line in lines))
     for name in SHAPES:
         file = str(arguments.out / f"{name}.json")
-        train(name, lines[:40_000], arguments.vocabulary).save(file, pretty=False)
+        train(name, lines[:20_000], arguments.vocabulary).save(file, pretty=False)
         tokenizer = Tokenizer.from_file(file)  # which is not always the one that was saved
         encoded = [e.ids for e in tokenizer.encode_batch([line.decode("utf-8", "replace") for line in lines])]
         decoded = [text.encode() for text in tokenizer.decode_batch(encoded, skip_special_tokens=True)]
