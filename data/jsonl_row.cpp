@@ -23,6 +23,10 @@ class RowReader {
   Field field(std::string_view key) {
     if (!keys_.insert(std::string(key)).second)
       throw RowFault{fmt::format("{} appears twice in this row; keep one", nlohmann::json(key).dump(-1, ' ', true))};
+    key_bytes_ += key.size();
+    if (keys_.size() > most_row_keys || key_bytes_ > most_row_key_bytes)
+      throw RowFault{
+          fmt::format("this row has more than {} keys, or {} bytes of them; {}", most_row_keys, most_row_key_bytes, wanted)};
     if (key == "label")
       throw RowFault{R"(rows with "label" (classification) are not built yet; give {"text"} or {"input_ids"} rows)"};
     return key == "text" ? Field::text : key == "input_ids" ? Field::ids : Field::other;
@@ -67,6 +71,7 @@ class RowReader {
   std::int64_t vocabulary_;
   Row row_;
   std::set<std::string> keys_;
+  std::size_t key_bytes_ = 0;
 };
 
 void parse_whole(std::string_view row, RowReader& reader) {

@@ -28,9 +28,13 @@ struct RowFault {
 // more is kept than its text. Both find the same.
 inline constexpr std::size_t longest_parsed_row = std::size_t{1} << 20;
 
+// Keys of a row besides those of objects in it: more are refused, because all are kept until the row's end to find those that
+// come twice.
+inline constexpr std::size_t most_row_keys = 10'000, most_row_key_bytes = std::size_t{1} << 20;
+
 // A row {"text": "..."} or {"input_ids": [...]}; `ids` takes the first ids, as many as it has places for. Ids are wrong unless
-// in [0, vocabulary). Throws RowFault on bad JSON, keys that come twice, other forms, and a string of more than 16 MiB. Takes
-// up to 14 MB of memory, and for rows of more than 1 MiB with a text, four times its size. Thread-safe.
+// in [0, vocabulary). Throws RowFault on bad JSON, keys that come twice, too many keys, other forms, and a string of more than
+// 16 MiB. Takes up to 16 MB of memory, and for rows of more than 1 MiB with a text, four times its size. Thread-safe.
 Row parse_row(std::string_view row, std::span<std::int32_t> ids, std::int64_t vocabulary,
               std::size_t longest_parsed = longest_parsed_row);
 

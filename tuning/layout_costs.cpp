@@ -91,6 +91,13 @@ double LayoutCosts::reduce_seconds(const Layout& layout, double parameters) cons
   return share * parameters * gradient_bytes / request_.speed.link_rate + 2.0 * (layout.dp - 1) * request_.speed.latency;
 }
 
+// Two stages exchange their sums; one stage with both ends adds them up where they are: it reads two and writes one.
+double LayoutCosts::tied_seconds(const Layout& layout, const Placement& placement) const {
+  const double bytes = static_cast<double>(request_.config.hidden * request_.config.vocabulary) * gradient_bytes / layout.tp;
+  if (tied_sum_places(placement).size() == 1) return 3 * bytes / request_.speed.memory_rate;
+  return request_.speed.latency + bytes / request_.speed.link_rate;
+}
+
 double LayoutCosts::norm_seconds(double parameters) const { return parameters * gradient_bytes / request_.speed.memory_rate; }
 
 // Reads weights, gradients and both moments, writes all but the gradients.
@@ -115,8 +122,7 @@ schedules::Costs LayoutCosts::of(const Layout& layout, const Placement& placemen
       row.back().reduce_grads = reduce_seconds(layout, part.parameters);
       if (layout.tp > 1) row.back().sum_replicated = 2.0 * (layout.tp - 1) * speed.latency;
       if (request_.config.tied_embeddings && (v == 0 || v + 1 == placement.virtual_stages()))
-        row.back().sum_tied = speed.latency + static_cast<double>(request_.config.hidden * request_.config.vocabulary) *
-                                                  gradient_bytes / layout.tp / speed.link_rate;
+        row.back().sum_tied = tied_seconds(layout, placement);
     }
     const double held = parameters(layout, placement, stage);
     costs.norm.push_back(norm_seconds(held));

@@ -40,6 +40,7 @@ class LayoutCosts {
   schedules::Link link(const Layout& layout) const;
   double parameters(const Layout& layout, const schedules::Placement& placement, int stage);
   double reduce_seconds(const Layout& layout, double parameters) const;
+  double tied_seconds(const Layout& layout, const schedules::Placement& placement) const;
   double norm_seconds(double parameters) const;
   double optimizer_seconds(double parameters) const;
 

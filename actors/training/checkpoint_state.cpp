@@ -20,7 +20,9 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int format_version = 3, format_without_checksums = 2;
-constexpr std::size_t most_bytes = std::size_t{16} << 20;  // the checksums of a large model's tensors take some 200 KB
+// The checksums of a large model's tensors take some 200 KB; these limits are those of more than 30,000 layers. What is read
+// takes at most about 250 MB beside its strings.
+constexpr std::size_t most_bytes = std::size_t{64} << 20, most_values = 1'000'000;
 constexpr std::size_t checksum_digits = 16;
 
 std::string to_text(std::uint64_t checksum) { return fmt::format("{:0{}x}", checksum, checksum_digits); }
@@ -49,9 +51,19 @@ ordered_json to_json(const CheckpointChecksums& checksums) {
   for (const auto& [name, sums] : checksums.tensors) {
     ordered_json& file = files[name];
     file = {{"bytes", sums.bytes}, {"header", to_text(sums.header)}, {"tensors", ordered_json::object()}};
-    for (const auto& [tensor, sum] : sums.tensors) file["tensors"][tensor] = to_text(sum);
+    // Not by key: an ordered object looks through all that it holds before it takes one in.
+    auto& tensors = file["tensors"].get_ref<ordered_json::object_t&>();
+    for (const auto& [tensor, sum] : sums.tensors) tensors.emplace_back(tensor, to_text(sum));
   }
   return {{"algorithm", "xxh3-64"}, {"files", files}};
+}
+
+// As JsonLimits counts them.
+std::size_t value_count(const ordered_json& value) {
+  std::size_t count = 1;
+  if (value.is_structured())
+    for (const auto& member : value) count += value_count(member);
+  return count;
 }
 
 std::int64_t whole_number(const json& parent, const char* key, std::int64_t least, const fs::path& file) {
@@ -131,6 +143,10 @@ void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
   value["data"] = state.data;
   value["checksums"] = to_json(manifest.checksums.value());
   std::string text = value.dump(1) + "\n";
+  if (text.size() > most_bytes || value_count(value) > most_values)
+    throw Error(ErrorKind::input, fmt::format("{}: the model has more tensors than the state of a checkpoint may tell of ({} "
+                                              "bytes, {} values); train a model of fewer layers",
+                                              file.string(), most_bytes, most_values));
   const std::size_t place = own_checksum_place(text);
   text.replace(place, checksum_digits, own_checksum(text, place));
   OutputFile out(file);
@@ -146,7 +162,7 @@ CheckpointManifest read_manifest(const fs::path& file) {
                                               "another checkpoint",
                                               file.string()));
   try {
-    const json value = parse_json(text, {file.string()}, {.depth = 6});
+    const json value = parse_json(text, {file.string()}, {.depth = 6, .values = most_values});
     check_format(value, file);
     CheckpointManifest manifest;
     manifest.state = state_in(value, file);

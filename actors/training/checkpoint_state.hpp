@@ -37,10 +37,11 @@ struct CheckpointManifest {
 
 inline constexpr const char* checkpoint_state_file = "state.json";
 
-// Writes format 3: the checksums must be there. On disk when it returns. Throws Error(input).
+// Writes format 3: the checksums must be there. On disk when it returns. Throws Error(input), also for what read_manifest()
+// would not read.
 void write_manifest(const std::filesystem::path& file, const CheckpointManifest& manifest);
-// Of at most 16 MiB. Throws Error(input) naming the file when a byte of it is not what was written (format 3), a key is missing
-// or has a value that cannot be, or the format is a later one.
+// Of at most 64 MiB and a million JSON values. Throws Error(input) naming the file when a byte of it is not what was written
+// (format 3), a key is missing or has a value that cannot be, or the format is a later one.
 CheckpointManifest read_manifest(const std::filesystem::path& file);
 
 }  // namespace pipetrain

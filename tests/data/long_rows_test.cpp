@@ -61,6 +61,19 @@ TEST_CASE("a row read as a stream is what it is when read whole") {
   }
 }
 
+TEST_CASE("a row may have many keys, but not so many that they fill the memory") {
+  const auto row_with = [](std::size_t keys) {
+    std::string row = R"({"text": "a")";
+    for (std::size_t i = 1; i < keys; ++i) row += ",\"k" + std::to_string(i) + "\":{\"inner\":[1]}";
+    return row + "}";
+  };
+  for (const std::size_t longest_parsed : {longest_parsed_row, std::size_t{0}}) {
+    CHECK(parse_row(row_with(most_row_keys), {}, 256, longest_parsed).text == "a");
+    CHECK_THROWS_AS(parse_row(row_with(most_row_keys + 1), {}, 256, longest_parsed), RowFault);
+  }
+  CHECK_THAT(fault_of(row_with(200'000)), Contains("this row has more than 10000 keys"));
+}
+
 TEST_CASE("long rows that are wrong end in the same words as short ones") {
   const std::string filler = ", \"more\": \"" + std::string(longest_parsed_row, 'x') + "\"}";
   for (const std::string& more : {std::string("}"), filler}) {
@@ -74,6 +87,8 @@ TEST_CASE("long rows that are wrong end in the same words as short ones") {
     CHECK(fault_of("{\"text\": \"a\", \"text\": \"b\"" + more) == "\"text\" appears twice in this row; keep one");
     CHECK(fault_of("{\"a\": 1, \"text\": \"b\", \"a\": 1" + more) == "\"a\" appears twice in this row; keep one");
   }
+  CHECK_THAT(fault_of("{\"text\": \"a\", \"" + std::string(longest_parsed_row + 1, 'k') + "\": 1}"),
+             Contains("more than 10000 keys"));
   CHECK_THAT(fault_of("[\"" + std::string(longest_parsed_row, 'x') + "\"]"), Contains("this row is not a JSON object"));
   CHECK_THAT(fault_of("{\"text\": \"" + std::string(std::size_t{17} << 20, 'x') + "\"}"),
              Contains("is longer than the 16777216 bytes allowed"));
