@@ -44,7 +44,7 @@ void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& arg
   auto& saved = static_cast<AttentionSaved&>(saved_base);
   const ArenaScope scope(context.workspace);
   attend(context, args.input, forward_memory(context, memory), saved);
-  out_.forward(context, saved.heads, args.input, args.output);
+  out_.forward(context, {.input = saved.heads, .residual = args.input, .output = args.output});
 }
 
 void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
@@ -65,7 +65,7 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   {
     const ArenaScope inner(context.workspace);
     const Tensor heads_grad = context.workspace.allocate(saved.heads.shape, context.dtype);
-    out_.backward(context, args.output_grad, saved.heads, heads_grad, gradients);
+    out_.backward(context, {.output_grad = args.output_grad, .input = saved.heads, .input_grad = heads_grad}, gradients);
     context.ops.attention_backward(
         shape, {.dout = heads_grad, .qkv = saved.qkv, .out = saved.heads, .log_sum_exp = saved.log_sum_exp, .dqkv = qkv_grad});
   }
@@ -76,7 +76,8 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
     gradients.leave_place(saved.qkv);
   }
   if (rotary_) context.ops.rotary(shape, qkv_grad, context.rotary_table, true);
-  qkv_.backward(context, qkv_grad, args.output_grad, args.input_grad, gradients, saved.projection);
+  qkv_.backward(context, {.output_grad = qkv_grad, .residual = args.output_grad, .input_grad = args.input_grad}, gradients,
+                saved.projection);
 }
 
 }  // namespace pipetrain

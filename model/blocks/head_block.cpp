@@ -43,7 +43,7 @@ void HeadBlock::backward(const BlockContext& context, const BackwardArgs& args, 
                                       .vocabulary = vocabulary_,
                                       .log_sum_exp = saved.log_sum_exp,
                                       .scale = args.loss_scale});
-  logits_.backward(context, saved.logits, std::nullopt, args.input_grad, gradients, saved.projection);
+  logits_.backward(context, {.output_grad = saved.logits, .input_grad = args.input_grad}, gradients, saved.projection);
 }
 
 }  // namespace pipetrain

@@ -58,7 +58,7 @@ void MlpBlock::forward(const BlockContext& context, const ForwardArgs& args, Are
   saved.projected = up_.forward(context, args.input, memory, saved.projection);
   const Tensor inner = activated(context, saved.projected, memory.remade ? *memory.remade : context.workspace);
   saved.inner = memory.remade ? inner : Tensor{};
-  down_.forward(context, inner, args.input, args.output);
+  down_.forward(context, {.input = inner, .residual = args.input, .output = args.output});
 }
 
 void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
@@ -74,11 +74,12 @@ void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
     const ArenaScope inner_scope(context.workspace);
     const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved.projected, gradients.memory());
     const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
-    down_.backward(context, args.output_grad, inner, inner_grad, gradients);
+    down_.backward(context, {.output_grad = args.output_grad, .input = inner, .input_grad = inner_grad}, gradients);
     activation_backward(context, inner_grad, saved.projected);
   }
   // Its gradient has taken its place: nothing reads the values after that.
-  up_.backward(context, saved.projected, args.output_grad, args.input_grad, gradients, saved.projection);
+  up_.backward(context, {.output_grad = saved.projected, .residual = args.output_grad, .input_grad = args.input_grad},
+               gradients, saved.projection);
 }
 
 }  // namespace pipetrain

@@ -14,7 +14,8 @@ Norm::Statistics Norm::allocate_statistics(std::int64_t rows, Arena& memory) con
   return statistics;
 }
 
-void Norm::forward(Ops& ops, const Tensor& x, const Tensor& y, const Statistics& statistics) const {
+void Norm::forward(Ops& ops, const ForwardArgs& args) const {
+  const auto& [x, y, statistics] = args;
   switch (kind_) {
     case NormKind::rms:
       return ops.rms_norm({.x = x, .weight = weight_.weight, .eps = eps_, .y = y, .inv_rms = statistics.inv_scale});
@@ -29,8 +30,8 @@ void Norm::forward(Ops& ops, const Tensor& x, const Tensor& y, const Statistics&
   }
 }
 
-void Norm::backward(Ops& ops, const Tensor& dy, const Tensor& x, const Statistics& statistics,
-                    const std::optional<Tensor>& residual, const Tensor& dx) const {
+void Norm::backward(Ops& ops, const BackwardArgs& args) const {
+  const auto& [dy, x, statistics, residual, dx] = args;
   switch (kind_) {
     case NormKind::rms:
       return ops.rms_norm_backward({.dy = dy,

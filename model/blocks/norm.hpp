@@ -20,11 +20,22 @@ class Norm {
 
   std::int64_t hidden() const { return weight_.weight.elements(); }
   Statistics allocate_statistics(std::int64_t rows, Arena& memory) const;
-  // y [Tr, H]; writes the statistics.
-  void forward(Ops& ops, const Tensor& x, const Tensor& y, const Statistics& statistics) const;
-  // As Ops::rms_norm_backward; adds to the weights' gradients.
-  void backward(Ops& ops, const Tensor& dy, const Tensor& x, const Statistics& statistics,
-                const std::optional<Tensor>& residual, const Tensor& dx) const;
+  struct ForwardArgs {
+    Tensor x;               // [Tr, H]
+    Tensor y;               // [Tr, H], written
+    Statistics statistics;  // written
+  };
+  void forward(Ops& ops, const ForwardArgs& args) const;
+
+  struct BackwardArgs {
+    Tensor dy;                            // [Tr, H]
+    Tensor x;                             // [Tr, H], of the forward
+    Statistics statistics;                // of the forward
+    std::optional<Tensor> residual = {};  // [Tr, H], added to dx before the one rounding
+    Tensor dx;                            // [Tr, H], written; may be x's memory
+  };
+  // Adds to the weights' gradients.
+  void backward(Ops& ops, const BackwardArgs& args) const;
 
  private:
   NormKind kind_;

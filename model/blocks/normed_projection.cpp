@@ -22,7 +22,7 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
   const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
   const Tensor shard = kept ? saved.normed.row_range(first, first + context.shard_rows())
                             : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
-  norm_.forward(context.ops, input, shard, saved.statistics);
+  norm_.forward(context.ops, {.x = input, .y = shard, .statistics = saved.statistics});
   context.ops.gather_matmul(context.tp, MatmulKind::forward,
                             {.shard = shard, .w = matrix_.weight, .full = kept ? saved.normed : shard, .out = output});
   if (roles_.bias) context.ops.add_bias(output, bias_.weight);
@@ -32,19 +32,21 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
 // Only where nothing is gathered; writes the same statistics once more.
 Tensor NormedProjection::norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const {
   const Tensor normed = memory.allocate(saved.input.shape, context.dtype);
-  norm_.forward(context.ops, saved.input, normed, saved.statistics);
+  norm_.forward(context.ops, {.x = saved.input, .y = normed, .statistics = saved.statistics});
   return normed;
 }
 
-void NormedProjection::backward(const BlockContext& context, const Tensor& output_grad, const std::optional<Tensor>& residual,
-                                const Tensor& input_grad, WeightGradients& gradients, const Saved& saved) const {
+void NormedProjection::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                                const Saved& saved) const {
   const ArenaScope scope(context.workspace);
   const Tensor normed = saved.normed.shape.rank() > 0 ? saved.normed : norm_again(context, gradients.memory(), saved);
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
-  if (roles_.bias) context.ops.bias_grad(output_grad, bias_.grad);
+  if (roles_.bias) context.ops.bias_grad(args.output_grad, bias_.grad);
   gradients.add_and_scatter(context.tp,
-                            {.dy = output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
-  norm_.backward(context.ops, normed_grad, saved.input, saved.statistics, residual, input_grad);
+                            {.dy = args.output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
+  norm_.backward(
+      context.ops,
+      {.dy = normed_grad, .x = saved.input, .statistics = saved.statistics, .residual = args.residual, .dx = args.input_grad});
 }
 
 }  // namespace pipetrain

@@ -24,10 +24,13 @@ class NormedProjection {
   // output [T, N], as a view of new memory. Without memory.remade, and if nothing is gathered,
   // the norm's output is not kept.
   Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
-  // output_grad [T, N] must stay valid as `gradients` asks. residual [Tr, H], the gradient that went around the block, if any;
-  // input_grad [Tr, H] may be the memory of the forward's input.
-  void backward(const BlockContext& context, const Tensor& output_grad, const std::optional<Tensor>& residual,
-                const Tensor& input_grad, WeightGradients& gradients, const Saved& saved) const;
+
+  struct BackwardArgs {
+    Tensor output_grad;                   // [T, N]; must stay valid as the WeightGradients ask
+    std::optional<Tensor> residual = {};  // [Tr, H], the gradient that went around the block
+    Tensor input_grad;                    // [Tr, H], written; may be the memory of the forward's input
+  };
+  void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, const Saved& saved) const;
 
  private:
   Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;

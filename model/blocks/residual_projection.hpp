@@ -10,11 +10,19 @@ class ResidualProjection {
   explicit ResidualProjection(const MatrixRoles& roles) : roles_(roles) {}
   void bind(const BoundTensors& tensors);
 
-  // output [Tr, H] = residual [Tr, H] + input [T, K] x matrix (+ bias)
-  void forward(const BlockContext& context, const Tensor& input, const Tensor& residual, const Tensor& output) const;
-  // input_grad [T, K]. The residual's gradient is output_grad itself. input is the forward's.
-  void backward(const BlockContext& context, const Tensor& output_grad, const Tensor& input, const Tensor& input_grad,
-                WeightGradients& gradients) const;
+  struct ForwardArgs {
+    Tensor input;     // [T, K]
+    Tensor residual;  // [Tr, H]
+    Tensor output;    // [Tr, H], written: residual + input x matrix (+ bias)
+  };
+  void forward(const BlockContext& context, const ForwardArgs& args) const;
+
+  struct BackwardArgs {
+    Tensor output_grad;  // [Tr, H], which is the residual's gradient too
+    Tensor input;        // [T, K], of the forward
+    Tensor input_grad;   // [T, K], written
+  };
+  void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients) const;
 
  private:
   MatrixRoles roles_;
