@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
-#include "model/full_tensors.hpp"
+#include "model/weights/full_tensors.hpp"
 #include "temp_folder.hpp"
 
 namespace pipetrain::test {

@@ -1,4 +1,4 @@
-#include "direct_pipeline.hpp"
+#include "model/direct_pipeline.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "comm/inprocess_group.hpp"
-#include "direct_rank.hpp"
+#include "model/direct_rank.hpp"
 #include "model/gradient_sums.hpp"
 #include "model/weights/parameter_slice.hpp"
 

@@ -9,10 +9,10 @@
 
 #include "core/device.hpp"
 #include "core/process_group.hpp"
-#include "full_tensors.hpp"
 #include "model/gradient_norm.hpp"
 #include "model/optimizer.hpp"
 #include "model/stage_model.hpp"
+#include "model/weights/full_tensors.hpp"
 
 namespace pipetrain::test {
 

@@ -1,4 +1,4 @@
-#include "direct_rank.hpp"
+#include "model/direct_rank.hpp"
 
 #include <cstring>
 

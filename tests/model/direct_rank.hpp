@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/buffer.hpp"
-#include "direct_pipeline.hpp"
+#include "model/direct_pipeline.hpp"
 
 namespace pipetrain::test {
 

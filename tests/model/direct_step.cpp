@@ -1,8 +1,8 @@
-#include "direct_step.hpp"
+#include "model/direct_step.hpp"
 
 #include <random>
 
-#include "named_random_weights.hpp"
+#include "model/weights/named_random_weights.hpp"
 
 namespace pipetrain::test {
 namespace {

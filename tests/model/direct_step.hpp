@@ -1,8 +1,8 @@
 // One training step of a small model through a DirectPipeline, and what is compared between steps.
 #pragma once
 
-#include "direct_pipeline.hpp"
-#include "small_config.hpp"
+#include "model/direct_pipeline.hpp"
+#include "model/families/small_config.hpp"
 
 namespace pipetrain::test {
 

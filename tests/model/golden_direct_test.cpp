@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
-#include "direct_pipeline.hpp"
-#include "full_tensors.hpp"
+#include "model/direct_pipeline.hpp"
+#include "model/weights/full_tensors.hpp"
 #include "skip.hpp"
 
 namespace pipetrain::test {

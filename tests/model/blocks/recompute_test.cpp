@@ -2,8 +2,8 @@
 #include "model/recompute.hpp"
 
 #include "catch.hpp"
-#include "direct_step.hpp"
-#include "named_random_weights.hpp"
+#include "model/direct_step.hpp"
+#include "model/weights/named_random_weights.hpp"
 
 namespace pipetrain::test {
 namespace {

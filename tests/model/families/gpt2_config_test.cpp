@@ -1,4 +1,4 @@
-#include "model/config_fixture.hpp"
+#include "model/families/config_fixture.hpp"
 
 namespace pipetrain {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "catch.hpp"
 #include "model/weights/philox.hpp"
-#include "weights_fixture.hpp"
+#include "model/weights/weights_fixture.hpp"
 
 namespace pipetrain {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "full_tensors.hpp"
-#include "small_config.hpp"
+#include "model/families/small_config.hpp"
+#include "model/weights/full_tensors.hpp"
 
 namespace pipetrain {
 

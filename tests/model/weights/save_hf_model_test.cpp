@@ -5,9 +5,9 @@
 
 #include "catch.hpp"
 #include "model/error_text.hpp"
+#include "model/weights/weights_fixture.hpp"
 #include "run_program.hpp"
 #include "temp_folder.hpp"
-#include "weights_fixture.hpp"
 
 namespace pipetrain {
 namespace {

@@ -7,8 +7,8 @@
 #include "model/costs.hpp"
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/safetensors.hpp"
+#include "model/weights/weights_fixture.hpp"
 #include "temp_folder.hpp"
-#include "weights_fixture.hpp"
 
 namespace pipetrain {
 namespace {

@@ -1,7 +1,7 @@
 #include <limits>
 
-#include "model/config_fixture.hpp"
 #include "model/costs.hpp"
+#include "model/families/config_fixture.hpp"
 
 namespace pipetrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "named_random_weights.hpp"
+#include "model/weights/named_random_weights.hpp"
 
 #include <algorithm>
 #include <cmath>
