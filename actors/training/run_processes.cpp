@@ -58,8 +58,10 @@ void compare_contents(const TrainJob& job, EngineChannel& channel) {
     const NamedValues other = values_of(all[static_cast<std::size_t>(process)]);
     for (std::size_t i = 0; i < first.size(); ++i) {
       if (i < other.size() && other[i] == first[i]) continue;
-      throw Error(ErrorKind::input, to_string(channel.control().info(process)) + " has another " + first[i].first +
-                                        " than process 0: give all processes the same files");
+      const std::string place = to_string(channel.control().info(process));
+      throw Error(ErrorKind::input,
+                  place + " has another " + first[i].first + " than process 0: give all processes the same files", nullptr,
+                  true);
     }
   }
 }

@@ -22,7 +22,8 @@ struct MemoryHub::Member {
   std::map<Channel, std::vector<std::pair<int, Bytes>>> kept;
   ControlPlane::OnLost on_lost;
   std::vector<std::pair<int, std::string>> kept_losses;
-  std::recursive_mutex mutex;  // of the handlers: held while one runs
+  std::map<int, std::string> gone;  // that this one knows of, and why; guarded by the hub's mutex
+  std::recursive_mutex mutex;       // of the handlers: held while one runs
   Worker worker;
 };
 
@@ -63,9 +64,10 @@ class MemoryControl final : public ControlPlane {
     auto& meeting = hub_->meetings_[key];
     meeting.given[process_] = std::move(mine);
     hub_->changed_.notify_all();
-    hub_->changed_.wait(lock, [&] { return meeting.given.size() == hub_->members_.size() || !hub_->gone_.empty(); });
+    const auto& gone = member().gone;
+    hub_->changed_.wait(lock, [&] { return meeting.given.size() == hub_->members_.size() || !gone.empty(); });
     if (meeting.given.size() < hub_->members_.size()) {
-      throw Error(ErrorKind::peer_lost, to_string(info(*hub_->gone_.begin())) + " is gone");
+      throw Error(ErrorKind::peer_lost, to_string(info(gone.begin()->first)) + ": " + gone.begin()->second);
     }
     std::vector<Bytes> all;
     for (auto& [process, bytes] : meeting.given) all.push_back(bytes);
@@ -73,9 +75,11 @@ class MemoryControl final : public ControlPlane {
     return all;
   }
   void leave() override {
-    const std::lock_guard lock(hub_->mutex_);
-    hub_->gone_.insert(process_);
-    hub_->changed_.notify_all();
+    {
+      const std::lock_guard lock(hub_->mutex_);
+      if (!hub_->gone_.insert(process_).second) return;
+    }
+    for (int other = 0; other < processes(); ++other) hub_->tell_gone(other, process_, "it ended");
   }
 
  private:
@@ -238,14 +242,27 @@ void MemoryHub::kill(int process, const std::string& why) {
     for (int other = 0; other < static_cast<int>(members_.size()); ++other) {
       if (gone_.count(other) == 0) others.push_back(other);
     }
-    changed_.notify_all();
   }
-  for (const int other : others) {
-    post(other, [process, why](Member& member) {
-      if (member.on_lost) return member.on_lost(process, why);
-      member.kept_losses.emplace_back(process, why);
+  const auto tell = [&](int told, int lost) {
+    tell_gone(told, lost, why);
+    post(told, [lost, why](Member& member) {
+      if (member.on_lost) return member.on_lost(lost, why);
+      member.kept_losses.emplace_back(lost, why);
     });
+  };
+  for (const int other : others) {
+    tell(other, process);
+    if (process == 0 || other == 0) tell(process, other);
   }
+}
+
+// Behind what that one has sent before.
+void MemoryHub::tell_gone(int told, int gone, const std::string& why) {
+  post(told, [this, gone, why](Member& member) {
+    const std::lock_guard lock(mutex_);
+    member.gone.emplace(gone, why);
+    changed_.notify_all();
+  });
 }
 
 std::vector<Bytes> MemoryHub::recorded() const {

@@ -22,10 +22,11 @@ class MemoryHub : public std::enable_shared_from_this<MemoryHub> {
   static std::shared_ptr<MemoryHub> make(int processes);
   ~MemoryHub();
 
+  int processes() const { return static_cast<int>(members_.size()); }
   // One each.
   std::shared_ptr<ControlPlane> control(int process);
   std::unique_ptr<Transport> transport(ControlPlane& control);
-  // As if it had been killed: nothing comes from it or goes to it any more.
+  // As if its network were cut: nothing comes from it or goes to it any more, and it loses process 0, or that all others.
   void kill(int process, const std::string& why);
   // Delivered as if `from` had sent it.
   void forge(int from, int to, Channel channel, Bytes message);
@@ -42,6 +43,7 @@ class MemoryHub : public std::enable_shared_from_this<MemoryHub> {
   };
 
   explicit MemoryHub(int processes);
+  void tell_gone(int told, int gone, const std::string& why);
   void post(int process, std::function<void(Member&)> job);
 
   mutable std::mutex mutex_;
@@ -49,7 +51,7 @@ class MemoryHub : public std::enable_shared_from_this<MemoryHub> {
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Member>> members_;
   std::map<std::string, Meeting> meetings_;
-  std::set<int> gone_;  // left or killed
+  std::set<int> gone_;  // left or killed: nothing comes from them or goes to them
   std::vector<Bytes> recorded_;
   std::map<EdgeId, EdgeReceiver> receivers_;
   std::map<EdgeId, EdgeSender> senders_;

@@ -1,13 +1,9 @@
-// Runs over several processes give the bits of one, and end everywhere when one part fails. The processes are threads here, on
-// a control plane and a transport in memory.
-#include <functional>
-#include <thread>
-
-#include "actors/training/run_processes.hpp"
+// Runs over several processes give the bits of one: over threads with a control plane and a transport in memory, and over real
+// processes.
 #include "catch.hpp"
-#include "memory_processes.hpp"
 #include "real_processes.hpp"
 #include "schedules/builders.hpp"
+#include "thread_processes.hpp"
 #include "tiny_run.hpp"
 
 using namespace pipetrain;
@@ -16,40 +12,10 @@ using schedules::Order;
 
 namespace {
 
-using Work = std::function<void(int process, TrainJob job)>;
-
-// Does the work in each of so many processes; returns what each threw, "" for nothing.
-std::vector<std::string> in_processes(const std::shared_ptr<MemoryHub>& hub, int processes,
-                                      const std::function<TrainJob(int)>& job_of_process, const Work& work) {
-  std::vector<std::string> failures(static_cast<std::size_t>(processes));
-  std::vector<std::thread> threads;
-  for (int process = 0; process < processes; ++process) {
-    threads.emplace_back([&, process] {
-      auto control = hub->control(process);
-      try {
-        TrainJob job = job_of_process(process);
-        job.processes = std::make_shared<RunProcesses>();
-        job.processes->control = control;
-        job.processes->make_transport = [hub](ControlPlane& plane, const Mesh&) { return hub->transport(plane); };
-        work(process, std::move(job));
-      } catch (const RunFailed& failure) {
-        failures[static_cast<std::size_t>(process)] = failure.what();
-        for (const auto& line : failure.waiting()) failures[static_cast<std::size_t>(process)] += "\n" + line;
-        if (!failure.everything_stopped()) failures[static_cast<std::size_t>(process)] += "\nnot everything stopped";
-      } catch (const std::exception& error) {
-        failures[static_cast<std::size_t>(process)] = error.what();
-      }
-      control->leave();
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  return failures;
-}
-
 RunRecord run_over(int processes, const TinyRun& tiny) {
   RunRecord record;
   const auto failures = in_processes(
-      MemoryHub::make(processes), processes, [&](int) { return job_of(tiny); },
+      MemoryHub::make(processes), [&](int) { return job_of(tiny); },
       [&](int process, TrainJob job) {
         if (process == 0) {
           record = run(std::move(job), 2);

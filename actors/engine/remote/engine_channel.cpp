@@ -68,7 +68,7 @@ void EngineChannel::check() const {
   const std::lock_guard lock(mutex_);
   if (!failure_) return;
   Failure named = *failure_;
-  if (!named.setting) named.text = named.where + ": " + named.text;
+  if (!named.setting && !named.names_place) named.text = named.where + ": " + named.text;
   std::rethrow_exception(exception_of(named));
 }
 

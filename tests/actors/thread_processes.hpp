@@ -1,0 +1,26 @@
+// Several processes of a run as threads of the test, each with a Trainer of its own.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "actors/training/run_processes.hpp"
+#include "actors/training/trainer.hpp"
+#include "memory_processes.hpp"
+
+namespace pipetrain::test {
+
+// Process `process` of the run; the work may end with an error.
+using ProcessWork = std::function<void(int process, TrainJob job)>;
+using JobOfProcess = std::function<TrainJob(int process)>;
+
+// Does the work in as many processes as the hub has. Returns what each threw, "" for nothing: of a failed run the lines that
+// say who waited for what, too, and whether something was left running.
+std::vector<std::string> in_processes(const std::shared_ptr<MemoryHub>& hub, const JobOfProcess& job, const ProcessWork& work);
+
+// Process 0 does the work with its trainer, the others follow.
+std::vector<std::string> lead(const std::shared_ptr<MemoryHub>& hub, const JobOfProcess& job,
+                              const std::function<void(Trainer&)>& work);
+
+}  // namespace pipetrain::test
