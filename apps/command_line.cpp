@@ -17,6 +17,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "apps/compare.hpp"
 #include "apps/doctor.hpp"
 #include "apps/launch.hpp"
 #include "apps/launch_environment.hpp"
@@ -66,6 +67,7 @@ const std::vector<Command>& commands() {
        }},
       {"doctor", doctor_help, run_doctor},
       {"launch", launch_help, run_launch},
+      {"compare", compare_help, run_compare},
       later("tokenize", "turn text into a token file"),
       later("generate", "write text with a trained model"),
       later("export", "turn a checkpoint into a Hugging Face folder"),

@@ -1,11 +1,11 @@
-// The --metrics file: where the lines of actors/training/step_metrics.hpp go.
+// The --metrics file: where the lines of records/metrics_line.hpp go.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 
-#include "actors/training/step_metrics.hpp"
+#include "records/metrics_line.hpp"
 #include "apps/output_target.hpp"
 
 namespace pipetrain {

@@ -28,8 +28,8 @@ std::string variable_name(const std::string& option) {
 std::string option_name(const std::string& variable) { return normalised_name(variable.substr(prefix.size())); }
 
 std::initializer_list<const std::vector<OptionSpec>*> all_tables() {
-  static const std::initializer_list<const std::vector<OptionSpec>*> tables = {&train_option_table(), &simulate_option_table(),
-                                                                               &tune_option_table(), &doctor_option_table()};
+  static const std::initializer_list<const std::vector<OptionSpec>*> tables = {
+      &train_option_table(), &simulate_option_table(), &tune_option_table(), &doctor_option_table(), &compare_option_table()};
   return tables;
 }
 

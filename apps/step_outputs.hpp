@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/step_metrics.hpp"
 #include "actors/training/trainer.hpp"
 #include "apps/metrics_file.hpp"
 #include "apps/progress.hpp"

@@ -280,9 +280,12 @@ std::string train_help() {
          "PIPETRAIN_FAULT=rank:step:kind (throw, exit, hang, nan or oom) makes a rank fail in a step, to see what follows;\n"
          "with kind skip the step leaves the weights as they are.\n"
          "\n"
-         "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual\n"
-         "clock), tune (search the fastest layout), doctor (what this machine has). tokenize, generate and export are not\n"
-         "built yet.\n";
+         "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual
+         "
+         "clock), tune (search the fastest layout), doctor (what this machine has), compare (two runs). tokenize, generate and
+         "
+         "export are not built yet.
+         ";
 }
 
 }  // namespace pipetrain

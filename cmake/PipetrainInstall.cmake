@@ -9,7 +9,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pipetrain)
 # One export set per component, so that each asks only for what it needs.
 set(schedules_rooms schedules)
 set(engine_rooms core comm engine)
-set(training_rooms files data ops model training tuning)
+set(training_rooms files records data ops model training tuning)
 foreach(component schedules engine training)
   list(TRANSFORM ${component}_rooms PREPEND pipetrain_ OUTPUT_VARIABLE targets)
   install(TARGETS ${targets} EXPORT pipetrain-${component} COMPONENT development ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

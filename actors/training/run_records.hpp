@@ -14,7 +14,7 @@ namespace pipetrain {
 
 // The files that a run is recorded in; what is not named is not recorded.
 struct RecordSettings {
-  std::optional<std::filesystem::path> metrics;      // one JSON line a step: step_metrics.hpp
+  std::optional<std::filesystem::path> metrics;      // one JSON line a step: records/metrics_line.hpp
   std::optional<std::filesystem::path> tensorboard;  // a folder of event files: records/event_file.hpp
   std::optional<std::filesystem::path> trace;        // the timeline: a page (.html), a picture (.svg), else a Chrome trace
   std::optional<std::filesystem::path> profile;      // what actions and messages cost: profile.hpp

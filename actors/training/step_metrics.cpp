@@ -1,28 +1,30 @@
 #include "actors/training/step_metrics.hpp"
 
-#include <fmt/format.h>
-
-#include <charconv>
-#include <cmath>
+#include <algorithm>
+#include <chrono>
 
 namespace pipetrain {
 
 namespace {
 
-std::string exact(std::optional<double> value) {
-  return value && std::isfinite(*value) ? fmt::format("{:.17g}", *value) : "null";
-}
-
-std::string shortest(std::optional<double> value) {
-  return value && std::isfinite(*value) ? fmt::format("{}", *value) : "null";
-}
-
-std::string list(const std::vector<std::optional<std::int64_t>>& values) {
-  if (values.empty()) return "null";
-  std::string text = "[";
-  for (const auto& value : values)
-    text += fmt::format("{}{}", text.size() > 1 ? "," : "", value ? fmt::format("{}", *value) : "null");
-  return text + "]";
+// Of each stage, the share of the step, from its first action to its last on any stage, in which it ran none.
+std::vector<std::optional<double>> stage_bubbles(const std::vector<StageTrace>& stages) {
+  using Seconds = std::chrono::duration<double>;
+  auto first = std::chrono::steady_clock::time_point::max();
+  auto last = std::chrono::steady_clock::time_point::min();
+  std::vector<double> busy(stages.size(), 0);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    for (const auto& action : stages[stage].actions) {
+      first = std::min(first, action.times.start);
+      last = std::max(last, action.times.end);
+      busy[stage] += Seconds(action.times.end - action.times.start).count();
+    }
+  }
+  const double makespan = Seconds(last - first).count();
+  std::vector<std::optional<double>> bubbles;
+  for (const double seconds : busy)
+    bubbles.push_back(makespan > 0 ? std::optional(std::max(0.0, 1 - seconds / makespan)) : std::nullopt);
+  return bubbles;
 }
 
 }  // namespace
@@ -44,26 +46,9 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
   metrics.tflops_per_device = rate * flops_per_token / devices / 1e12;
   metrics.bubble = report.bubble;
   metrics.skipped = report.skipped;
+  metrics.stage_bubble = stage_bubbles(report.trace);
   for (const auto& device : memory) metrics.memory_bytes.push_back(static_cast<std::int64_t>(device.use.total()));
   return metrics;
-}
-
-std::string to_json_line(const StepMetrics& metrics) {
-  return fmt::format(
-      R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"seconds":{},"elapsed":{},"tokens_per_second":{},)"
-      R"("tokens_per_second_per_device":{},"tflops_per_device":{},"mfu":{},"bubble":{},"memory_bytes":{},"loss_scale":{},"skipped":{}}})",
-      metrics.step, exact(metrics.loss), exact(metrics.grad_norm), exact(metrics.lr), metrics.tokens, shortest(metrics.seconds),
-      shortest(metrics.elapsed), shortest(metrics.tokens_per_second), shortest(metrics.tokens_per_second_per_device),
-      shortest(metrics.tflops_per_device), shortest(metrics.mfu), shortest(metrics.bubble), list(metrics.memory_bytes),
-      shortest(metrics.loss_scale), metrics.skipped);
-}
-
-std::optional<std::int64_t> step_of_json_line(std::string_view line) {
-  constexpr std::string_view begin = R"({"step":)";
-  std::int64_t step = 0;
-  if (!line.starts_with(begin)) return {};
-  const auto [end, error] = std::from_chars(line.data() + begin.size(), line.data() + line.size(), step);
-  return error == std::errc() ? std::optional(step) : std::nullopt;
 }
 
 }  // namespace pipetrain

@@ -25,7 +25,7 @@ const std::vector<Room>& rooms() {
       {"apps", {"tuning", "actors/training", "actors/engine", "records", "schedules", "model", "ops", "comm", "data", "files", "core"}},
       {"records", {"schedules", "files", "core"}},
       {"tuning", {"actors/training", "schedules", "model", "ops", "files", "core"}},
-      {"actors/training", {"actors/engine", "schedules", "model", "ops", "comm", "data", "files", "core"}},
+      {"actors/training", {"actors/engine", "records", "schedules", "model", "ops", "comm", "data", "files", "core"}},
       {"actors/engine", {"schedules", "comm", "core"}},
       {"model", {"ops", "files", "core"}},
       {"ops", {"core"}},

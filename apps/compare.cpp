@@ -1,0 +1,201 @@
+#include "apps/compare.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/operands.hpp"
+#include "apps/option_values.hpp"
+#include "apps/progress.hpp"
+#include "apps/stderr_lines.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "records/compare_runs.hpp"
+#include "records/metrics_reader.hpp"
+#include "schedules/utf8.hpp"
+
+namespace pipetrain {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double gib = std::int64_t{1} << 30;
+
+struct Runs {
+  std::filesystem::path a, b;
+  double tolerance = 0;
+};
+
+template <class Value>
+ordered_json json_of(const std::optional<Value>& value) {
+  return value ? ordered_json(*value) : ordered_json();
+}
+
+// By what the user asked for.
+bool are_equal(const Runs& runs, const RunComparison& found) {
+  return runs.tolerance > 0 ? found.equal_within(runs.tolerance) : found.equal_to_the_bit();
+}
+
+ordered_json json_of(const std::filesystem::path& file, const RunFigures& run) {
+  return {{"file", schedules::valid_utf8(file.string())},
+          {"first_step", run.first_step},
+          {"last_step", run.last_step},
+          {"steps", run.steps},
+          {"last_loss", json_of(run.last_loss)},
+          {"seconds", json_of(run.seconds)},
+          {"tokens_per_second", json_of(run.tokens_per_second)},
+          {"tflops_per_device", json_of(run.tflops_per_device)},
+          {"mfu", json_of(run.mfu)},
+          {"bubble", json_of(run.bubble)},
+          {"memory_bytes", json_of(run.memory_bytes)}};
+}
+
+ordered_json json_of(const LargestDifference& largest) {
+  return {{"relative", largest.relative}, {"step", largest.step > 0 ? ordered_json(largest.step) : ordered_json()}};
+}
+
+void print_json(const Runs& runs, const RunComparison& found) {
+  ordered_json first;
+  if (found.first)
+    first = {{"step", found.first->step},
+             {"value", found.first->value},
+             {"a", json_of(found.first->a)},
+             {"b", json_of(found.first->b)}};
+  ordered_json speed;
+  if (found.a.tokens_per_second.value_or(0) > 0 && found.b.tokens_per_second)
+    speed = *found.b.tokens_per_second / *found.a.tokens_per_second;
+  const ordered_json object = {
+      {"a", json_of(runs.a, found.a)},
+      {"b", json_of(runs.b, found.b)},
+      {"common_steps", found.common_steps},
+      {"equal_to_the_bit", found.equal_to_the_bit()},
+      {"tolerance", runs.tolerance},
+      {"equal", are_equal(runs, found)},
+      {"first_difference", first},
+      {"largest_difference",
+       {{"loss", json_of(found.loss)}, {"grad_norm", json_of(found.grad_norm)}, {"lr", json_of(found.lr)}}},
+      {"speed_of_b", speed}};
+  fmt::print("{}\n", object.dump(2));
+}
+
+std::string shown(std::optional<double> value, double scale, const char* format, const char* unit = "") {
+  return value ? fmt::format(fmt::runtime(format), *value * scale) + unit : "-";
+}
+
+void print_row(const std::string& name, const std::string& a, const std::string& b, const std::string& ratio = "") {
+  fmt::print("{:<22} {:>24} {:>24}{}\n", name, a, b, ratio.empty() ? "" : "  " + ratio);
+}
+
+std::string ratio(std::optional<double> a, std::optional<double> b) {
+  return a && b && *a > 0 ? fmt::format("x {:.3f}", *b / *a) : "";
+}
+
+// The end of a long name.
+std::string name_of(const std::filesystem::path& file) {
+  const std::string name = one_line(file.string());
+  return name.size() <= 24 ? name : "..." + name.substr(name.size() - 21);
+}
+
+std::string steps_of(const RunFigures& run) { return fmt::format("{}-{}", run.first_step, run.last_step); }
+
+void print_figures(const Runs& runs, const RunComparison& found) {
+  const RunFigures &a = found.a, &b = found.b;
+  print_row("", name_of(runs.a), name_of(runs.b), "B of A");
+  print_row("steps", steps_of(a), steps_of(b));
+  print_row("last loss", shown(a.last_loss, 1, "{:.6g}"), shown(b.last_loss, 1, "{:.6g}"));
+  print_row("tokens/s", shown(a.tokens_per_second, 1, "{:.1f}"), shown(b.tokens_per_second, 1, "{:.1f}"),
+            ratio(a.tokens_per_second, b.tokens_per_second));
+  print_row("seconds a step", shown(a.seconds, 1, "{:.4g}"), shown(b.seconds, 1, "{:.4g}"), ratio(a.seconds, b.seconds));
+  print_row("TFLOP/s a device", shown(a.tflops_per_device, 1, "{:.4g}"), shown(b.tflops_per_device, 1, "{:.4g}"),
+            ratio(a.tflops_per_device, b.tflops_per_device));
+  if (a.mfu || b.mfu)
+    print_row("MFU", shown(a.mfu, 100, "{:.1f}", " %"), shown(b.mfu, 100, "{:.1f}", " %"), ratio(a.mfu, b.mfu));
+  print_row("bubble", shown(a.bubble, 100, "{:.1f}", " %"), shown(b.bubble, 100, "{:.1f}", " %"));
+  const auto bytes = [](const RunFigures& run) {
+    return run.memory_bytes ? std::optional(static_cast<double>(*run.memory_bytes)) : std::nullopt;
+  };
+  print_row("fullest device", shown(bytes(a), 1 / gib, "{:.3f}", " GiB"), shown(bytes(b), 1 / gib, "{:.3f}", " GiB"),
+            ratio(bytes(a), bytes(b)));
+}
+
+void print_largest(const char* name, const LargestDifference& largest) {
+  if (largest.step == 0) {
+    fmt::print("{:<22} equal to the bit\n", name);
+  } else {
+    fmt::print("{:<22} differs by at most {:.3g} of its value, in step {}\n", name, largest.relative, largest.step);
+  }
+}
+
+void print_table(const Runs& runs, const RunComparison& found) {
+  print_figures(runs, found);
+  fmt::print("\nover {}:\n", counted(found.common_steps, "common step"));
+  print_largest("loss", found.loss);
+  print_largest("gradient norm", found.grad_norm);
+  print_largest("learning rate", found.lr);
+  if (!found.same_work) fmt::print("tokens or skipped steps differ\n");
+  if (found.first) {
+    fmt::print("first differing step   {}: {} {} and {}\n", found.first->step, found.first->value,
+               shown(found.first->a, 1, "{}"), shown(found.first->b, 1, "{}"));
+  } else {
+    fmt::print("first differing step   none: equal to the bit\n");
+  }
+}
+
+std::vector<StepMetrics> read_run(const std::string& operand, std::filesystem::path& file) {
+  file = find_metrics_file(operand);
+  return read_metrics(file);
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& compare_option_table() {
+  static const std::vector<OptionSpec> table = {
+      {"What counts", "tolerance", "X", "losses, norms and rates that differ by at most this share of their value are equal",
+       "0: to the bit"},
+      {"Results", "json", "", "print one JSON object", "off"},
+
+      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
+      {"General", "help", "", "print this page", ""},
+      {"General", "version", "", "print the version", ""},
+  };
+  return table;
+}
+
+std::string compare_help() {
+  return "pipetrain compare A B OPTIONS\n"
+         "Compares two runs by their metrics: what they computed, and how fast. A and B are files that --metrics wrote, or\n"
+         "folders that hold one.\n"
+         "\n"
+         "  pipetrain compare before.jsonl after.jsonl --tolerance 1e-6\n"
+         "\n" +
+         format_options(compare_option_table()) +
+         "\n"
+         "Compared are loss, gradient norm, learning rate, tokens and skipped steps, in the steps that both runs tell of; "
+         "speeds\n"
+         "are medians without the first step. Exit status: 0 all of that is equal, 1 it is not, 2 the command line or a file "
+         "is\n"
+         "wrong, or the runs have no step in common.\n";
+}
+
+int run_compare(const std::vector<std::string>& given_arguments, const Environment& environment) {
+  std::vector<std::string> arguments = given_arguments, notes;
+  const std::vector<std::string> operands = take_operands(compare_option_table(), arguments);
+  const OptionValues values(gather_options(compare_option_table(), arguments, environment, notes));
+  if (operands.size() != 2)
+    throw Error(ErrorKind::input, fmt::format("compare: takes two runs, and {} given; write pipetrain compare A B",
+                                              operands.size() == 1 ? "1 is" : fmt::format("{} are", operands.size())));
+  Runs runs;
+  runs.tolerance = values.number("tolerance", {.minimum = 0}).value_or(0);
+  const auto a = read_run(operands[0], runs.a), b = read_run(operands[1], runs.b);
+  const RunComparison found = compare_runs(a, b);
+  if (found.common_steps == 0)
+    throw Error(ErrorKind::input,
+                fmt::format("compare: {} tells of steps {} and {} of {}, none of which is the same; give two runs "
+                            "with common steps",
+                            runs.a.string(), steps_of(found.a), runs.b.string(), steps_of(found.b)));
+  values.on_off("json").value_or(false) ? print_json(runs, found) : print_table(runs, found);
+  for (const auto& note : notes) print_note(note);
+  return are_equal(runs, found) ? 0 : 1;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,119 @@
+#include "records/metrics_line.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "files/json.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+using nlohmann::json;
+
+std::string exact(std::optional<double> value) {
+  return value && std::isfinite(*value) ? fmt::format("{:.17g}", *value) : "null";
+}
+
+std::string shortest(std::optional<double> value) {
+  return value && std::isfinite(*value) ? fmt::format("{}", *value) : "null";
+}
+
+// Of numbers that may be missing.
+template <class Values>
+std::string list(const Values& values) {
+  if (values.empty()) return "null";
+  std::string text = "[";
+  for (const auto& value : values)
+    text += fmt::format("{}{}", text.size() > 1 ? "," : "", value ? fmt::format("{}", *value) : "null");
+  return text + "]";
+}
+
+[[noreturn]] void fail(const std::string& place, const std::string& what) {
+  throw Error(ErrorKind::input, fmt::format("{}: {}; give a file that a run wrote as its metrics", place, what));
+}
+
+std::optional<double> number_of(const json& value, const std::string& place, const char* name) {
+  if (value.is_null()) return {};
+  if (!value.is_number()) fail(place, fmt::format("{} is no number", name));
+  return value.get<double>();
+}
+
+// Nothing where it is null or not there.
+std::optional<double> number(const json& members, const std::string& place, const char* name) {
+  const auto found = members.find(name);
+  return found == members.end() ? std::nullopt : number_of(*found, place, name);
+}
+
+std::int64_t whole(const json& value, const std::string& place, const char* name) {
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() >> 63))
+    fail(place, fmt::format("{} is no whole number", name));
+  return value.get<std::int64_t>();
+}
+
+std::vector<std::optional<double>> numbers(const json& members, const std::string& place, const char* name) {
+  std::vector<std::optional<double>> values;
+  const auto found = members.find(name);
+  if (found == members.end() || found->is_null()) return values;
+  if (!found->is_array()) fail(place, fmt::format("{} is no list", name));
+  for (const json& value : *found) values.push_back(number_of(value, place, name));
+  return values;
+}
+
+}  // namespace
+
+std::string to_json_line(const StepMetrics& metrics) {
+  std::string line = fmt::format(
+      R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"seconds":{},"elapsed":{},"tokens_per_second":{},)"
+      R"("tokens_per_second_per_device":{},"tflops_per_device":{},"mfu":{},"bubble":{},"memory_bytes":{},"loss_scale":{},"skipped":{})",
+      metrics.step, exact(metrics.loss), exact(metrics.grad_norm), exact(metrics.lr), metrics.tokens, shortest(metrics.seconds),
+      shortest(metrics.elapsed), shortest(metrics.tokens_per_second), shortest(metrics.tokens_per_second_per_device),
+      shortest(metrics.tflops_per_device), shortest(metrics.mfu), shortest(metrics.bubble), list(metrics.memory_bytes),
+      shortest(metrics.loss_scale), metrics.skipped);
+  if (!metrics.stage_bubble.empty()) line += fmt::format(R"(,"stage_bubble":{})", list(metrics.stage_bubble));
+  return line + "}";
+}
+
+std::optional<std::int64_t> step_of_json_line(std::string_view line) {
+  constexpr std::string_view begin = R"({"step":)";
+  std::int64_t step = 0;
+  if (!line.starts_with(begin)) return {};
+  const auto [end, error] = std::from_chars(line.data() + begin.size(), line.data() + line.size(), step);
+  return error == std::errc() ? std::optional(step) : std::nullopt;
+}
+
+std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::string& place) {
+  constexpr JsonLimits limits{.depth = 4, .values = 100'000};
+  const json members = parse_json(line, {place, false}, limits);
+  if (!members.is_object() || !members.contains("step")) fail(place, "is no line of metrics");
+  StepMetrics metrics;
+  metrics.step = whole(members["step"], place, "step");
+  if (metrics.step < 1) fail(place, "step is not from 1 on");
+  if (!members.contains("loss")) return {};  // an evaluation's
+  const auto read = [&](const char* name) { return number(members, place, name); };
+  metrics.loss = read("loss");
+  metrics.grad_norm = read("grad_norm");
+  metrics.lr = read("lr");
+  if (members.contains("tokens")) metrics.tokens = whole(members["tokens"], place, "tokens");
+  metrics.seconds = read("seconds").value_or(0);
+  metrics.elapsed = read("elapsed").value_or(0);
+  metrics.tokens_per_second = read("tokens_per_second");
+  metrics.tokens_per_second_per_device = read("tokens_per_second_per_device");
+  metrics.tflops_per_device = read("tflops_per_device");
+  metrics.mfu = read("mfu");
+  metrics.bubble = read("bubble");
+  for (const auto& bytes : numbers(members, place, "memory_bytes"))
+    metrics.memory_bytes.push_back(bytes ? std::optional(static_cast<std::int64_t>(std::clamp(*bytes, 0.0, 9e18)))
+                                         : std::nullopt);
+  metrics.loss_scale = read("loss_scale");
+  metrics.skipped = members.value("skipped", json()) == true;
+  metrics.stage_bubble = numbers(members, place, "stage_bubble");
+  return metrics;
+}
+
+}  // namespace pipetrain
