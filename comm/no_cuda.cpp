@@ -1,5 +1,6 @@
-// Stands in for the groups of GPUs in a build without CUDA.
+// Stands in for the groups of GPUs, and for what joins GPUs of one host, in a build without CUDA.
 #include "comm/cuda_group.hpp"
+#include "comm/ipc_transport.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -7,6 +8,13 @@ namespace pipetrain {
 std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>&, GroupUse) {
   throw Error(ErrorKind::unavailable,
               "groups of GPUs cannot be made: this build has no CUDA; configure it with -DPIPETRAIN_CUDA=ON");
+}
+
+bool has_ipc() noexcept { return false; }
+
+std::unique_ptr<Transport> make_ipc_transport(ControlPlane&, const Mesh&) {
+  throw Error(ErrorKind::unavailable,
+              "GPUs of different processes cannot be joined: this build has no CUDA; configure it with -DPIPETRAIN_CUDA=ON");
 }
 
 }  // namespace pipetrain

@@ -20,6 +20,8 @@ struct Mailbox {
 
 struct Team {
   Mailbox* boxes[max_ranks];
+  // What to add to an address that a peer gives, so that this rank reaches it: not 0 where it is in another process.
+  std::int64_t shift[max_ranks];
   const int* aborted;  // in host memory
   int rank, size;
   unsigned call;
@@ -58,7 +60,8 @@ __device__ inline bool meet(const Team& team, void* tensor) {
 
 template <class T>
 __device__ T* tensor_of(const Team& team, int peer) {
-  return static_cast<T*>(*static_cast<void* volatile*>(&team.boxes[team.rank]->tensor[peer]));
+  return reinterpret_cast<T*>(*static_cast<char* volatile*>(static_cast<void*>(&team.boxes[team.rank]->tensor[peer])) +
+                              team.shift[peer]);
 }
 
 // Ends the call: the last block waits until every peer is done with this rank's memory.

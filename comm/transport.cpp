@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "comm/ipc_transport.hpp"
 #include "comm/ucx_transport.hpp"
 #include "core/error.hpp"
 
@@ -26,7 +27,7 @@ std::unique_ptr<Transport> refuse(ControlPlane&, const Mesh&) {
 // The first that can carry a run's ranks is the one it gets.
 constexpr Kind kinds[] = {
     {TransportKind::ucx, "ucx", DeviceKind::cpu, false, has_ucx, make_ucx_transport},
-    {TransportKind::ipc, "ipc", DeviceKind::cuda, true, never, refuse},
+    {TransportKind::ipc, "ipc", DeviceKind::cuda, true, has_ipc, make_ipc_transport},
     {TransportKind::nccl, "nccl", DeviceKind::cuda, false, never, refuse},
 };
 

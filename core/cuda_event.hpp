@@ -1,4 +1,4 @@
-// The CUDA event behind an Event. For core/'s CUDA files only.
+// The CUDA event behind an Event. For core/'s CUDA files and comm/.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,16 @@
 
 namespace pipetrain {
 
-class CudaEvent : public Event {
+// What a stream of a GPU can record and wait for: an event of CUDA's own, or one that processes share
+// (comm/cuda_shared_event.hpp).
+class CudaRecordable : public Event {
+ public:
+  // Enqueue to a stream of this device, which is current. Not thread-safe against each other.
+  virtual cudaError_t record_on(cudaStream_t stream, int device) = 0;
+  virtual cudaError_t wait_on(cudaStream_t stream) const = 0;
+};
+
+class CudaEvent : public CudaRecordable {
  public:
   CudaEvent(int device, bool timing);
   ~CudaEvent() override;
@@ -17,14 +26,17 @@ class CudaEvent : public Event {
   bool query() const override;
   void synchronize() const override;
 
+  // A record that the driver refused counts as complete: its stream failed, and nobody must wait for ever.
+  cudaError_t record_on(cudaStream_t stream, int device) override;
+  cudaError_t wait_on(cudaStream_t stream) const override;
+
   cudaEvent_t native() const noexcept { return event_; }
+
+ private:
   // Only streams of an event's own device can record it. A slot's event belongs to the receiver until the sender, on another
   // device, first records it. The device must be current.
   void move_to(int device);
-  // A record that the driver refused counts as complete: its stream failed, and nobody must wait for ever.
-  void set_refused(bool refused) noexcept { refused_ = refused; }
 
- private:
   int device_;
   const bool timing_;
   cudaEvent_t event_ = nullptr;

@@ -34,6 +34,15 @@ void CudaEvent::move_to(int device) {
 
 CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
 
+cudaError_t CudaEvent::record_on(cudaStream_t stream, int device) {
+  move_to(device);
+  const cudaError_t status = cudaEventRecord(event_, stream);
+  refused_ = status != cudaSuccess;
+  return status;
+}
+
+cudaError_t CudaEvent::wait_on(cudaStream_t stream) const { return cudaStreamWaitEvent(stream, event_, 0); }
+
 // Any status but "not ready" ends the waiting: after a fault of the device no event will ever complete.
 bool CudaEvent::query() const {
   if (refused_) return true;
@@ -97,17 +106,13 @@ void CudaStream::end(cudaError_t status, const char* what) {
 
 // Records and callbacks are enqueued after a failure as well: what runs already on the device comes before them.
 void CudaStream::record(Event& event) {
-  auto& cuda_event = static_cast<CudaEvent&>(event);
   begin();
-  cuda_event.move_to(index_);
-  const cudaError_t status = cudaEventRecord(cuda_event.native(), stream_);
-  cuda_event.set_refused(status != cudaSuccess);
-  end(status, "recording an event");
+  end(static_cast<CudaRecordable&>(event).record_on(stream_, index_), "recording an event");
 }
 
 void CudaStream::wait(const Event& event) {
   if (!begin()) return;
-  end(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).native(), 0), "waiting for an event");
+  end(static_cast<const CudaRecordable&>(event).wait_on(stream_), "waiting for an event");
 }
 
 void CudaStream::host_callback(std::function<void()> function) {

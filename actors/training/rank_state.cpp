@@ -63,6 +63,9 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
   if (setup.groups.data) {
     reduction_ = std::make_unique<GradientReduction>(*setup.device, setup.groups.data, "sums over replicas");
   }
+  for (const auto& group : {setup.groups.data, setup.groups.tied}) {
+    if (group) group->share(arenas_.grads);
+  }
   Stream& stream = ops_.stream();
   stream.zero(arenas_.grads);  // what lies between two tensors is summed over replicas, too
   stream.zero(arenas_.weights);

@@ -1,0 +1,55 @@
+// What the two ends of an edge tell each other over the control plane, where the data itself goes another way.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/slot.hpp"
+#include "comm/transport.hpp"
+#include "core/wire.hpp"
+
+namespace pipetrain {
+
+// The slot holds this microbatch, or will once what its lanes' events speak of has been reached.
+struct Delivery {
+  struct LaneContent {
+    Shape shape;
+    std::uint32_t record = 0;  // of the lane's `ready` event, where processes share events
+  };
+  EdgeId edge = 0;
+  int slot = 0, microbatch = 0;
+  std::vector<LaneContent> lanes;
+};
+
+// The slot may be filled again, once its lanes' `free` events have been reached.
+struct SlotCredit {
+  EdgeId edge = 0;
+  int slot = 0;
+  std::vector<std::uint32_t> records;  // of the lanes' `free` events
+};
+
+// How an edge's consumer describes it to its producer.
+struct EdgeOffer {
+  struct LaneOffer {
+    Shape shape;
+    DType dtype = DType::f32;
+    std::uint64_t capacity = 0;
+    std::int32_t rank = -1;
+  };
+  EdgeId edge = 0;
+  std::int32_t from = 0;                      // the producer's process
+  std::vector<std::vector<LaneOffer>> slots;  // lanes by slot
+  Bytes extra;                                // what this kind of transport adds
+};
+
+void write(WireWriter& out, const Delivery& delivery);
+void write(WireWriter& out, const SlotCredit& credit);
+void write(WireWriter& out, const EdgeOffer& offer);
+// Throw Error(peer_lost) for bytes that cannot be these.
+Delivery read_delivery(WireReader& in);
+SlotCredit read_slot_credit(WireReader& in);
+EdgeOffer read_edge_offer(WireReader& in);
+
+EdgeOffer describe(const EdgeReceiver& receiver);
+
+}  // namespace pipetrain
