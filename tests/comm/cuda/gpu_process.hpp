@@ -1,0 +1,47 @@
+// Test cases that need several processes with GPUs. A process is this program again, which runs one hidden test case: a fork
+// would inherit a CUDA that does not work in it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/control_plane.hpp"
+#include "comm/transport.hpp"
+#include "core/device.hpp"
+
+namespace pipetrain::test {
+
+struct GpuRun {
+  std::string test_case;  // a hidden one: its name, without commas and brackets
+  TransportKind kind = TransportKind::ipc;
+  int processes = 2;
+  int gpus = 1;           // process p, rank r of it: see GpuProcess::gpu
+  bool one_each = false;  // each process sees its own GPU only, as some launchers arrange it
+  std::chrono::seconds limit{100};
+};
+
+// How each process ended: its exit status, or minus the signal that ended it; -99 where the limit was over and it was killed.
+std::vector<int> run_gpu_processes(const GpuRun& run);
+
+// What a hidden test case finds.
+class GpuProcess {
+ public:
+  // Null when the test case was not started by run_gpu_processes; then it skips.
+  static std::unique_ptr<GpuProcess> here();
+
+  ControlPlane& control() { return *control_; }
+  TransportKind kind() const { return kind_; }
+  int process() const { return control_->process(); }
+  // Number, in this process, of the GPU of its n-th rank.
+  int gpu(int n) const;
+
+ private:
+  TransportKind kind_{};
+  int gpus_ = 1;
+  bool one_each_ = false;
+  std::unique_ptr<ControlPlane> control_;
+};
+
+}  // namespace pipetrain::test
