@@ -8,6 +8,7 @@
 #   no_cuda.cpp                                     a stub that says what is missing: built without the backend
 #   cuda/*, device_cuda*.*, cuda_*.*, ipc_*.*       the backend: built with it
 #   no_ucx.cpp; ucx_*.*                             the same for UCX
+#   no_nccl.cpp; nccl_*.*                           the same for NCCL
 # CUDA_LINKS and UCX_LINKS are linked privately, with PIPETRAIN_CUDA and PIPETRAIN_UCX only.
 function(pipetrain_room name)
   cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;UCX_LINKS;SOURCES;FOLDERS" ${ARGN})
@@ -51,7 +52,9 @@ function(pipetrain_choose_backend list)
   set(CUDA_real "/cuda/[^/]*$|/(device_cuda|cuda_|ipc_)[^/]*$|\\.cu$")
   set(UCX_stub "/no_ucx\\.cpp$")
   set(UCX_real "/ucx_[^/]*$")
-  foreach(backend CUDA UCX)
+  set(NCCL_stub "/no_nccl\\.cpp$")
+  set(NCCL_real "/nccl_[^/]*$")
+  foreach(backend CUDA UCX NCCL)
     if(PIPETRAIN_${backend})
       list(FILTER ${list} EXCLUDE REGEX "${${backend}_stub}")
     else()

@@ -75,6 +75,7 @@ void ControlledTransport::open_edges(std::vector<EdgeReceiver> receivers, std::v
     if (why.empty()) continue;
     edges_.store(nullptr);
     disconnect(*edges);
+    disconnected();
     throw Error(ErrorKind::unavailable, to_string(control_.info(static_cast<int>(process))) + ": " + why);
   }
   connected(*edges);
@@ -132,6 +133,7 @@ void ControlledTransport::close_edges() noexcept {
   } catch (...) {  // out of memory: they wait for their limit
   }
   wait_for_closed(others);
+  disconnected();
 }
 
 void ControlledTransport::wait_for_closed(const std::set<int>& processes) noexcept {
@@ -239,7 +241,7 @@ void ControlledTransport::handle_credit(int from, WireReader& in) {
   if (credit.slot < 0 || static_cast<std::size_t>(credit.slot) >= found->second.mirrors.size()) {
     WireReader::refuse("a slot that the edge has not");
   }
-  take(found->second, credit);
+  take(open, found->second, credit);
 }
 
 // --- Failures -------------------------------------------------------------------------------------------------------------

@@ -52,15 +52,17 @@ class ControlledTransport : public Transport {
   virtual void connected(Edges&) {}
   // Nothing of this process touches others' memory when it returns; in bounded time.
   virtual void disconnect(Edges& edges) noexcept = 0;
+  // All processes have disconnected, or do not answer.
+  virtual void disconnected() noexcept {}
 
   // --- in steps ---
-  // A mirror is delivered: adds to the message; false where nothing is to be sent.
+  // A mirror is delivered: adds to the message.
   virtual void send(const std::shared_ptr<Edges>& edges, Sender& sender, Delivery& delivery) = 0;
   // A delivery has come; its slot, shapes and number of lanes are sound. Ends in receiver.arrived().
   virtual void land(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery) = 0;
   virtual void give(EdgeReceiver&, SlotCredit&) {}
   // Ends in sender.edge.credit().
-  virtual void take(Sender& sender, const SlotCredit& credit) = 0;
+  virtual void take(const std::shared_ptr<Edges>& edges, Sender& sender, const SlotCredit& credit) = 0;
   // A message about groups has come from a process.
   virtual void group_message(int from, WireReader& in) = 0;
   virtual void on_abort(const std::exception_ptr& cause) noexcept = 0;

@@ -23,7 +23,7 @@ constexpr std::size_t stride = 64;  // a cache line each
 [[noreturn]] void fail(const std::string& what) {
   throw Error(ErrorKind::unavailable,
               "memory that processes of this host share: " + what + ": " + std::strerror(errno) +
-                  "; processes in containers need one /dev/shm (--ipc=host), or choose another transport");
+                  "; containers need an IPC namespace and a /dev/shm in common, or choose another transport");
 }
 
 std::string random_name() {

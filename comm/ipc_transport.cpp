@@ -219,7 +219,7 @@ class IpcTransport final : public ControlledTransport {
     }
   }
 
-  void take(Sender& sender, const SlotCredit& credit) override {
+  void take(const std::shared_ptr<Edges>&, Sender& sender, const SlotCredit& credit) override {
     const Slot& slot = *sender.mirrors[static_cast<std::size_t>(credit.slot)];
     if (credit.records.size() != slot.lanes.size()) WireReader::refuse("another number of lanes than the slot");
     for (std::size_t i = 0; i < slot.lanes.size(); ++i) shared(slot.lanes[i], &Lane::free).expect(credit.records[i]);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "comm/ipc_transport.hpp"
+#include "comm/nccl_transport.hpp"
 #include "comm/ucx_transport.hpp"
 #include "core/error.hpp"
 
@@ -18,17 +19,11 @@ struct Kind {
   std::unique_ptr<Transport> (*make)(ControlPlane&, const Mesh&);
 };
 
-bool never() { return false; }
-
-std::unique_ptr<Transport> refuse(ControlPlane&, const Mesh&) {
-  throw Error(ErrorKind::internal, "a transport that this build has not was chosen");
-}
-
 // The first that can carry a run's ranks is the one it gets.
 constexpr Kind kinds[] = {
     {TransportKind::ucx, "ucx", DeviceKind::cpu, false, has_ucx, make_ucx_transport},
     {TransportKind::ipc, "ipc", DeviceKind::cuda, true, has_ipc, make_ipc_transport},
-    {TransportKind::nccl, "nccl", DeviceKind::cuda, false, never, refuse},
+    {TransportKind::nccl, "nccl", DeviceKind::cuda, false, has_nccl, make_nccl_transport},
 };
 
 const Kind& entry(TransportKind kind) {

@@ -14,6 +14,7 @@
 #include "comm/cuda/gpu_process.hpp"
 #include "comm/cuda_group.hpp"
 #include "comm/link.hpp"
+#include "comm/nccl_transport.hpp"
 #include "core/error.hpp"
 #include "skip.hpp"
 
@@ -362,10 +363,22 @@ class LossWatch {
   std::atomic<bool> seen_{false};
 };
 
+// Delivers on edge 3 what its stream never gets to.
+void promise_and_die(Transport& transport, Device& device, Stream& compute) {
+  const auto link = make_link(transport.link(1, 0), {&device, 4096, "a test"});
+  Lane& lane = transport.mirrors(3).at(0)->lanes[0];
+  static_cast<void>(link->begin(compute, lane));
+  compute.host_callback([] { std::this_thread::sleep_for(std::chrono::seconds(100)); });
+  link->send(compute, lane);
+  transport.deliver(3, 0, 0);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  ::raise(SIGKILL);
+}
+
 bool have(TransportKind kind, int gpus) {
   if (!needs_gpus(cuda_device_count(), gpus)) return false;
-  if (kind == TransportKind::nccl) {
-    skip("NCCL is not in yet");
+  if (kind == TransportKind::nccl && !has_nccl()) {
+    skip("needs NCCL, and this build has none");
     return false;
   }
   return true;
@@ -394,6 +407,7 @@ TEST_CASE("one process of groups of GPUs", "[.][gpu-process]") {
   if (!self) return;
   constexpr int rounds = 3;
   for (const int size : {2, 4}) {
+    if (self->kind() == TransportKind::nccl && size > 2) continue;  // it wants a GPU for each rank
     const Mesh mesh({.dp = size}, deal_ranks(size, 2));
     const auto transport = make_transport(self->kind(), self->control(), mesh);
     std::map<int, std::unique_ptr<Device>> owned;
@@ -458,14 +472,7 @@ TEST_CASE("one process of GPUs of which one is killed", "[.][gpu-process]") {
   transport->open_edges(std::move(receivers), std::move(senders));
   if (self->process() == 1) {
     credited.wait(1);
-    const auto link = make_link(transport->link(1, 0), {device.get(), 4096, "a test"});
-    Lane& lane = transport->mirrors(3).at(0)->lanes[0];
-    static_cast<void>(link->begin(*compute, lane));
-    compute->host_callback([] { std::this_thread::sleep_for(std::chrono::seconds(100)); });
-    link->send(*compute, lane);
-    transport->deliver(3, 0, 0);
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    ::raise(SIGKILL);
+    promise_and_die(*transport, *device, *compute);
   }
   {
     const LossWatch loss(*self, *transport, [&](const std::exception_ptr& cause) { group->abort(cause); });

@@ -1,0 +1,29 @@
+// The functions of NCCL that comm/ calls, from the library that is loaded when a run first asks for it. NCCL builds only.
+#pragma once
+
+#include <nccl.h>
+
+#include <string>
+
+namespace pipetrain {
+
+struct NcclLibrary {
+  int version = 0;  // as NCCL_VERSION counts
+  decltype(&ncclGetUniqueId) get_unique_id = nullptr;
+  decltype(&ncclCommInitRankConfig) comm_init = nullptr;
+  decltype(&ncclCommFinalize) comm_finalize = nullptr;
+  decltype(&ncclCommDestroy) comm_destroy = nullptr;
+  decltype(&ncclCommAbort) comm_abort = nullptr;
+  decltype(&ncclCommGetAsyncError) comm_state = nullptr;
+  decltype(&ncclGetErrorString) error_string = nullptr;
+  decltype(&ncclGetLastError) last_error = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) receive = nullptr;
+  decltype(&ncclGroupStart) group_start = nullptr;
+  decltype(&ncclGroupEnd) group_end = nullptr;
+};
+
+// Loads it at the first call. Throws Error(unavailable) where the host has none, or one that is too old. Thread-safe.
+const NcclLibrary& nccl();
+
+}  // namespace pipetrain

@@ -1,0 +1,20 @@
+// Ranks on GPUs of several hosts in different processes, over NCCL (works on one host, too). A producer computes into a mirror
+// in its own GPU's memory; a communicator of two ranks for each edge and lane, with a stream of its own on each side, carries
+// it into the slot. The receiving end posts its receive when the delivery's message comes, so nothing is posted ahead and no
+// edge waits for another one.
+#pragma once
+
+#include <memory>
+
+#include "comm/control_plane.hpp"
+#include "comm/transport.hpp"
+#include "core/mesh.hpp"
+
+namespace pipetrain {
+
+// Whether this build has it; the host's library is loaded when the transport is made.
+bool has_nccl() noexcept;
+// Throws Error(unavailable) in a build without NCCL and where the host's library cannot be loaded.
+std::unique_ptr<Transport> make_nccl_transport(ControlPlane& control, const Mesh& mesh);
+
+}  // namespace pipetrain

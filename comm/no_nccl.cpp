@@ -1,0 +1,15 @@
+// Stands in for the transport over NCCL in a build without it.
+#include "comm/nccl_transport.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+bool has_nccl() noexcept { return false; }
+
+std::unique_ptr<Transport> make_nccl_transport(ControlPlane&, const Mesh&) {
+  throw Error(ErrorKind::unavailable,
+              "GPUs of different hosts cannot be joined: this build has no NCCL; install libnccl-dev (or set NCCL_ROOT) and "
+              "configure it with -DPIPETRAIN_CUDA=ON");
+}
+
+}  // namespace pipetrain
