@@ -284,8 +284,11 @@ std::map<int, std::shared_ptr<Group>> NcclTransport::group(const std::vector<int
   for (std::size_t member = 0; member < ranks.size(); ++member) {
     const auto device = devices.find(ranks[member]);
     if (device == devices.end()) continue;
-    own[ranks[member]] = join(
-        {id, static_cast<int>(member), static_cast<int>(ranks.size()), device->second->id().index, nccl_group_blocks(use)});
+    NcclPlace place{id, static_cast<int>(member), static_cast<int>(ranks.size())};
+    place.device = device->second->id().index;
+    place.peer = another_process(ranks);
+    place.most_blocks = nccl_group_blocks(use);
+    own[ranks[member]] = join(place);
   }
   std::map<int, std::shared_ptr<Group>> handles;
   std::vector<std::thread> threads;
