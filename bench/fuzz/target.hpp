@@ -1,4 +1,4 @@
-// What is fuzzed: every parser of files that we do not trust, behind one form.
+// What is fuzzed: every parser of files, and of messages from other processes, that we do not trust, behind one form.
 #pragma once
 
 #include <filesystem>
@@ -32,5 +32,6 @@ std::vector<Target> model_targets(const std::filesystem::path& folder);   // saf
 std::vector<Target> data_targets(const std::filesystem::path& folder);    // jsonl, row
 std::vector<Target> plan_targets();                                       // plan, csv
 std::vector<Target> record_targets(const std::filesystem::path& folder);  // profile, measured, metrics, state, toml, json
+std::vector<Target> control_targets();                                    // control
 
 }  // namespace pipetrain::fuzz
