@@ -58,22 +58,26 @@ class ControlPlane {
   virtual int processes() const = 0;
   virtual const ProcessInfo& info(int process) const = 0;
 
-  // Both handlers are called on the control plane's own thread and must not block; what came before they were set is kept for
-  // them. on_lost is called once a process that is gone (its connection was closed, or nothing was heard of it for too long)
-  // without having said leave(). An empty function removes a handler; none runs any more when the call returns, unless it is
-  // the handler that calls.
+  // Both handlers are called on the control plane's own thread and must not block: others take a process for lost whose control
+  // plane does not run. What came before they were set is kept for them, and what comes after they were removed for the next
+  // ones; up to 256 MiB of a channel, then the sender is lost. on_lost is called once a process that is gone (its connection
+  // was closed, or nothing was heard of it for too long) without having said leave(), or that sent what cannot be taken: a
+  // handler that throws says so. Without process 0 no message arrives any more, even between others. An empty function removes
+  // a handler; none runs any more when the call returns, unless it is the handler that calls.
   virtual void on_message(Channel channel, OnMessage handler) = 0;
   virtual void on_lost(OnLost handler) = 0;
 
   // Queues a message of at most max_message_bytes; messages from one process to another arrive in order. Also to oneself.
-  // To a process that is gone: dropped. Thread-safe, never blocks.
+  // To a process that is gone: dropped. A process for which 1 GiB waits is lost. Thread-safe, never blocks.
   virtual void send(int process, Channel channel, Bytes message) = 0;
 
   // Set-up only, from one thread: every process calls it with the same key in the same order and gets what each one gave, by
   // process. Blocks until all have; throws Error(peer_lost) when one is gone or the rendezvous' timeout is over.
   virtual std::vector<Bytes> exchange(const std::string& key, Bytes mine) = 0;
 
-  // This process ends on purpose: others shall not hear of it as lost. Waits shortly for what is queued to be sent.
+  // This process ends on purpose: others shall not hear of it as lost. Waits shortly for what is queued to be sent. Whoever
+  // destroys a control plane without it is lost to the others. Process 0 leaves last, or after having told the others that the
+  // run is over: they hear nothing more.
   virtual void leave() = 0;
 
   static constexpr std::size_t max_message_bytes = std::size_t{16} << 20;

@@ -43,7 +43,7 @@ void Coordinator::came(std::shared_ptr<Connection> connection, Hello hello) {
   if (known && !peer(hello.info.process).gone.empty())
     refusal = Refusal{ErrorKind::peer_lost,
                       {},
-                      "the run goes on no more: " + to_string(*joined_[hello.info.process]) + " is gone (" +
+                      "the run there has begun without it: " + to_string(*joined_[hello.info.process]) + " is gone (" +
                           peer(hello.info.process).gone + ")"};
   if (refusal) {
     if (known) known_[hello.info.process] = std::string("it was refused: ") + to_error(*refusal).what();

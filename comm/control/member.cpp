@@ -109,7 +109,11 @@ void Member::on_frame(Connection& connection, Frame&& frame) {
 }
 
 void Member::frame_in_greeting(Connection& connection, const Frame& frame) {
-  if (frame.kind == FrameKind::refused) return fail(to_error(read_refusal(frame.payload)));
+  if (frame.kind == FrameKind::refused) {
+    const Error refusal = to_error(read_refusal(frame.payload));
+    // Not this process's fault: the run there is ending, and the one that it is meant for may follow.
+    return refusal.kind() == ErrorKind::input ? fail(refusal) : retry(refusal.what());
+  }
   if (frame.version != settings_.version) return fail(to_error(wrong_version(settings_.version, frame.version)));
   if (frame.kind != FrameKind::accepted) throw Error(ErrorKind::peer_lost, "it sent no answer to who joins");
   connection.reader().allow(most_frame_bytes);

@@ -124,6 +124,30 @@ TEST_CASE("a control plane that ends without leaving is a loss; losses wait for 
   CHECK(notes.all().size() == 2);
 }
 
+TEST_CASE("a process that comes for a place whose process is gone tries again, and joins the run that follows", "[control]") {
+  const std::uint16_t port = free_port();
+  Planes planes(2), next(2);
+  const auto join = [&](Planes& run, int process) {
+    run[process] = control::join_processes(rendezvous_of(process, 2, port), quick_settings());
+  };
+  in_threads(2, [&](int process) { join(planes, process); });
+  planes[1].reset();
+  Notes lost;
+  planes[0]->on_lost([&](int, const std::string& why) { lost.add(why); });
+  REQUIRE(lost.wait(1).size() == 1);
+  Rendezvous impatient = rendezvous_of(1, 2, port);
+  impatient.timeout = milliseconds(300);
+  CHECK_THAT(error_of([&] { control::join_processes(impatient, quick_settings()); }),
+             Contains("peer lost: process 0 was not reached") && Contains("process 1 (rank 1) on host ") &&
+                 Contains("killed or ended"));
+  std::jthread restarted([&] { join(next, 1); });
+  std::this_thread::sleep_for(milliseconds(100));
+  planes[0].reset();
+  join(next, 0);
+  restarted.join();
+  leave_all(next);
+}
+
 TEST_CASE("exchanges name the process that is gone or does not come", "[control]") {
   const auto impatient = [](Rendezvous& rendezvous) { rendezvous.timeout = milliseconds(3000); };
   Planes planes = join_all(3, quick_settings(), impatient);
