@@ -27,6 +27,7 @@
 #include "apps/signals.hpp"
 #include "apps/simulate.hpp"
 #include "apps/stderr_lines.hpp"
+#include "apps/tokenize.hpp"
 #include "apps/train.hpp"
 #include "apps/tune.hpp"
 #include "core/error.hpp"
@@ -68,7 +69,10 @@ const std::vector<Command>& commands() {
       {"doctor", doctor_help, run_doctor},
       {"launch", launch_help, run_launch},
       {"compare", compare_help, run_compare},
-      later("tokenize", "turn text into a token file"),
+      {"tokenize", tokenize_help,
+       [](const auto& arguments, const Environment& environment) {
+         return run_tokenize(parse_tokenize_options(arguments, environment));
+       }},
       later("generate", "write text with a trained model"),
       later("export", "turn a checkpoint into a Hugging Face folder"),
   };

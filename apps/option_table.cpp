@@ -18,10 +18,13 @@ const std::vector<OptionSpec>& train_option_table() {
        "hf with a folder, else random"},
       {"Model and data", "layers", "N", "keep only the first N layers of the model", "all"},
       {"Model and data", "data", "PATH[:WEIGHT]...",
-       "text (.txt), JSON lines (.jsonl with rows {\"text\"}, or {\"input_ids\"}: one sample of seq-len + 1 tokens), or a "
-       "folder of these; weights mix several, 1 where only others have one",
+       "text (.txt), JSON lines (.jsonl with rows {\"text\"}, or {\"input_ids\"}: one sample of seq-len + 1 tokens), tokens "
+       "(.tokens of tokenize, .bin of Megatron-LM or llm.c, .ds of datatrove), or a folder of these; weights mix several, 1 "
+       "where only others have one",
        "the text that ships inside", true},
-      {"Model and data", "tokenizer", "PATH", "turns text into tokens", "bytes are tokens", false, false},
+      {"Model and data", "tokenizer", "PATH",
+       "turns text into tokens: tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one",
+       "bytes are tokens"},
       {"Model and data", "seq-len", "N", "tokens of one sequence", "from the data's rows, else the model"},
       {"Model and data", "shuffle", "on|off", "a new order each epoch; off: file order. The last partial batch is dropped",
        "on"},

@@ -21,6 +21,7 @@ struct OptionSpec {
 const std::vector<OptionSpec>& train_option_table();
 const std::vector<OptionSpec>& simulate_option_table();
 const std::vector<OptionSpec>& tune_option_table();
+const std::vector<OptionSpec>& tokenize_option_table();
 const std::vector<OptionSpec>& doctor_option_table();
 const std::vector<OptionSpec>& compare_option_table();
 const OptionSpec* find_option(const std::vector<OptionSpec>& table, std::string_view name);

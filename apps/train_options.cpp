@@ -58,6 +58,7 @@ void read_model(const OptionValues& values, ModelSettings& model) {
 
 void read_data(const OptionValues& values, RunSettings& run) {
   for (const std::string& input : values.list("data")) run.data.inputs.push_back(parse_data_input(input));
+  if (const auto tokenizer = values.text("tokenizer")) run.data.tokenizer = *tokenizer;
   run.data.seq_len = values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max());
   run.samples.shuffle = values.on_off("shuffle").value_or(run.samples.shuffle);
   run.samples.seed = values.unsigned_integer("seed").value_or(run.samples.seed);
@@ -280,12 +281,9 @@ std::string train_help() {
          "PIPETRAIN_FAULT=rank:step:kind (throw, exit, hang, nan or oom) makes a rank fail in a step, to see what follows;\n"
          "with kind skip the step leaves the weights as they are.\n"
          "\n"
-         "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual
-         "
-         "clock), tune (search the fastest layout), doctor (what this machine has), compare (two runs). tokenize, generate and
-         "
-         "export are not built yet.
-         ";
+         "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual\n"
+         "clock), tune (search the fastest layout), doctor (what this machine has), compare (two runs), tokenize (text into a\n"
+         "file of tokens). generate and export are not built yet.\n";
 }
 
 }  // namespace pipetrain

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "core/error.hpp"
+#include "data/formats.hpp"
 #include "data/jsonl.hpp"
 #include "data/mixture.hpp"
+#include "data/tokenize_files.hpp"
 
 namespace pipetrain {
 
@@ -21,38 +24,20 @@ namespace {
   throw Error(ErrorKind::input, {"data", input}, why);
 }
 
-bool readable_kind(const fs::path& path) { return path.extension() == ".txt" || path.extension() == ".jsonl"; }
-
-// The files of one input: itself, or what a folder holds, sorted by name. Other kinds of files in a folder are passed over.
-std::vector<fs::path> list_files(const fs::path& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) fail_data(path.string(), "there is no such file or folder; check the path");
-  if (!fs::is_directory(status)) {
-    if (readable_kind(path)) return {path};
-    fail_data(path.string(), "a file of this kind cannot be read; give .txt, .jsonl or a folder of such files");
-  }
-  std::vector<fs::path> files;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
-    if (readable_kind(entry->path()) && !entry->is_directory()) files.push_back(entry->path());
-  if (error) fail_data(path.string(), fmt::format("the folder cannot be read ({})", error.message()));
-  if (files.empty()) fail_data(path.string(), "the folder holds no .txt or .jsonl file; give a folder with data");
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 struct InputFile {
   fs::path path;
-  std::optional<JsonlKind> jsonl;  // empty for text
+  const DataFormat* format = nullptr;
+  std::optional<JsonlKind> jsonl;  // of JSON lines
   bool has_ids() const { return jsonl && jsonl->has_ids; }
 };
 
 std::vector<InputFile> examine(const fs::path& path) {
   std::vector<InputFile> files;
-  for (fs::path& file : list_files(path)) {
+  for (fs::path& file : list_data_files(path)) {
     InputFile& input = files.emplace_back();
     input.path = std::move(file);
-    if (input.path.extension() == ".jsonl") input.jsonl = peek_jsonl(input.path);
+    input.format = format_of(input.path);
+    if (input.format->kind == DataKind::json_rows) input.jsonl = peek_jsonl(input.path);
   }
   return files;
 }
@@ -86,31 +71,79 @@ std::int64_t choose_sequence_length(const DatasetOptions& options, const std::ve
   return check(options.default_sequence_length, "");
 }
 
-// Neighbouring files of documents are packed together, so that short files are not lost.
-std::unique_ptr<Dataset> open_input(const std::string& name, const std::vector<InputFile>& files, std::int64_t length,
-                                    std::int64_t vocabulary) {
-  std::vector<std::unique_ptr<Dataset>> parts;
-  std::vector<std::unique_ptr<TokenStream>> documents;
-  const auto pack_documents = [&] {
-    if (!documents.empty()) parts.push_back(pack(std::exchange(documents, {}), length, vocabulary, name));
-  };
-  for (const InputFile& file : files) {
-    if (file.has_ids()) {
-      pack_documents();
-      parts.push_back(open_jsonl_ids(file.path, length, vocabulary));
-    } else {
-      documents.push_back(file.jsonl ? open_jsonl_text(file.path, vocabulary) : open_text_file(file.path, vocabulary));
+// Opens the files of one input. Neighbouring files of documents are packed together, so that short files are not lost.
+class InputOpener {
+ public:
+  InputOpener(const DatasetOptions& options, const Tokenizer* tokenizer, std::int64_t length, std::string name)
+      : options_(options), tokenizer_(tokenizer), length_(length), name_(std::move(name)) {}
+
+  std::unique_ptr<Dataset> open(const std::vector<InputFile>& files) {
+    for (const InputFile& file : files) {
+      if (file.has_ids()) {
+        pack_documents();
+        parts_.push_back(open_jsonl_ids(file.path, length_, options_.vocabulary));
+      } else if (file.format->kind == DataKind::tokens) {
+        finish_texts();
+        add(file.format->open(file.path, options_.vocabulary), false);
+      } else if (tokenizer_ != nullptr) {
+        texts_.push_back(file.path);
+      } else {
+        add(file.jsonl ? open_jsonl_text(file.path, options_.vocabulary) : open_text_file(file.path, options_.vocabulary),
+            true);
+      }
     }
+    pack_documents();
+    return concatenate(std::move(parts_));
   }
-  pack_documents();
-  return concatenate(std::move(parts));
+
+ private:
+  // Bytes get a marker between documents; ids have what ends each in them.
+  void add(std::unique_ptr<TokenStream> stream, bool with_marker) {
+    if (with_marker != with_marker_) pack_streams();
+    with_marker_ = with_marker;
+    streams_.push_back(std::move(stream));
+  }
+  void finish_texts() {
+    const int threads = options_.threads > 0 ? options_.threads : static_cast<int>(std::thread::hardware_concurrency());
+    if (!texts_.empty()) add(tokenized_in_memory(std::exchange(texts_, {}), *tokenizer_, threads), false);
+  }
+  void pack_streams() {
+    if (streams_.empty()) return;
+    const auto marker = with_marker_ ? std::optional(end_of_document(options_.vocabulary)) : std::nullopt;
+    parts_.push_back(pack(std::exchange(streams_, {}), length_, marker, name_));
+  }
+  void pack_documents() {
+    finish_texts();
+    pack_streams();
+  }
+
+  const DatasetOptions& options_;
+  const Tokenizer* tokenizer_;
+  std::int64_t length_;
+  std::string name_;
+  std::vector<std::unique_ptr<Dataset>> parts_;
+  std::vector<std::unique_ptr<TokenStream>> streams_;  // all with a marker between, or none
+  std::vector<fs::path> texts_;                        // to tokenize together
+  bool with_marker_ = true;
+};
+
+// Null where bytes are tokens.
+std::unique_ptr<Tokenizer> open_text_tokenizer(const DatasetOptions& options) {
+  if (options.tokenizer.empty()) return nullptr;
+  auto tokenizer = open_tokenizer(options.tokenizer);
+  if (tokenizer->vocabulary() > options.vocabulary)
+    throw Error(ErrorKind::input, {"tokenizer", options.tokenizer.string()},
+                fmt::format("its ids go up to {}, but the model's vocabulary has {}; give the model's own tokenizer",
+                            tokenizer->vocabulary() - 1, options.vocabulary));
+  return tokenizer;
 }
 
-std::unique_ptr<Dataset> open_inside_text(const DatasetOptions& options) {
+std::unique_ptr<Dataset> open_inside_text(const DatasetOptions& options, const Tokenizer* tokenizer) {
   const std::string name = "the text that ships inside";
   std::vector<std::unique_ptr<TokenStream>> documents;
-  documents.push_back(text_in_memory(inside_text(), name, options.vocabulary));
-  return pack(std::move(documents), choose_sequence_length(options, {}), options.vocabulary, name);
+  documents.push_back(tokenizer != nullptr ? tokenized_in_memory(inside_text(), *tokenizer)
+                                           : text_in_memory(inside_text(), name, options.vocabulary));
+  return pack(std::move(documents), choose_sequence_length(options, {}), std::nullopt, name);
 }
 
 }  // namespace
@@ -136,7 +169,8 @@ DataInput parse_data_input(std::string_view text) {
 }
 
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
-  if (options.inputs.empty()) return open_inside_text(options);
+  const std::unique_ptr<Tokenizer> tokenizer = open_text_tokenizer(options);
+  if (options.inputs.empty()) return open_inside_text(options, tokenizer.get());
   std::vector<std::vector<InputFile>> inputs;
   std::vector<double> weights;
   bool weighted = false;
@@ -148,7 +182,7 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   const std::int64_t length = choose_sequence_length(options, inputs);
   std::vector<std::unique_ptr<Dataset>> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    parts.push_back(open_input(options.inputs[i].path.string(), inputs[i], length, options.vocabulary));
+    parts.push_back(InputOpener(options, tokenizer.get(), length, options.inputs[i].path.string()).open(inputs[i]));
   if (!weighted || parts.size() == 1) return concatenate(std::move(parts));
   return mix(std::move(parts), weights, options.shuffle, options.seed);
 }

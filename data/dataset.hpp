@@ -54,6 +54,8 @@ struct DatasetOptions {
   std::int64_t default_sequence_length = 0;  // usually the model's; 0 is an error when it is needed
   std::int64_t max_positions = 0;            // the longest sequence the model takes; 0: no limit
   std::int64_t vocabulary = 256;             // token ids are below this
+  std::filesystem::path tokenizer;           // of text, as open_tokenizer() takes it; empty: bytes are tokens
+  int threads = 0;                           // that tokenize; 0: as many as the machine has cores
   bool shuffle = true;                       // a mixture also shuffles inside each of its inputs
   std::uint64_t seed = 0;                    // of a mixture's choices
 };
@@ -63,13 +65,15 @@ struct DatasetOptions {
 // .txt: its bytes are the tokens. .jsonl: rows {"text": "..."} are documents of bytes, rows {"input_ids": [...]} are one sample
 // each. A folder holds such files, read in the order of their names. Documents (a .txt file, a text row) are packed: joined
 // with end_of_document() between them and cut into samples that overlap by one token, so that sample k is tokens
-// [k * seq_len, (k + 1) * seq_len]. Inputs without weights are read one after the other; with a weight for any (1 for the
-// others), an epoch has as many samples as the inputs together, and each is drawn from input j with probability weight_j / sum,
-// in turn through that input.
+// [k * seq_len, (k + 1) * seq_len]. With a tokenizer, documents are its ids instead, each with the token that ends a text
+// behind it, and are kept in memory. Files of tokens (.tokens, .bin, .ds; docs/data.md) are cut into samples as they stand.
+// Inputs without weights are read one after the other; with a weight for any (1 for the others), an epoch has as many samples
+// as the inputs together, and each is drawn from input j with probability weight_j / sum, in turn through that input.
 //
 // Throws Error(input) that names file and line for a path that is missing or of an unknown kind, empty data, a row that is not
-// JSON or not of these forms, a token id that is no integer in [0, vocabulary), a row of another length, a sample longer than
-// max_positions, a text of more than 16 MiB in one row.
+// JSON or not of these forms, a tokenizer or a file of tokens that is wrong or has more ids than the vocabulary, a token id
+// that is no integer in [0, vocabulary), a row of another length, a sample longer than max_positions, a text of more than 16
+// MiB in one row.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
 // What stands between packed documents: id 256, the first that no byte has, where the vocabulary has it, else a newline.

@@ -32,19 +32,6 @@ void copy_bytes(std::string_view text, std::int64_t first, std::span<std::int32_
   std::transform(part.begin(), part.end(), tokens.begin(), [](char c) { return static_cast<unsigned char>(c); });
 }
 
-// fetch(first, bytes) gives that part of the text.
-template <class Fetch>
-std::uint64_t content_of_blocks(std::int64_t size, std::int64_t stride, const Fetch& fetch) {
-  Checksum sum;
-  const auto add = [&](std::int64_t first) {
-    const std::string_view block = fetch(first, std::min(content_block, size - first));
-    sum.add(block.data(), block.size());
-  };
-  for (std::int64_t first = 0; first < size; first += stride) add(first);
-  add(std::max<std::int64_t>(0, size - content_block));
-  return sum.value();
-}
-
 class TextFile : public TokenStream {
  public:
   TextFile(const std::filesystem::path& path, std::int64_t vocabulary) : file_(path) {
@@ -81,9 +68,9 @@ class TextInMemory : public TokenStream {
 
 class PackedDataset : public Dataset {
  public:
-  PackedDataset(std::vector<std::unique_ptr<TokenStream>> streams, std::int64_t sequence_length, std::int64_t vocabulary,
-                const std::string& name)
-      : Dataset(sequence_length), streams_(std::move(streams)), marker_(end_of_document(vocabulary)) {
+  PackedDataset(std::vector<std::unique_ptr<TokenStream>> streams, std::int64_t sequence_length,
+                std::optional<std::int32_t> marker, const std::string& name)
+      : Dataset(sequence_length), streams_(std::move(streams)), joints_(marker.has_value()), marker_(marker.value_or(0)) {
     for (const auto& stream : streams_) joints_.add(stream->size());
     if (size() < 1)
       throw Error(
@@ -138,8 +125,8 @@ std::unique_ptr<TokenStream> text_in_memory(std::string_view text, std::string_v
 }
 
 std::unique_ptr<Dataset> pack(std::vector<std::unique_ptr<TokenStream>> streams, std::int64_t sequence_length,
-                              std::int64_t vocabulary, const std::string& name) {
-  return std::make_unique<PackedDataset>(std::move(streams), sequence_length, vocabulary, name);
+                              std::optional<std::int32_t> marker, const std::string& name) {
+  return std::make_unique<PackedDataset>(std::move(streams), sequence_length, marker, name);
 }
 
 }  // namespace pipetrain

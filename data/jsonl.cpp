@@ -47,6 +47,13 @@ class JsonlFile {
     throw Error(ErrorKind::input, fmt::format("{}: {}", file_.where(row), why));
   }
 
+  std::string_view text_of(std::int64_t row) const {
+    const Row fields = parse(row, {}, 0);
+    if (!fields.text) fail(row, R"(this row has "input_ids", but the rows before it have "text"; keep one kind in a file)");
+    return *fields.text;
+  }
+
+  std::int64_t size() const { return static_cast<std::int64_t>(file_.bytes().size()); }
   void expect_random_reads() const { file_.expect_random_reads(); }
   std::string where(std::int64_t row) const { return file_.where(row); }
 
@@ -98,7 +105,7 @@ class JsonlText : public TokenStream {
  public:
   JsonlText(const std::filesystem::path& path, std::int64_t vocabulary) : file_(path), marker_(end_of_document(vocabulary)) {
     for (std::int64_t row = file_.next_row(0); row >= 0; row = file_.next_row(file_.end_of_row(row))) {
-      const std::string_view text = text_of(row);
+      const std::string_view text = file_.text_of(row);
       if (text.empty()) continue;
       check(row, text, vocabulary);
       rows_.push_back(row);
@@ -116,7 +123,7 @@ class JsonlText : public TokenStream {
 
   void read(std::int64_t first, std::span<std::int32_t> tokens) const override {
     joints_.read(first, tokens, marker_, [this](std::size_t run, std::int64_t offset, std::span<std::int32_t> part) {
-      const std::string_view text = text_of(rows_[run]);
+      const std::string_view text = file_.text_of(rows_[run]);
       if (text.size() < static_cast<std::size_t>(offset) + part.size())
         file_.fail(rows_[run], "this row changed while it was in use; leave data files alone during a run");
       std::transform(text.begin() + offset, text.begin() + offset + std::ssize(part), part.begin(),
@@ -125,13 +132,6 @@ class JsonlText : public TokenStream {
   }
 
  private:
-  std::string_view text_of(std::int64_t row) const {
-    const Row fields = file_.parse(row, {}, 0);
-    if (!fields.text)
-      file_.fail(row, R"(this row has "input_ids", but the rows before it have "text"; keep one kind in a file)");
-    return *fields.text;
-  }
-
   void check(std::int64_t row, std::string_view text, std::int64_t vocabulary) const {
     if (vocabulary >= 256) return;
     for (const char c : text)
@@ -150,6 +150,24 @@ class JsonlText : public TokenStream {
 };
 
 }  // namespace
+
+struct JsonlTexts::File : JsonlFile {
+  using JsonlFile::JsonlFile;
+};
+
+JsonlTexts::JsonlTexts(const std::filesystem::path& path) : file_(std::make_unique<File>(path)) {}
+JsonlTexts::~JsonlTexts() = default;
+
+std::int64_t JsonlTexts::size() const { return file_->size(); }
+
+std::int64_t JsonlTexts::end_of_part(std::int64_t begin, std::int64_t bytes) const {
+  return begin + bytes >= size() ? size() : file_->end_of_row(begin + bytes);
+}
+
+void JsonlTexts::read_part(std::int64_t begin, std::int64_t end, const std::function<void(std::string_view)>& take) const {
+  for (std::int64_t row = file_->next_row(begin); row >= 0 && row < end; row = file_->next_row(file_->end_of_row(row)))
+    if (const std::string_view text = file_->text_of(row); !text.empty()) take(text);
+}
 
 JsonlKind peek_jsonl(const std::filesystem::path& path) {
   const JsonlFile file(path);

@@ -25,6 +25,7 @@ ModelConfig read_model(const ModelSettings& model) {
 std::shared_ptr<const Dataset> open_data(const RunSettings& settings, const ModelConfig& config) {
   DatasetOptions data;
   data.inputs = settings.data.inputs;
+  data.tokenizer = settings.data.tokenizer;
   data.sequence_length = settings.data.seq_len.value_or(0);
   data.default_sequence_length = config.max_positions;
   data.max_positions = config.max_positions;

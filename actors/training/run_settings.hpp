@@ -31,6 +31,7 @@ struct ModelSettings {
 
 struct DataSettings {
   std::vector<DataInput> inputs;        // empty: the text that ships inside
+  std::filesystem::path tokenizer;      // of text; empty: bytes are tokens
   std::optional<std::int64_t> seq_len;  // not given: from the data's rows, else the model
 };
 

@@ -93,7 +93,7 @@ TEST_CASE("empty, short and unreadable data is named") {
   CHECK_THAT(error_for("a.txt", "ab"),
              StartsWith("a.txt: its 2 tokens are too few for one sample of sequence length 2, which takes 3"));
   CHECK_THAT(error_for("a.jsonl", "{\"input_ids\":[1]}\n", 0), StartsWith("a.jsonl:1: a sample needs at least 2 tokens"));
-  CHECK_THAT(error_for("a.csv", "a"), StartsWith("data a.csv: a file of this kind cannot be read; give .txt, .jsonl"));
+  CHECK_THAT(error_for("a.csv", "a"), StartsWith("data a.csv: a file of this kind cannot be read; give .txt, .jsonl, .tokens"));
   TempFolder folder;
   DatasetOptions options;
   options.sequence_length = 2;
@@ -101,7 +101,7 @@ TEST_CASE("empty, short and unreadable data is named") {
   CHECK(error_of(options) ==
         "data " + (folder.path() / "none.txt").string() + ": there is no such file or folder; check the path");
   options.inputs = {{folder.path(), std::nullopt}};
-  CHECK_THAT(error_of(options), Catch::Matchers::Contains("the folder holds no .txt or .jsonl file"));
+  CHECK_THAT(error_of(options), Catch::Matchers::Contains("the folder holds no file of .txt, .jsonl"));
 }
 
 TEST_CASE("a sequence longer than the model's is refused") {

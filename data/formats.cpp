@@ -1,0 +1,73 @@
+#include "data/formats.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "data/foreign_token_files.hpp"
+#include "data/token_file.hpp"
+
+namespace pipetrain {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Megatron-LM's where an index is beside it, else llm.c's.
+std::unique_ptr<TokenStream> open_bin(const fs::path& path, std::int64_t vocabulary) {
+  std::error_code ignored;
+  const bool has_index = fs::exists(fs::path(path).replace_extension(".idx"), ignored);
+  return has_index ? open_megatron_file(path, vocabulary) : open_llmc_file(path, vocabulary);
+}
+
+[[noreturn]] void fail_data(const std::string& input, const std::string& why) {
+  throw Error(ErrorKind::input, {"data", input}, why);
+}
+
+}  // namespace
+
+const std::vector<DataFormat>& data_formats() {
+  static const std::vector<DataFormat> table = {
+      {".txt", DataKind::text, "text, one document", nullptr},
+      {".jsonl", DataKind::json_rows, "JSON lines", nullptr},
+      {".tokens", DataKind::tokens, "token ids written by tokenize", open_token_file},
+      {".bin", DataKind::tokens, "token ids of Megatron-LM (with .idx) or llm.c", open_bin},
+      {".ds", DataKind::tokens, "token ids of datatrove (with .ds.index)", open_datatrove_file},
+  };
+  return table;
+}
+
+const DataFormat* format_of(const fs::path& path) {
+  const auto& table = data_formats();
+  const auto found =
+      std::find_if(table.begin(), table.end(), [&](const DataFormat& format) { return path.extension() == format.extension; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+std::string known_extensions() {
+  std::string names;
+  for (const DataFormat& format : data_formats()) names += (names.empty() ? "" : ", ") + std::string(format.extension);
+  return names;
+}
+
+std::vector<fs::path> list_data_files(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) fail_data(path.string(), "there is no such file or folder; check the path");
+  if (!fs::is_directory(status)) {
+    if (format_of(path) != nullptr) return {path};
+    fail_data(path.string(),
+              fmt::format("a file of this kind cannot be read; give {} or a folder of such files", known_extensions()));
+  }
+  std::vector<fs::path> files;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    if (format_of(entry->path()) != nullptr && !entry->is_directory()) files.push_back(entry->path());
+  if (error) fail_data(path.string(), fmt::format("the folder cannot be read ({})", error.message()));
+  if (files.empty())
+    fail_data(path.string(), fmt::format("the folder holds no file of {}; give a folder with data", known_extensions()));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,37 @@
+// The table of what data can be. Internal to data/.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/documents.hpp"
+
+namespace pipetrain {
+
+enum class DataKind {
+  text,       // one document
+  json_rows,  // .jsonl: documents, or samples of ids
+  tokens,     // ids of documents, each with what ends it
+};
+
+struct DataFormat {
+  const char* extension;
+  DataKind kind;
+  const char* what;
+  // Of tokens: opens the file for a vocabulary of that many ids.
+  std::function<std::unique_ptr<TokenStream>(const std::filesystem::path& path, std::int64_t vocabulary)> open;
+};
+
+const std::vector<DataFormat>& data_formats();
+// By the name's end; null for files of no known kind.
+const DataFormat* format_of(const std::filesystem::path& path);
+// The files of one input: itself, or what a folder holds, sorted by name. Other kinds of files in a folder are passed over.
+// Throws Error(input) where there are none.
+std::vector<std::filesystem::path> list_data_files(const std::filesystem::path& path);
+// ".txt, .jsonl, ...", for errors.
+std::string known_extensions();
+
+}  // namespace pipetrain

@@ -1,0 +1,40 @@
+// Texts of files to token ids, by several threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/tokenizer.hpp"
+
+namespace pipetrain {
+
+class TokenStream;
+
+// Documents one behind the other, each with the special tokens that the tokenizer puts around a text and, behind it, the one
+// that ends a text, where it does not put that itself.
+struct TokenizedDocuments {
+  std::vector<std::int32_t> ids;
+  std::vector<std::size_t> ends;  // of each document, in ids
+};
+
+// Reads files .txt (one document) and .jsonl (one a row {"text"}; rows with an empty text are passed over) in their order, and
+// hands over what they become in this order too, part by part, on the calling thread. Memory: a few parts of about 1 MB for
+// each thread, or the largest document. Throws Error(input) that names file and line, or where the tokenizer names no token
+// that ends a text; and what `take` throws.
+void tokenize_files(const std::vector<std::filesystem::path>& files, const Tokenizer& tokenizer, int threads,
+                    const std::function<void(TokenizedDocuments&&)>& take);
+
+// All of a text as one document.
+TokenizedDocuments tokenize_text(std::string_view text, const Tokenizer& tokenizer);
+
+// Files tokenized into memory: 2 or 4 bytes an id, as the vocabulary needs.
+std::unique_ptr<TokenStream> tokenized_in_memory(const std::vector<std::filesystem::path>& files, const Tokenizer& tokenizer,
+                                                 int threads);
+std::unique_ptr<TokenStream> tokenized_in_memory(std::string_view text, const Tokenizer& tokenizer);
+
+}  // namespace pipetrain
