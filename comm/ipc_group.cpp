@@ -26,9 +26,9 @@ enum class Saying : std::uint8_t { mailbox, memory };
 // What one process knows of one group. Thread-safe.
 class IpcGroupMemory {
  public:
-  IpcGroupMemory(std::vector<int> ranks, const Mesh& mesh, std::function<void(int process, const Bytes& message)> send,
+  IpcGroupMemory(std::vector<int> ranks, const Mesh& mesh, IpcGroups::Send send, std::shared_ptr<ImportedMemory> imported,
                  std::uint32_t number)
-      : ranks_(std::move(ranks)), mesh_(mesh), send_(std::move(send)), number_(number) {}
+      : ranks_(std::move(ranks)), mesh_(mesh), send_(std::move(send)), imported_(std::move(imported)), number_(number) {}
 
   int size() const { return static_cast<int>(ranks_.size()); }
 
@@ -72,7 +72,7 @@ class IpcGroupMemory {
     const std::uint64_t base = saying == Saying::memory ? in.number<std::uint64_t>() : 0;
     in.end();
     for (auto& [own, view] : own_) {
-      auto* reached = static_cast<char*>(imported_.open(memory, view.device->id().index, owner));
+      auto* reached = static_cast<char*>(imported_->open(memory, view.device->id().index, owner));
       const std::lock_guard lock(mutex_);
       if (saying == Saying::mailbox) {
         view.mailboxes[index(member)] = reached;
@@ -137,9 +137,9 @@ class IpcGroupMemory {
 
   const std::vector<int> ranks_;
   const Mesh& mesh_;
-  const std::function<void(int process, const Bytes& message)> send_;
+  const IpcGroups::Send send_;
+  const std::shared_ptr<ImportedMemory> imported_;
   const std::uint32_t number_;
-  ImportedMemory imported_;
   std::map<int, View> own_;  // by member; the keys and devices stay
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -190,13 +190,16 @@ class RankMemory final : public FarMemory {
 
 }  // namespace
 
+IpcGroups::IpcGroups(const Mesh& mesh, int process, Send send)
+    : mesh_(mesh), process_(process), send_(std::move(send)), imported_(std::make_shared<ImportedMemory>()) {}
+
 std::map<int, std::shared_ptr<Group>> IpcGroups::make(const std::vector<int>& ranks, std::uint32_t number,
                                                       const std::map<int, Device*>& devices, GroupUse use) {
   if (ranks.size() > static_cast<std::size_t>(max_cuda_group_ranks)) {
     throw Error(ErrorKind::unavailable, "a group of GPUs has at most " + std::to_string(max_cuda_group_ranks) + " ranks, not " +
                                             std::to_string(ranks.size()));
   }
-  const auto memory = std::make_shared<IpcGroupMemory>(ranks, mesh_, send_, number);
+  const auto memory = std::make_shared<IpcGroupMemory>(ranks, mesh_, send_, imported_, number);
   std::vector<FarGroupRank> own;
   std::vector<int> own_ranks;
   for (int member = 0; member < memory->size(); ++member) {

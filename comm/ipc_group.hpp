@@ -21,6 +21,7 @@
 
 namespace pipetrain {
 
+class ImportedMemory;
 class IpcGroupMemory;
 
 class IpcGroups {
@@ -28,7 +29,7 @@ class IpcGroups {
   // Sends a message that handle() of another process gets.
   using Send = std::function<void(int process, const Bytes& message)>;
 
-  IpcGroups(const Mesh& mesh, int process, Send send) : mesh_(mesh), process_(process), send_(std::move(send)) {}
+  IpcGroups(const Mesh& mesh, int process, Send send);
 
   // As Transport::group.
   std::map<int, std::shared_ptr<Group>> make(const std::vector<int>& ranks, std::uint32_t number,
@@ -42,6 +43,7 @@ class IpcGroups {
   const Mesh& mesh_;
   int process_;
   Send send_;
+  std::shared_ptr<ImportedMemory> imported_;  // groups may share the same memory; their handles keep it open
   std::mutex mutex_;
   std::map<std::uint32_t, std::weak_ptr<IpcGroupMemory>> groups_;  // their handles keep them
   // Messages of groups that are not made here yet, and whom they are from.

@@ -135,6 +135,7 @@ class IpcTransport final : public ControlledTransport {
       mirror(sender, of_process);
     }
     const std::lock_guard lock(waiting_mutex_);
+    releaser_.reset();
     for (const auto& [id, receiver] : edges.receivers) {
       for (const SlotHandle& slot : receiver.slots) {
         for (const Lane& lane : slot->lanes) waiting_.push_back(lane.ready);
@@ -194,8 +195,7 @@ class IpcTransport final : public ControlledTransport {
     }
     imported_.close();
     const std::lock_guard lock(waiting_mutex_);
-    releaser_.reset();
-    waiting_.clear();
+    waiting_.clear();  // a releaser goes on: streams may still wait
     counters_.reset();
   }
 
