@@ -70,19 +70,18 @@ bool sees_own_gpus_only(const HostRanks& here, const Machine& machine) {
   return machine.gpus < here.count && machine.gpus == here.own_count;
 }
 
-// By rank of the run. Where other hosts' ranks are does not matter here.
-std::vector<int> gpus_by_rank(const HostRanks& here, const std::vector<int>& of_host, std::int64_t ranks) {
-  std::vector<int> gpus(static_cast<std::size_t>(ranks), 0);
-  std::copy(of_host.begin(), of_host.end(), gpus.begin() + here.first);
-  return gpus;
-}
-
 // One after the other; for a process that sees its own only, those are the first.
 std::vector<int> first_gpus(const HostRanks& here, bool own_only) {
   std::vector<int> gpus(static_cast<std::size_t>(here.count));
   std::iota(gpus.begin(), gpus.end(), 0);
   if (own_only) std::iota(gpus.begin() + (here.own_first - here.first), gpus.end(), 0);
   return gpus;
+}
+
+// This process's, of those of the host's ranks.
+std::vector<int> own_gpus(const HostRanks& here, const std::vector<int>& of_host) {
+  const auto first = of_host.begin() + (here.own_first - here.first);
+  return {first, first + here.own_count};
 }
 
 }  // namespace
@@ -111,8 +110,7 @@ void choose_devices(const OptionValues& values, const Machine& machine, TrainOpt
       chosen.kind = DeviceKind::cuda;
   }
   if (chosen.kind == DeviceKind::cuda)
-    chosen.gpus =
-        gpus_by_rank(here, list ? parse_devices(values, *list, machine, here.count) : first_gpus(here, own_only), run.ranks());
+    chosen.gpus = own_gpus(here, list ? parse_devices(values, *list, machine, here.count) : first_gpus(here, own_only));
   const int share = std::max(1, machine.cores / here.count);
   chosen.threads = static_cast<int>(values.integer("threads", 1, 1024).value_or(share));
 }
