@@ -8,6 +8,9 @@
 #include "apps/option_values.hpp"
 #include "apps/output_files.hpp"
 #include "apps/stderr_lines.hpp"
+#include "comm/nccl_transport.hpp"
+#include "comm/network_interfaces.hpp"
+#include "comm/ucx_transport.hpp"
 #include "core/counted.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
@@ -53,6 +56,17 @@ void check_gpus() {
   } catch (const Error& error) {
     print_fact("gpus", fmt::format("none: {}", error.what()));
   }
+}
+
+// What joins processes.
+void tell_of_processes() {
+  print_fact("processes", "ok: control plane over TCP");
+  print_fact("ucx", describe_ucx());
+  print_fact("nccl", describe_nccl());
+  std::string text;
+  for (const NetworkInterface& entry : network_interfaces())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", entry.name, entry.address);
+  print_fact("network", text.empty() ? "no interface is up" : text);
 }
 
 std::string rate(double per_second, const char* unit) {
@@ -130,6 +144,7 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   print_fact("pipetrain", PIPETRAIN_VERSION);
   const bool cpu = check_cpu();
   check_gpus();
+  tell_of_processes();
   if (file) measure(values, *file);
   for (const auto& note : notes) print_note(note);
   return cpu || cuda_device_count() > 0 ? 0 : 1;

@@ -2,7 +2,8 @@
 
 #include <csignal>
 #include <exception>
-#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "actors/training/job_settings.hpp"
 #include "apps/launch_report.hpp"
@@ -89,6 +90,10 @@ void JoinedRun::in_first(const std::string& what, const std::function<void()>& w
   together(what, [&] {
     if (leads()) work();
   });
+}
+
+bool JoinedRun::is_to_tell(const Error& failure) const {
+  return leads() || std::string_view(failure.what()).find(to_string(control().info(0))) != std::string_view::npos;
 }
 
 void JoinedRun::ask_to_stop(int signal) noexcept {

@@ -29,6 +29,9 @@ class JoinedRun {
   void together(const std::string& what, const std::function<void()>& work);
   void in_first(const std::string& what, const std::function<void()>& work);
 
+  // Whether this process knows best who waited for whom when the run failed: process 0, or a follower that has lost it.
+  bool is_to_tell(const Error& failure) const;
+
   // A signal that came to one process stops all of them, as process 0 decides.
   void ask_to_stop(int signal) noexcept;
 

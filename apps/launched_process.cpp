@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -20,6 +21,7 @@ namespace pipetrain {
 namespace {
 
 constexpr const char* token_variable = "PIPETRAIN_TOKEN";
+constexpr const char* ucx_backtraces = "UCX_HANDLE_ERRORS";  // of processes that a signal ends; launch names those
 
 // What the child is told in place of what this process was told.
 std::vector<std::string> child_environment(const LaunchPlace& place, const std::string& token, int report) {
@@ -30,6 +32,7 @@ std::vector<std::string> child_environment(const LaunchPlace& place, const std::
     const std::string_view text = *entry, name = text.substr(0, text.find('='));
     if (name != launch_variable && name != launch_report_variable && name != token_variable) entries.emplace_back(text);
   }
+  if (!::getenv(ucx_backtraces)) entries.push_back(std::string(ucx_backtraces) + "=none");
   return entries;
 }
 

@@ -179,7 +179,7 @@ int run_train(const TrainOptions& options) {
     const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_question(*trainer); });
     return StepLoop(options, notes, *trainer, *outputs, records).run();
   } catch (const RunFailed& failure) {
-    print_waiting(failure);
+    if (!joined || joined->is_to_tell(failure)) print_waiting(failure);
     print_error(failure.what(), failure.kind());
     const bool stopped = failure.kind() == ErrorKind::aborted && stop_signal() != 0;
     const int status = stopped ? stop_signal_status() : exit_status(failure.kind());

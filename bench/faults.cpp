@@ -1,124 +1,24 @@
-// A hundred failures of each kind at seeded places of seeded layouts: every run must end with its cause, in time, and leave no
-// thread behind. "exit" ends the process, so each of those runs in a child.
-#include <sys/wait.h>
-#include <unistd.h>
+// Seeded failures, in one process and of runs of several: nothing may hang, everything must be named.
+#include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-#include <fstream>
-#include <random>
-#include <string>
-#include <thread>
+#include <charconv>
+#include <cstring>
 
-#include "actors/training/trainer.hpp"
-#include "bench/result.hpp"
-#include "core/error.hpp"
-#include "schedules/builders.hpp"
+#include "bench/faults/one_process.hpp"
+#include "bench/faults/processes.hpp"
 
-using namespace pipetrain;
-
-namespace {
-
-constexpr int runs = 100;
-constexpr double longest_seconds = 10;
-
-int threads_now() {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  int threads = 0;
-  while (status >> word) {
-    if (word == "Threads:") status >> threads;
-  }
-  return threads;
-}
-
-// A joined thread stays in the kernel's count for a moment.
-bool leaves_threads(int before) {
-  for (int i = 0; i < 500 && threads_now() > before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return threads_now() > before;
-}
-
-ModelConfig small_model() {
-  ModelConfig config;
-  config.hidden = 32;
-  config.layers = 4;
-  config.heads = config.kv_heads = 4;
-  config.head_dim = 8;
-  config.intermediate = 48;
-  config.vocabulary = 256;
-  config.max_positions = 32;
-  return config;
-}
-
-TrainJob seeded_job(FaultKind kind, unsigned seed) {
-  std::mt19937 random(seed);
-  const auto pick = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)); };
-  TrainJob job;
-  job.config = small_model();
-  job.initial.weights = random_weights(job.config, seed);
-  DatasetOptions data;
-  data.sequence_length = 16;
-  data.vocabulary = 256;
-  job.dataset = open_dataset(data);
-  job.layout.pp = 1 + pick(3);
-  job.layout.tp = 1 << pick(2);
-  job.batch = {1 + pick(2), 1 + pick(6), 1};
-  const auto& schedules = schedules::all_schedules();
-  const auto& schedule = schedules[static_cast<std::size_t>(pick(static_cast<int>(schedules.size())))];
-  job.layout.schedule = schedule.name;
-  job.layout.chunks = schedule.default_chunks;
-  if (schedule.has_ready_rule && pick(2) == 1) job.layout.order = schedules::Order::ready;
-  job.fault = Fault{pick(static_cast<int>(job.batch.dp) * job.layout.pp * job.layout.tp), 1 + pick(2), kind};
-  job.stall = std::chrono::milliseconds(100);
-  return job;
-}
-
-// True when the run fails with a named cause and everything stops.
-bool fails_well(FaultKind kind, unsigned seed) {
-  Trainer trainer(seeded_job(kind, seed));
-  try {
-    trainer.step();
-    trainer.step();
-  } catch (const RunFailed& failure) {
-    return failure.everything_stopped() && std::string(failure.what()).size() > 10;
-  }
-  return false;
-}
-
-// True when the child that ends in the middle of a step is gone, with its own status.
-bool exits_well(unsigned seed) {
-  const pid_t child = fork();
-  if (child == 0) {
-    fails_well(FaultKind::exit, seed);
-    _exit(7);
-  }
-  int status = 0;
-  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 1;
-}
-
-}  // namespace
-
-int main() {
-  bool all = true;
-  const std::pair<const char*, FaultKind> kinds[] = {{"throw", FaultKind::raise},
-                                                     {"exit", FaultKind::exit},
-                                                     {"hang", FaultKind::hang},
-                                                     {"nan", FaultKind::nan},
-                                                     {"oom", FaultKind::out_of_memory}};
-  for (const auto& [name, kind] : kinds) {
-    int well = 0, leftover = 0;
-    double slowest = 0;
-    for (unsigned seed = 1; seed <= runs; ++seed) {
-      const int threads = threads_now();
-      const auto start = std::chrono::steady_clock::now();
-      well += kind == FaultKind::exit ? exits_well(seed) : fails_well(kind, seed);
-      slowest = std::max(slowest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-      leftover += leaves_threads(threads);
+int main(int argc, char** argv) {
+  int runs = 100;
+  for (int i = 1; i < argc; ++i) {
+    const char* end = i + 1 < argc ? argv[i + 1] + std::strlen(argv[i + 1]) : nullptr;
+    if (std::strcmp(argv[i], "--faults") == 0 && end && std::from_chars(argv[i + 1], end, runs).ptr == end && runs > 0) {
+      ++i;
+    } else {
+      fmt::print(stderr, "faults: {}: give --faults N, of each kind [100]\n", argv[i]);
+      return 2;
     }
-    const std::string title = std::string("faults ") + name;
-    all &= bench::report(title + " ended with a cause", well, "runs of 100", bench::Limit::at_least, runs);
-    all &= bench::report(title + " left threads", leftover, "runs of 100", bench::Limit::at_most, 0);
-    all &= bench::report(title + " slowest", slowest, "s", bench::Limit::at_most, longest_seconds);
   }
-  return all ? 0 : 1;
+  const bool one = pipetrain::bench::faults_in_one_process(runs);
+  const bool several = pipetrain::bench::faults_of_processes(runs);
+  return one && several ? 0 : 1;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "comm/nccl_transport.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -53,6 +54,16 @@ NcclLibrary load() {
 const NcclLibrary& nccl() {
   static const NcclLibrary library = load();
   return library;
+}
+
+std::string describe_nccl() {
+  try {
+    const int version = nccl().version;
+    return "ok: " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+           std::to_string(version % 100);
+  } catch (const Error& error) {
+    return std::string("none: ") + error.what();
+  }
 }
 
 }  // namespace pipetrain

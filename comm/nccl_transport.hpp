@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "comm/control_plane.hpp"
 #include "comm/transport.hpp"
@@ -14,6 +15,8 @@ namespace pipetrain {
 
 // Whether this build has it; the host's library is loaded when the transport is made.
 bool has_nccl() noexcept;
+// One line for people: the version of the host's library, or why there is none. Never throws.
+std::string describe_nccl();
 // Throws Error(unavailable) in a build without NCCL and where the host's library cannot be loaded.
 std::unique_ptr<Transport> make_nccl_transport(ControlPlane& control, const Mesh& mesh);
 

@@ -6,6 +6,8 @@ namespace pipetrain {
 
 bool has_nccl() noexcept { return false; }
 
+std::string describe_nccl() { return "none: this build has no NCCL"; }
+
 std::unique_ptr<Transport> make_nccl_transport(ControlPlane&, const Mesh&) {
   throw Error(ErrorKind::unavailable,
               "GPUs of different hosts cannot be joined: this build has no NCCL; install libnccl-dev (or set NCCL_ROOT) and "

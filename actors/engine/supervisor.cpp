@@ -7,6 +7,20 @@
 #include "core/error.hpp"
 
 namespace pipetrain {
+
+namespace {
+
+// Of lines "stage 2: launched and not completed: F0": " of stage 2", those that wait for none of the others.
+std::string hanging(const std::vector<std::string>& lines) {
+  std::string stages;
+  for (const std::string& line : lines) {
+    const std::size_t end = line.find(": launched and not completed");
+    if (end != std::string::npos) stages += (stages.empty() ? " of " : " or ") + line.substr(0, end);
+  }
+  return stages;
+}
+
+}  // namespace
 SupervisorActor::SupervisorActor(caf::actor_config& config, SupervisorSetup setup)
     : caf::event_based_actor(config), setup_(std::move(setup)) {
   set_down_handler([this](const caf::down_msg& message) { actor_down(message); });
@@ -240,8 +254,9 @@ void SupervisorActor::judge_progress(const WaitingReport& report) {
   if (step_ && report.completed == completed_seen_) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(setup_.stall).count();
     const std::string what = "no action completed for " + std::to_string(seconds) + " s";
-    fail({finishing_ ? Failure{ErrorKind::aborted, what + " after the run was asked to stop: a worker hangs"}
-                     : Failure{ErrorKind::peer_lost, what + ": a worker hangs, or the stall timeout is too short"}});
+    const std::string who = "a worker" + hanging(report.lines) + " hangs";
+    fail({finishing_ ? Failure{ErrorKind::aborted, what + " after the run was asked to stop: " + who}
+                     : Failure{ErrorKind::peer_lost, what + ": " + who + ", or the stall timeout is too short"}});
     return;
   }
   completed_seen_ = step_ ? report.completed : -1;

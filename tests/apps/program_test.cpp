@@ -186,6 +186,11 @@ TEST_CASE("doctor tells what is there") {
   const Result result = run("doctor");
   CHECK(result.status == 0);
   CHECK(result.out.find("cpu        ok") != std::string::npos);
+  for (const char* fact : {"\nprocesses  ok", "\nucx        ", "\nnccl       ", "\nnetwork    "}) {
+    INFO(fact);
+    CHECK(result.out.find(fact) != std::string::npos);
+  }
+  CHECK(result.out.find("lo 127.0.0.1") != std::string::npos);
   CHECK(run("doctor --pp 2").status == 2);
   CHECK(run("doctor --threads 2").err ==
         "pipetrain: error: --threads 2: belongs to --measure FILE; give it, or leave this out\n");

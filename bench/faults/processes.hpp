@@ -1,0 +1,10 @@
+// Failures of runs of 2 to 8 processes at seeded places of seeded layouts: every run must end in time and name the right rank
+// and cause, leave no process behind and, where it may start again, learn to the bit what an undisturbed run learns.
+#pragma once
+
+namespace pipetrain::bench {
+
+// So many of each kind, every second one with --restart. Prints what was found; returns whether all is well.
+bool faults_of_processes(int runs);
+
+}  // namespace pipetrain::bench

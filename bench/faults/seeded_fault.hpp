@@ -1,0 +1,30 @@
+// One failure of a run of several processes, drawn by a seed, and what must be said of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pipetrain::bench {
+
+enum class Fault { raise, exit, kill, stop, hang, link, disk, memory };
+inline constexpr Fault all_faults[] = {Fault::raise, Fault::exit, Fault::kill, Fault::stop,
+                                       Fault::hang,  Fault::link, Fault::disk, Fault::memory};
+const char* to_string(Fault kind);
+
+struct SeededFault {
+  Fault kind = Fault::raise;
+  int processes = 2, pp = 2, dp = 1;
+  int rank = 0, process = 0;  // that fails
+  int step = 1;
+  bool restart = false;
+
+  std::string layout() const;  // options; the same text for the same results
+  // PIPETRAIN_FAULT for what the program does to itself, else empty.
+  std::string variable() const;
+  // Whether the line names the rank or process, and the cause, and none of the others.
+  bool is_named_in(const std::string& line) const;
+};
+
+SeededFault seeded_fault(Fault kind, unsigned seed);
+
+}  // namespace pipetrain::bench
