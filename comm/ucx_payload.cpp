@@ -32,13 +32,16 @@ UcxPayload::UcxPayload(UcxPayload&& other) noexcept
       fetch_(other.fetch_),
       persistent_(other.persistent_),
       owned_(std::exchange(other.owned_, false)),
-      copy_(std::move(other.copy_)) {}
+      copy_(std::move(other.copy_)),
+      elsewhere_(std::exchange(other.elsewhere_, nullptr)) {}
 
 UcxPayload::~UcxPayload() {
+  if (elsewhere_) elsewhere_(nullptr, [](bool) {});
   if (data_ != nullptr && owned_) ucp_am_data_release(worker_, data_);
 }
 
 void UcxPayload::receive(void* target, ucp_mem_h memory, Done done) {
+  if (elsewhere_) return std::exchange(elsewhere_, nullptr)(target, std::move(done));
   if (!fetch_) {
     const void* source = copy_.empty() ? data_ : copy_.data();
     if (bytes_ > 0) std::memcpy(target, source, bytes_);
@@ -68,7 +71,7 @@ void UcxPayload::receive(void* target, ucp_mem_h memory, Done done) {
 UcxPayload UcxPayload::keep() {
   if (persistent_) {
     kept_ = owned_ = true;
-  } else if (bytes_ > 0) {
+  } else if (bytes_ > 0 && !elsewhere_) {
     const auto* bytes = static_cast<const std::byte*>(data_);
     copy_.assign(bytes, bytes + bytes_);
     data_ = nullptr;

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <span>
+#include <utility>
 #include <vector>
 
 namespace pipetrain {
@@ -14,6 +14,10 @@ namespace pipetrain {
 // On the worker's thread only. What is not received is dropped.
 class UcxPayload {
  public:
+  // Moves the data to `to` and says whether it came; with a null pointer drops them.
+  using Fetch = std::function<void(void* to, std::function<void(bool)> done)>;
+
+  UcxPayload(std::size_t bytes, Fetch fetch) : bytes_(bytes), elsewhere_(std::move(fetch)) {}
   // As ucp_am_recv_callback_t has them.
   UcxPayload(ucp_worker_h worker, void* data, std::size_t bytes, std::uint64_t attributes);
   // A fetch that has not begun moves along; the other one is left without data.
@@ -34,14 +38,15 @@ class UcxPayload {
   ucs_status_t status() const { return kept_ ? UCS_INPROGRESS : UCS_OK; }
 
  private:
-  ucp_worker_h worker_;
-  void* data_;  // bytes, or UCX's descriptor of what is to be fetched; null: received, dropped or moved on
+  ucp_worker_h worker_ = nullptr;
+  void* data_ = nullptr;  // bytes, or UCX's descriptor of what is to be fetched; null: received, dropped or moved on
   std::size_t bytes_;
-  bool fetch_;                   // data_ is a descriptor
-  bool persistent_;              // data_ may outlive the handler
+  bool fetch_ = false;           // data_ is a descriptor
+  bool persistent_ = false;      // data_ may outlive the handler
   bool owned_ = false;           // kept, so that it is ours to release
   bool kept_ = false;            // by keep(), which must be told to UCX
   std::vector<std::byte> copy_;  // where UCX's own memory does not outlive the handler
+  Fetch elsewhere_;              // where the data do not travel over UCX
 };
 
 }  // namespace pipetrain

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/ucx_address.hpp"
+#include "comm/ucx_connection.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -19,9 +20,6 @@ constexpr std::chrono::seconds leave_limit{1};
 // Connections that have not said the key; more are turned away.
 constexpr std::size_t most_strangers = 64;
 
-// The process that speaks begins each of these messages' headers.
-constexpr bool is_own(UcxMessage message) { return message <= UcxMessage::leave; }
-
 std::uint64_t random_key() {
   std::uint64_t key = 0;
   if (getrandom(&key, sizeof key, 0) != static_cast<ssize_t>(sizeof key)) {
@@ -30,36 +28,15 @@ std::uint64_t random_key() {
   return key;
 }
 
-struct Sent {
-  Bytes header;  // UCX reads it until the message is gone
-  std::function<void()> done;
-};
-
-void finish_send(void* request, ucs_status_t, void* user_data) {
-  const std::unique_ptr<Sent> sent(static_cast<Sent*>(user_data));
-  ucp_request_free(request);
-  if (sent->done) sent->done();
-}
-
 void finish_close(void* request, ucs_status_t, void*) { ucp_request_free(request); }
 
 }  // namespace
 
-struct UcxPeers::Connection {
-  UcxPeers* owner = nullptr;
-  ucp_ep_h endpoint = nullptr;
-  int process = -1;  // -1: not known yet
-  bool failed = false;
-};
-
-struct UcxPeers::Registration {
-  UcxPeers* owner = nullptr;
-  UcxMessage message{};
-  Handler handler;
-};
-
-UcxPeers::UcxPeers(UcxWorker& worker, ControlPlane& control) : worker_(worker), control_(control) {
-  for (const UcxMessage message : {UcxMessage::hello, UcxMessage::welcome, UcxMessage::leave}) on_message(message, {});
+UcxPeers::UcxPeers(UcxWorker& worker, ControlPlane& control) : worker_(worker), control_(control), probe_(random_key()) {
+  for (const UcxMessage message :
+       {UcxMessage::hello, UcxMessage::welcome, UcxMessage::near, UcxMessage::fetched, UcxMessage::leave}) {
+    on_message(message, {});
+  }
   worker_.call([this] { listen(own_address(control_)); });
   WireWriter mine;
   mine.number(random_key());
@@ -169,7 +146,7 @@ void UcxPeers::connect_to(int process) {
   }
   connection->process = process;
   auto& connecting = *(peers_[process] = std::move(connection));
-  send_own(connecting, UcxMessage::hello);
+  send_own(connecting, UcxMessage::hello, reinterpret_cast<std::uintptr_t>(&probe_), probe_);
 }
 
 void UcxPeers::wait_connected(const std::set<int>& processes) {
@@ -209,22 +186,13 @@ void UcxPeers::notify() {
   changed_.notify_all();
 }
 
-UcxPeers::Connection* UcxPeers::find(ucp_ep_h endpoint) {
-  for (const auto& [process, connection] : peers_) {
-    if (connection->endpoint == endpoint) return connection.get();
-  }
-  for (const auto& connection : strangers_) {
-    if (connection->endpoint == endpoint) return connection.get();
-  }
-  return nullptr;
-}
-
 void UcxPeers::close(std::unique_ptr<Connection> connection) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
   param.cb.send = finish_close;
   connection->failed = true;
+  forget_fetches(*connection);
   (void)ucp_ep_close_nbx(connection->endpoint, &param);
   closed_.push_back(std::move(connection));
 }
@@ -263,129 +231,11 @@ void UcxPeers::cut(int process) {
   close(std::move(gone));
 }
 
-// --- messages ---
-
-void UcxPeers::on_message(UcxMessage message, Handler handler) {
-  auto registration = std::make_unique<Registration>(Registration{this, message, std::move(handler)});
-  ucp_am_handler_param_t param{};
-  param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
-                     UCP_AM_HANDLER_PARAM_FIELD_ARG;
-  param.id = static_cast<unsigned>(message);
-  param.flags = UCP_AM_FLAG_WHOLE_MSG;
-  param.arg = registration.get();
-  param.cb = [](void* to, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
-                const ucp_am_recv_param_t* about) {
-    auto& [owner, kind, receiver] = *static_cast<Registration*>(to);
-    const bool has_reply = (about->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
-    return owner->receive(kind, {static_cast<const std::byte*>(header), header_bytes},
-                          UcxPayload(owner->worker_.handle(), data, bytes, about->recv_attr),
-                          has_reply ? about->reply_ep : nullptr);
-  };
-  worker_.call([&] {
-    check_ucx(ucp_worker_set_am_recv_handler(worker_.handle(), &param), "take messages");
-    handlers_.push_back(std::move(registration));
-  });
-}
-
-ucs_status_t UcxPeers::receive(UcxMessage message, std::span<const std::byte> header, UcxPayload payload, ucp_ep_h reply) {
-  std::uint64_t key = 0;
-  if (header.size() < sizeof key) {
-    count_dropped();
-    return UCS_OK;
-  }
-  std::memcpy(&key, header.data(), sizeof key);
-  if (key != key_ || (aborted() && !is_own(message))) {
-    count_dropped();
-    return UCS_OK;
-  }
-  header = header.subspan(sizeof key);
-  if (is_own(message)) {
-    greet(message, header, reply);
-    return UCS_OK;
-  }
-  for (const auto& registration : handlers_) {
-    if (registration->message == message) registration->handler(header, payload);
-  }
-  return payload.status();
-}
-
-void UcxPeers::greet(UcxMessage message, std::span<const std::byte> header, ucp_ep_h from) {
-  std::int32_t process = -1;
-  if (header.size() == sizeof process) std::memcpy(&process, header.data(), sizeof process);
-  Connection* connection = from == nullptr ? nullptr : find(from);
-  if (connection == nullptr || process < 0 || process >= control_.processes()) {
-    count_dropped();
-  } else if (message == UcxMessage::hello && connection->process < 0 && process > control_.process() &&
-             peers_.count(process) == 0) {
-    admit(process, from);
-  } else if (message == UcxMessage::welcome && connection->process == process) {
-    mark_connected(process);
-  } else if (message == UcxMessage::leave && connection->process == process) {
-    if (left_.insert(process).second && !leaving_) send_own(*connection, UcxMessage::leave);
-    notify();
-  } else {
-    count_dropped();
-  }
-}
-
-void UcxPeers::admit(int process, ucp_ep_h from) {
-  const auto stranger =
-      std::find_if(strangers_.begin(), strangers_.end(), [from](const auto& one) { return one->endpoint == from; });
-  auto& peer = *(peers_[process] = std::move(*stranger));
-  strangers_.erase(stranger);
-  peer.process = process;
-  send_own(peer, UcxMessage::welcome);
-  mark_connected(process);
-}
-
 void UcxPeers::mark_connected(int process) {
   const std::lock_guard lock(mutex_);
   connected_.insert(process);
   ++news_;
   changed_.notify_all();
-}
-
-WireWriter UcxPeers::begin_header() const {
-  WireWriter header;
-  header.number(key_);
-  return header;
-}
-
-void UcxPeers::send_own(Connection& connection, UcxMessage message) {
-  WireWriter header = begin_header();
-  header.number(static_cast<std::int32_t>(control_.process()));
-  send_on(connection, {.message = message, .header = std::move(header).data()}, UCP_AM_SEND_FLAG_REPLY);
-}
-
-void UcxPeers::send(int process, Outgoing outgoing) {
-  const auto peer = peers_.find(process);
-  if (peer != peers_.end() && !peer->second->failed && left_.count(process) == 0 && !aborted()) {
-    send_on(*peer->second, std::move(outgoing), 0);
-  } else if (outgoing.done) {
-    outgoing.done();
-  }
-}
-
-void UcxPeers::send_on(Connection& connection, Outgoing outgoing, unsigned flags) {
-  auto sent = std::make_unique<Sent>(Sent{std::move(outgoing.header), std::move(outgoing.done)});
-  ucp_request_param_t param{};
-  param.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  param.memory_type = UCS_MEMORY_TYPE_HOST;
-  param.flags = flags;
-  if (outgoing.memory != nullptr) {
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-    param.memh = outgoing.memory;
-  }
-  param.cb.send = finish_send;
-  param.user_data = sent.get();
-  void* request = ucp_am_send_nbx(connection.endpoint, static_cast<unsigned>(outgoing.message), sent->header.data(),
-                                  sent->header.size(), outgoing.data, outgoing.bytes, &param);
-  if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
-    (void)sent.release();
-  } else if (sent->done) {
-    sent->done();
-  }
 }
 
 // --- failures ---

@@ -1,4 +1,5 @@
 // The other processes over UCX: one connection to each that this process has to do with, and the messages on it.
+// Large data between processes of one machine are not sent: the receiver reads them from the sender's memory.
 //
 // Every process listens; of two, the one with the higher number connects. Who connects says the run's key first, which only its
 // processes know (the control plane carries it), and every message begins with it: what does not is dropped and counted.
@@ -26,7 +27,10 @@
 
 namespace pipetrain {
 
-enum class UcxMessage : unsigned { hello, welcome, leave, data, credit, group_ready, group_data };
+struct CrossMemory;
+struct UcxPreamble;
+
+enum class UcxMessage : unsigned { hello, welcome, near, fetched, leave, data, credit, group_ready, group_data };
 
 class UcxPeers {
  public:
@@ -89,12 +93,16 @@ class UcxPeers {
   void connect_to(int process);
   std::unique_ptr<Connection> open(ucp_ep_params_t params);
   void close(std::unique_ptr<Connection> connection);
-  Connection* find(ucp_ep_h endpoint);
 
-  ucs_status_t receive(UcxMessage message, std::span<const std::byte> header, UcxPayload payload, ucp_ep_h reply);
-  void greet(UcxMessage message, std::span<const std::byte> header, ucp_ep_h from);
-  void admit(int process, ucp_ep_h from);
-  void send_own(Connection& connection, UcxMessage message);
+  ucs_status_t receive(const Registration& registration, std::span<const std::byte> header, UcxPayload payload, ucp_ep_h reply);
+  void greet(UcxMessage message, int process, std::span<const std::byte> header, ucp_ep_h endpoint);
+  bool admit(int process, ucp_ep_h endpoint);
+  void probe(Connection& connection, std::uint64_t address, std::uint64_t value);
+  UcxPayload payload_elsewhere(const UcxPreamble& preamble);
+  void fetch(int process, const CrossMemory& from, std::byte* to, std::size_t bytes, std::function<void(bool)> done);
+  void take_fetched(Connection& connection, std::uint64_t number);
+  void forget_fetches(Connection& connection);
+  void send_own(Connection& connection, UcxMessage message, std::uint64_t first = 0, std::uint64_t second = 0);
   void send_on(Connection& connection, Outgoing outgoing, unsigned flags);
   void fail(Connection& connection, ucs_status_t status);
   void mark_connected(int process);
@@ -104,6 +112,7 @@ class UcxPeers {
   UcxWorker& worker_;
   ControlPlane& control_;
   std::uint64_t key_ = 0;
+  const std::uint64_t probe_;     // what others read to see that they can
   std::vector<Bytes> listeners_;  // address and port, by process
 
   // On the worker's thread.
@@ -112,6 +121,7 @@ class UcxPeers {
   std::map<int, std::unique_ptr<Connection>> peers_;
   std::vector<std::unique_ptr<Connection>> strangers_;  // that have not said the key yet
   std::vector<std::unique_ptr<Connection>> closed_;     // kept, lest UCX still speaks of one
+  std::uint64_t last_fetch_ = 0;                        // number of the last message that another process is to fetch
   std::set<int> left_;                                  // that said they leave, or heard that we do
 
   mutable std::mutex mutex_;

@@ -18,12 +18,6 @@ std::unique_ptr<Transport> make_ucx_transport(ControlPlane& control, const Mesh&
   return std::make_unique<UcxTransport>(control, mesh);
 }
 
-std::string describe_ucx() {
-  unsigned major = 0, minor = 0, release = 0;
-  ucp_get_version(&major, &minor, &release);
-  return "UCX " + std::to_string(major) + '.' + std::to_string(minor) + '.' + std::to_string(release);
-}
-
 UcxTransport::UcxTransport(ControlPlane& control, const Mesh& mesh)
     : mesh_(mesh),
       process_(control.process()),

@@ -19,20 +19,18 @@
 namespace pipetrain {
 namespace {
 
-// What this transport needs and UCX does not do by itself. The environment wins.
-constexpr std::pair<const char*, const char*> settings[] = {
-    // Shared memory takes part where a peer's death is to be reported only when told to.
-    {"POSIX_ERROR_HANDLING", "y"},
-    {"SYSV_ERROR_HANDLING", "y"},
-};
+// Shared memory takes part in connections whose peer's death is to be reported only when told to. UCX 1.13 heeds the
+// environment here, and not ucp_config_modify(). What the user has set wins.
+void allow_shared_memory() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    for (const char* name : {"UCX_POSIX_ERROR_HANDLING", "UCX_SYSV_ERROR_HANDLING"}) setenv(name, "y", 0);
+  });
+}
 
 ucp_context_h open_context() {
   ucp_config_t* config = nullptr;
   check_ucx(ucp_config_read(nullptr, nullptr, &config), "read its configuration");
-  for (const auto& [name, value] : settings) {
-    // A transport that this UCX was built without has no such setting.
-    if (std::getenv((std::string("UCX_") + name).c_str()) == nullptr) (void)ucp_config_modify(config, name, value);
-  }
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
@@ -58,6 +56,7 @@ void check_ucx(ucs_status_t status, const char* what) {
 
 UcxWorker::UcxWorker() {
   quiet_ucx();
+  allow_shared_memory();
   std::promise<void> opened;
   auto result = opened.get_future();
   thread_ = std::thread([this, &opened] {

@@ -5,7 +5,9 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "catch.hpp"
@@ -72,6 +74,47 @@ TEST_CASE("a killed process is noticed by those that are connected to it over UC
                                         {1});
   for (const auto& line : wrong) UNSCOPED_INFO(line);
   CHECK(wrong.empty());
+}
+
+// Some messages are on their way in any state when the process dies.
+TEST_CASE("a process that is killed amid traffic is noticed, and the transport ends") {
+  const std::vector<TrafficEdge> edges = {
+      {.edge = 1, .from = 0, .to = 1, .slots = 4, .microbatches = 1000000, .most_rows = 4096, .cols = 256},
+      {.edge = 2, .from = 1, .to = 0, .slots = 4, .microbatches = 1000000, .most_rows = 4096, .cols = 256},
+      {.edge = 3, .from = 0, .to = 1, .slots = 4, .microbatches = 1000000, .most_rows = 8},
+      {.edge = 4, .from = 1, .to = 0, .slots = 4, .microbatches = 1000000, .most_rows = 8}};
+  for (int turn = 0; turn < 10; ++turn) {
+    test::SharedControl shared(2);
+    const auto wrong = test::in_processes(2,
+                                          [&](int process) {
+                                            const auto control = shared.plane(process);
+                                            const Mesh mesh = mesh_of(2);
+                                            UcxTransport transport(*control, mesh);
+                                            Loss loss(transport);
+                                            Traffic traffic(transport, process, edges);
+                                            bool noticed = false;
+                                            std::thread killer([&] {
+                                              if (process == 1) {
+                                                std::this_thread::sleep_for(std::chrono::milliseconds(50 + 7 * turn));
+                                                kill(getpid(), SIGKILL);
+                                              }
+                                              noticed = loss.wait(std::chrono::seconds(20)).size() == 1;
+                                              transport.abort(std::make_exception_ptr(std::runtime_error("over")));
+                                              traffic.stop();
+                                            });
+                                            bool ended = false;
+                                            try {
+                                              traffic.run();
+                                            } catch (const std::exception&) {
+                                              ended = true;
+                                            }
+                                            killer.join();
+                                            test::require(noticed && ended, "it was not noticed, or the traffic went on");
+                                          },
+                                          {1});
+    for (const auto& line : wrong) UNSCOPED_INFO(line);
+    CHECK(wrong.empty());
+  }
 }
 
 TEST_CASE("a process that leaves is not lost") {

@@ -23,16 +23,24 @@ class Numbers {
   }
   std::pair<int, int> take() {
     std::unique_lock lock(mutex_);
-    require(changed_.wait_for(lock, std::chrono::seconds(30), [this] { return !numbers_.empty(); }), "nothing came for 30 s");
+    const auto ready = [this] { return stopped_ || !numbers_.empty(); };
+    require(changed_.wait_for(lock, std::chrono::seconds(30), ready), "nothing came for 30 s");
+    require(!stopped_, "stopped");
     const auto first = numbers_.front();
     numbers_.pop_front();
     return first;
+  }
+  void stop() {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    changed_.notify_one();
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::pair<int, int>> numbers_;
+  bool stopped_ = false;
 };
 
 std::mt19937_64 random_for(const TrafficEdge& edge, int microbatch, int lane) {
@@ -153,6 +161,10 @@ void Traffic::receive(End& end) {
     transport_.give_credit(edge.edge, number);
   }
   end.stream->synchronize();
+}
+
+void Traffic::stop() {
+  for (auto& end : ends_) end->numbers.stop();
 }
 
 void Traffic::run() {

@@ -31,6 +31,8 @@ class Traffic {
 
   // Sends and receives everything; throws what is wrong. Every edge has a thread of its own at either end.
   void run();
+  // Lets run() throw soon. Thread-safe.
+  void stop();
 
  private:
   struct End;
