@@ -100,7 +100,9 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Reports", "trace", "FILE",
        "the run's actions for Chrome and Perfetto; a page where it ends in .html, a picture in .svg", ""},
       {"Reports", "profile", "FILE", "measured costs for simulate --costs", ""},
-      {"Reports", "report", "FILE", "self-contained HTML page", "", false, false},
+      {"Reports", "report", "FILE",
+       "one HTML page with curves, timelines, memory and settings, written anew while the run goes on", ""},
+      {"Reports", "peak-tflops", "X", "TFLOP/s of one device at most, which MFU is a share of", "of known GPUs: as published"},
       {"Reports", "log-interval", "N", "steps between two lines of progress (a terminal shows every step)", "1"},
 
       {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},

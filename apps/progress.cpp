@@ -29,6 +29,9 @@ std::vector<std::string> fields(const StepProgress& progress) {
   parts.push_back(fmt::format("{} tokens/s", format_thousands(std::llround(progress.tokens_per_second))));
   if (progress.bubble) parts.push_back(fmt::format("bubble {:.1f} %", 100 * *progress.bubble));
   if (progress.eta_seconds) parts.push_back("ETA " + format_duration(*progress.eta_seconds));
+  if (progress.tflops_per_device) parts.push_back(fmt::format("{:.4g} TFLOP/s", *progress.tflops_per_device));
+  if (progress.mfu) parts.push_back(fmt::format("MFU {:.1f} %", 100 * *progress.mfu));
+  if (progress.memory_bytes) parts.push_back("memory " + format_bytes(*progress.memory_bytes));
   return parts;
 }
 
@@ -43,6 +46,12 @@ std::vector<std::string> short_fields(const StepProgress& progress) {
   parts.push_back(fmt::format("{} tok/s", format_thousands(std::llround(progress.tokens_per_second))));
   if (progress.bubble) parts.push_back(fmt::format("bubble {:.0f}%", 100 * *progress.bubble));
   if (progress.eta_seconds) parts.push_back("ETA " + format_duration(*progress.eta_seconds));
+  if (progress.mfu) {
+    parts.push_back(fmt::format("MFU {:.0f}%", 100 * *progress.mfu));
+  } else if (progress.tflops_per_device) {
+    parts.push_back(fmt::format("{:.3g} TF/s", *progress.tflops_per_device));
+  }
+  if (progress.memory_bytes) parts.push_back(format_bytes(*progress.memory_bytes));
   return parts;
 }
 
@@ -67,6 +76,12 @@ std::string format_thousands(std::int64_t value) {
   const std::ptrdiff_t first = value < 0 ? 1 : 0;
   for (std::ptrdiff_t at = std::ssize(digits) - 3; at > first; at -= 3) digits.insert(static_cast<std::size_t>(at), ",");
   return digits;
+}
+
+std::string format_bytes(std::int64_t bytes) {
+  constexpr double mib = 1 << 20, gib = 1 << 30;
+  const auto value = static_cast<double>(bytes);
+  return value >= gib ? fmt::format("{:.1f} GiB", value / gib) : fmt::format("{:.1f} MiB", value / mib);
 }
 
 std::string plain_line(const StepProgress& progress) { return fmt::format("{}", fmt::join(fields(progress), "  ")); }

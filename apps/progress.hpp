@@ -16,16 +16,21 @@ struct StepProgress {
   double tokens_per_second = 0;
   std::optional<double> bubble;       // 0 to 1
   std::optional<double> eta_seconds;  // until the last step
+  std::optional<double> tflops_per_device;
+  std::optional<double> mfu;                 // 0 to 1
+  std::optional<std::int64_t> memory_bytes;  // of the fullest device
   bool skipped = false;
 };
 
-// "step 12/100  loss 4.5321  grad norm 1.234  lr 3.00e-04  12,345 tokens/s  bubble 12.3 %  ETA 1:02:03"
+// "step 12/100  loss 4.5321  grad norm 1.234  lr 3.00e-04  12,345 tokens/s  bubble 12.3 %  ETA 1:02:03  401.2 TFLOP/s
+// MFU 40.6 %  memory 71.3 GiB"; TFLOP/s and memory are of one device
 std::string plain_line(const StepProgress& progress);
 // The same with a bar before it, in at most `width` columns. Where that does not fit: without the bar, then in short words,
 // then without the last fields.
 std::string bar_line(const StepProgress& progress, int width);
 
 std::string format_duration(double seconds);       // "0:05", "12:34", "1:02:03"
+std::string format_bytes(std::int64_t bytes);      // "3.1 GiB", "12.5 MiB"
 std::string format_thousands(std::int64_t value);  // "12,345"
 
 // Not thread-safe.

@@ -1,4 +1,5 @@
-// Everything that hears of a step while a run goes on: progress on stderr, and the files of --metrics and --tensorboard.
+// Everything that hears of a step while a run goes on: progress on stderr, and the files of --metrics, --tensorboard and
+// --report.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,9 @@
 #include "actors/training/step_metrics.hpp"
 #include "actors/training/trainer.hpp"
 #include "apps/metrics_file.hpp"
+#include "apps/peak_speed.hpp"
 #include "apps/progress.hpp"
+#include "apps/report_file.hpp"
 #include "apps/train_options.hpp"
 #include "records/event_file.hpp"
 
@@ -20,13 +23,16 @@ class StepOutputs {
  public:
   // Opens the files: while a signal still ends the process at once, as a pipe may have no reader. The options must outlive
   // this. Throws Error.
-  StepOutputs(const TrainOptions& options, const Trainer& trainer, double flops_per_token);
+  // report may be null, and must outlive this.
+  StepOutputs(const TrainOptions& options, const Trainer& trainer, double flops_per_token, ReportFile* report);
   // Before the first step. total: steps in all, 0 where that is not known. The notes wait until a line of metrics has shown
   // that metrics can be written.
   void begin(const std::vector<std::string>& notes, std::int64_t total);
   // Throws Error where a file cannot be written.
   void step(const StepReport& report);
   void finish();
+  // The last page of the report, if there is one. Throws Error.
+  void finish_report(RunState state, const std::string& text = "");
 
  private:
   void tell(const std::vector<std::string>& notes);
@@ -38,6 +44,8 @@ class StepOutputs {
   double flops_per_token_;
   std::optional<MetricsFile> metrics_;
   std::optional<EventFile> events_;
+  ReportFile* report_;
+  std::optional<PeakSpeed> peak_;  // of one device
   std::int64_t total_ = 0;
   double seconds_per_step_ = 0;
   std::vector<std::string> held_back_;  // notes

@@ -45,7 +45,7 @@ class StepLoop {
     }
     outputs_.finish();
     const bool stopped = save_end();
-    const bool recorded = write_records();
+    const bool recorded = write_records(stopped);
     stopped ? tell_stopped() : tell_end();
     return stopped || !recorded ? stop_signal_status() : 0;
   }
@@ -61,8 +61,9 @@ class StepLoop {
   }
 
   // False when the run was asked to stop and nobody read what is not a file.
-  bool write_records() {
+  bool write_records(bool stopped) {
     try {
+      outputs_.finish_report(stopped ? RunState::stopped : RunState::finished, stopped ? "by " + stop_signal_name() : "");
       OutputFiles files;
       records_.write([&](const std::string& setting, const std::filesystem::path& file, const auto& write) {
         files.add(setting, file, write);
@@ -126,6 +127,15 @@ void print_waiting(const RunFailed& failure) {
   for (const auto& line : failure.waiting()) print_note(line);
 }
 
+// The page of a run that failed says so. Its cause has been told: a page that cannot be written does not hide it.
+void report_failure(StepOutputs& outputs, const RunFailed& failure) {
+  try {
+    outputs.finish_report(RunState::failed, failure.what());
+  } catch (const Error& error) {
+    print_note(error.what());
+  }
+}
+
 // Prints what the run would be. Throws Error also where the machine has too little memory for it.
 void dry_run(const TrainOptions& options, const TrainJob& job, const std::vector<std::string>& notes) {
   std::optional<JobEstimate> estimate;
@@ -169,18 +179,20 @@ int run_train(const TrainOptions& options) {
   const auto prepare = [&] { prepare_saving(saving); };
   joined ? joined->in_first("saving", prepare) : prepare();
   RunRecords records(options.processes.leads() ? options.records : RecordSettings{}, *job, options.run.model.name);
+  const auto report = options.processes.leads() ? open_report(options, *job) : nullptr;
   std::unique_ptr<Trainer> trainer;
   placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(std::move(*job)); });
   job.reset();
   std::optional<StepOutputs> outputs;  // while a signal still ends the process at once: a pipe may have no reader
   try {
     if (!options.processes.leads()) return follow(*trainer, *joined);
-    placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token); });
+    placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token, report.get()); });
     const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_question(*trainer); });
     return StepLoop(options, notes, *trainer, *outputs, records).run();
   } catch (const RunFailed& failure) {
     if (!joined || joined->is_to_tell(failure)) print_waiting(failure);
     print_error(failure.what(), failure.kind());
+    if (outputs) report_failure(*outputs, failure);
     const bool stopped = failure.kind() == ErrorKind::aborted && stop_signal() != 0;
     const int status = stopped ? stop_signal_status() : exit_status(failure.kind());
     if (!failure.everything_stopped()) {

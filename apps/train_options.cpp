@@ -176,11 +176,13 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   read_saving(values, options.run.saving);
   options.records.metrics = output_file(values, "metrics", Written::in_place);
   options.records.tensorboard = output_folder(values, "tensorboard");
+  options.records.report = output_file(values, "report");
   options.records.trace = output_file(values, "trace");
   options.records.profile = output_file(values, "profile");
   refuse_shared_files(values, {.inputs = {"model", "data", "load", "tokenizer", "config", "schedule", "token-file"},
-                               .output_files = {"metrics", "trace", "profile"},
+                               .output_files = {"metrics", "trace", "profile", "report"},
                                .output_folders = {"save", "tensorboard"}});
+  options.peak_tflops = values.number("peak-tflops", {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1e9});
   options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
   options.dry_run = values.on_off("dry-run").value_or(false);
   if (const auto seconds = values.integer("stall-timeout", 0, 1'000'000)) options.run.stall = std::chrono::seconds(*seconds);

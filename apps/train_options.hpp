@@ -19,6 +19,7 @@ namespace pipetrain {
 struct TrainOptions {
   RunSettings run;
   RecordSettings records;
+  std::optional<double> peak_tflops;  // of one device: what mfu is a share of
   std::int64_t log_interval = 1;
   bool dry_run = false;
   ProcessOptions processes;  // of which this one trains its share of the ranks

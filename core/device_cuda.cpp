@@ -10,6 +10,7 @@
 #include "core/cuda_event.hpp"
 #include "core/cuda_stream.hpp"
 #include "core/device.hpp"
+#include "core/device_name.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -154,6 +155,13 @@ std::unique_ptr<Device> make_cuda_device(int index) {
                                             std::to_string(count) + " GPUs (nvidia-smi, CUDA_VISIBLE_DEVICES)");
   }
   return std::make_unique<CudaDevice>(index);
+}
+
+std::string cuda_device_name(int index) {
+  cudaDeviceProp properties;
+  if (cudaGetDeviceProperties(&properties, index) == cudaSuccess) return properties.name;
+  cudaGetLastError();
+  return {};
 }
 
 int cuda_device_count() {

@@ -1,5 +1,6 @@
 // Stands in for the CUDA device in a build without CUDA.
 #include "core/device.hpp"
+#include "core/device_name.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -10,5 +11,7 @@ std::unique_ptr<Device> make_cuda_device(int index) {
 }
 
 int cuda_device_count() { return 0; }
+
+std::string cuda_device_name(int) { return {}; }
 
 }  // namespace pipetrain
