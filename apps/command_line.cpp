@@ -30,6 +30,7 @@
 #include "apps/tokenize.hpp"
 #include "apps/train.hpp"
 #include "apps/tune.hpp"
+#include "apps/watch.hpp"
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
 
@@ -69,6 +70,7 @@ const std::vector<Command>& commands() {
       {"doctor", doctor_help, run_doctor},
       {"launch", launch_help, run_launch},
       {"compare", compare_help, run_compare},
+      {"watch", watch_help, run_watch},
       {"tokenize", tokenize_help,
        [](const auto& arguments, const Environment& environment) {
          return run_tokenize(parse_tokenize_options(arguments, environment));

@@ -24,6 +24,7 @@ const std::vector<OptionSpec>& tune_option_table();
 const std::vector<OptionSpec>& tokenize_option_table();
 const std::vector<OptionSpec>& doctor_option_table();
 const std::vector<OptionSpec>& compare_option_table();
+const std::vector<OptionSpec>& watch_option_table();
 const OptionSpec* find_option(const std::vector<OptionSpec>& table, std::string_view name);
 std::vector<std::string> option_names(const std::vector<OptionSpec>& table);
 

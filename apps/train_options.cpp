@@ -284,8 +284,8 @@ std::string train_help() {
          "with kind skip the step leaves the weights as they are.\n"
          "\n"
          "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual\n"
-         "clock), tune (search the fastest layout), doctor (what this machine has), compare (two runs), tokenize (text into a\n"
-         "file of tokens). generate and export are not built yet.\n";
+         "clock), tune (search the fastest layout), doctor (what this machine has), watch (a run in the terminal), compare\n"
+         "(two runs), tokenize (text into a file of tokens). generate and export are not built yet.\n";
 }
 
 }  // namespace pipetrain

@@ -20,9 +20,9 @@ namespace pipetrain {
 // A run in the background, killed at the end of the scope.
 class LiveRun {
  public:
-  explicit LiveRun(const std::string& arguments, const std::string& variables = "") {
+  explicit LiveRun(const std::string& arguments, const std::string& variables = "", const std::string& out = "/dev/null") {
     const std::string command =
-        variables + " exec '" PIPETRAIN_PROGRAM "' " + arguments + " > /dev/null 2> '" + err_.string() + "'";
+        variables + " exec '" PIPETRAIN_PROGRAM "' " + arguments + " > '" + out + "' 2> '" + err_.string() + "'";
     process_ = ::fork();
     if (process_ == 0) {
       ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
