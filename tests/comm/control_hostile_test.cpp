@@ -19,6 +19,12 @@ using Catch::Contains;
 using control::Frame;
 using control::FrameKind;
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::size_t most_growth = std::size_t{32 + 256} << 20;  // it keeps 256 MiB of what was freed; leaks it reports itself
+#else
+constexpr std::size_t most_growth = std::size_t{32} << 20;
+#endif
+
 // Bytes of memory that this process takes.
 std::size_t resident_bytes() {
   std::size_t pages = 0, resident = 0;
@@ -146,7 +152,7 @@ TEST_CASE("10,000 random and malformed messages neither end a run, nor disturb i
   const std::size_t before = resident_bytes();
   talk(9500);
   run.check_unaffected();
-  CHECK(resident_bytes() < before + (std::size_t{32} << 20));
+  CHECK(resident_bytes() < before + most_growth);
 }
 
 TEST_CASE("100 connections that never show the token neither keep others out nor stay", "[control]") {

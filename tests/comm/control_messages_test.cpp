@@ -127,4 +127,16 @@ TEST_CASE("an exchange gives every process what each one gave", "[control]") {
   leave_all(planes);
 }
 
+TEST_CASE("processes that exchange under different keys are told so", "[control]") {
+  Planes planes = join_all(2);
+  std::vector<std::string> errors(2);
+  in_threads(2, [&](int process) {
+    errors[process] = error_of([&] { planes[process]->exchange(process == 0 ? "edges" : "groups", {}); });
+  });
+  CHECK_THAT(errors[0],
+             Catch::Contains("internal error: at 'edges', process 1 (rank 1) on host ") && Catch::Contains(" is at 'groups'"));
+  CHECK_THAT(errors[1], Catch::Contains("internal error: at 'groups', process 0 "));
+  leave_all(planes);
+}
+
 }  // namespace pipetrain::test
