@@ -28,10 +28,12 @@ std::vector<Target> all_targets(const std::filesystem::path& folder);
 void put_file(const std::filesystem::path& path, std::string_view content);
 
 // By room of the parsers.
-std::vector<Target> model_targets(const std::filesystem::path& folder);   // safetensors, index, config
-std::vector<Target> data_targets(const std::filesystem::path& folder);    // jsonl, row
-std::vector<Target> plan_targets();                                       // plan, csv
-std::vector<Target> record_targets(const std::filesystem::path& folder);  // profile, measured, metrics, state, toml, json
-std::vector<Target> control_targets();                                    // control
+std::vector<Target> model_targets(const std::filesystem::path& folder);       // safetensors, index, config
+std::vector<Target> data_targets(const std::filesystem::path& folder);        // jsonl, row
+std::vector<Target> tokenizer_targets();                                      // tokenizer, merges
+std::vector<Target> token_file_targets(const std::filesystem::path& folder);  // tokens, megatron, llmc, datatrove
+std::vector<Target> plan_targets();                                           // plan, csv
+std::vector<Target> record_targets(const std::filesystem::path& folder);      // profile, measured, metrics, state, toml, json
+std::vector<Target> control_targets();                                        // control
 
 }  // namespace pipetrain::fuzz

@@ -18,7 +18,7 @@ PieceTrie::PieceTrie(std::vector<std::pair<std::string_view, std::int32_t>> piec
 
 // The first base with which every child falls on a free place. Places come in blocks of 256, which a base never leaves.
 std::uint32_t PieceTrie::free_base(const std::vector<unsigned char>& bytes) {
-  constexpr std::size_t most_places = 1024;  // looked at; then the end of the array: a few free places are lost, no time
+  constexpr std::size_t most_places = 1024;  // looked at; then they are given up, so that neither time nor memory grows
   while (first_free_ < nodes_.size() && nodes_[first_free_].parent != none) ++first_free_;
   const std::size_t last = std::min(nodes_.size(), first_free_ + most_places);
   for (std::uint32_t place = first_free_; place < last; ++place) {
@@ -27,6 +27,7 @@ std::uint32_t PieceTrie::free_base(const std::vector<unsigned char>& bytes) {
     if (std::all_of(bytes.begin(), bytes.end(), [&](unsigned char byte) { return nodes_[base ^ byte].parent == none; }))
       return base;
   }
+  first_free_ = static_cast<std::uint32_t>(last);
   const auto base = static_cast<std::uint32_t>(nodes_.size());
   nodes_.resize(nodes_.size() + 256);
   return base;

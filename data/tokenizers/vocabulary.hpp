@@ -13,7 +13,7 @@ namespace pipetrain {
 // Ids may have holes. Reading is thread-safe.
 class Vocabulary {
  public:
-  static constexpr std::int32_t most_ids = 1 << 24;
+  static constexpr std::int32_t most_ids = 1 << 21;  // which take 32 MB, also where most are holes
 
   // A piece that is there already gets the new id, as the last of several counts in tokenizer files. `id` is in [0, most_ids),
   // and not another piece's: returns whether it was free.
