@@ -151,7 +151,7 @@ void UcxPeers::fetch(int process, const CrossMemory& from, std::byte* to, std::s
   const std::size_t size = std::min(bytes, piece);
   if (leaving_) return done(false);
   if (!read_cross_memory(from, to, size)) {
-    lose(process, std::string("its memory cannot be read (") + std::strerror(errno) + ")");
+    if (left_.count(process) == 0) lose(process, std::string("its memory cannot be read (") + std::strerror(errno) + ")");
     return done(false);
   }
   if (size == bytes) return done(true);

@@ -28,6 +28,8 @@ struct SharedControl::Region {
   pthread_cond_t changed;
   int processes = 0, given = 0, taken = 0;
   unsigned round = 0;
+  bool one_machine = true;
+  pid_t pids[most_processes] = {};
   std::size_t sizes[most_processes] = {};
   std::byte bytes[most_processes][most_bytes];
 };
@@ -43,6 +45,7 @@ class Plane : public ControlPlane {
       info.host = "here";
       info.label = "test";
       info.address = "127.0.0.1";
+      if (region.one_machine) info.machine = "this";
       infos_.push_back(info);
     }
   }
@@ -59,6 +62,7 @@ class Plane : public ControlPlane {
     require(mine.size() <= most_bytes, "too much to exchange");
     pthread_mutex_lock(&region_.mutex);
     const auto own = static_cast<std::size_t>(process_);
+    region_.pids[own] = getpid();
     region_.sizes[own] = mine.size();
     if (!mine.empty()) std::memcpy(region_.bytes[own], mine.data(), mine.size());
     ++region_.given;
@@ -68,6 +72,7 @@ class Plane : public ControlPlane {
     if (wait([&] { return region_.given == region_.processes; })) {
       for (int other = 0; other < region_.processes; ++other) {
         all.emplace_back(region_.bytes[other], region_.bytes[other] + region_.sizes[other]);
+        infos_[static_cast<std::size_t>(other)].pid = region_.pids[other];
       }
       if (++region_.taken == region_.processes) {
         region_.given = region_.taken = 0;
@@ -110,11 +115,12 @@ int run_body(const std::function<void(int)>& body, int process) {
 
 }  // namespace
 
-SharedControl::SharedControl(int processes) {
+SharedControl::SharedControl(int processes, bool one_machine) {
   void* memory = mmap(nullptr, sizeof(Region), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   region_ = new (memory) Region;
   region_->processes = processes;
+  region_->one_machine = one_machine;
   pthread_mutexattr_t mutex;
   pthread_mutexattr_init(&mutex);
   pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);

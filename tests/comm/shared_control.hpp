@@ -14,7 +14,8 @@ namespace pipetrain::test {
 // Made before the threads or processes; each makes its plane from it. Outlives them.
 class SharedControl {
  public:
-  explicit SharedControl(int processes);
+  // one_machine: whether the processes know that they share one.
+  explicit SharedControl(int processes, bool one_machine = true);
   ~SharedControl();
   SharedControl(const SharedControl&) = delete;
   SharedControl& operator=(const SharedControl&) = delete;

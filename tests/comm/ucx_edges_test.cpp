@@ -51,8 +51,8 @@ void in_threads(int processes, const std::vector<TrafficEdge>& edges, int rounds
   }
 }
 
-void in_forks(int processes, const std::vector<TrafficEdge>& edges) {
-  test::SharedControl shared(processes);
+void in_forks(int processes, const std::vector<TrafficEdge>& edges, bool one_machine = true) {
+  test::SharedControl shared(processes, one_machine);
   const auto wrong = test::in_processes(processes, [&](int process) { run_traffic(shared, process, edges); });
   for (const auto& line : wrong) UNSCOPED_INFO(line);
   CHECK(wrong.empty());
@@ -75,6 +75,13 @@ TEST_CASE("edges over UCX join forked processes") {
 TEST_CASE("32 MB go over an edge in both directions at once") {
   in_forks(2, {{.edge = 1, .from = 0, .to = 1, .microbatches = 8, .most_rows = 8192, .cols = 1024},
                {.edge = 2, .from = 1, .to = 0, .microbatches = 8, .most_rows = 8192, .cols = 1024}});
+}
+
+TEST_CASE("large microbatches go over UCX itself where processes do not share a machine") {
+  in_forks(2,
+           {{.edge = 1, .from = 0, .to = 1, .lanes = 2, .microbatches = 20, .most_rows = 4096, .cols = 256},
+            {.edge = 2, .from = 1, .to = 0, .microbatches = 20, .most_rows = 4096, .cols = 256}},
+           false);
 }
 
 TEST_CASE("eight interleaved edges between three processes do not wait for each other") {

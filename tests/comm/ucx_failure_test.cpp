@@ -84,7 +84,7 @@ TEST_CASE("a process that is killed amid traffic is noticed, and the transport e
       {.edge = 3, .from = 0, .to = 1, .slots = 4, .microbatches = 1000000, .most_rows = 8},
       {.edge = 4, .from = 1, .to = 0, .slots = 4, .microbatches = 1000000, .most_rows = 8}};
   for (int turn = 0; turn < 10; ++turn) {
-    test::SharedControl shared(2);
+    test::SharedControl shared(2, turn % 2 == 0);
     const auto wrong = test::in_processes(2,
                                           [&](int process) {
                                             const auto control = shared.plane(process);
