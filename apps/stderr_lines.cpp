@@ -12,6 +12,7 @@
 
 #include "apps/launch_report.hpp"
 #include "apps/signals.hpp"
+#include "core/escape.hpp"
 #include "schedules/utf8.hpp"
 
 namespace pipetrain {
@@ -27,13 +28,6 @@ std::size_t printable_size(std::string_view text) {
   const auto first = static_cast<unsigned char>(text.front());
   const bool controls = first < 0x20 || first == 0x7f || (first == 0xc2 && text.size() > 1 && (text[1] & 0xe0) == 0x80);
   return controls ? 0 : schedules::utf8_size(text);
-}
-
-std::string escape_of(char c) {
-  if (c == '\n') return "\\n";
-  if (c == '\t') return "\\t";
-  if (c == '\r') return "\\r";
-  return fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
 }
 
 std::string escaped(std::string_view text) {

@@ -1,28 +1,11 @@
 #include "core/error.hpp"
 
-#include <algorithm>
 #include <utility>
+
+#include "core/escape.hpp"
 
 namespace pipetrain {
 namespace {
-
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
-std::string escaped(const std::string& text) {
-  if (std::none_of(text.begin(), text.end(), is_control)) return text;
-  constexpr const char* digits = "0123456789abcdef";
-  std::string line;
-  for (const char c : text) {
-    if (!is_control(c)) {
-      line += c;
-    } else if (c == '\n' || c == '\r' || c == '\t') {
-      line += {'\\', c == '\n' ? 'n' : c == '\r' ? 'r' : 't'};
-    } else {
-      line += {'\\', 'x', digits[c >> 4], digits[c & 15]};
-    }
-  }
-  return line;
-}
 
 std::string line_of(const Setting& setting, const std::string& why) {
   return setting.name + (setting.value.empty() ? "" : " " + setting.value) + ": " + why;
@@ -30,15 +13,15 @@ std::string line_of(const Setting& setting, const std::string& why) {
 
 }  // namespace
 
-Error::Error(ErrorKind kind, const std::string& what) : std::runtime_error(escaped(what)), kind_(kind) {}
+Error::Error(ErrorKind kind, const std::string& what) : std::runtime_error(escape_controls(what)), kind_(kind) {}
 
 Error::Error(ErrorKind kind, Setting setting, const std::string& why)
-    : std::runtime_error(escaped(line_of(setting, why))),
+    : std::runtime_error(escape_controls(line_of(setting, why))),
       kind_(kind),
       setting_(std::make_shared<const Setting>(std::move(setting))) {}
 
 Error::Error(ErrorKind kind, const std::string& what, const Setting* setting, bool names_place)
-    : std::runtime_error(escaped(what)),
+    : std::runtime_error(escape_controls(what)),
       kind_(kind),
       setting_(setting == nullptr ? nullptr : std::make_shared<const Setting>(*setting)),
       names_place_(names_place) {}
