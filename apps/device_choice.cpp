@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/counted.hpp"
+#include "core/device.hpp"
 #include "core/mesh.hpp"
 
 namespace pipetrain {

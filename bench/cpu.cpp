@@ -20,6 +20,7 @@
 #include "bench/result.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
+#include "model/weights/weights.hpp"
 
 namespace pipetrain::bench {
 namespace {

@@ -11,6 +11,7 @@
 #include "bench/gpu/gpu_options.hpp"
 #include "bench/gpu/report.hpp"
 #include "bench/gpu/row_run.hpp"
+#include "core/device.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::bench {

@@ -28,39 +28,24 @@ set(engine_public_headers
   core/mesh.hpp
   core/stream.hpp
   core/tensor.hpp)
-# The trainer's own, and what the setup of its ranks is made of.
 set(training_public_headers
   actors/training/batch_sizes.hpp
   actors/training/fault.hpp
   actors/training/make_train_job.hpp
-  actors/training/numerics.hpp
-  actors/training/rank_setup.hpp
   actors/training/run_length.hpp
   actors/training/run_settings.hpp
   actors/training/train_job.hpp
   actors/training/trainer.hpp
   actors/training/training_run.hpp
-  comm/link.hpp
-  comm/outgoing_links.hpp
-  core/buffer.hpp
-  core/device.hpp
-  core/process_group.hpp
+  core/device_kind.hpp
   data/dataset.hpp
   data/sampler.hpp
   model/block.hpp
-  model/blocks/weight_gradients.hpp
   model/config.hpp
   model/learning_rate.hpp
-  model/optimizer.hpp
-  model/parameter_store.hpp
-  model/parameters.hpp
+  model/numerics.hpp
+  model/optimizer_settings.hpp
   model/precision.hpp
   model/recompute.hpp
-  model/stage_model.hpp
-  model/tensor_spec.hpp
-  model/weights/safetensors_checksums.hpp
-  model/weights/weights.hpp
-  ops/arguments.hpp
-  ops/ops.hpp
   tuning/layout_search.hpp
   tuning/measured_devices.hpp)

@@ -8,11 +8,10 @@
 #include <string>
 
 #include "core/buffer.hpp"
+#include "core/device_kind.hpp"
 #include "core/stream.hpp"
 
 namespace pipetrain {
-
-enum class DeviceKind { cpu, cuda };
 
 struct DeviceId {
   DeviceKind kind = DeviceKind::cpu;
@@ -42,7 +41,7 @@ class Device {
   virtual Buffer allocate_host(std::size_t bytes, const std::string& what) { return allocate(bytes, what); }
   virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
-  // An event that also keeps when it completed; somewhat dearer than make_event's.
+  // An event that also keeps the time at which it completed; it costs somewhat more than make_event's.
   virtual std::unique_ptr<Event> make_timing_event() = 0;
   // Seconds between the latest records of two completed timing events of this device, within some microseconds. Throws Error
   // when a record failed with its stream.

@@ -7,15 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "model/optimizer_settings.hpp"
 #include "model/parameters.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {
-
-struct OptimizerSettings {
-  std::string name = "adamw";
-  float beta1 = 0.9F, beta2 = 0.95F, eps = 1e-8F, weight_decay = 0;
-};
 
 // What changes from step to step.
 struct OptimizerStep {

@@ -11,7 +11,7 @@
 #include "core/tensor.hpp"
 #include "model/block.hpp"
 #include "model/config.hpp"
-#include "model/recompute.hpp"
+#include "model/numerics.hpp"
 #include "model/tensor_spec.hpp"
 
 namespace pipetrain {
@@ -31,7 +31,7 @@ struct Parameter {
   int chunk = 0;                // of the stage
   Initialisation initialisation = Initialisation::normal;
   bool decays = true;     // weight decay
-  bool trainable = true;  // else the optimizer and the norm leave it out
+  bool trainable = true;  // else the optimizer and the norm skip it
   // The head's use of the embedding's weight, under the embedding's name, so that it loads the same values. Counted, saved and
   // put in norms only as the embedding's own.
   bool tied_copy = false;
@@ -82,10 +82,10 @@ struct ParameterLayout {
 ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<std::vector<Block>>& chunks, int tp_rank,
                                   int tp_size);
 
-// Cuts the model's blocks into `parts` runs in order, none empty of attention or MLP blocks, so that the costliest is as cheap
-// as possible; embedding and head are counted and stay at the ends. Throws Error(input) when there are fewer blocks than parts.
-// sequence: tokens a sample, for attention's cost. What the backward computes again is counted too.
+// Cuts the model's blocks into `parts` runs in order, none empty of attention or MLP blocks, so that the costliest run costs
+// as little as possible; embedding and head count and stay at the ends. Throws Error(input) when there are fewer blocks than
+// parts. sequence: tokens a sample, for attention's cost. numerics: what the backward recomputes counts too.
 std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int parts, std::int64_t sequence,
-                                                 Recompute recompute = Recompute::none);
+                                                 const Numerics& numerics = {});
 
 }  // namespace pipetrain

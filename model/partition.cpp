@@ -63,7 +63,7 @@ std::vector<std::size_t> level_cuts(const Prefix& prefix, int parts, std::int64_
 }  // namespace
 
 std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int parts, std::int64_t sequence,
-                                                 Recompute recompute) {
+                                                 const Numerics& numerics) {
   const std::vector<Block> blocks = blocks_of(config);
   const std::size_t inner = blocks.size() - 2;  // attention and MLP blocks; embedding and head go with the first and the last
   if (parts < 1) throw Error(ErrorKind::input, fmt::format("{} stages: at least 1 is needed", parts));
@@ -74,7 +74,7 @@ std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int 
   }
   const auto cost_of = [&](const Block& block) {
     return static_cast<std::int64_t>(block_flops_per_token(config, block, sequence) +
-                                     block_recompute_flops_per_token(config, block, sequence, recompute));
+                                     block_recompute_flops_per_token(config, block, sequence, numerics.recompute));
   };
   Prefix prefix{0};
   for (std::size_t i = 0; i < inner; ++i) {

@@ -33,16 +33,15 @@ class TransformerStage final : public StageModel {
         shape_(spec.shape),
         tp_(tp),
         ops_(ops),
-        precision_(spec.precision),
-        recompute_(spec.recompute),
+        numerics_(spec.numerics),
         workspace_(Arena::measuring()),
         chunks_(spec.chunks.size()) {
-    check_precision(precision_);
+    check_precision(numerics_.precision);
     for (std::size_t index = 0; index < layout_.blocks.size(); ++index) {
       const BlockParameters& block = layout_.blocks[index];
       Chunk& chunk = chunks_.at(static_cast<std::size_t>(block.chunk));
       chunk.blocks.push_back({make_block(config_, block, tp_), index});
-      chunk.blocks.back().compute->bind({nullptr, {}, precision_.compute}, Tensor{});  // for measuring
+      chunk.blocks.back().compute->bind({nullptr, {}, numerics_.precision.compute}, Tensor{});  // for measuring
       chunk.begins_model |= block.block.kind == BlockKind::embedding;
     }
     for (int chunk = 0; chunk < static_cast<int>(chunks_.size()); ++chunk) chunk_at(chunk).bytes = measure(chunk);
@@ -59,7 +58,7 @@ class TransformerStage final : public StageModel {
   Shape hidden_shape() const override { return {tp_.shard_rows(shape_.tokens()), config_.hidden}; }
 
   void bind(ParameterStore& weights, const Tensor& grads) override {
-    assert(grads.dtype == precision_.grad);
+    assert(grads.dtype == numerics_.precision.grad);
     assert(static_cast<std::size_t>(grads.elements()) >= layout_.grad_elements);
     weights_ = &weights;
     grads_ = grads;
@@ -128,7 +127,7 @@ class TransformerStage final : public StageModel {
 
   BlockContext context() {
     assert(!workspace_.is_measuring() || workspace_bytes() == 0);
-    return {ops_, workspace_, tp_, shape_, precision_.compute, rotary_table_, recompute_};
+    return {ops_, workspace_, tp_, shape_, numerics_.precision.compute, rotary_table_, numerics_.recompute};
   }
 
   // Has the block's weights in their place while `use` enqueues what reads them.
@@ -136,7 +135,8 @@ class TransformerStage final : public StageModel {
   void with_weights(StageBlock& block, Use use) {
     if (weights_ == nullptr) return use(*block.compute);  // measuring
     const Tensor weights = weights_->acquire(block.index);
-    assert(weights.dtype == precision_.compute && static_cast<std::size_t>(weights.elements()) >= layout_.weight_elements);
+    assert(weights.dtype == numerics_.precision.compute &&
+           static_cast<std::size_t>(weights.elements()) >= layout_.weight_elements);
     if (std::exchange(block.bound_to, weights.data) != weights.data) block.compute->bind(weights, grads_);
     use(*block.compute);
     weights_->release(block.index);
@@ -208,10 +208,10 @@ class TransformerStage final : public StageModel {
     Arena workspace = Arena::measuring();
     ops->set_workspace(workspace);
     const Tensor table{nullptr, {shape_.sequence, 2, config_.head_dim / 2}, DType::f32};
-    const BlockContext context{*ops, workspace, tp_, shape_, precision_.compute, table, recompute_};
+    const BlockContext context{*ops, workspace, tp_, shape_, numerics_.precision.compute, table, numerics_.recompute};
     const auto slot = make_chunk_slot(chunk);
 
-    const Tensor hidden{nullptr, hidden_shape(), precision_.compute}, ids{nullptr, {shape_.tokens()}, DType::i32};
+    const Tensor hidden{nullptr, hidden_shape(), numerics_.precision.compute}, ids{nullptr, {shape_.tokens()}, DType::i32};
     const Tensor loss_sum{nullptr, {1}, DType::f64};
     const ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum};
     run_forward(context, chunk, forward, *slot);
@@ -238,8 +238,7 @@ class TransformerStage final : public StageModel {
   MicrobatchShape shape_;
   TensorParallel tp_;
   Ops& ops_;
-  Precision precision_;
-  Recompute recompute_;
+  Numerics numerics_;
   Arena workspace_;
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;

@@ -11,10 +11,9 @@
 #include "core/buffer.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config.hpp"
+#include "model/numerics.hpp"
 #include "model/parameter_store.hpp"
 #include "model/parameters.hpp"
-#include "model/precision.hpp"
-#include "model/recompute.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain {
@@ -78,7 +77,7 @@ class StageModel {
   // Sets the callback after each matrix gradient; null removes it.
   virtual void listen(GradientListener listener) = 0;
 
-  // The gradients start anew: matrix products write over what each chunk's next B or W finds, the rest is zeroed now.
+  // Gradients start anew: each chunk's next B or W overwrites those of matrices, and this zeroes the others.
   virtual void begin_step() = 0;
   virtual void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) = 0;
   // B: everything. Gradients add up over microbatches, which must come in one order in all of B, I and W.
@@ -92,8 +91,7 @@ struct StageModelSpec {
   ModelConfig config;
   std::vector<std::vector<Block>> chunks;  // the runs of blocks that this stage holds
   MicrobatchShape shape;
-  Precision precision = {};
-  Recompute recompute = Recompute::none;
+  Numerics numerics = {};
 };
 
 // The Ops (and the group) must outlive the model. To learn sizes only, without a device, pass measuring Ops and do not bind.

@@ -25,7 +25,8 @@ double rounded_bytes(const LayoutRequest& request) {
 
 const std::vector<std::vector<Block>>& LayoutCosts::blocks(const Layout& layout) {
   auto& found = blocks_[{layout.pp * layout.chunks, layout.recompute}];
-  if (found.empty()) found = partition_blocks(request_.config, layout.pp * layout.chunks, request_.sequence, layout.recompute);
+  if (found.empty())
+    found = partition_blocks(request_.config, layout.pp * layout.chunks, request_.sequence, {.recompute = layout.recompute});
   return found;
 }
 
@@ -36,8 +37,8 @@ const std::vector<PartCost>& LayoutCosts::parts(const Layout& layout) {
   return found;
 }
 
-// What the backward computes again, for one tensor-parallel rank: products by their FLOPs, the elementwise passes by what they
-// read and write.
+// Seconds of recomputation in the backward, for one tensor-parallel rank: products by their FLOPs, elementwise passes by the
+// bytes that they read and write.
 double LayoutCosts::again_seconds(const Block& block, const Layout& layout) const {
   if (layout.recompute == Recompute::none || block.kind == BlockKind::embedding) return 0;
   const ModelConfig& config = request_.config;
@@ -67,7 +68,7 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
                                  : 6.0 * static_cast<double>(config.heads * config.head_dim * request_.sequence) * tokens / tp;
     const double product = (flops - attention) / 3 / speed.flops, scores = attention / 3 / speed.flops;
     part.times.forward += product + scores + exchange + speed.block_overhead;
-    // Where all of the block runs again, its input is gathered again.
+    // A block whose whole forward runs again gathers its input again.
     const double gathered_again = layout.recompute == Recompute::full ? exchange / 2 : 0;
     part.times.input_grad +=
         product + 2 * scores + exchange + gathered_again + again_seconds(block, layout) + speed.block_overhead;
@@ -84,7 +85,7 @@ double LayoutCosts::parameters(const Layout& layout, const Placement& placement,
   return sum;
 }
 
-// A ring moves every gradient twice, less the own part.
+// A ring sends every gradient twice, but for the rank's own part.
 double LayoutCosts::reduce_seconds(const Layout& layout, double parameters) const {
   if (layout.dp == 1) return 0;
   const double share = 2.0 * (layout.dp - 1) / layout.dp;

@@ -11,7 +11,7 @@ const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
   auto& memory = memories_[{layout.tp, layout.microbatch, layout.recompute}];
   if (!memory)
     memory = std::make_unique<StageMemory>(request_.config, layout.tp, MicrobatchShape{layout.microbatch, request_.sequence},
-                                           StageMemory::Mode{request_.precision, layout.recompute, request_.device});
+                                           StageMemory::Mode{{request_.precision, layout.recompute}, request_.device});
   return *memory;
 }
 
@@ -23,7 +23,7 @@ std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement
   return stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), needs).total();
 }
 
-// Whether not even one microbatch's residual stream fits. Of a batch so large the whole sum may be beyond 64 bits.
+// Whether not even one microbatch's residual stream fits. For so large a batch the sum of all memory may not fit 64 bits.
 bool LayoutMemory::is_hopeless(const Layout& layout) const {
   const double elements = static_cast<double>(layout.microbatch) * static_cast<double>(request_.sequence) *
                           static_cast<double>(request_.config.hidden) / layout.tp;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/device.hpp"
+#include "core/device_kind.hpp"
 #include "core/dtype.hpp"
 #include "model/config.hpp"
 #include "model/precision.hpp"

@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "core/device.hpp"
 #include "core/error.hpp"
 #include "ops/ops.hpp"
 #include "tuning/measured_devices.hpp"
@@ -20,12 +21,12 @@ constexpr double operations_in_a_block = 5;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Large enough that a device is busy, small enough that a core is done in some milliseconds.
+// Large enough to keep a device busy, small enough that a core takes only some milliseconds.
 struct Sizes {
   std::int64_t tokens, inputs, outputs;
   std::size_t copied;
-  // Seconds of the same work before a measurement, and of the measurement. A GPU clocks higher than it can for long until it
-  // has met its power limit, in products of random numbers after about a second.
+  // Seconds of the same work before a measurement, and of the measurement. Until a GPU meets its power limit, which products of
+  // random numbers do after about a second, it clocks higher than it can sustain.
   double warm_up, measured;
 };
 Sizes sizes_for(DeviceKind kind) {
@@ -116,7 +117,7 @@ class Measurement {
     return rate;
   }
 
-  // A small message to and fro: each stream waits for what the other has written.
+  // A small message there and back: each stream waits for what the other has written.
   double latency() {
     constexpr int rounds = 200;
     constexpr std::size_t bytes = 256;
@@ -165,8 +166,8 @@ class Measurement {
     return seconds_a_call(calls);
   }
 
-  // With every device at work at once, and without a rest since it began. How often it is done follows the clock: the first
-  // calls, which set things up, take many times as long as those after them.
+  // Runs the work on all devices at once, without a pause. The clock decides how often, because the first calls, which set
+  // things up, take many times as long as later ones.
   double seconds_a_call(const std::vector<std::function<void()>>& calls) {
     constexpr double between_looks = 0.05;
     const auto times_in = [](double span, double seconds) {

@@ -5,7 +5,7 @@
 #include <iosfwd>
 #include <optional>
 
-#include "core/device.hpp"
+#include "core/device_kind.hpp"
 
 namespace pipetrain {
 

@@ -1,4 +1,5 @@
 #include "actors/training/job_memory.hpp"
+#include "core/device.hpp"
 
 #include <map>
 #include <string>

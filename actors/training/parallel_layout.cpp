@@ -59,8 +59,7 @@ Mesh mesh_of(const TrainJob& job) {
 ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel)
     : plan_(plan_of(job)),
       needs_(validate(plan_, job.layout.order, TransformerCompute::slot_life())),
-      parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(),
-                              job.numerics.recompute)),
+      parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(), job.numerics)),
       transport_(checked_transport(job, parts_, channel)),
       world_(open_world(job, channel ? channel->process() : 0, transport_)) {
   make_groups(job.config.tied_embeddings);

@@ -122,9 +122,9 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.threads = job.devices.threads;
   layout_.deterministic = job.numerics.deterministic;
   layout_.sequence = job.dataset->sequence_length();
-  const auto parts = partition_blocks(job.config, placement_.virtual_stages(), layout_.sequence, job.numerics.recompute);
+  const auto parts = partition_blocks(job.config, placement_.virtual_stages(), layout_.sequence, job.numerics);
   const StageMemory memory(job.config, job.layout.tp, {job.batch.microbatch, layout_.sequence},
-                           {job.numerics.precision, job.numerics.recompute, job.devices.kind});
+                           {job.numerics, job.devices.kind});
   for (int stage = 0; stage < job.layout.pp; ++stage) {
     std::vector<std::vector<Block>> chunks;
     for (int chunk = 0; chunk < job.layout.chunks; ++chunk)

@@ -45,11 +45,7 @@ std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
 }
 
 StageModelSpec model_spec(const RankSetup& setup) {
-  return {.config = setup.config,
-          .chunks = setup.chunks,
-          .shape = setup.shape,
-          .precision = setup.numerics.precision,
-          .recompute = setup.numerics.recompute};
+  return {.config = setup.config, .chunks = setup.chunks, .shape = setup.shape, .numerics = setup.numerics};
 }
 
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {

@@ -1,26 +1,19 @@
-// What one rank is made of: its place, its devices and groups, its part of the model and of the plan, and where its state comes
-// from. Plain values, which the layout fills in.
+// What one rank is made of: its place, its devices and groups, its part of the model and of the plan. Plain values, which the
+// layout fills in.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
-#include "actors/training/fault.hpp"
-#include "actors/training/numerics.hpp"
+#include "actors/training/train_job.hpp"
 #include "comm/outgoing_links.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 #include "core/process_group.hpp"
 #include "model/optimizer.hpp"
 #include "model/stage_model.hpp"
-#include "model/weights/weights.hpp"
 #include "schedules/stage_needs.hpp"
 
 namespace pipetrain {
@@ -31,9 +24,6 @@ struct RankGroups {
   std::shared_ptr<Group> data;    // the same stage and rank in every replica, in replica order
   std::shared_ptr<Group> tied;    // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
 };
-
-// What a rank computes with, given what it otherwise would: for measurements. Called by all ranks' workers at once.
-using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const MeshCoordinate&)>;
 
 struct RankSetup {
   MeshCoordinate id;
@@ -58,13 +48,5 @@ struct RankSetup {
 // What a rank will allocate, found without allocating it. What a GPU's libraries take is known only
 // when they have planned for the shapes; here it is estimated.
 MemoryUse estimate_memory(const RankSetup& setup);
-
-// Where a rank's state comes from.
-struct InitialState {
-  std::shared_ptr<const WeightSource> weights;
-  // The optimizer's states by name; those that are not here start at zero.
-  std::map<std::string, std::shared_ptr<const WeightSource>> states;
-  std::int64_t applied_steps = 0;  // optimizer steps behind them
-};
 
 }  // namespace pipetrain

@@ -11,16 +11,19 @@
 #include <vector>
 
 #include "actors/training/fault.hpp"
-#include "actors/training/numerics.hpp"
-#include "core/device.hpp"
+#include "core/device_kind.hpp"
 #include "data/dataset.hpp"
 #include "data/sampler.hpp"
 #include "model/learning_rate.hpp"
-#include "model/optimizer.hpp"
-#include "schedules/plan.hpp"
+#include "model/numerics.hpp"
+#include "model/optimizer_settings.hpp"
 #include "schedules/stage_protocol.hpp"
 
 namespace pipetrain {
+
+namespace schedules {
+struct Plan;
+}
 
 struct ModelSettings {
   std::string name = "tiny";           // a preset's name or a Hugging Face folder

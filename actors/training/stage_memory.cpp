@@ -10,7 +10,7 @@ StageMemory::StageMemory(const ModelConfig& config, int tp, MicrobatchShape shap
     : config_(config), shape_(shape), mode_(mode) {
   // These throw for a model that cannot be split or computed so.
   layout_parameters(config, {blocks_of(config)}, 0, tp);
-  check_head_size(config, mode.device, mode.precision.compute);
+  check_head_size(config, mode.device, mode.numerics.precision.compute);
   if (tp > 1) tensor_ = std::move(make_inprocess_groups(tp).front());
 }
 
@@ -23,10 +23,9 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   setup.config = config_;
   setup.chunks = chunks;
   setup.shape = shape_;
-  setup.numerics.recompute = mode_.recompute;
   setup.microbatches = microbatches;
   setup.needs = needs;
-  setup.numerics.precision = mode_.precision;
+  setup.numerics = mode_.numerics;
   if (mode_.device != DeviceKind::cuda) return estimate_memory(setup);
   std::size_t blocks = 0;
   for (const auto& chunk : chunks) blocks += chunk.size();
@@ -39,8 +38,7 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
 std::vector<ActivationBytes> StageMemory::activations(const std::vector<std::vector<Block>>& chunks) const {
   const auto ops = make_measuring_ops();
   const TensorParallel tp{tensor_.get(), tensor_ != nullptr};
-  const StageModelSpec spec{
-      .config = config_, .chunks = chunks, .shape = shape_, .precision = mode_.precision, .recompute = mode_.recompute};
+  const StageModelSpec spec{.config = config_, .chunks = chunks, .shape = shape_, .numerics = mode_.numerics};
   const auto model = make_stage_model(spec, tp, *ops);
   std::vector<ActivationBytes> bytes;
   for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) bytes.push_back(model->activation_bytes(chunk));

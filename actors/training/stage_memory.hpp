@@ -11,8 +11,7 @@ namespace pipetrain {
 class StageMemory {
  public:
   struct Mode {
-    Precision precision = {};
-    Recompute recompute = Recompute::none;
+    Numerics numerics = {};
     DeviceKind device = DeviceKind::cpu;  // GPUs take scratch of their own, and room for results on their way
   };
   // Throws Error(input) when tp cannot split the model, or the device not compute its heads. Sequence parallel where tp > 1.

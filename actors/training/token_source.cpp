@@ -1,4 +1,5 @@
 #include "actors/training/token_source.hpp"
+#include "data/sampler.hpp"
 
 #include <algorithm>
 

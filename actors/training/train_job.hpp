@@ -1,15 +1,33 @@
 // What a Trainer runs: settings whose model, data and weights have been opened.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
-#include "actors/training/rank_setup.hpp"
 #include "actors/training/run_settings.hpp"
+#include "core/mesh.hpp"
+#include "data/dataset.hpp"
 #include "model/config.hpp"
 
 namespace pipetrain {
 
+class Ops;
+class WeightSource;
 struct RunProcesses;
+
+// Where the state of a model comes from: see model/weights/weights.hpp.
+struct InitialState {
+  std::shared_ptr<const WeightSource> weights;
+  // The optimizer's states by name; those that are not here start at zero.
+  std::map<std::string, std::shared_ptr<const WeightSource>> states;
+  std::int64_t applied_steps = 0;  // optimizer steps behind them
+};
+
+// What a rank computes with, given what it otherwise would: for measurements. Called by all ranks' workers at once.
+using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const MeshCoordinate&)>;
 
 struct TrainJob {
   ModelConfig config;

@@ -16,7 +16,9 @@
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
+#include "data/sampler.hpp"
 #include "model/gradient_norm.hpp"
+#include "model/weights/weights.hpp"
 
 namespace pipetrain {
 namespace {

@@ -13,8 +13,9 @@
 #include "actors/engine/pipeline.hpp"
 #include "actors/training/train_job.hpp"
 #include "core/error.hpp"
-#include "data/sampler.hpp"
-#include "model/weights/weights.hpp"
+#include "model/block.hpp"
+#include "schedules/plan.hpp"
+#include "schedules/stage_needs.hpp"
 
 namespace pipetrain {
 

@@ -14,6 +14,7 @@
 #include "actors/training/trainer.hpp"
 #include "bench/result.hpp"
 #include "core/error.hpp"
+#include "model/weights/weights.hpp"
 #include "schedules/builders.hpp"
 
 namespace pipetrain::bench {

@@ -9,6 +9,7 @@
 #include "bench/gpu/our_run.hpp"
 #include "core/process_group.hpp"
 #include "model/config.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain::bench {
 namespace {

@@ -9,6 +9,8 @@
 #include "actors/training/make_train_job.hpp"
 #include "apps/train_options.hpp"
 #include "bench/gpu/our_run.hpp"
+#include "core/device.hpp"
+#include "ops/ops.hpp"
 
 namespace pipetrain::bench {
 

@@ -52,13 +52,13 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   auto& saved = static_cast<AttentionSaved&>(saved_base);
   const AttentionShape shape = shape_of(context);
   const ArenaScope scope(context.workspace);
-  if (context.recompute == Recompute::full) {
+  if (runs_forward_again(context)) {
     attend(context, saved.projection.input, backward_memory(context, gradients), saved);
   }
   // For W the gradient takes the place of kept values, as in the MLP. Its own are read until it is complete, so it takes those
   // of the attention block above; the topmost is moved. (What does not wait for W is better off in the workspace, where it is
   // overwritten before it leaves the cache; and there is no such place for values that were made again.)
-  const bool in_place = gradients.defers() && context.recompute != Recompute::full;
+  const bool in_place = gradients.defers() && !runs_forward_again(context);
   Tensor qkv_grad = in_place ? gradients.take_place(saved.qkv.shape) : gradients.allocate(saved.qkv.shape, context.dtype);
   const bool moves = qkv_grad.shape.rank() == 0;
   if (moves) qkv_grad = context.workspace.allocate(saved.qkv.shape, context.dtype);

@@ -25,8 +25,7 @@ void HeadBlock::bind(const Tensor& weights, const Tensor& grads) {
 void HeadBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
   auto& saved = static_cast<HeadSaved&>(saved_base);
   saved.targets = args.targets;
-  Arena* const remade = context.recompute == Recompute::none ? &memory : nullptr;
-  saved.logits = logits_.forward(context, args.input, {&memory, &memory, remade}, saved.projection);
+  saved.logits = logits_.forward(context, args.input, head_memory(context, memory), saved.projection);
   saved.log_sum_exp = memory.allocate({context.tokens()}, DType::f32);
   context.ops.cross_entropy(context.tp, {.logits = saved.logits,
                                          .targets = saved.targets,

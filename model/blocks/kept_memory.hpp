@@ -24,6 +24,14 @@ inline KeptMemory forward_memory(const BlockContext& context, Arena& saved) {
   return {&context.workspace, &context.workspace, nullptr};
 }
 
+// The same of the head, whose logits are kept in every mode.
+inline KeptMemory head_memory(const BlockContext& context, Arena& saved) {
+  return {&saved, &saved, context.recompute == Recompute::none ? &saved : nullptr};
+}
+
+// Whether the backward begins with the forward of what it needs; its inputs are all that was kept.
+inline bool runs_forward_again(const BlockContext& context) { return context.recompute == Recompute::full; }
+
 // In the backward, for a forward that runs again.
 inline KeptMemory backward_memory(const BlockContext& context, WeightGradients& gradients) {
   return {&context.workspace, &gradients.memory(), &gradients.memory()};

@@ -65,7 +65,7 @@ void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
                         Saved& saved_base) const {
   auto& saved = static_cast<MlpSaved&>(saved_base);
   const ArenaScope scope(context.workspace);
-  if (context.recompute == Recompute::full) {
+  if (runs_forward_again(context)) {
     KeptMemory memory = backward_memory(context, gradients);
     memory.results = &gradients.memory();  // as W reads what takes the place of `projected`
     saved.projected = up_.forward(context, saved.projection.input, memory, saved.projection);

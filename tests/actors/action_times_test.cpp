@@ -8,6 +8,7 @@
 #include "actors/training/run_timeline.hpp"
 #include "catch.hpp"
 #include "core/cpu_stream.hpp"
+#include "core/device.hpp"
 #include "golden_run.hpp"
 #include "schedules/builders.hpp"
 

@@ -10,6 +10,7 @@
 
 #include "catch.hpp"
 #include "model/weights/full_tensors.hpp"
+#include "model/weights/weights.hpp"
 #include "temp_folder.hpp"
 
 namespace pipetrain::test {

@@ -1,4 +1,5 @@
 #include "memory_processes.hpp"
+#include "core/device.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -3,6 +3,7 @@
 
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "model/weights/weights.hpp"
 #include "thread_processes.hpp"
 #include "tiny_run.hpp"
 

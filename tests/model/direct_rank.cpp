@@ -16,7 +16,7 @@ Buffer poisoned(Device& device, std::size_t bytes) {
 DirectPipeline::Stage::Stage(const PipelineSetup& setup, const Chunks& chunks, Device& device, Stream& stream,
                              const TensorParallel& tp)
     : ops(setup.device == DeviceKind::cuda ? make_cuda_ops(stream) : make_cpu_ops(stream)),
-      model(make_stage_model({setup.config, chunks, setup.shape, Precision::fp32(), setup.recompute}, tp, *ops)) {
+      model(make_stage_model({setup.config, chunks, setup.shape, {.recompute = setup.recompute}}, tp, *ops)) {
   const ParameterLayout& layout = model->parameters();
   const auto arena = [&](Buffer& memory, std::size_t elements) {
     memory = poisoned(device, elements * sizeof(float));

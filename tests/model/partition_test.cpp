@@ -77,8 +77,9 @@ TEST_CASE("recomputation makes the head's share smaller, and its stage takes mor
   const ModelConfig large = preset_config("llama3-8b");
   std::size_t blocks_more = 0;
   for (const int parts : {2, 4, 8, 16}) {
-    const auto none = partition_blocks(large, parts, 4096), full = partition_blocks(large, parts, 4096, Recompute::full);
-    CHECK(partition_blocks(large, parts, 4096, Recompute::selective) == none);
+    const auto none = partition_blocks(large, parts, 4096),
+               full = partition_blocks(large, parts, 4096, {.recompute = Recompute::full});
+    CHECK(partition_blocks(large, parts, 4096, {.recompute = Recompute::selective}) == none);
     CHECK(joined(full) == blocks_of(large));
     CHECK(full.back().size() >= none.back().size());
     blocks_more += full.back().size() - none.back().size();

@@ -247,9 +247,9 @@ TEST_CASE("a stage keeps a table of rotations on its device where the model rota
 TEST_CASE("a mixture of number types that is not built is refused") {
   const auto ops = make_measuring_ops();
   StageModelSpec spec{.config = small_config(), .chunks = {blocks_of(small_config())}, .shape = {1, 4}};
-  spec.precision = Precision::bf16();
+  spec.numerics.precision = Precision::bf16();
   CHECK_NOTHROW(make_stage_model(spec, {}, *ops));
-  spec.precision.grad = DType::bf16;
+  spec.numerics.precision.grad = DType::bf16;
   CHECK_THROWS_AS(make_stage_model(spec, {}, *ops), Error);
 }
 

@@ -7,6 +7,7 @@
 
 #include "actors/golden_run.hpp"
 #include "catch.hpp"
+#include "core/device.hpp"
 #include "core/error.hpp"
 #include "model/mode_names.hpp"
 #include "skip.hpp"

@@ -14,7 +14,7 @@ std::size_t floats(std::int64_t elements) { return align_up(static_cast<std::siz
 ActivationBytes layer_bytes(Recompute recompute, const TensorParallel& tp = {}) {
   const auto ops = make_measuring_ops();
   const Chunks chunks{{{BlockKind::attention, 0}, {BlockKind::mlp, 0}}};
-  return make_stage_model({small_config(), chunks, {2, 5}, Precision::fp32(), recompute}, tp, *ops)->activation_bytes(0);
+  return make_stage_model({small_config(), chunks, {2, 5}, {.recompute = recompute}}, tp, *ops)->activation_bytes(0);
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ TEST_CASE("selective keeps what was gathered from other ranks, full does not", "
 TEST_CASE("the head keeps its logits in every mode", "[recompute]") {
   const auto ops = make_measuring_ops();
   const auto bytes = [&](Recompute recompute) {
-    return make_stage_model({small_config(), {{{BlockKind::head, 0}}}, {2, 5}, Precision::fp32(), recompute}, {}, *ops)
+    return make_stage_model({small_config(), {{{BlockKind::head, 0}}}, {2, 5}, {.recompute = recompute}}, {}, *ops)
         ->activation_bytes(0)
         .saved;
   };

@@ -1,12 +1,13 @@
 #include <iostream>
+#include <string>
+#include <vector>
 
-#include "core/device.hpp"
-#include "ops/ops.hpp"
+#include "actors/training/make_train_job.hpp"
 
 int main() {
   using namespace pipetrain;
-  const auto device = make_cpu_device(0, 1);
-  const auto stream = device->make_stream("consumer");
-  const auto ops = make_cpu_ops(*stream);
-  std::cout << to_string(device->id());
+  RunSettings settings;
+  settings.data.seq_len = 16;
+  std::vector<std::string> notes;
+  std::cout << make_train_job(settings, notes).dataset->sequence_length();
 }

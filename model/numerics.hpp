@@ -1,4 +1,4 @@
-// What decides which numbers a run computes, and which it computes twice.
+// Number types, recomputation and determinism of a run: what decides the bits of its results and the memory it takes.
 #pragma once
 
 #include "model/precision.hpp"
@@ -7,7 +7,7 @@
 namespace pipetrain {
 
 struct Numerics {
-  Precision precision;  // bf16 on GPUs only
+  Precision precision = {};  // bf16 on GPUs only
   Recompute recompute = Recompute::none;
   bool deterministic = true;  // see make_cuda_ops()
 };

@@ -1,0 +1,8 @@
+// The kinds of devices that there are.
+#pragma once
+
+namespace pipetrain {
+
+enum class DeviceKind { cpu, cuda };
+
+}  // namespace pipetrain

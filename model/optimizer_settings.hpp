@@ -1,0 +1,13 @@
+// Which optimizer updates the weights, and with what: see optimizer.hpp.
+#pragma once
+
+#include <string>
+
+namespace pipetrain {
+
+struct OptimizerSettings {
+  std::string name = "adamw";
+  float beta1 = 0.9F, beta2 = 0.95F, eps = 1e-8F, weight_decay = 0;
+};
+
+}  // namespace pipetrain
