@@ -1,5 +1,5 @@
 // Checksums that detect damaged or changed data: XXH3, 64 bits (github.com/Cyan4973/xxHash), whose values are
-// the same on every machine and in every version of the library from 0.8 on. No protection against intent.
+// the same on every machine and in every version of the library from 0.8 on. They do not protect against intended changes.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace pipetrain {
 
 std::uint64_t checksum(const void* data, std::size_t bytes);
 
-// The same of data that comes in pieces, however they are cut.
+// The checksum of data that comes in pieces; how it is cut into pieces does not matter.
 class Checksum {
  public:
   Checksum();

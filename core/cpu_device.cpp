@@ -60,7 +60,7 @@ MemoryInfo CpuDevice::memory() const {
 
 Buffer CpuDevice::allocate(std::size_t bytes, const std::string& what) {
   const std::size_t size = std::max(align_up(bytes), tensor_alignment);
-  // The kernel promises more memory than it has and kills the process later; better to say so now.
+  // The kernel promises more memory than it has and kills the process later, so this checks now.
   const std::size_t free = memory().free;
   void* data = size <= free ? std::aligned_alloc(tensor_alignment, size) : nullptr;
   if (data == nullptr) {

@@ -30,7 +30,8 @@ class CpuEvent : public Event {
 
   std::uint64_t latest() const { return recorded_.load(std::memory_order_acquire); }
   std::uint64_t begin_record() { return recorded_.fetch_add(1, std::memory_order_acq_rel) + 1; }
-  // Who waits may destroy the event once the count is stored: the lock keeps it until the count's last use here.
+  // A waiter may destroy the event as soon as the count is stored: the lock keeps the event until this function is done with
+  // it.
   ~CpuEvent() override { const std::lock_guard lock(mutex_); }
 
   void complete(std::uint64_t record) {

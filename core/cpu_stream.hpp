@@ -13,9 +13,9 @@ class CpuStream : public Stream {
  public:
   // Runs after all work so far; an exception becomes the stream's sticky failure. Skipped after a failure.
   virtual void enqueue(std::function<void()> work) = 0;
-  // Only from inside work running on this stream: calls tile(i) for i in [0, tiles), spread over the device's compute threads,
-  // and returns when all are done. Which thread runs which tile is not fixed, so tiles must be independent. The first exception
-  // of a tile is thrown here.
+  // Call it only from inside work that runs on this stream. Calls tile(i) for i in [0, tiles), spread over the device's compute
+  // threads, and returns when all are done. Which thread runs which tile is not fixed, so tiles must be independent. The first
+  // exception of a tile is thrown here.
   virtual void parallel_for(std::int64_t tiles, const std::function<void(std::int64_t)>& tile) = 0;
 };
 

@@ -67,7 +67,7 @@ CudaStream::~CudaStream() {
   cudaStreamDestroy(stream_);
 }
 
-// The driver and, after a fault, whoever notices that may both want to call: the first one does.
+// The driver and, after a fault, the thread that notices it may both want to make the call: the first one does.
 struct CudaStream::Callback {
   CudaStream* stream;
   std::function<void()> function;
@@ -104,7 +104,7 @@ void CudaStream::end(cudaError_t status, const char* what) {
   if (status != cudaSuccess) notice(status, what);
 }
 
-// Records and callbacks are enqueued after a failure as well: what runs already on the device comes before them.
+// Enqueues records and callbacks after a failure as well: work that already runs on the device comes before them.
 void CudaStream::record(Event& event) {
   begin();
   end(static_cast<CudaRecordable&>(event).record_on(stream_, index_), "recording an event");

@@ -38,7 +38,7 @@ class CudaStream : public Stream {
   void copy(void* target, const void* source, std::size_t bytes) override;
   void zero(const Tensor& tensor) override;
   void synchronize() override;
-  // Asks the driver too, so that a fault of a kernel is seen although nobody enqueued since; not in a host callback.
+  // Asks the driver too, so that it sees a kernel's fault even where nothing was enqueued since. Not in a host callback.
   std::exception_ptr failure() const override;
   // Work that is already enqueued on the device still runs: only later calls are skipped.
   void fail(std::exception_ptr cause) override;
@@ -55,7 +55,7 @@ class CudaStream : public Stream {
   mutable std::atomic<bool> failed_{false};
   mutable std::deque<std::shared_ptr<Callback>> callbacks_;  // not called yet, in order
 
-  // Keeps the first failure. A device that failed calls nobody any more: what was enqueued is called here.
+  // Keeps the first failure. A device that failed makes no callbacks any more, so this calls those that were enqueued.
   void notice(cudaError_t status, const char* what) const;
 };
 

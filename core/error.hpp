@@ -17,8 +17,8 @@ enum class ErrorKind {
   internal,       // a broken promise inside pipetrain: a bug
 };
 
-// What an error is about where one setting is wrong: its name, which is the option's without dashes ("seq-len"), and the value
-// it had ("3"), empty where none was given.
+// The setting that is wrong: its name, which is the option's without dashes ("seq-len"), and its value ("3"), empty where none
+// was given.
 struct Setting {
   std::string name, value;
 };

@@ -1,4 +1,4 @@
-// What somebody who typed an unknown name probably meant.
+// Suggests the name that a user who mistyped one probably meant.
 #pragma once
 
 #include <optional>
@@ -8,15 +8,15 @@
 
 namespace pipetrain {
 
-// Lower case, with dashes for underscores: as names are compared.
+// The form in which names are compared: lower case, with dashes for underscores.
 std::string normalised_name(std::string_view name);
 
 // Edits that turn one into the other: insert, delete, replace, swap neighbours (optimal string alignment).
 int edit_distance(std::string_view a, std::string_view b);
 
-// The shortest candidate that begins with `name`, if it has three letters or more, else the nearest by edits, if it is near
-// enough to be meant; of two as near the longer, because letters are left out more often than added. Nothing for names of more
-// than 64 letters: their table of edits would take long.
+// The shortest candidate that begins with `name`, if `name` has three letters or more. Else the candidate with the fewest
+// edits, if they are few; of two equally near ones the longer, because people leave letters out more often than they add some.
+// Nothing for names of more than 64 letters, whose table of edits would take long to fill.
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace pipetrain

@@ -54,8 +54,8 @@ class PiecewiseTransfer {
   virtual void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
                         const std::function<void()>& meanwhile) = 0;
 
-  // Blocks until this rank moves nothing any more, also after a failure, when streams no longer wait for what still travels:
-  // nobody's memory may be freed before.
+  // Blocks until this rank moves nothing any more. Call it before any member's memory is freed, also after a failure: streams
+  // then no longer wait for what still travels.
   virtual void wait_until_idle() noexcept = 0;
 
  protected:

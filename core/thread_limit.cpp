@@ -19,7 +19,7 @@ void check_threads(int count) {
   try {
     while (std::ssize(threads) < count) {
       threads.emplace_back([&end] {
-        std::free(std::malloc(1024));  // as real ones do, which makes the C library reserve an arena for the thread
+        std::free(std::malloc(1024));  // as the program's threads do; it makes the C library reserve an arena for the thread
         end.wait(false);
       });
     }

@@ -1,4 +1,4 @@
-// Limits on threads (ulimit -u, or the stacks under ulimit -v), met before anything depends on the threads.
+// Finds limits on threads (ulimit -u, or the stacks under ulimit -v) before anything depends on the threads.
 #pragma once
 
 namespace pipetrain {

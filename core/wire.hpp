@@ -61,7 +61,7 @@ class WireWriter {
   Bytes data_;
 };
 
-// Throws Error(peer_lost) for bytes that end too early or hold what cannot be: whoever sent them is not to be trusted. The
+// Throws Error(peer_lost) for bytes that end too early or hold impossible values: it does not trust their sender. The
 // bytes must outlive the reader. Not thread-safe.
 class WireReader {
  public:

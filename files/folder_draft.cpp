@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
       fmt::format("{}: {}{}", what, error.message(), kind == ErrorKind::input ? "" : "; make room, or save to another disk"));
 }
 
-// Where the folder really is: without a trailing slash, a link followed.
+// The folder's real place: follows a link, and drops a trailing slash.
 fs::path resolved(const fs::path& folder) {
   std::error_code error;
   fs::path real = fs::absolute(folder, error);

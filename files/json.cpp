@@ -13,8 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-// The next character of a text in pieces. Finds what the parser would not: the NUL byte that it takes for the end, and a string
-// that grows beyond its limit while it is still being read.
+// Gives the next character of a text in pieces. Detects what the parser would miss: a NUL byte, which it takes for the end, and
+// a string that exceeds its limit while the parser still reads it.
 class Cursor {
  public:
   Cursor(const JsonPieces& pieces, std::size_t token_bytes) : pieces_(pieces), token_bytes_(token_bytes) { load(); }
@@ -58,7 +58,7 @@ class CursorIterator {
     cursor_->advance();
     return *this;
   }
-  // Compared with the end only.
+  // The parser compares it only with the end.
   bool operator==(const CursorIterator&) const { return cursor_->at_end(); }
   bool operator!=(const CursorIterator&) const { return !cursor_->at_end(); }
 

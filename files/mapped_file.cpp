@@ -69,7 +69,7 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::expect_random_reads() const {
-  if (map_) ::madvise(map_, bytes_.size(), MADV_RANDOM);  // advice: nothing is wrong when it is not taken
+  if (map_) ::madvise(map_, bytes_.size(), MADV_RANDOM);  // only advice: the system may ignore it
 }
 
 std::string_view MappedFile::fetch(std::size_t first, std::size_t size) const {

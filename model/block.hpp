@@ -1,4 +1,4 @@
-// The units that stages are cut in.
+// Blocks: the units that the partition into stages deals out.
 #pragma once
 
 #include <cstdint>

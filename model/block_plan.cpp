@@ -35,7 +35,7 @@ Parameter slice_of(const TensorSpec& tensor, int tp_rank, int tp_size) {
   return slice;
 }
 
-// StoredTensor says why.
+// See StoredTensor for the reason.
 Shape with_whole_vectors(const Shape& shape) {
   constexpr std::int64_t multiple = 8;  // 16 bytes of bf16
   return shape.with(0, (shape[0] + multiple - 1) / multiple * multiple);

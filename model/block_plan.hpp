@@ -10,7 +10,7 @@
 
 namespace pipetrain {
 
-// How a stored tensor's gradient comes about.
+// How a stored tensor's gradient is computed.
 enum class GradientKind {
   replicated,  // every rank holds all of it; under sequence parallelism each has the part of its own tokens
   summed,      // this rank's slice, which other operations than matrix products add to

@@ -24,7 +24,7 @@ std::int64_t elements_of(const ModelConfig& config, Wanted wanted) {
 bool is_counted(const TensorSpec& tensor) { return !tensor.tied_copy; }
 bool is_multiplied(const TensorSpec& tensor) { return is_matrix(tensor.role); }
 
-// Of causal attention's scores with one of queries, keys and values, per token.
+// FLOPs per token of one product of causal attention: scores with queries, keys or values.
 double score_products(const ModelConfig& config, std::int64_t sequence) {
   return static_cast<double>(config.heads * config.head_dim * sequence);
 }
@@ -50,7 +50,7 @@ double block_flops_per_token(const ModelConfig& config, const Block& block, std:
   return block.kind == BlockKind::attention ? matmul + 6.0 * score_products(config, sequence) : matmul;
 }
 
-// All of the forward but the block's last matrix.
+// The forward without the block's last matrix.
 double block_recompute_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence,
                                        Recompute recompute) {
   if (recompute != Recompute::full) return 0;

@@ -1,4 +1,4 @@
-// The model that --model and --layers name.
+// The model that the settings `model` and `layers` name.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where blocks get the weights that their operations read: always there, gathered ahead of use, or fetched from elsewhere.
+// Gives blocks the weights that their operations read. They may always be there, or be gathered or fetched ahead of use.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ class ParameterStore {
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
 
-  // A view in which the weights of this block (its index in ParameterLayout::blocks) are at their offsets in the arena once
-  // what the rank's stream holds has run; only the block's own part may be touched, until release(). The view may lie elsewhere
-  // the next time. Blocks are acquired in the order they are used, each several times a step; a block may be held more than
-  // once.
+  // A view of an arena with this block's weights at their offsets (block: its index in ParameterLayout::blocks). They are there
+  // once the work that the rank's stream holds has run. Until release(), use the block's own part of the view only. The next
+  // view may lie elsewhere. Blocks are acquired in the order they are used, each several times a step; a block may be held more
+  // than once.
   virtual Tensor acquire(std::size_t block) = 0;
-  // What the rank's stream holds from now on does not read the block's weights.
+  // Work that is enqueued on the rank's stream from now on does not read the block's weights.
   virtual void release(std::size_t block) = 0;
 
  protected:

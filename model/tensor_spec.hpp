@@ -1,5 +1,5 @@
-// What a model family says of each of its tensors, whatever the layout: everything else (which slice a rank holds, how weights
-// begin, what the optimizer does with them, parameters and FLOPs) follows from it.
+// What a model family declares of each of its tensors, independent of the layout. Everything else follows from it: the slice
+// that a rank holds, initial weights, what the optimizer does, parameters and FLOPs.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace pipetrain {
 
-// What a tensor is for in its block. Those of one block with one role are stacked by rows into one matrix or vector.
+// The role of a tensor in its block. Tensors of one block with the same role are stacked by rows into one matrix or vector.
 enum class TensorRole {
-  token_table,     // embedding: a row a word
-  position_table,  // embedding: a row a position
+  token_table,     // embedding: one row for each token of the vocabulary
+  position_table,  // embedding: one row for each position
   norm_weight,     // of the norm that a block begins with
   norm_bias,
   qkv_weight,  // attention: queries, keys and values, in this order
@@ -25,10 +25,10 @@ enum class TensorRole {
   mlp_in_bias,
   mlp_out_weight,
   mlp_out_bias,
-  output_weight,  // head: a row a word
+  output_weight,  // head: one row for each token of the vocabulary
 };
 
-// Whether activations are multiplied with it: its gradient is a matrix product, which W may compute later.
+// Whether it is multiplied with activations. Then its gradient is a matrix product, which W may compute later.
 constexpr bool is_matrix(TensorRole role) {
   return role == TensorRole::qkv_weight || role == TensorRole::attention_out_weight || role == TensorRole::mlp_in_weight ||
          role == TensorRole::mlp_out_weight || role == TensorRole::output_weight;

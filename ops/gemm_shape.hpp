@@ -1,4 +1,4 @@
-// What decides how fast a matrix product can be, and which of a GPU library's algorithms computes it.
+// The shape and types of a matrix product: they decide its speed, and which of a GPU library's algorithms computes it.
 #pragma once
 
 #include <cstdint>

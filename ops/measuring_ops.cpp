@@ -4,7 +4,7 @@
 namespace pipetrain {
 namespace {
 
-// Asks the workspace for what the CPU's operations ask for, and does nothing else.
+// Allocates the workspace that the CPU's operations allocate, and does nothing else.
 class MeasuringOps : public Ops {
  public:
   Stream& stream() override { throw Error(ErrorKind::internal, "measuring ops have no stream"); }

@@ -200,7 +200,7 @@ class TimedOps : public Ops {
     times_->time_both(stream(), kind, work, alone);
   }
 
-  // Where the second runs put their results: nobody reads them.
+  // Where the second runs put their results, which nothing reads.
   Tensor scratch(const Shape& shape, DType dtype, std::size_t which = 0) {
     Tensor tensor{nullptr, shape, dtype};
     Buffer& memory = scratch_[which];

@@ -34,8 +34,8 @@ class OpTimes {
     work();
     end(stream);
   }
-  // `work` is an operation with communication in it, `alone` the same without: alone's time counts as `kind`, what work takes
-  // longer as communication.
+  // `work` is an operation with communication in it, `alone` the same operation without. The time of `alone` counts as `kind`,
+  // the rest of the time of `work` as communication.
   template <class Work, class Alone>
   void time_both(Stream& stream, OpClass kind, Work work, Alone alone) {
     begin(stream, OpClass::communication);
@@ -67,7 +67,8 @@ class OpTimes {
 };
 
 // Does what `ops` does. In a tensor-parallel group, while measuring, every matrix product, embedding and loss runs a second
-// time as if there were one rank, so that what communication adds to it is known: a measured step takes longer than another.
+// time as if there were one rank, so that it is known how much time communication adds. So a measured step takes longer than
+// others.
 std::unique_ptr<Ops> make_timed_ops(std::unique_ptr<Ops> ops, std::shared_ptr<OpTimes> times);
 
 }  // namespace pipetrain

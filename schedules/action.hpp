@@ -1,5 +1,5 @@
-// What a stage can do. Text: kind letter, then the microbatch; with several chunks a stage, the chunk in front:
-// "F3", "1B3", "R", "1R", "N". Text round-trips.
+// What a stage can do. An action's text is the letter of its kind, then the microbatch; the chunk stands in front where a stage
+// has several: "F3", "1B3", "R", "1R", "N". parse_action() reads the text back as the same action.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace pipetrain::schedules {
 enum class ActionKind : std::uint8_t {
   forward,      // F
   backward,     // B: input_grad and weight_grad in one
-  input_grad,   // I: the gradient the previous virtual stage waits for
+  input_grad,   // I: the gradient that the previous virtual stage waits for
   weight_grad,  // W: the gradients of this chunk's weights, after I of the same microbatch
   // End of step, after all compute of the chunk (R, S, T) or of the stage (N, O). They have no microbatch.
   reduce_grads,    // R: sum a chunk's gradients over the data-parallel replicas

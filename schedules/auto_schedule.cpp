@@ -28,7 +28,7 @@ std::vector<double> one_per_stage(const char* what, const std::vector<double>& v
                               " stages");
 }
 
-// One chunk a stage: a stage starts with so many forwards, then goes I, F to the end.
+// With one chunk a stage: each stage starts with its number of forwards, then alternates I and F to the end.
 Lists head_start_order(const std::vector<int>& head_starts, int microbatches) {
   Lists order;
   for (const int head_start : head_starts) {
@@ -81,7 +81,7 @@ class Search {
       if (peak_in_flight(plan.stages[stage]) > limits[stage]) return false;
     return true;
   }
-  // Judged by the simulator.
+  // The simulator judges plans.
   void offer(Plan plan, const Costs& costs) {
     const double makespan = summarize(simulate(plan, costs, {.room = request_.room})).makespan;
     if (makespan >= best_makespan_ * (1 - 1e-12)) return;
@@ -103,8 +103,8 @@ class Search {
     }
   }
 
-  // The head starts decide the order of F and I, and W goes where there is room. From the best of the regular ones on, random
-  // steps that do not make it worse.
+  // The forwards at the start decide the order of F and I; W goes where there is room. The search starts from the best regular
+  // order and takes random steps that do not make it slower.
   void search_one_chunk() {
     const auto placement = Placement::looping(request_.stages, 1);
     const Costs costs = costs_on(placement);
@@ -177,15 +177,15 @@ Plan build_auto(const AutoRequest& request) {
     throw std::invalid_argument("stages, microbatches and chunks must be at least 1");
   Plan plan = Search(request).run();
   if (!plan.stages.empty() || request.slots.empty()) return plan;
-  // The search starts every stage with as many forwards as the slots allow, which deadlocks where a stage has more than the one
-  // before. Without the slots that only put-off weight gradients could use there is always a plan.
+  // The search starts every stage with as many forwards as the slots allow. That deadlocks where a stage has more of them than
+  // the stage before. Without the slots that only postponed weight gradients could use, there always is a plan.
   AutoRequest level = request;
   std::partial_sum(level.slots.begin(), level.slots.end(), level.slots.begin(),
                    [](double least, double slots) { return std::min(least, slots); });
   return Search(level).run();
 }
 
-// Without costs to go by: F = I = W, and the memory of 1f1b.
+// Where no costs are known, it takes F = I = W and the memory of 1f1b.
 Plan build_auto(const ScheduleShape& shape) {
   AutoRequest request;
   request.stages = shape.stages;

@@ -20,13 +20,13 @@ struct AutoRequest {
   // Most microbatches that each stage may hold from F to B or W, in whole stages; one value for all or one per stage; empty: no
   // limit. At least 1.
   std::vector<double> slots;
-  QueueRoom room = QueueRoom::reserved;  // that plans are judged with
+  QueueRoom room = QueueRoom::reserved;  // of the simulation that judges plans
   int max_chunks = 2;                    // 1 keeps every stage in one piece
 };
 
-// A plan whose simulated makespan is not above that of any other schedule of this library with its default chunks that fits the
-// slots, and often below. Deterministic. Without stages when no order that it tries keeps the slots. Throws
-// std::invalid_argument for sizes or costs that make no sense.
+// A plan whose simulated makespan is at most that of every other schedule of this library that fits the slots with its default
+// chunks; often it is shorter. Deterministic. The plan has no stages when no order that this function tries fits the slots.
+// Throws std::invalid_argument for sizes or costs that are out of range.
 Plan build_auto(const AutoRequest& request);
 
 }  // namespace pipetrain::schedules

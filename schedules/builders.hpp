@@ -32,7 +32,7 @@ const ScheduleInfo* find_schedule(std::string_view name);
 // do), a size is below 1, or the schedule cannot have that many chunks.
 Plan build_schedule(std::string_view name, const ScheduleShape& shape);
 
-// The builders themselves trust their shape.
+// The builders themselves do not check their shape.
 Plan build_gpipe(const ScheduleShape& shape);
 Plan build_1f1b(const ScheduleShape& shape);
 Plan build_interleaved(const ScheduleShape& shape);

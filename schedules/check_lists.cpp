@@ -9,7 +9,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-// How often an end-of-step kind stands in the whole plan: it is there for all who need it, or for none.
+// How often an end-of-step kind stands in the whole plan: for every stage or chunk that needs it, or for none.
 struct EndCounts {
   int reduce_grads = 0, sum_replicated = 0, sum_tied = 0, norm = 0, optimizer = 0;
 };
@@ -71,7 +71,7 @@ class ListCheck {
     if (chunk.weight_grads > chunk.input_grads) fail(name() + " comes before " + text(ActionKind::input_grad));
   }
 
-  // Rows `whole` and `half` together must be the microbatches in order; `next` is the one expected.
+  // Rows `whole` and `half` together must hold the microbatches in order; `next` is the expected one.
   void take_in_order(int& next, ActionKind whole, ActionKind half) {
     const Action& action = list_[at_];
     if (action.microbatch == next) {
@@ -89,7 +89,7 @@ class ListCheck {
     }
   }
 
-  // By what name to miss a microbatch of a row: I only when its W is there.
+  // The name of the action that is missing for a microbatch: I only where its W is there.
   ActionKind missing_kind(ActionKind half, int microbatch) const {
     if (half != ActionKind::input_grad) return half;
     const Action weight_grad{ActionKind::weight_grad, list_[at_].chunk, microbatch};

@@ -1,4 +1,4 @@
-// The rules of a plan that each stage's list must keep by itself. Internal to schedules/.
+// The rules of a plan that concern one stage's list alone. Internal to schedules/.
 #pragma once
 
 #include "schedules/plan.hpp"

@@ -19,8 +19,8 @@ struct ChunkCost {
   double pending_bytes = 0;  // kept on top from I to W
 };
 
-// Times, bytes and rates that are read, from options or files, are 0 (where that makes sense) or in this range: then no sum,
-// share or quotient of a plan's times leaves what a double holds exactly enough.
+// Times, bytes and rates that options or files give are 0 (where that makes sense) or in this range: then a double is precise
+// enough for every sum, share and quotient of a plan's times.
 constexpr double smallest_cost = 1e-100, largest_cost = 1e100;
 
 // One activation or one gradient arrives latency + bytes / bytes_per_time after its producer ended. It delays only the
@@ -33,8 +33,8 @@ struct Link {
   double transfer() const { return latency + bytes / bytes_per_time; }
 };
 
-// Which of the edges between stages joins a and b: edge s is between stages s and s + 1, and one more between the last stage
-// and the first, where chunks go round.
+// The number of the edge that joins stages a and b: edge s is between stages s and s + 1, and where chunks go round, one more
+// edge is between the last stage and the first.
 int edge_between(int a, int b, int stages);
 // How many of these edges a placement uses, counted from edge 0: stages - 1, or stages where chunks go round.
 int edges_used(const Placement& placement);

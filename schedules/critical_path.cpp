@@ -49,7 +49,7 @@ class CriticalPath {
 
   std::vector<SpanRef> find() {
     std::vector<SpanRef> path;
-    // An action that no time separates from its cause may look like the cause of that one too: each is followed once.
+    // An action that starts at the very time of its cause may look like the cause of that cause too: follow each only once.
     for (auto at = last_action(); at && !seen(*at); at = cause_of(*at)) {
       seen(*at) = true;
       path.push_back(*at);
@@ -96,7 +96,7 @@ class CriticalPath {
     return at.index > 0 ? std::optional(SpanRef{at.stage, at.index - 1}) : std::nullopt;
   }
 
-  // T begins when the later of its two stages comes to it: what that stage did before.
+  // T begins when the later of its two stages reaches it, so the path goes on with what that stage did before.
   std::optional<SpanRef> before_partner(SpanRef at) const {
     for (const StageChunk place : tied_sum_places(timeline_.placement)) {
       if (place.stage == at.stage) continue;
@@ -108,7 +108,7 @@ class CriticalPath {
     return before(at);
   }
 
-  // O waits for the verdict, and that for the last N of all stages.
+  // O waits for the verdict, and the verdict for the last N of all stages.
   std::optional<SpanRef> last_norm() const {
     std::optional<SpanRef> last;
     for (int stage = 0; stage < stages(); ++stage) {
@@ -121,7 +121,7 @@ class CriticalPath {
     return last;
   }
 
-  // The action of any stage that ended last, but not after `time`: it freed the slot.
+  // Of all stages' actions that ended by `time`, the last one: it freed the slot.
   std::optional<SpanRef> latest_end_before(double time, SpanRef self) const {
     std::optional<SpanRef> found;
     for (int stage = 0; stage < stages(); ++stage) {

@@ -42,7 +42,7 @@ std::string draw_stage(const std::vector<Span>& spans, const TimeRange& range, i
   return line;
 }
 
-// For more actions than columns: what took most of each column's time.
+// For more actions than columns: the action that took most of each column's time.
 std::string draw_dense_stage(const std::vector<Span>& spans, const TimeRange& range, int columns) {
   std::vector<std::map<char, double>> times(static_cast<std::size_t>(columns));
   const double width = range.length() / columns;

@@ -10,9 +10,9 @@
 namespace pipetrain::schedules {
 
 // One line a stage, `width` columns in all: F B I W (f b i w for odd chunks, then upper case again), '.' where the stage waits,
-// '+' for what ends the step. The letter marks an action's first column,
-// the microbatch follows where there is room; where actions are narrower
-// than a column, it shows what took most of it; more than 40 stages are thinned out.
+// '+' for what ends the step. The letter marks an action's first column, and
+// the microbatch follows where there is room. Where actions are narrower than a column, the column shows the one that took most
+// of it. Of more than 40 stages it draws some.
 std::string draw_terminal(const Timeline& timeline, int width = 80);
 
 // `width` pixels. Neighbours narrower than a pixel are drawn as one.

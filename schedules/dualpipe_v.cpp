@@ -23,7 +23,7 @@ Plan build_dualpipe_v(const ScheduleShape& shape) {
       list.backward(1);
       list.forward(1), list.backward(0);
     }
-    // Half way through the end the weight gradients are put off, so that gradients reach their stage earlier.
+    // From half way through the drain on, weight gradients are postponed, so that gradients reach the stages before sooner.
     int until_split = stage + 1;  // whole backwards left
     for (int i = 0; i < stage + 1; ++i)
       for (const int chunk : {1, 0}) until_split-- > 0 ? list.backward(chunk) : list.input_grad(chunk);

@@ -6,8 +6,9 @@ namespace pipetrain::schedules {
 
 namespace {
 
-// Microbatches go in groups of at least p through all chunks: with fewer, a chunk would wait for an activation that comes round
-// too late. What p does not divide makes groups longer, as evenly as possible, because the longest decides the memory.
+// Microbatches go through all chunks in groups of at least p: in a smaller group a chunk would wait for an activation that has
+// not come round yet. Where p does not divide the microbatches, groups are longer, as evenly as possible, because the longest
+// decides the memory.
 int groups_of(const ScheduleShape& shape) { return std::max(1, shape.microbatches / shape.stages); }
 
 std::vector<Action> order_of(const ScheduleShape& shape, ActionKind kind, bool are_chunks_reversed) {

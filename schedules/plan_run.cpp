@@ -80,7 +80,7 @@ bool PlanRun::can_run(int stage, const Action& action) {
   }
 }
 
-// Neither stage of the exchange goes on before both have come to it.
+// Both stages of the exchange must reach it before either goes on.
 bool PlanRun::tied_partners_arrived(int stage) {
   TiedArrival& mine = tied_arrivals_[static_cast<std::size_t>(stage == tied_places_.front().stage ? 0 : 1)];
   if (!mine.arrived) {
@@ -110,7 +110,7 @@ void PlanRun::note_times(int stage_index, const Action& action, int v) {
     return times_->of[static_cast<std::size_t>(virtual_stage) * static_cast<std::size_t>(plan_.microbatches) +
                       static_cast<std::size_t>(action.microbatch)];
   };
-  // At most two launched and not completed: this one goes out when the one before the previous has ended.
+  // At most two actions are launched and not completed, so this one is launched when the last but one has ended.
   std::int32_t launch = std::max(stage.launch, stage.previous_end), start = stage.free_at;
   const auto after = [&](std::int32_t input_launch, std::int32_t input_end) {
     launch = std::max(launch, input_launch);
@@ -163,7 +163,7 @@ PlanRun::Wait PlanRun::why_waiting(int stage) const {
 void PlanRun::report_deadlock() const {
   int stage = 0;
   while (is_finished(stage)) ++stage;
-  // Who waits for whom leads into a circle after at most one visit of each stage.
+  // Following who waits for whom reaches a circle after at most one visit of each stage.
   for (std::size_t step = 0; step < stages_.size(); ++step) stage = why_waiting(stage).on_stage;
   std::string fault = "the plan deadlocks: ";
   std::vector<GridMark> marks;

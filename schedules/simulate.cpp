@@ -13,9 +13,9 @@ namespace pipetrain::schedules {
 
 namespace {
 
-// In planned order the lists decide who acts next, and times only follow: stages can be run in any order, each as far as its
-// inputs reach, and a completion is delivered at once with its time. Ready stages choose by what has happened, so there events
-// go in order of time.
+// In planned order the lists decide what runs next, and times only follow. So the simulator may run stages in any order, each
+// as far as its inputs reach, and delivers a completion at once with its time. In ready order stages choose by what has
+// happened, so the simulator takes events in order of time.
 class Simulation {
  public:
   Simulation(const Plan& plan, const Costs& costs, const std::vector<StageNeeds>& needs, const SimulationOptions& options);
@@ -69,7 +69,7 @@ class Simulation {
   Timeline timeline_;
   std::vector<Stage> stages_;
   std::vector<Receiver> receivers_;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;  // for ready stages only
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;  // in ready order only
   StageSet to_pump_;
   std::vector<int> tied_;  // stages standing in T
   int tied_holders_ = 0;   // stages that meet in T
@@ -146,7 +146,7 @@ void Simulation::free_slot(InputKind kind, int v, double time) {
     receiver(0).activation[static_cast<std::size_t>(fed_tokens_)] = time;
     deliver(InputKind::activation, 0, fed_tokens_++);
   } else {
-    if (has_room()) return;  // nobody waits for it
+    if (has_room()) return;  // no producer waits for it
     const bool is_activation = kind == InputKind::activation;
     (is_activation ? receiver(v).activation_slots : receiver(v).gradient_slots).give_back(time);
     const StageChunk sender = plan_.placement.at(is_activation ? v - 1 : v + 1);
@@ -202,7 +202,7 @@ void Simulation::launch(int s, const Action& action) {
   }
 }
 
-// The end of the last launched action is known: delivers it to those who may already know of it.
+// The end of the last launched action is known now: delivers it to every stage that may know of it already.
 void Simulation::announce(int s, const Action& action, double end) {
   Stage& at = stage(s);
   spans(s).back().end = at.free_at = end;
@@ -279,7 +279,7 @@ Timeline Simulation::run() {
   pump_all();
   while (!events_.empty()) {
     now_ = events_.top().time;
-    // All that happens at one instant is known before anybody chooses.
+    // Deliver everything that happens at one instant before any stage chooses.
     while (!events_.empty() && events_.top().time <= now_) {
       const Event event = events_.top();
       events_.pop();

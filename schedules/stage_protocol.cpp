@@ -124,7 +124,7 @@ void StageProtocol::Machine::input_arrived(InputKind kind, int c, int microbatch
   if ((kind == InputKind::gradient && is_last) || (kind == InputKind::target && !is_last))
     impossible(text() + (is_last ? " comes, but it is the last of the model" : " comes, but it is not the last of the model"));
   if (state_ == State::running && inputs_.add(kind, c, microbatch)) return;
-  // It was there already, so it can only be of the coming step; whoever sends that knows that all compute here is over.
+  // It had arrived already, so this is the coming step's: its sender knows that all compute of this step is over here.
   const bool may_be_early = state_ != State::running || launched_computes_ == computes_;
   if (!may_be_early || !inputs_.add_for_coming_step(kind, c, microbatch)) impossible(text() + " arrives twice");
 }
@@ -149,7 +149,7 @@ void StageProtocol::Machine::completed(const Action& action) {
 }
 
 void StageProtocol::Machine::verdict(bool apply) {
-  if (state_ == State::aborted) return;  // it crossed the abort on its way
+  if (state_ == State::aborted) return;  // it was sent before its sender heard of the abort
   if (state_ != State::running || verdict_given_) impossible("a verdict comes outside a step or twice");
   verdict_given_ = true;
   skips_ = !apply;

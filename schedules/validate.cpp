@@ -39,7 +39,7 @@ class PlannedSlots {
 
   void fill(ChunkNeeds& chunk, int v, int virtual_stages) const {
     const Time activation_end = end_of(life_.activation);
-    // A feeder sends one ahead, so that the next tokens are there in time.
+    // A feeder sends one microbatch ahead, so that the next tokens are there in time.
     const int fed = std::min(peak(&Microbatch::forward_launch, v, activation_end, v) + 1, static_cast<int>(microbatches_));
     chunk.activation_slots = v == 0 ? fed : peak(&Microbatch::forward_launch, v - 1, activation_end, v);
     if (v + 1 == virtual_stages) chunk.target_slots = fed;
@@ -72,8 +72,9 @@ class PlannedSlots {
   SlotLife life_;
 };
 
-// Bounds for whatever order the rule takes. A slot that waits for B or I of its receiver is one of the microbatches that the
-// sender holds, because the sender's own B or I comes later; one that waits for W may be held by the receiver alone.
+// Bounds that hold in whatever order the ready rule chooses. A slot that waits for B or I of its receiver is one of the
+// microbatches that the sender holds, because the sender's own B or I comes later; one that waits for W may be held by the
+// receiver alone.
 void fill_ready(std::vector<StageNeeds>& needs, const Plan& plan, const SlotLife& life) {
   const int chunks = plan.placement.chunks();
   const auto held_by = [&](StageChunk at) {
@@ -119,8 +120,8 @@ std::vector<StageNeeds> validate(const Plan& plan, Order order, const SlotLife& 
     slots.fill(needs[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)], v,
                plan.placement.virtual_stages());
   }
-  // No separate proof of progress: the timed run has come to its end and never held more slots than these, so it is itself a
-  // way to the end with them; and in fixed lists, if one order of events comes to the end, all do.
+  // Progress needs no separate proof. The timed run reached its end and never held more slots than these, so one order of
+  // events reaches the end with these slots; and with fixed lists, if one order of events reaches the end, all do.
   return needs;
 }
 

@@ -71,7 +71,7 @@ class Fill {
     queue_.emplace(std::max(time, stage(s).free_at), s);
   }
 
-  // When the inputs are there, or infinity while nobody knows; `at_least` bounds it in that case.
+  // The time at which the inputs are there, or infinity while it is unknown; then `at_least` is a lower bound.
   double ready_time(int s, const Action& action, double now, double& at_least) const {
     const int v = placement_.virtual_stage(s, action.chunk);
     const bool is_forward = action.kind == ActionKind::forward;
@@ -106,7 +106,7 @@ class Fill {
       if (at_least - now >= options_.least_gap * weight * (1 - 1e-9)) return run_weight_grad(s, now);
     }
     if (ready != unknown) return run_head(s, ready);
-    return true;  // whoever produces the input wakes this stage
+    return true;  // the producer of the input wakes this stage
   }
 
   bool run_head(int s, double start) {

@@ -6,8 +6,8 @@ namespace pipetrain::schedules {
 namespace {
 
 // Both handcrafted schedules of Qi et al. 2023, "Zero Bubble Pipeline Parallelism": stage s starts with lead x (p - s - 1)
-// forwards, then goes F, I, and W once lead x s weight gradients are put off. What is put off lets the I of later stages run
-// early, and fills the end. Every stage then holds lead x (p - 1) + 1 microbatches.
+// forwards, then repeats F and I, and also W once it has postponed lead x s weight gradients. Postponing them lets the I of
+// earlier stages run sooner and leaves W to fill the end. Every stage then holds lead x (p - 1) + 1 microbatches.
 Plan build_zb_h(const char* name, const ScheduleShape& shape, int lead) {
   Plan plan{name, Placement::looping(shape.stages, 1), shape.microbatches, {}, ReadyRule::plan_order};
   for (int stage = 0; stage < shape.stages; ++stage) {

@@ -19,7 +19,7 @@ struct PartCost {
   double compute() const { return times.forward + times.input_grad + times.weight_grad; }
 };
 
-// Keeps what it has worked out: not thread-safe, and valid as long as its request.
+// Caches what it computes: not thread-safe, and valid as long as its request.
 class LayoutCosts {
  public:
   explicit LayoutCosts(const LayoutRequest& request) : request_(request) {}
@@ -29,7 +29,7 @@ class LayoutCosts {
   const std::vector<PartCost>& parts(const Layout& layout);
 
   schedules::Costs of(const Layout& layout, const schedules::Placement& placement);
-  // A time that no run of the layout can be below.
+  // A lower bound of the time that any run of the layout takes.
   double bound(const Layout& layout, const schedules::Placement& placement);
   // Weights, gradients, moments and, in bf16, the rounded weights, of the stage that has most of them.
   double most_state_bytes(const Layout& layout, const schedules::Placement& placement);

@@ -1,4 +1,4 @@
-// What the devices of a layout hold, counted as a run counts it.
+// The memory that the devices of a layout take, counted as a run counts it.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace pipetrain {
 
-// Keeps what it has worked out: not thread-safe, and valid as long as its request and its costs.
+// Caches what it computes: not thread-safe, and valid as long as its request and its costs.
 class LayoutMemory {
  public:
   LayoutMemory(const LayoutRequest& request, LayoutCosts& costs) : request_(request), costs_(costs) {}
@@ -21,8 +21,8 @@ class LayoutMemory {
   // Bytes of each device of every stage; nothing when one does not fit.
   std::optional<std::vector<std::size_t>> of(const Layout& layout, const schedules::Placement& placement,
                                              const std::vector<schedules::StageNeeds>& needs);
-  // The most microbatches that each stage of a layout of whole stages could hold, if the weight gradients of one or of all of
-  // them are put off; empty when some stage has no room for one.
+  // The most microbatches that each stage of a layout with one chunk a stage could hold, if the weight gradients of one or of
+  // all of them wait for W. Empty where some stage has no room for one.
   std::vector<double> slots(const Layout& layout, bool all_put_off);
 
  private:

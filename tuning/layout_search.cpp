@@ -22,7 +22,7 @@ using schedules::Placement;
 using schedules::Plan;
 using schedules::ScheduleInfo;
 
-// A layout, and a time that no simulation of it can be below.
+// A layout, and a lower bound of the time that its simulation gives.
 struct Candidate {
   Layout layout;
   const ScheduleInfo* schedule = nullptr;
@@ -54,7 +54,7 @@ class Search {
                               request_.global_batch));
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
-    for (const bool of_auto : {false, true})  // which must be better than the others to be of use
+    for (const bool of_auto : {false, true})  // auto last: it is of use only where it beats the others
       for (const Candidate& candidate : candidates_) {
         if (result_.best.size() == count_ && candidate.bound >= result_.best.back().seconds) break;
         if (candidate.schedule->uses_costs != of_auto) continue;
@@ -99,7 +99,7 @@ class Search {
     ++result_.candidates;
     const auto placement =
         info.uses_costs ? Placement::looping(layout.pp, 1) : info.build({layout.pp, layout.chunks, 1}).placement;
-    double bound = never, state = never;  // of the way to recompute that has least of it
+    double bound = never, state = never;  // the least over the ways to recompute
     for (const Recompute mode : modes()) {
       const Layout with = recomputing(layout, mode);
       state = std::min(state, costs_.most_state_bytes(with, placement));
@@ -115,7 +115,7 @@ class Search {
     candidates_.push_back({layout, &info, bound});
   }
 
-  // Found before anything is simulated.
+  // Refuses them before it simulates anything.
   void refuse_long_work(const Layout& layout) const {
     const std::int64_t work = layout.pp * layout.chunks * layout.microbatches;
     if (work <= most_layout_work) return;
@@ -126,7 +126,7 @@ class Search {
                     layout.pp, layout.chunks, layout.microbatches, work, most_layout_work));
   }
 
-  // The least first: what fits gains nothing from more.
+  // The least first: a layout that fits gains nothing from recomputing more.
   std::vector<Recompute> modes() const {
     if (request_.recompute) return {*request_.recompute};
     return {Recompute::none, Recompute::selective, Recompute::full};
@@ -182,7 +182,7 @@ class Search {
     if (!fits) ++result_.too_large;
   }
 
-  // The plan for these costs within the memory: first as if few weight gradients were put off, then as if all were.
+  // The plan for these costs that fits the memory: first assumes that few weight gradients wait for W, then that all do.
   bool judge_auto(const Layout& layout) {
     schedules::AutoRequest request;
     request.stages = layout.pp;

@@ -14,7 +14,7 @@ void adamw(CpuStream& stream, const AdamWArgs& args, const AdamW& settings) {
   for_elements(stream, args.weight.elements(), [&](std::int64_t begin, std::int64_t end) {
     float *w = args.weight.as<float>(), *first = args.m.as<float>(), *second = args.v.as<float>();
     const float* g = args.grad.as<float>();
-    // Copies of its own: the compiler must see that the stores below cannot change them, or it does not vectorise.
+    // Local copies: the compiler vectorises only where it sees that the stores below cannot change these values.
     const float lr = settings.lr, beta1 = settings.beta1, beta2 = settings.beta2, eps = settings.eps;
     const float grad_scale = settings.grad_scale, decay = keep, unbias1 = correction1, unbias2 = correction2;
     for (std::int64_t i = begin; i < end; ++i) {

@@ -1,5 +1,5 @@
 // Shapes: S sequence, D head size. One tile of work is one head (forward) or one key-value head with its group of query heads
-// (backward); inside, blocks of query rows against all keys up to them, so that no more than block x S scores exist per thread.
+// (backward). A tile multiplies blocks of query rows with all keys up to them, so that a thread holds at most block x S scores.
 // Probabilities are recomputed in the backward from log_sum_exp (Dao et al. 2022).
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Compiled with the kernels' options, which the compiler shows by its macros.
+// Compiled with the kernels' options: the compiler's macros tell which instructions these allow.
 #include "ops/cpu/features.hpp"
 
 namespace pipetrain::cpu {

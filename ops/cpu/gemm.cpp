@@ -6,7 +6,8 @@
 namespace pipetrain::cpu {
 namespace {
 
-// The result matrix cut into tiles: enough of them for a dozen threads, none so small that packing its operands shows.
+// Cuts the result matrix into tiles: enough of them for a dozen threads, and none so small that packing its operands costs much
+// beside its product.
 struct Grid {
   std::int64_t rows = 1, cols = 1;
 
@@ -62,7 +63,7 @@ void matmul(CpuStream& stream, MatmulKind kind, const Tensor& x, const Tensor& w
 }
 
 void weight_grad(CpuStream& stream, const Tensor& dy, const Tensor& x, bool accumulate, const Tensor& dw) {
-  const std::int64_t rows = dw.rows(), cols = dw.cols();  // dy and x have no shape to read them from without tokens
+  const std::int64_t rows = dw.rows(), cols = dw.cols();  // without tokens dy and x have no shape to read them from
   gemm(stream, {.m = rows,
                 .n = cols,
                 .k = dy.rows(),

@@ -42,8 +42,8 @@ struct LossSums {
   Tensor maxima;  // [T]: the largest
   Tensor sums;    // [2, T]: sum of exp(logit - max), and the target's logit where this rank has it, else 0
 };
-// cross_entropy in three parts, each after the group has reduced what the one before has written: the maxima of this rank's
-// columns, the sums under all ranks' maxima, then log_sum_exp and loss_sum.
+// cross_entropy in three parts: the maxima of this rank's columns, the sums with all ranks' maxima, then log_sum_exp and
+// loss_sum. Between two parts the group reduces what the first has written.
 void row_max(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& found);
 void row_sums(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& found);
 void token_losses(const CrossEntropyArgs& args, const LossSums& found);

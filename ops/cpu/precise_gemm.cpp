@@ -14,7 +14,7 @@ using Lanes [[gnu::vector_size(lanes * sizeof(double))]] = double;
 std::int64_t panels_of(std::int64_t side, std::int64_t width) { return (side + width - 1) / width; }
 
 // fp64 copy in panels of `width` rows (columns with `by_columns`), zero-filled at the end: within a panel the inner dimension
-// is slowest, so that the multiplication reads on.
+// is slowest, so that the multiplication reads memory in order.
 void pack(const Matrix& from, bool by_columns, std::int64_t side, std::int64_t inner, std::int64_t width,
           std::vector<Lanes>& to) {
   to.resize(static_cast<std::size_t>(panels_of(side, width) * width / lanes * inner));

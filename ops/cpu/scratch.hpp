@@ -1,5 +1,5 @@
-// The workspace that each operation asks for, in one place: the operations and the measuring ops use the same lines, so what
-// was measured is what is used. All are bump-allocated; the caller rewinds.
+// The workspace of each operation, in one place: operations and measuring ops call the same functions, so the measured size is
+// the used size. All of it is bump-allocated; the caller rewinds.
 #pragma once
 
 #include "core/buffer.hpp"

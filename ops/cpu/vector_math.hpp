@@ -6,8 +6,8 @@
 
 namespace pipetrain::cpu {
 
-// `condition ? yes : no` without a branch: from branches compilers make one path per outcome and, vectorised, compute them all,
-// the clamped ones with denormal numbers at a hundred times the cost.
+// `condition ? yes : no` without a branch. Vectorised branches compute all outcomes, and the clamped ones would compute with
+// denormal numbers, at a hundred times the cost.
 inline float select(bool condition, float yes, float no) {
   const std::int32_t mask = -static_cast<std::int32_t>(condition);
   return std::bit_cast<float>((std::bit_cast<std::int32_t>(yes) & mask) | (std::bit_cast<std::int32_t>(no) & ~mask));
