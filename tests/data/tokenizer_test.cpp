@@ -21,8 +21,8 @@ std::string shown(const Tokenizer& tokenizer, const std::vector<std::int32_t>& i
 }
 
 // How many lines differ; the first ones are told. `lines` gets their number.
-int differences(const fs::path& folder, const std::string& name, int& lines) {
-  const auto tokenizer = open_tokenizer(folder / (name + ".json"));
+int differences(const fs::path& folder, const std::string& name, int& lines, const char* extension = ".json") {
+  const auto tokenizer = open_tokenizer(folder / (name + extension));
   const auto encoder = tokenizer->encoder();
   test::RecordFile line_file(folder / "lines.bin"), id_file(folder / (name + ".ids")), text_file(folder / (name + ".text"));
   int wrong = 0;
@@ -67,6 +67,16 @@ TEST_CASE("five tokenizers give what Hugging Face's library gave for the lines i
     CHECK(differences(fixtures(), name, lines) == 0);
     CHECK(lines >= 300);
   }
+}
+
+TEST_CASE("a tokenizer.model gives what sentencepiece's own Python gave for the lines in the repository") {
+  int lines = 0;
+  CHECK(differences(fixtures(), "sentencepiece", lines, ".model") == 0);
+  CHECK(lines >= 300);
+  const auto tokenizer = open_tokenizer(fixtures() / "sentencepiece.model");
+  CHECK(tokenizer->end_of_text() == tokenizer->find("</s>"));
+  CHECK(tokenizer->decode(tokenizer->encode("two words"), SpecialTokens::keep) == "<s>two words");
+  CHECK(!tokenizer->find("no such piece"));
 }
 
 TEST_CASE("five tokenizers give what Hugging Face's library gives for 100,000 lines", "[slow][hugging-face]") {

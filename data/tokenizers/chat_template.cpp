@@ -1,0 +1,97 @@
+#include "data/tokenizers/chat_template.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+using Parts = std::vector<ChatPart>;
+using Messages = std::vector<ChatMessage>;
+
+std::string trimmed(std::string_view text) {
+  constexpr std::string_view space = " \t\r\n\v\f";
+  const std::size_t begin = text.find_first_not_of(space);
+  if (begin == std::string_view::npos) return "";
+  return std::string(text.substr(begin, text.find_last_not_of(space) + 1 - begin));
+}
+
+void check(const Messages& messages) {
+  const auto fail = [](const std::string& why) { throw Error(ErrorKind::input, "messages: " + why); };
+  if (messages.empty()) fail("there are none; a chat has at least one of a user");
+  const std::size_t first = messages[0].role == "system" ? 1 : 0;
+  if (first == messages.size()) fail("there is only that of the system; add one of a user");
+  for (std::size_t i = first; i < messages.size(); ++i) {
+    const std::string wanted = (i - first) % 2 == 0 ? "user" : "assistant";
+    if (messages[i].role != wanted)
+      fail(fmt::format(
+          "number {} is of the role '{}', not '{}'; after an optional system message, user and assistant take turns", i,
+          messages[i].role, wanted));
+  }
+}
+
+// Each message as `head` for its role, the text and `end`.
+template <class Head>
+Parts render_turns(const Messages& messages, bool ask, bool trims, const std::string& end, const Head& head) {
+  Parts parts;
+  for (const ChatMessage& message : messages) {
+    parts.push_back({head(message.role), false});
+    parts.push_back({(trims ? trimmed(message.text) : message.text) + end, message.role == "assistant"});
+  }
+  if (ask) parts.push_back({head("assistant"), false});
+  return parts;
+}
+
+Parts render_chatml(const Messages& messages, bool ask) {
+  Parts parts = render_turns(messages, ask, false, "<|im_end|>",
+                             [](const std::string& role) { return fmt::format("<|im_start|>{}\n", role); });
+  for (std::size_t i = 2; i < parts.size(); i += 2)
+    parts[i].text.insert(0, "\n");  // behind <|im_end|>, and no part of an answer
+  return parts;
+}
+
+Parts render_llama3(const Messages& messages, bool ask) {
+  return render_turns(messages, ask, true, "<|eot_id|>",
+                      [](const std::string& role) { return fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n", role); });
+}
+
+// Every turn of user and assistant is a text of its own, between <s> and </s>; the tokenizer puts the first <s> in front.
+Parts render_llama2(const Messages& messages, bool) {
+  Parts parts;
+  std::string system;
+  for (const ChatMessage& message : messages) {
+    if (message.role == "system") {
+      system = fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n", trimmed(message.text));
+    } else if (message.role == "user") {
+      parts.push_back({fmt::format("{}[INST] {}{} [/INST]", parts.empty() ? "" : "<s>", system, trimmed(message.text)), false});
+      system.clear();
+    } else {
+      parts.push_back({fmt::format(" {} </s>", trimmed(message.text)), true});
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+const std::vector<std::string>& chat_template_names() {
+  static const std::vector<std::string> names = {"chatml", "llama2", "llama3"};
+  return names;
+}
+
+std::vector<ChatPart> render_chat(std::string_view name, const std::vector<ChatMessage>& messages, bool ask) {
+  const auto& names = chat_template_names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw Error(ErrorKind::input, {"chat-template", std::string(name)},
+                fmt::format("this chat template is not supported; give one of {}", fmt::join(names, ", ")));
+  check(messages);
+  if (ask && messages.back().role != "user")
+    throw Error(ErrorKind::input, "messages: the last is not of a user, so there is nothing to answer; add one");
+  if (name == "chatml") return render_chatml(messages, ask);
+  return name == "llama2" ? render_llama2(messages, ask) : render_llama3(messages, ask);
+}
+
+}  // namespace pipetrain

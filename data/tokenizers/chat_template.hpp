@@ -1,0 +1,30 @@
+// How the messages of a chat become one text.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipetrain {
+
+struct ChatMessage {
+  std::string role;  // "system", first or not at all, then "user" and "assistant" in turn
+  std::string text;
+};
+
+// A part of the text of a chat. Answers are what the assistant writes, with what ends it: what a model is trained to say.
+struct ChatPart {
+  std::string text;
+  bool is_answer = false;
+};
+
+// The templates that there are: chatml, llama2, llama3.
+const std::vector<std::string>& chat_template_names();
+
+// The text, without what the tokenizer puts around it; special tokens stand in it by their names. With `ask`, it ends where the
+// assistant is to go on. Formats: ChatML (OpenAI); Llama 2's and Llama 3's model cards (Meta). The text of the system's and the
+// users' messages is trimmed of white space around it in llama2 and llama3, as there.
+// Throws Error(input) for another template, no messages, other roles and another order of roles.
+std::vector<ChatPart> render_chat(std::string_view name, const std::vector<ChatMessage>& messages, bool ask);
+
+}  // namespace pipetrain

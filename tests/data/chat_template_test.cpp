@@ -1,0 +1,62 @@
+// Chats become the texts that their templates describe.
+#include "data/tokenizers/chat_template.hpp"
+
+#include "catch.hpp"
+#include "core/error.hpp"
+
+using namespace pipetrain;
+using Catch::Matchers::Contains;
+
+namespace {
+
+const std::vector<ChatMessage> chat = {
+    {"system", "Be brief."}, {"user", " One? "}, {"assistant", "Two."}, {"user", "Three?"}, {"assistant", "Four."}};
+
+std::string all(const std::vector<ChatPart>& parts) {
+  std::string text;
+  for (const ChatPart& part : parts) text += part.text;
+  return text;
+}
+
+std::string answers(const std::vector<ChatPart>& parts) {
+  std::string text;
+  for (const ChatPart& part : parts)
+    if (part.is_answer) text += part.text + "|";
+  return text;
+}
+
+std::string error_of(const char* name, const std::vector<ChatMessage>& messages, bool ask = false) {
+  try {
+    render_chat(name, messages, ask);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("chat templates write what their makers do") {
+  CHECK(all(render_chat("chatml", chat, false)) ==
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n One? <|im_end|>\n<|im_start|>assistant\nTwo.<|im_end|>\n"
+        "<|im_start|>user\nThree?<|im_end|>\n<|im_start|>assistant\nFour.<|im_end|>");
+  CHECK(answers(render_chat("chatml", chat, false)) == "Two.<|im_end|>|Four.<|im_end|>|");
+  CHECK(all(render_chat("llama2", chat, false)) ==
+        "[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nOne? [/INST] Two. </s><s>[INST] Three? [/INST] Four. </s>");
+  CHECK(answers(render_chat("llama2", chat, false)) == " Two. </s>| Four. </s>|");
+  CHECK(all(render_chat("llama3", {{"user", "One?"}}, true)) ==
+        "<|start_header_id|>user<|end_header_id|>\n\nOne?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n");
+  CHECK(answers(render_chat("llama3", chat, false)) == "Two.<|eot_id|>|Four.<|eot_id|>|");
+  CHECK(all(render_chat("chatml", {{"user", "One?"}}, true)) == "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST_CASE("chats that no template can write are refused") {
+  CHECK_THAT(error_of("vicuna", chat), Contains("this chat template is not supported; give one of chatml, llama2, llama3"));
+  CHECK_THAT(error_of("chatml", {}), Contains("there are none"));
+  CHECK_THAT(error_of("chatml", {{"system", "x"}}), Contains("only that of the system"));
+  CHECK_THAT(error_of("chatml", {{"assistant", "x"}}), Contains("number 0 is of the role 'assistant', not 'user'"));
+  CHECK_THAT(error_of("llama2", {{"user", "x"}, {"user", "y"}}), Contains("number 1 is of the role 'user'"));
+  CHECK_THAT(error_of("llama3", {{"user", "x"}, {"system", "y"}}), Contains("number 1 is of the role 'system'"));
+  CHECK_THAT(error_of("llama3", {{"user", "x"}, {"assistant", "y"}}, true), Contains("the last is not of a user"));
+}
