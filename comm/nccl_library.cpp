@@ -22,6 +22,8 @@ void find(void* library, const char* name, Function& function) {
 NcclLibrary load() {
   // Multicast over NVLink gains nothing between two ranks.
   ::setenv("NCCL_NVLS_ENABLE", "0", 0);
+  // Its service for looking at running jobs listens on a port without a token, and crashes when peers die (nccl#1996).
+  ::setenv("NCCL_RAS_ENABLE", "0", 0);
   void* library = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     throw Error(ErrorKind::unavailable, std::string("NCCL cannot be loaded: ") + ::dlerror() +

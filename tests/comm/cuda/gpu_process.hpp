@@ -19,7 +19,7 @@ struct GpuRun {
   int processes = 2;
   int gpus = 1;           // process p, rank r of it: see GpuProcess::gpu
   bool one_each = false;  // each process sees its own GPU only, as some launchers arrange it
-  std::chrono::seconds limit{100};
+  std::chrono::seconds limit{45};
 };
 
 // How each process ended: its exit status, or minus the signal that ended it; -99 where the limit was over and it was killed.
