@@ -65,6 +65,7 @@ void ControlledTransport::open_edges(std::vector<EdgeReceiver> receivers, std::v
   } catch (const std::exception& error) {
     failure = error.what();
   }
+  mirroring_.store(edges);
   edges_.store(edges);
   // Nobody may send before all have connected, and where one cannot, all hear of it.
   WireWriter mine;
@@ -75,6 +76,7 @@ void ControlledTransport::open_edges(std::vector<EdgeReceiver> receivers, std::v
     if (why.empty()) continue;
     edges_.store(nullptr);
     disconnect(*edges);
+    mirroring_.store(nullptr);
     disconnected();
     throw Error(ErrorKind::unavailable, to_string(control_.info(static_cast<int>(process))) + ": " + why);
   }
@@ -122,6 +124,7 @@ void ControlledTransport::close_edges() noexcept {
   if (!edges) return;
   { const std::lock_guard none_running(handling_); }
   disconnect(*edges);
+  mirroring_.store(nullptr);
   const std::set<int> others = neighbours(*edges);
   try {
     for (const int process : others) {
@@ -154,7 +157,7 @@ std::set<int> ControlledTransport::neighbours(const Edges& edges) const {
 }
 
 const std::vector<SlotHandle>& ControlledTransport::mirrors(EdgeId edge) const {
-  const auto open = edges();
+  const auto open = mirroring_.load();
   const auto found = open ? open->senders.find(edge) : decltype(open->senders.find(edge)){};
   if (!open || found == open->senders.end()) throw Error(ErrorKind::internal, name_of(edge) + " has no mirrors here");
   return found->second.mirrors;

@@ -81,7 +81,8 @@ class ControlledTransport : public Transport {
  private:
   ControlPlane& control_;
   const Mesh& mesh_;
-  std::atomic<std::shared_ptr<Edges>> edges_;  // null while none are open
+  std::atomic<std::shared_ptr<Edges>> edges_;      // null while none are open
+  std::atomic<std::shared_ptr<Edges>> mirroring_;  // the same, until nobody is called any more: mirrors() may be asked there
   std::atomic<bool> aborted_{false};
   std::uint32_t generation_ = 0;  // of edges: messages of others are dropped
 

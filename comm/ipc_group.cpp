@@ -21,6 +21,13 @@ constexpr std::size_t most_early = 1024;           // messages of one group; it 
 
 enum class Saying : std::uint8_t { mailbox, memory };
 
+// Names the physical GPU, whatever number it has in a process.
+std::string gpu_name(int device) {
+  char name[32] = {};
+  cuda_check(cudaDeviceGetPCIBusId(name, sizeof name, device), "asking for the place of the GPU", device);
+  return name;
+}
+
 }  // namespace
 
 // What one process knows of one group. Thread-safe.
@@ -49,8 +56,10 @@ class IpcGroupMemory {
       }
     }
     for (auto& [member, view] : own_) {
-      tell(member, Saying::mailbox,
-           [&](WireWriter& out) { write(out, export_memory(view.box.data(), view.device->id().index)); });
+      tell(member, Saying::mailbox, [&](WireWriter& out) {
+        write(out, export_memory(view.box.data(), view.device->id().index));
+        out.text(gpu_name(view.device->id().index));
+      });
     }
   }
   void wait_for_introductions() {
@@ -69,9 +78,11 @@ class IpcGroupMemory {
     const auto saying = in.choice(Saying::memory);
     const ExportedMemory memory = read_exported_memory(in);
     const std::string owner = "rank " + std::to_string(ranks_[index(member)]);
+    const std::string gpu = saying == Saying::mailbox ? in.text() : "";
     const std::uint64_t base = saying == Saying::memory ? in.number<std::uint64_t>() : 0;
     in.end();
     for (auto& [own, view] : own_) {
+      if (saying == Saying::mailbox && gpu == gpu_name(view.device->id().index)) return refuse_shared_gpu(own, member);
       auto* reached = static_cast<char*>(imported_->open(memory, view.device->id().index, owner));
       const std::lock_guard lock(mutex_);
       if (saying == Saying::mailbox) {
@@ -146,6 +157,13 @@ class IpcGroupMemory {
   std::exception_ptr cause_;
 
   static std::size_t index(int member) { return static_cast<std::size_t>(member); }
+
+  // Kernels of two processes take turns on a GPU, and those of a group wait for each other: they might never end.
+  void refuse_shared_gpu(int own, int other) {
+    abort(std::make_exception_ptr(Error(
+        ErrorKind::input, "the ranks " + std::to_string(ranks_[index(own)]) + " and " + std::to_string(ranks_[index(other)]) +
+                              ", in different processes, share one GPU and a group: give each process GPUs of its own")));
+  }
 
   template <class Body>
   void tell(int member, Saying saying, Body body) {

@@ -1,6 +1,12 @@
 #include "comm/nccl_comm.hpp"
 
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
+#include <mutex>
 #include <thread>
 
 #include "core/error.hpp"
@@ -123,7 +129,23 @@ std::string NcclComm::failure() const {
   return state == ncclSuccess || state == ncclInProgress ? std::string() : nccl().error_string(state);
 }
 
+// Threads that NCCL leaves behind after an abort crash in a CUDA that is being taken down (nccl#1013). What runs at exit runs
+// in the opposite order, so this comes before all that.
+void NcclComm::end_fast() noexcept {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    ::on_exit(
+        [](int status, void*) {
+          std::cout.flush();
+          std::fflush(nullptr);
+          ::_exit(status);
+        },
+        nullptr);
+  });
+}
+
 void NcclComm::abort(const std::vector<std::shared_ptr<NcclComm>>& comms) noexcept {
+  if (!comms.empty()) end_fast();
   for (const auto& comm : comms) comm->aborting_ = true;
   std::vector<std::unique_lock<std::timed_mutex>> locks;
   bool grouped = false;

@@ -263,14 +263,14 @@ void NcclTransport::land(const std::shared_ptr<Edges>& edges, EdgeReceiver& rece
       ends[i].comm->transfer(*ends[i].stream, [&] { ends[i].comm->receive(lane.tensor.data, lane.tensor.bytes(), producer); });
       ends[i].stream->record(*lane.ready);
     }
-    receiver.arrived(number, microbatch);
+    if (this->edges() == edges) receiver.arrived(number, microbatch);
   });
 }
 
 // Behind the sends that were given to the thread before: the mirror is free once its own is recorded.
 void NcclTransport::take(const std::shared_ptr<Edges>& edges, Sender& sender, const SlotCredit& credit) {
   thread_.add([this, edges, &sender, slot = credit.slot] {
-    if (!aborted()) sender.edge.credit(slot);
+    if (!aborted() && this->edges() == edges) sender.edge.credit(slot);
   });
 }
 

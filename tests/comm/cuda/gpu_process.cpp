@@ -1,13 +1,16 @@
 #include "comm/cuda/gpu_process.hpp"
 
+#include <execinfo.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <sstream>
 #include <thread>
 
 #include "comm/control_fixture.hpp"
@@ -68,6 +71,14 @@ int wait_until(pid_t pid, Clock::time_point limit) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
+// Says where a crash is that no test case is blamed for, such as one at the process's end.
+void say_where(int signal) {
+  void* frames[64];
+  ::backtrace_symbols_fd(frames, ::backtrace(frames, 64), STDERR_FILENO);
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
 }  // namespace
 
 std::vector<int> run_gpu_processes(const GpuRun& run) {
@@ -91,12 +102,13 @@ std::unique_ptr<GpuProcess> GpuProcess::here() {
   self->kind_ = static_cast<TransportKind>(kind);
   self->gpus_ = gpus;
   self->one_each_ = one_each != 0;
+  ::signal(SIGSEGV, say_where);
   Rendezvous rendezvous = rendezvous_of(process, processes, static_cast<std::uint16_t>(port));
   rendezvous.timeout = std::chrono::seconds(60);
   self->control_ = join_processes(rendezvous);
   return self;
 }
 
-int GpuProcess::gpu(int n) const { return one_each_ ? 0 : (process() + n) % gpus_; }
+int GpuProcess::gpu(int n) const { return one_each_ ? 0 : (process() * std::max(1, gpus_ / 2) + n) % gpus_; }
 
 }  // namespace pipetrain::test

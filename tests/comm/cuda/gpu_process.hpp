@@ -17,7 +17,7 @@ struct GpuRun {
   std::string test_case;  // a hidden one: its name, without commas and brackets
   TransportKind kind = TransportKind::ipc;
   int processes = 2;
-  int gpus = 1;           // process p, rank r of it: see GpuProcess::gpu
+  int gpus = 1;           // that they use
   bool one_each = false;  // each process sees its own GPU only, as some launchers arrange it
   std::chrono::seconds limit{45};
 };
@@ -33,8 +33,9 @@ class GpuProcess {
 
   ControlPlane& control() { return *control_; }
   TransportKind kind() const { return kind_; }
+  int gpus() const { return gpus_; }
   int process() const { return control_->process(); }
-  // Number, in this process, of the GPU of its n-th rank.
+  // Number, in this process, of the GPU of its n-th rank: processes share GPUs only where there are too few.
   int gpu(int n) const;
 
  private:

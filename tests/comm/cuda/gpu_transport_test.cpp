@@ -340,6 +340,15 @@ std::vector<std::vector<std::vector<char>>> results_of_one_process(Device& devic
   return results;
 }
 
+// Names the results that are not the same.
+std::string differences(const std::vector<std::vector<char>>& found, const std::vector<std::vector<char>>& wanted) {
+  std::string names;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i] != wanted[i]) names += "piece " + std::to_string(i / 4) + " result " + std::to_string(i % 4) + "; ";
+  }
+  return names;
+}
+
 // Ends what waits for a process once that is lost.
 class LossWatch {
  public:
@@ -410,45 +419,40 @@ TEST_CASE("one process of groups of GPUs", "[.][gpu-process]") {
   const auto self = GpuProcess::here();
   if (!self) return;
   constexpr int rounds = 3;
-  for (const int size : {2, 4}) {
-    if (self->kind() == TransportKind::nccl && size > 2) continue;  // it wants a GPU for each rank
-    INFO("groups of " << size);
-    const Mesh mesh({.dp = size}, deal_ranks(size, 2));
-    const auto transport = make_transport(self->kind(), self->control(), mesh);
-    std::map<int, std::unique_ptr<Device>> owned;
-    std::map<int, Device*> devices;
-    std::vector<int> all;
-    for (int rank = 0; rank < size; ++rank) {
-      all.push_back(rank);
-      if (mesh.place(rank).process != self->process()) continue;
-      owned[rank] = make_cuda_device(self->gpu(mesh.place(rank).device));
-      devices[rank] = owned[rank].get();
-    }
-    auto groups = transport->group(all, static_cast<std::uint32_t>(size), devices, GroupUse::beside_compute);
-    std::map<int, std::unique_ptr<GroupRank>> ranks;
-    for (const auto& [rank, device] : devices) {
-      ranks[rank] = std::make_unique<GroupRank>(*device, rank, size);
-      groups.at(rank)->share(ranks[rank]->arena());
-    }
-    std::vector<std::thread> threads;
-    for (auto& [rank, work] : ranks) {
-      threads.emplace_back([&groups, rank = rank, work = work.get()] { work->enqueue(*groups.at(rank), rounds); });
-    }
-    for (auto& thread : threads) thread.join();
-    std::map<int, std::vector<std::vector<char>>> found;
-    for (auto& [rank, work] : ranks) work->stream().synchronize();
-    for (auto& [rank, work] : ranks) found[rank] = work->results();
-    static_cast<void>(self->control().exchange("groups done " + std::to_string(size), {}));
-    groups.clear();
-    const auto wanted = results_of_one_process(*devices.begin()->second, size, rounds);
-    for (auto& [rank, results] : found) {
-      for (std::size_t i = 0; i < results.size(); ++i) {
-        INFO("rank " << rank << " of " << size << ", piece " << i / 4 << ", result " << i % 4);
-        CHECK((results[i] == wanted[static_cast<std::size_t>(rank)][i]));
-      }
-    }
-    ranks.clear();
+  const int size = std::max(2, self->gpus());
+  const Mesh mesh({.dp = size}, deal_ranks(size, 2));
+  const auto transport = make_transport(self->kind(), self->control(), mesh);
+  std::map<int, std::unique_ptr<Device>> owned;
+  std::map<int, Device*> devices;
+  std::vector<int> all;
+  for (int rank = 0; rank < size; ++rank) {
+    all.push_back(rank);
+    if (mesh.place(rank).process != self->process()) continue;
+    owned[rank] = make_cuda_device(self->gpu(mesh.place(rank).device));
+    devices[rank] = owned[rank].get();
   }
+  const auto make = [&] { return transport->group(all, 9, devices, GroupUse::beside_compute); };
+  if (self->gpus() == 1) {
+    CHECK_THROWS_WITH(make(), Catch::Contains("share one GPU"));
+    static_cast<void>(self->control().exchange("refused", {}));
+    return self->control().leave();
+  }
+  auto groups = make();
+  std::map<int, std::unique_ptr<GroupRank>> ranks;
+  for (const auto& [rank, device] : devices) {
+    ranks[rank] = std::make_unique<GroupRank>(*device, rank, size);
+    groups.at(rank)->share(ranks[rank]->arena());
+  }
+  std::vector<std::thread> threads;
+  for (auto& [rank, work] : ranks) {
+    threads.emplace_back([&groups, rank = rank, work = work.get()] { work->enqueue(*groups.at(rank), rounds); });
+  }
+  for (auto& thread : threads) thread.join();
+  for (auto& [rank, work] : ranks) work->stream().synchronize();
+  static_cast<void>(self->control().exchange("groups done", {}));
+  groups.clear();
+  const auto wanted = results_of_one_process(*devices.begin()->second, size, rounds);
+  for (auto& [rank, work] : ranks) CHECK(differences(work->results(), wanted[static_cast<std::size_t>(rank)]) == "");
   self->control().leave();
 }
 
@@ -512,12 +516,17 @@ TEST_CASE("GPUs of two processes fill each other's slots", "[gpu]") {
 
 TEST_CASE("GPUs of two processes add to the same bits as those of one", "[gpu]") {
   for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl}) {
-    for (const int gpus : {2, 1}) {
-      if (!have(kind, gpus) || (kind == TransportKind::nccl && gpus == 1)) continue;
+    for (const int gpus : {2, 4}) {
+      if (!have(kind, gpus)) continue;
       INFO(to_string(kind) << ", " << gpus << " GPUs");
       CHECK(run_gpu_processes({"one process of groups of GPUs", kind, 2, gpus}) == std::vector<int>{0, 0});
     }
   }
+}
+
+TEST_CASE("a group of two processes that share a GPU is refused", "[gpu]") {
+  if (!have(TransportKind::ipc, 1)) return;
+  CHECK(run_gpu_processes({"one process of groups of GPUs", TransportKind::ipc, 2, 1}) == std::vector<int>{0, 0});
 }
 
 TEST_CASE("GPUs of two processes that each see their own alone reach each other", "[gpu]") {
