@@ -176,9 +176,10 @@ double thread_latency(EdgeEnd& end, int process, std::size_t bytes, int rounds) 
   return seconds;
 }
 
-double actor_latency(EdgeEnd& end, int process, std::size_t bytes, int rounds) {
+double actor_latency(EdgeEnd& end, int process, std::size_t bytes, int rounds, Idle idle) {
   constexpr int warm_up = 100;
   caf::actor_system_config config;
+  if (idle == Idle::asleep) config.set("scheduler.policy", caf::atom("sharing"));
   caf::actor_system system(config);
   std::promise<double> done;
   const int expected = warm_up + rounds + 1;
