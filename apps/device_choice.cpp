@@ -79,6 +79,13 @@ std::vector<int> first_gpus(const HostRanks& here, bool own_only) {
   return gpus;
 }
 
+// A dry run shows the whole run as one process's.
+std::vector<int> gpus_of_dry_run(const OptionValues& values, const HostRanks& here, const std::vector<int>& of_host,
+                                 std::int64_t ranks) {
+  if (here.count < ranks) values.fail("dry-run", "of a run on several hosts' GPUs is not built yet; use --device cpu");
+  return of_host;
+}
+
 // This process's, of those of the host's ranks.
 std::vector<int> own_gpus(const HostRanks& here, const std::vector<int>& of_host) {
   const auto first = of_host.begin() + (here.own_first - here.first);
@@ -110,8 +117,11 @@ void choose_devices(const OptionValues& values, const Machine& machine, TrainOpt
       if (!enough) values.fail("device", needs_gpus(run, here.count, machine) + "; use smaller sizes, or --device cpu");
       chosen.kind = DeviceKind::cuda;
   }
-  if (chosen.kind == DeviceKind::cuda)
-    chosen.gpus = own_gpus(here, list ? parse_devices(values, *list, machine, here.count) : first_gpus(here, own_only));
+  if (chosen.kind == DeviceKind::cuda) {
+    const auto of_host = list ? parse_devices(values, *list, machine, here.count) : first_gpus(here, own_only);
+    const bool dry_run = values.on_off("dry-run").value_or(false);
+    chosen.gpus = dry_run ? gpus_of_dry_run(values, here, of_host, run.ranks()) : own_gpus(here, of_host);
+  }
   const int share = std::max(1, machine.cores / here.count);
   chosen.threads = static_cast<int>(values.integer("threads", 1, 1024).value_or(share));
 }

@@ -28,6 +28,8 @@ std::string Hosts::name(int host) const { return fmt::format("{}h{}", prefix_, h
 
 std::string Hosts::address(int host) const { return fmt::format("10.78.0.{}", host + 1); }
 
-void Hosts::link(int host, bool up) const { succeeds(fmt::format("ip -n {} link set eth0 {}", name(host), up ? "up" : "down")); }
+void Hosts::link(int host, bool up) const {
+  succeeds(fmt::format("ip -n {} link set eth0 {}", name(host), up ? "up" : "down"));
+}
 
 }  // namespace pipetrain::bench

@@ -88,8 +88,10 @@ std::exception_ptr EngineChannel::fail(std::exception_ptr cause) {
   try {
     check();
   } catch (...) {
-    return std::current_exception();
+    cause = std::current_exception();
   }
+  // Also what was heard from others, or of one that was lost: nobody else may have noticed, and nobody hears of this process,
+  // which leaves on purpose, that it is gone. What they have heard before stays their cause.
   Failure failure = failure_of(cause);
   failure.where = to_string(control_->info(process()));
   for (int other = 0; other < processes(); ++other) {

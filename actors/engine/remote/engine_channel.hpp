@@ -52,8 +52,8 @@ class EngineChannel {
   void check() const;
   // What each process gave, by process. Throws as ControlPlane::exchange() does, and the failure that was its reason.
   std::vector<Bytes> exchange(const std::string& key, Bytes mine);
-  // This process could not build its part: tells the others, unless it is one of theirs that ended it. Returns what to throw:
-  // the first failure of all.
+  // This process could not build its part, or gave it up: tells the others. Returns what to throw: the first failure of all
+  // that it knows.
   std::exception_ptr fail(std::exception_ptr cause);
 
   // --- a pipeline's ---
