@@ -130,6 +130,8 @@ RawOptions gather_options(const std::vector<OptionSpec>& table, const std::vecto
   check_words(options);
   if (const auto config = options.find("config"); config != options.end()) {
     options.merge(read_config_file(table, config->second.words.back()));
+    for (const auto& [name, option] : options)
+      if (option.words.empty()) throw Error(ErrorKind::input, option.where);  // see foreign_options()
     check_words(options);
   }
   return options;

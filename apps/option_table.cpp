@@ -105,7 +105,11 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Reports", "peak-tflops", "X", "TFLOP/s of one device at most, which MFU is a share of", "of known GPUs: as published"},
       {"Reports", "log-interval", "N", "steps between two lines of progress (a terminal shows every step)", "1"},
 
-      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
+      {"General", "config", "FILE",
+       "options from a TOML or JSON file, by their names here; also a DeepSpeed JSON, a torchtitan TOML, or Megatron-LM's "
+       "arguments (.args)",
+       ""},
+      {"General", "save-config", "FILE", "write the options of this run, wherever they came from, as a file for --config", ""},
       {"General", "stall-timeout", "SECONDS", "a step in which no action completes for this long fails; 0: never", "600"},
       {"General", "dry-run", "", "print the plan and the memory of each device, and stop; status 1 if it does not fit", "off"},
       {"General", "help", "", "print this page", ""},

@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "apps/foreign_config.hpp"
 #include "apps/option_layers.hpp"
 #include "core/error.hpp"
 #include "files/file_io.hpp"
@@ -164,29 +165,74 @@ void settle_bf16(const std::vector<OptionSpec>& table, RawOptions& options) {
 
 }  // namespace
 
+RawOptions read_json(const std::vector<OptionSpec>& table, const std::string& path, const std::string& text) {
+  std::vector<JsonMember> members;
+  std::set<std::string> keys;
+  const JsonLimits limits{.comments = true};  // they are welcome in a file people write
+  read_json_members(whole_text(text), {path}, limits, [&](JsonMember&& member) {
+    if (!keys.insert(member.key).second) return false;
+    members.push_back(std::move(member));
+    return true;
+  });
+  const bool deepspeed = find_option(table, "microbatches") && find_option(table, "save") &&
+                         (keys.count("train_batch_size") != 0 || keys.count("train_micro_batch_size_per_gpu") != 0 ||
+                          keys.count("gradient_accumulation_steps") != 0);
+  RawOptions options;
+  std::vector<ForeignSetting> settings;
+  for (const JsonMember& member : members) {
+    const std::string place = fmt::format("{}:{}", path, member.line);
+    deepspeed ? add_leaves(member.key, member.value, place, settings)
+              : add_option(table, place, member.key, member.value, options);
+  }
+  return deepspeed ? foreign_options(table, ForeignSystem::deepspeed, std::move(settings)) : options;
+}
+
+// Each value with the line that it stands in.
+void add_toml_leaves(const std::string& path, const std::string& key, const toml::node& node,
+                     std::vector<ForeignSetting>& settings) {
+  if (const auto* members = node.as_table()) {
+    for (const auto& [name, member] : *members) add_toml_leaves(path, key + "." + std::string(name.str()), member, settings);
+  } else {
+    settings.push_back({key, to_json(node), fmt::format("{}:{}", path, node.source().begin.line)});
+  }
+}
+
+bool is_torchtitan(const std::vector<OptionSpec>& table, const toml::table& file) {
+  static const std::set<std::string> tables = {
+      "job", "training", "parallelism", "lr_scheduler", "activation_checkpoint", "checkpoint", "profiling", "experimental"};
+  return find_option(table, "microbatches") && find_option(table, "save") &&
+         std::any_of(file.begin(), file.end(), [&](const auto& member) {
+           return member.second.is_table() && tables.count(std::string(member.first.str())) != 0;
+         });
+}
+
+RawOptions read_toml(const std::vector<OptionSpec>& table, const std::string& path, const std::string& text) {
+  check_dots(path, text);
+  RawOptions options;
+  try {
+    const toml::table file = toml::parse(text, path);
+    if (is_torchtitan(table, file)) {
+      std::vector<ForeignSetting> settings;
+      for (const auto& [key, node] : file) add_toml_leaves(path, std::string(key.str()), node, settings);
+      return foreign_options(table, ForeignSystem::torchtitan, std::move(settings));
+    }
+    for (const auto& [key, node] : file)
+      add_option(table, fmt::format("{}:{}", path, node.source().begin.line), std::string(key.str()), to_json(node), options);
+  } catch (const toml::parse_error& error) {
+    fail(fmt::format("{}:{}", path, error.source().begin.line), fmt::format("is not TOML ({})", error.description()));
+  }
+  return options;
+}
+
 RawOptions read_config_file(const std::vector<OptionSpec>& table, const std::string& path) {
   const std::string text = read_options(path);
   const std::string ending = std::filesystem::path(path).extension().string();
+  if (ending == ".args" || ending == ".txt")
+    return foreign_options(table, ForeignSystem::megatron, parse_argument_text(text, path));
   if (ending != ".json" && ending != ".toml")
-    fail("--config " + path, "the ending is neither .toml nor .json; name the file after what it is");
-  RawOptions options;
-  if (ending == ".json") {
-    std::set<std::string> keys;
-    const JsonLimits limits{.comments = true};  // they are welcome in a file people write
-    read_json_members(whole_text(text), {path}, limits, [&](JsonMember&& member) {
-      if (!keys.insert(member.key).second) return false;
-      add_option(table, fmt::format("{}:{}", path, member.line), member.key, member.value, options);
-      return true;
-    });
-  } else {
-    check_dots(path, text);
-    try {
-      for (const auto& [key, node] : toml::parse(text, path))
-        add_option(table, fmt::format("{}:{}", path, node.source().begin.line), std::string(key.str()), to_json(node), options);
-    } catch (const toml::parse_error& error) {
-      fail(fmt::format("{}:{}", path, error.source().begin.line), fmt::format("is not TOML ({})", error.description()));
-    }
-  }
+    fail("--config " + path,
+         "the ending is neither .toml nor .json, nor .args as of Megatron-LM's arguments; name the file after what it is");
+  RawOptions options = ending == ".json" ? read_json(table, path, text) : read_toml(table, path, text);
   settle_bf16(table, options);
   return options;
 }

@@ -127,6 +127,13 @@ void print_waiting(const RunFailed& failure) {
   for (const auto& line : failure.waiting()) print_note(line);
 }
 
+void save_config(const TrainOptions& options) {
+  if (!options.save_config) return;
+  OutputFiles files;
+  files.add("save-config", *options.save_config, [&](std::ostream& out) { out << options.config_text; });
+  files.put_in_place();
+}
+
 // The page of a run that failed says so. Its cause has been told: a page that cannot be written does not hide it.
 void report_failure(StepOutputs& outputs, const RunFailed& failure) {
   try {
@@ -166,6 +173,7 @@ int run_train(const TrainOptions& options) {
   if (options.processes.several() && !options.dry_run) joined = std::make_unique<JoinedRun>(options);
   std::optional<SaveLock> save_lock;
   std::optional<TrainJob> job = open_job(options, joined.get(), save_lock, notes);
+  if (options.processes.leads()) save_config(options);
   if (options.dry_run) {
     if (options.processes.leads()) dry_run(options, *job, notes);
     return 0;

@@ -13,6 +13,7 @@
 #include "apps/option_files.hpp"
 #include "apps/option_values.hpp"
 #include "apps/plan_file.hpp"
+#include "apps/save_config.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "schedules/builders.hpp"
@@ -176,11 +177,12 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   read_saving(values, options.run.saving);
   options.records.metrics = output_file(values, "metrics", Written::in_place);
   options.records.tensorboard = output_folder(values, "tensorboard");
+  options.save_config = output_file(values, "save-config");
   options.records.report = output_file(values, "report");
   options.records.trace = output_file(values, "trace");
   options.records.profile = output_file(values, "profile");
   refuse_shared_files(values, {.inputs = {"model", "data", "load", "tokenizer", "config", "schedule", "token-file"},
-                               .output_files = {"metrics", "trace", "profile", "report"},
+                               .output_files = {"metrics", "trace", "profile", "report", "save-config"},
                                .output_folders = {"save", "tensorboard"}});
   options.peak_tflops = values.number("peak-tflops", {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1e9});
   options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
@@ -241,7 +243,9 @@ void read_run(const Sources& sources, TrainOptions& options, const std::function
 TrainOptions parse_train_options(const std::vector<std::string>& arguments, const Environment& environment,
                                  const Machine& machine) {
   TrainOptions options;
-  const OptionValues values(gather_options(train_option_table(), arguments, environment, options.notes));
+  const RawOptions given = gather_options(train_option_table(), arguments, environment, options.notes);
+  if (given.count("save-config") != 0) options.config_text = to_toml(train_option_table(), given);
+  const OptionValues values(given);
   read_run({values, environment, machine}, options,
            [&](std::int64_t ranks) { return read_processes(values, environment, ranks); });
   return options;

@@ -21,6 +21,8 @@ struct TrainOptions {
   RecordSettings records;
   std::optional<double> peak_tflops;  // of one device: what mfu is a share of
   std::int64_t log_interval = 1;
+  std::optional<std::filesystem::path> save_config;
+  std::string config_text;  // for it
   bool dry_run = false;
   ProcessOptions processes;  // of which this one trains its share of the ranks
 
