@@ -64,10 +64,11 @@ class SentencePieceTokenizer : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const fs::path& file) : around_(read_around(file.parent_path())) {
     const std::string bytes = read_text(file, std::size_t{1} << 30);
-    const std::string what = file.string() + ": is no sentencepiece model that can be read";
-    if (bytes.empty()) throw Error(ErrorKind::input, what + ": it is empty");
-    check(processor_.LoadFromSerializedProto(bytes), what);
-    if (processor_.GetPieceSize() < 1) throw Error(ErrorKind::input, what + ": it has no pieces");
+    const std::string what =
+        file.string() + ": is no sentencepiece model that can be read; give a tokenizer.model as its library writes it";
+    if (bytes.empty()) throw Error(ErrorKind::input, what);
+    if (!processor_.LoadFromSerializedProto(bytes).ok()) throw Error(ErrorKind::input, what);
+    if (processor_.GetPieceSize() < 1) throw Error(ErrorKind::input, what);
     content_ = checksum(bytes.data(), bytes.size());
   }
 

@@ -25,7 +25,7 @@ class WordCache {
   }
 
   void put(std::string_view word, std::span<const std::int32_t> ids) {
-    if (ids.size() > most_ids) return;
+    if (ids.empty() || ids.size() > most_ids) return;
     Entry& entry = entries_[place_of(word)];
     entry.size = static_cast<std::uint8_t>(word.size());
     entry.count = static_cast<std::uint8_t>(ids.size());
