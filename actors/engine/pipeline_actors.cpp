@@ -57,12 +57,20 @@ PipelineActors::PipelineActors(PipelineOptions options, const ComputeFactory& ma
 }
 
 PipelineActors::~PipelineActors() {
-  if (crosses() && leads() && options_.processes->channel->running()) {
-    EngineChannel& channel = *options_.processes->channel;
-    for (int other = 1; other < channel.processes(); ++other) channel.send(other, {{}, RunEnds{}});
-    channel.end_run();
-  }
+  if (crosses() && options_.processes->channel->running()) leave_run();
   stop();
+}
+
+// Process 0 ends the run. Another one that goes before, unless it has failed, is missed.
+void PipelineActors::leave_run() {
+  EngineChannel& channel = *options_.processes->channel;
+  if (!leads()) {
+    Failure left{ErrorKind::aborted, "it left the run before its end", to_string(channel.control().info(process_))};
+    if (end_->valid()) channel.send(0, {{}, ProcessFailed{std::move(left)}});
+    return;
+  }
+  for (int other = 1; other < channel.processes(); ++other) channel.send(other, {{}, RunEnds{}});
+  channel.end_run();
 }
 
 void PipelineActors::follow() {

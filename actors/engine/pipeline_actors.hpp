@@ -81,6 +81,7 @@ class PipelineActors {
   void connect_queues();
   void attach();
   void on_abort(const Failure& cause) const;
+  void leave_run();
   void stop();
 
   PipelineOptions options_;  // but for the plan

@@ -128,6 +128,16 @@ TEST_CASE("abort in any process ends all", "[processes]") {
   }
 }
 
+TEST_CASE("a process that leaves before the end is missed", "[processes]") {
+  const auto failures = in_processes(
+      MemoryHub::make(2), [](int) { return job_of(two_stages); },
+      [&](int process, TrainJob job) {
+        Trainer trainer(std::move(job));
+        while (process == 0) trainer.step();
+      });
+  CHECK(first_line(failures[0]) == "process 1 (part 1) on host host1: it left the run before its end");
+}
+
 TEST_CASE("what one process cannot build ends all with its cause", "[processes]") {
   class Broken final : public WeightSource {
    public:

@@ -174,8 +174,8 @@ void put(WireWriter& out, const Abort& message) { put(out, message.cause); }
 void get(const Source& from, Abort& message) { get(from, message.cause); }
 void put(WireWriter& out, const Failed& message) { put(out, message.cause); }
 void get(const Source& from, Failed& message) { get(from, message.cause); }
-void put(WireWriter& out, const BuildFailed& message) { put(out, message.cause); }
-void get(const Source& from, BuildFailed& message) { get(from, message.cause); }
+void put(WireWriter& out, const ProcessFailed& message) { put(out, message.cause); }
+void get(const Source& from, ProcessFailed& message) { get(from, message.cause); }
 
 void put(WireWriter& out, const ReportWaiting& message) { out.number(message.report); }
 void get(const Source& from, ReportWaiting& message) { message.report = from.count(); }

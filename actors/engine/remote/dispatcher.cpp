@@ -65,7 +65,7 @@ class LeaderDispatcher : public Dispatcher {
                      AskWaiting{[channel = targets_.channel, from, number = body.number](std::vector<std::string> lines) {
                        channel->send(from, {{}, WaitingLines{number, std::move(lines)}});
                      }});
-    } else if constexpr (std::is_same_v<Body, BuildFailed>) {
+    } else if constexpr (std::is_same_v<Body, ProcessFailed>) {
       lost(from, body.cause);
     } else {
       WireReader::refuse("what only process 0 may say");
@@ -80,11 +80,11 @@ class FollowerDispatcher : public Dispatcher {
   void received(int from, std::span<const std::byte> bytes) const {
     try {
       RemoteMessage message = decode(bytes, targets_.limits);
-      if (auto* build = std::get_if<BuildFailed>(&message.body)) return abort(build->cause);
+      if (auto* build = std::get_if<ProcessFailed>(&message.body)) return abort(build->cause);
       if (from != 0) WireReader::refuse("what only process 0 may say");
       std::visit([&](auto& body) { take(message.stage, body); }, message.body);
     } catch (const Error& error) {
-      lost(from, loss(from, error.what()));
+      send(0, {{}, Failed{loss(from, error.what())}});
       abort(loss(from, error.what()));
     }
   }

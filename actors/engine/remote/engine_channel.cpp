@@ -48,7 +48,7 @@ void EngineChannel::received(int from, std::span<const std::byte> bytes) {
   // Nothing else is said before all have built their parts, and nothing that matters once this one's pipeline is gone.
   try {
     RemoteMessage message = decode(bytes, {});
-    if (auto* build = std::get_if<BuildFailed>(&message.body)) failed(from, std::move(build->cause));
+    if (auto* build = std::get_if<ProcessFailed>(&message.body)) failed(from, std::move(build->cause));
   } catch (const Error& error) {
     if (!running_) failed(from, loss_of(*control_, from, error.what()));
   }
@@ -95,7 +95,7 @@ std::exception_ptr EngineChannel::fail(std::exception_ptr cause) {
   Failure failure = failure_of(cause);
   failure.where = to_string(control_->info(process()));
   for (int other = 0; other < processes(); ++other) {
-    if (other != process()) send(other, {{}, BuildFailed{failure}});
+    if (other != process()) send(other, {{}, ProcessFailed{failure}});
   }
   return cause;
 }

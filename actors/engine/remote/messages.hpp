@@ -5,7 +5,7 @@
 //   process 0 -> a process      BeginStep (for its feeders), Abort, WaitingLines, RunEnds
 //   a stage   -> process 0      NormDone, StepDone, Stopped, Waiting, MemoryReport, StatePiece
 //   a process -> process 0      Failed, WaitingWanted
-//   any       -> any            BuildFailed
+//   any       -> any            ProcessFailed
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ struct WaitingLines {
 
 // No step follows: the processes may go.
 struct RunEnds {};
-// Before the first step: the sender could not build its part.
-struct BuildFailed {
+// The sender has no part in the run any more: it could not build it, or gives it up.
+struct ProcessFailed {
   Failure cause;
 };
 
@@ -49,7 +49,7 @@ struct RemoteMessage {
   // The stage that it is for, or of; none: the process.
   std::optional<StageId> stage;
   std::variant<BeginStep, GiveVerdict, Abort, ReportWaiting, ReportMemory, StateWanted, NormDone, StepDone, Failed, Stopped,
-               Waiting, MemoryReport, StatePiece, WaitingWanted, WaitingLines, RunEnds, BuildFailed>
+               Waiting, MemoryReport, StatePiece, WaitingWanted, WaitingLines, RunEnds, ProcessFailed>
       body;
 };
 
