@@ -95,14 +95,14 @@ void PipelineActors::build(const ComputeFactory& make_compute, const SourceFacto
   if (crosses()) open_edges();
   for (const int rank : parts_.ranks_of(process_)) spawn_stage(id_of(rank));
   if (crosses() && leads()) spawn_remote_actors();
-  for (int replica = 0; replica < parts_.shape().dp; ++replica) spawn_feeder(replica, make_source);
+  spawn_feeders(make_source);
   ConnectSupervisor members;
   for (std::size_t rank = 0; rank < stages_.size(); ++rank) {
     if (!stages_[rank]) continue;
     members.ids.push_back(id_of(static_cast<int>(rank)));
     members.stages.push_back(stages_[rank]);
   }
-  for (const auto& [replica, feeder] : feeders_) members.feeders.push_back(feeder);
+  for (const auto& [place, feeder] : feeders_) members.feeders.push_back(feeder);
   members.feeders.insert(members.feeders.end(), remote_feeders_.begin(), remote_feeders_.end());
   caf::anon_send(supervisor_, std::move(members));
   if (crosses()) {
@@ -176,14 +176,17 @@ void PipelineActors::spawn_stage(const StageId& id) {
   stages_[index(id)] = spawn<StageActor>(std::move(setup));
 }
 
-void PipelineActors::spawn_feeder(int replica, const SourceFactory& make_source) {
-  caf::actor tokens, targets;
+void PipelineActors::spawn_feeders(const SourceFactory& make_source) {
   const int last = placement().virtual_stages() - 1;
-  for (int part = 0; part < parts_.shape().tp; ++part) {  // a process runs one part of a stage at most
-    if (auto queue = queue_of({replica, 0, part, InputKind::activation})) tokens = queue;
-    if (auto queue = queue_of({replica, last, part, InputKind::target})) targets = queue;
+  for (int replica = 0; replica < parts_.shape().dp; ++replica) {
+    for (int part = 0; part < parts_.shape().tp; ++part) {
+      const auto tokens = queue_of({replica, 0, part, InputKind::activation});
+      const auto targets = queue_of({replica, last, part, InputKind::target});
+      if (!tokens && !targets) continue;
+      auto source = parts_.shape().tp > 1 ? options_.processes->make_source(replica, part) : make_source(replica);
+      feeders_[{replica, part}] = spawn<FeederActor>(replica, std::move(source), tokens, targets, supervisor_);
+    }
   }
-  if (tokens || targets) feeders_[replica] = spawn<FeederActor>(replica, make_source(replica), tokens, targets, supervisor_);
 }
 
 void PipelineActors::attach() {
@@ -193,7 +196,7 @@ void PipelineActors::attach() {
   targets.parts = parts_;
   targets.limits = {parts_.shape(), placement().chunks(), plan_->microbatches};
   targets.stages = stages_;
-  for (const auto& [replica, feeder] : feeders_) targets.feeders.push_back(feeder);
+  for (const auto& [place, feeder] : feeders_) targets.feeders.push_back(feeder);
   targets.supervisor = supervisor_;
   processes.channel->attach(leads() ? dispatch_in_process_0(std::move(targets)) : dispatch_elsewhere(std::move(targets)));
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "actors/engine/pipeline.hpp"
@@ -76,7 +77,7 @@ class PipelineActors {
   EdgeSender sender_of(const Edge& edge, const StageId& producer);
   void spawn_stage(const StageId& id);
   void spawn_remote_actors();
-  void spawn_feeder(int replica, const SourceFactory& make_source);
+  void spawn_feeders(const SourceFactory& make_source);
   void open_mailboxes();
   void connect_queues();
   void attach();
@@ -97,8 +98,8 @@ class PipelineActors {
   std::map<Edge, caf::actor> remote_queues_, remote_producers_;
   std::map<EdgeId, std::shared_ptr<EdgeMailbox>> mailboxes_;
   caf::actor supervisor_;
-  std::vector<caf::actor> stages_;     // by rank of parts_; null for those of other processes, but in process 0
-  std::map<int, caf::actor> feeders_;  // of this process, by replica
+  std::vector<caf::actor> stages_;                     // by rank of parts_; null for those of other processes, but in process 0
+  std::map<std::pair<int, int>, caf::actor> feeders_;  // of this process, by replica and part
   std::vector<caf::actor> remote_feeders_;
   std::vector<caf::actor> all_;
   std::optional<std::future<void>> end_;

@@ -116,7 +116,7 @@ void PipelineActors::connect_queues() {
     const auto producer = producer_of(edge);
     caf::actor from;
     if (!producer) {
-      from = feeders_.at(edge.replica);
+      from = feeders_.at({edge.replica, edge.part});
     } else if (const auto remote = remote_producers_.find(edge); remote != remote_producers_.end()) {
       from = remote->second;
     } else {

@@ -46,7 +46,7 @@ struct MemoryUse {
 
 // A part of what a stage's compute keeps from step to step, by names that the compute knows.
 struct StatePart {
-  int tp_rank = 0;
+  int tp_rank = 0;            // of the compute's
   std::string state;          // "weights"
   std::size_t parameter = 0;  // of the rank, in its layout's order
   std::size_t elements = 0;   // how many values that is; needed only where the stage may run in another process

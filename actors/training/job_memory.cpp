@@ -46,16 +46,15 @@ std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const T
 }
 
 std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJob& job,
-                                     const std::vector<DeviceMemory>& devices) {
+                                     const std::vector<DeviceMemory>& devices, std::size_t beside) {
   for (const auto& [name, need] : memory_needs(layout, devices)) {
-    const std::size_t free = need.device->memory().free;
-    if (need.bytes <= free) continue;
+    const std::size_t free = need.device->memory().free, bytes = need.bytes + beside;
+    if (bytes <= free) continue;
     TrainJob recomputing = job;
     recomputing.numerics.recompute = Recompute::full;
-    const std::size_t less = memory_needs(layout, estimate_devices(layout, recomputing)).at(name).bytes;
-    return Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(need.bytes >> 20) + " MiB and " +
-                                               std::to_string(free >> 20) + " MiB are free; use " +
-                                               remedies(job, less, need.bytes));
+    const std::size_t less = memory_needs(layout, estimate_devices(layout, recomputing)).at(name).bytes + beside;
+    return Error(ErrorKind::out_of_memory, name + ": the run needs about " + std::to_string(bytes >> 20) + " MiB and " +
+                                               std::to_string(free >> 20) + " MiB are free; use " + remedies(job, less, bytes));
   }
   return {};
 }

@@ -19,11 +19,12 @@ LogicalState::LogicalState(Pipeline& pipeline, const ParallelLayout& layout, con
   const auto& shape = layout.mesh().shape();
   for (int stage = 0; stage < shape.pp; ++stage) {
     for (int tp_rank = 0; tp_rank < shape.tp; ++tp_rank) {
+      const auto [part, rank_of_part] = layout.part_rank(tp_rank);
       const ParameterLayout own = layout_parameters(config, layout.chunks_of(stage), tp_rank, shape.tp);
       for (std::size_t number = 0; number < own.parameters.size(); ++number) {
         const Parameter& parameter = own.parameters[number];
         const bool elsewhere = parameter.tied_copy || (parameter.split_axis < 0 && tp_rank > 0);
-        if (!elsewhere) slices[parameter.name].push_back({{0, stage}, tp_rank, number, parameter});
+        if (!elsewhere) slices[parameter.name].push_back({{0, stage, part}, rank_of_part, number, parameter});
       }
     }
   }

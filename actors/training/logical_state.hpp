@@ -29,7 +29,7 @@ class LogicalState {
  private:
   struct Slice {
     StageId stage;
-    int tp_rank = 0;
+    int tp_rank = 0;         // of that part of the stage
     std::size_t number = 0;  // of the rank's parameters
     Parameter parameter;
   };

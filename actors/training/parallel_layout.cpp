@@ -1,5 +1,8 @@
 #include "actors/training/parallel_layout.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
@@ -32,6 +35,16 @@ World open_world(const TrainJob& job, int process, std::shared_ptr<Transport> tr
       mesh, process, [&](int rank) { return make_device(job, mesh.place(rank).device); }, std::move(transport));
 }
 
+// Where some stage's tensor-parallel ranks go on in another process.
+std::vector<int> cuts_between_processes(const Mesh& mesh) {
+  std::set<int> cuts{0, mesh.shape().tp};
+  for (int rank = 1; rank < mesh.size(); ++rank) {
+    const int tp_rank = mesh.at(rank).tp;
+    if (tp_rank > 0 && mesh.place(rank).process != mesh.place(rank - 1).process) cuts.insert(tp_rank);
+  }
+  return {cuts.begin(), cuts.end()};
+}
+
 std::vector<RankPlace> places_of(const TrainJob& job, int ranks) {
   const ControlPlane* control = job.processes ? job.processes->control.get() : nullptr;
   std::vector<RankPlace> places = deal_ranks(ranks, control ? control->processes() : 1);
@@ -62,6 +75,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
       parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(), job.numerics)),
       transport_(checked_transport(job, parts_, channel)),
       world_(open_world(job, channel ? channel->process() : 0, transport_)) {
+  cuts_ = cuts_between_processes(mesh());
   make_groups(job.config.tied_embeddings);
 }
 
@@ -83,14 +97,26 @@ void ParallelLayout::make_groups(bool tied) {
 
 std::vector<StageId> ParallelLayout::stages() const {
   std::vector<StageId> stages;
-  for (const auto& members : mesh().groups({Axis::tp})) {
-    const MeshCoordinate first = mesh().at(members.front());
-    if (world_.runs(members.front())) stages.push_back({first.dp, first.pp});
+  for (const int begin : world_.ranks()) {
+    const MeshCoordinate at = mesh().at(begin);
+    const PartRank rank = part_rank(at.tp);
+    if (rank.number == 0) stages.push_back({at.dp, at.pp, rank.part});
   }
   return stages;
 }
 
-std::vector<int> ParallelLayout::ranks_of(StageId id) const { return mesh().group(mesh().rank(coordinate(id)), {Axis::tp}); }
+std::vector<int> ParallelLayout::ranks_of(StageId id) const {
+  const auto part = static_cast<std::size_t>(id.part);
+  std::vector<int> ranks;
+  for (int tp_rank = cuts_[part]; tp_rank < cuts_[part + 1]; ++tp_rank)
+    ranks.push_back(mesh().rank({.dp = id.replica, .pp = id.stage, .tp = tp_rank}));
+  return ranks;
+}
+
+ParallelLayout::PartRank ParallelLayout::part_rank(int tp_rank) const {
+  const auto next = std::upper_bound(cuts_.begin(), cuts_.end(), tp_rank);
+  return {static_cast<int>(next - cuts_.begin()) - 1, tp_rank - *std::prev(next)};
+}
 
 std::vector<std::vector<Block>> ParallelLayout::chunks_of(int stage) const {
   std::vector<std::vector<Block>> chunks;
@@ -100,27 +126,29 @@ std::vector<std::vector<Block>> ParallelLayout::chunks_of(int stage) const {
   return chunks;
 }
 
-LinkKinds ParallelLayout::links_of(int rank) const {
+void ParallelLayout::add_links(RankSetup& setup) const {
   const auto& placement = plan_.placement;
-  const MeshCoordinate own = mesh().at(rank);
-  LinkKinds links;
   for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
-    const int at = placement.virtual_stage(own.pp, chunk);
+    const int at = placement.virtual_stage(setup.id.pp, chunk);
     for (const int next : {at - 1, at + 1}) {
       if (next < 0 || next >= placement.virtual_stages()) continue;
-      MeshCoordinate neighbour = own;
-      neighbour.pp = placement.at(next).stage;
+      const schedules::StageChunk receiver = placement.at(next);
+      MeshCoordinate neighbour = setup.id;
+      neighbour.pp = receiver.stage;
       const int to = mesh().rank(neighbour);
-      links[to] = world_.link(rank, to);
+      const LinkKind kind = setup.links[to] = world_.link(setup.rank, to);
+      if (world_.runs(to) || kind != LinkKind::same_memory) continue;
+      const auto& needs = needs_[static_cast<std::size_t>(receiver.stage)].chunks[static_cast<std::size_t>(receiver.chunk)];
+      setup.mirrors += next > at ? needs.activation_slots : needs.gradient_slots;
     }
   }
-  return links;
 }
 
 RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   RankSetup setup;
   setup.id = mesh().at(rank);
   setup.rank = rank;
+  setup.lane = part_rank(setup.id.tp).number;
   setup.device = &world_.device(rank);
   if (const auto groups = groups_.find(rank); groups != groups_.end()) setup.groups = groups->second;
   setup.config = job.config;
@@ -129,7 +157,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.microbatches = static_cast<int>(job.batch.microbatches);
   setup.sequence_parallel = job.layout.sequence_parallel;
   setup.numerics = job.numerics;
-  setup.links = links_of(rank);
+  add_links(setup);
   setup.same_order = job.layout.order == schedules::Order::planned || setup.chunks.size() == 1;
   setup.optimizer = job.optimizer;
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
@@ -154,17 +182,11 @@ std::vector<Device*> ParallelLayout::stage_devices(StageId id) const {
 
 Mesh ParallelLayout::stage_mesh() const {
   std::vector<RankPlace> places;
-  for (const auto& members : mesh().groups({Axis::tp})) {
-    const RankPlace first = mesh().place(members.front()), last = mesh().place(members.back());
-    if (first.process != last.process) {
-      throw Error(ErrorKind::unavailable, "the tensor-parallel ranks of stage " +
-                                              std::to_string(mesh().at(members.front()).pp) + " would run in processes " +
-                                              std::to_string(first.process) + " and " + std::to_string(last.process) +
-                                              ", which is not built yet; use fewer processes");
-    }
-    places.push_back(first);
+  for (int rank = 0; rank < mesh().size(); ++rank) {
+    if (part_rank(mesh().at(rank).tp).number == 0) places.push_back(mesh().place(rank));
   }
-  return Mesh({.dp = mesh().shape().dp, .pp = mesh().shape().pp}, std::move(places));
+  const MeshShape& shape = mesh().shape();
+  return Mesh({.dp = shape.dp, .pp = shape.pp, .tp = static_cast<int>(cuts_.size()) - 1}, std::move(places));
 }
 
 }  // namespace pipetrain

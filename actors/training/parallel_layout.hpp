@@ -30,25 +30,32 @@ class ParallelLayout {
   ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel);
 
   const Mesh& mesh() const { return world_.mesh(); }
-  std::vector<StageId> stages() const;                       // that this process runs, replica-major
+  // The parts of stages that this process runs, replica-major. A stage is one part, unless the ranks of some stage run in
+  // several processes: then all stages are cut alike, so that the lanes of neighbours correspond.
+  std::vector<StageId> stages() const;
   Transport* transport() const { return transport_.get(); }  // null: one process
-  // {.dp = replicas, .pp = stages}, each in the process of its ranks. Throws Error(unavailable) where these are several.
+  // {.dp = replicas, .pp = stages, .tp = parts}, each in the process of its ranks.
   Mesh stage_mesh() const;
+  // Where a tensor-parallel rank of any stage is found: in this part, as its rank of this number.
+  struct PartRank {
+    int part = 0, number = 0;
+  };
+  PartRank part_rank(int tp_rank) const;
   const schedules::Plan& plan() const { return plan_; }
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }  // of the plan, by stage
   const std::vector<std::vector<Block>>& parts() const { return parts_; }     // by virtual stage
   std::vector<std::vector<Block>> chunks_of(int stage) const;
   const Device& device(const MeshCoordinate& rank) const { return world_.device(mesh().rank(rank)); }
-  // What each rank of this stage is made of.
+  // What each rank of this part of a stage is made of.
   std::vector<RankSetup> rank_setups(const TrainJob& job, StageId id) const;
-  std::vector<Device*> stage_devices(StageId id) const;  // of this process; none for a stage of another one
+  std::vector<Device*> stage_devices(StageId id) const;  // of a part; none for one of another process
 
  private:
   void make_groups(bool tied);
   // Gives the members that this process runs the handles of a group of their own.
   void connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use = GroupUse::alone);
-  std::vector<int> ranks_of(StageId id) const;  // in order
-  LinkKinds links_of(int rank) const;           // to its neighbours in the pipeline
+  std::vector<int> ranks_of(StageId id) const;  // of a part, in order
+  void add_links(RankSetup& setup) const;       // to its neighbours in the pipeline
   RankSetup rank_setup(const TrainJob& job, int rank) const;
 
   schedules::Plan plan_;
@@ -56,6 +63,7 @@ class ParallelLayout {
   std::vector<std::vector<Block>> parts_;  // by virtual stage
   std::shared_ptr<Transport> transport_;
   World world_;
+  std::vector<int> cuts_;             // the tensor-parallel rank that each part begins with, and the end
   std::map<int, RankGroups> groups_;  // by rank of this process
 };
 

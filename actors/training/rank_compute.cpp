@@ -109,7 +109,7 @@ void RankCompute::begin_step(const StepInfo& step) {
 }
 
 void RankCompute::run(const Launch& launch) {
-  const auto lane = static_cast<std::size_t>(setup_.id.tp);
+  const auto lane = static_cast<std::size_t>(setup_.lane);
   for (const auto& input : {launch.activation, launch.gradient, launch.target}) {
     if (input) wait_until_ready(*stream_, *input, lane);
   }
@@ -135,7 +135,7 @@ const std::vector<DeviceAction>& RankCompute::trace() {
 
 void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   const Action& action = launch.action;
-  const auto lane = static_cast<std::size_t>(setup_.id.tp);
+  const auto lane = static_cast<std::size_t>(setup_.lane);
   const auto tensor = [lane](const SlotHandle& slot) { return slot ? slot->lanes[lane].tensor : Tensor{}; };
   ActivationSlot& slot = activations_->take(action);
   // Of the step's last microbatch the gradients are final as they come.

@@ -28,6 +28,7 @@ struct RankGroups {
 struct RankSetup {
   MeshCoordinate id;
   int rank = 0;  // of the mesh
+  int lane = 0;  // of the slots of its part of the stage
   Device* device = nullptr;
   RankGroups groups;
   ModelConfig config;
@@ -37,6 +38,7 @@ struct RankSetup {
   bool sequence_parallel = true;
   Numerics numerics;
   LinkKinds links;  // to the ranks whose slots it fills
+  int mirrors = 0;  // slots of other processes that it fills by way of memory of its own
   // Whether every replica comes to its last backward actions in the same order, so that gradients may be summed as they come.
   bool same_order = true;
   OptimizerSettings optimizer;

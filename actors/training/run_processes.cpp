@@ -51,6 +51,19 @@ std::shared_ptr<Transport> open_transport(const RunProcesses& processes, const M
   return transport;
 }
 
+std::size_t host_bytes_of_others(EngineChannel& channel, std::size_t own) {
+  WireWriter out;
+  out.number(static_cast<std::uint64_t>(own));
+  const auto all = channel.exchange("memory of the host", std::move(out).data());
+  const auto host = [&](int process) { return channel.control().info(process).host; };
+  std::size_t sum = 0;
+  for (int process = 0; process < channel.processes(); ++process) {
+    const bool beside = process != channel.process() && host(process) == host(channel.process());
+    if (beside) sum += WireReader(all[static_cast<std::size_t>(process)]).number<std::uint64_t>();
+  }
+  return sum;
+}
+
 void compare_contents(const TrainJob& job, EngineChannel& channel) {
   const auto all = channel.exchange("contents of the job", bytes_of(job_contents(job)));
   const NamedValues first = values_of(all.front());

@@ -28,6 +28,10 @@ struct RunProcesses {
 std::shared_ptr<Transport> open_transport(const RunProcesses& processes, const Mesh& mesh, DeviceKind devices,
                                           const std::shared_ptr<EngineChannel>& channel);
 
+// Bytes of this host's memory that the run's other processes on it say they need; this one needs `own`. Every process calls it
+// at the same time.
+std::size_t host_bytes_of_others(EngineChannel& channel, std::size_t own);
+
 // Throws Error(input) that names the first of the job's contents (job_contents()) in which another process differs from process
 // 0. Every process calls it at the same time.
 void compare_contents(const TrainJob& job, EngineChannel& channel);

@@ -69,7 +69,7 @@ class Trainer::Run {
         applied_steps_(job_.initial.applied_steps),
         first_loss_(job_.first_loss),
         last_loss_(job_.last_loss) {
-    if (const auto shortage = memory_shortage(layout_, job_, estimate_devices(layout_, job_))) throw Error(*shortage);
+    check_memory();
     build_computes();
     PipelineOptions options;
     options.plan = layout_.plan();
@@ -78,10 +78,10 @@ class Trainer::Run {
     options.needs = layout_.needs();
     options.replicas = static_cast<int>(job_.batch.dp);
     options.stall = job_.stall;
-    if (channel_) options.processes = PipelineProcesses{channel_, layout_.transport(), layout_.stage_mesh()};
+    if (channel_) options.processes = processes();
     pipeline_ = std::make_unique<Pipeline>(
         options, [this, next = std::size_t{0}](StageId, const schedules::StageNeeds&) mutable { return computes_[next++]; },
-        [this](int replica) { return make_source(replica); });
+        [this](int replica) { return make_source(replica, 0); });
   }
 
   // What runs on one device may still touch another's memory: everything stops before anything is freed.
@@ -149,6 +149,18 @@ class Trainer::Run {
   }
 
  private:
+  // The host's memory is that of all processes on it.
+  void check_memory() {
+    const auto devices = estimate_devices(layout_, job_);
+    std::size_t beside = 0;
+    if (channel_ && job_.devices.kind == DeviceKind::cpu) {
+      std::size_t own = 0;
+      for (const auto& device : devices) own += device.use.total();
+      beside = host_bytes_of_others(*channel_, own);
+    }
+    if (const auto shortage = memory_shortage(layout_, job_, devices, beside)) throw Error(*shortage);
+  }
+
   // All at once: each takes seconds to draw or read its weights.
   void build_computes() {
     std::vector<std::future<std::shared_ptr<TransformerCompute>>> building;
@@ -162,11 +174,20 @@ class Trainer::Run {
     for (auto& one : building) computes_.push_back(one.get());
   }
 
-  std::shared_ptr<InputSource> make_source(int replica) {
+  PipelineProcesses processes() {
+    PipelineProcesses processes;
+    processes.channel = channel_;
+    processes.transport = layout_.transport();
+    processes.parts = layout_.stage_mesh();
+    processes.make_source = [this](int replica, int part) { return make_source(replica, part); };
+    return processes;
+  }
+
+  std::shared_ptr<InputSource> make_source(int replica, int part) {
     const auto& placement = layout_.plan().placement;
-    return std::make_shared<TokenSource>(replica, job_.dataset, sampler_, job_.batch,
-                                         layout_.stage_devices({replica, placement.at(0).stage}),
-                                         layout_.stage_devices({replica, placement.at(placement.virtual_stages() - 1).stage}));
+    return std::make_shared<TokenSource>(
+        replica, job_.dataset, sampler_, job_.batch, layout_.stage_devices({replica, placement.at(0).stage, part}),
+        layout_.stage_devices({replica, placement.at(placement.virtual_stages() - 1).stage, part}));
   }
 
   MeshCoordinate rank_at(std::size_t rank) const { return layout_.mesh().at(static_cast<int>(rank)); }

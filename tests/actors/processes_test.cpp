@@ -1,8 +1,14 @@
 // Runs over several processes give the bits of one: over threads with a control plane and a transport in memory, and over real
 // processes.
+#include <csignal>
+#include <fstream>
+
+#include "actors/training/checkpoint.hpp"
 #include "catch.hpp"
+#include "core/error.hpp"
 #include "real_processes.hpp"
 #include "schedules/builders.hpp"
+#include "temp_folder.hpp"
 #include "thread_processes.hpp"
 #include "tiny_run.hpp"
 
@@ -12,10 +18,10 @@ using schedules::Order;
 
 namespace {
 
-RunRecord run_over(int processes, const TinyRun& tiny) {
+RunRecord run_over(int processes, const std::function<TrainJob()>& make_job) {
   RunRecord record;
   const auto failures = in_processes(
-      MemoryHub::make(processes), [&](int) { return job_of(tiny); },
+      MemoryHub::make(processes), [&](int) { return make_job(); },
       [&](int process, TrainJob job) {
         if (process == 0) {
           record = run(std::move(job), 2);
@@ -34,7 +40,7 @@ void check_same(const std::vector<int>& processes, const TinyRun& tiny) {
   const RunRecord one = run(tiny);
   for (const int count : processes) {
     INFO(count << " processes: " << to_string(tiny));
-    CHECK((run_over(count, tiny) == one));
+    CHECK((run_over(count, [&] { return job_of(tiny); }) == one));
   }
 }
 
@@ -75,9 +81,120 @@ TEST_CASE("the two places of a tied weight may be in different processes", "[pro
   check_same({2}, {.family = Family::gpt2, .tied = true, .layers = 4, .layout = {.pp = 2, .schedule = "zb-v", .chunks = 2}});
 }
 
+TEST_CASE("tensor-parallel ranks may be in different processes, which cuts all stages alike", "[processes]") {
+  check_same({2}, {.layout = {.tp = 2}});
+  check_same({3}, {.layout = {.pp = 2, .tp = 2}});  // the first stage is in one process, the second in two
+  check_same({4}, {.microbatches = 4, .layout = {.pp = 2, .tp = 2}});
+  check_same({4, 8}, {.microbatches = 4, .layout = {.pp = 2, .tp = 2, .dp = 2}});
+  check_same({2}, {.family = Family::gpt2, .tied = true, .layout = {.tp = 2, .sequence_parallel = false}});
+  const Layout four{.tp = 4, .microbatch = 2};
+  const RunRecord one = run(golden_job("llama3_tiny", four), 2);
+  for (const int processes : {2, 3, 4}) CHECK((run_over(processes, [&] { return golden_job("llama3_tiny", four); }) == one));
+  check_same({4}, {.layers = 4, .microbatches = 4, .layout = {.pp = 2, .tp = 2, .schedule = "zb-v", .chunks = 2}});
+  const auto failures = in_processes(
+      MemoryHub::make(2), [](int) { return job_of({.layout = {.tp = 2, .order = Order::ready}}); },
+      [](int, TrainJob job) { Trainer(std::move(job)).follow(); });
+  for (const auto& failure : failures) CHECK(failure.rfind("order ready: ", 0) == 0);
+}
+
+TEST_CASE("what each rank's device holds is known in process 0", "[processes]") {
+  const TinyRun tiny{.layout = {.pp = 2, .tp = 2, .dp = 2}};
+  const auto one = Trainer(job_of(tiny)).memory();
+  std::vector<DeviceMemory> several;
+  lead(
+      MemoryHub::make(8), [&](int) { return job_of(tiny); }, [&](Trainer& trainer) { several = trainer.memory(); });
+  REQUIRE(several.size() == one.size());
+  for (std::size_t rank = 0; rank < one.size(); ++rank) {
+    CHECK(several[rank].rank == one[rank].rank);
+    CHECK(several[rank].use.parameters == one[rank].use.parameters);
+    CHECK(several[rank].use.activations == one[rank].use.activations);
+    CHECK(several[rank].use.queues >= one[rank].use.queues);  // mirrors
+  }
+}
+
+TEST_CASE("actions of all processes are traced", "[processes]") {
+  const TinyRun tiny{.layout = {.pp = 2, .tp = 2}};
+  const auto failures = lead(
+      MemoryHub::make(4), [&](int) { return job_of(tiny); },
+      [&](Trainer& trainer) {
+        const StepReport report = trainer.step();
+        if (report.devices.size() != 4 || report.trace.size() != 2) throw std::logic_error("devices are missing");
+        const auto& first = report.devices.front().actions.front().times;
+        for (const auto& device : report.devices) {
+          for (const auto& one : device.actions) {
+            if (one.times.end < one.times.start || one.times.start - first.start > std::chrono::minutes(5) ||
+                first.start - one.times.start > std::chrono::minutes(5))
+              throw std::logic_error("a time of another clock");
+          }
+        }
+      });
+  CHECK(failures == std::vector<std::string>(4));
+}
+
+TEST_CASE("everybody can ask who waits for whom in the whole run", "[processes]") {
+  const TinyRun tiny{.layout = {.pp = 2}};
+  std::vector<std::string> lines;
+  const auto failures = in_processes(
+      MemoryHub::make(2), [&](int) { return job_of(tiny); },
+      [&](int process, TrainJob job) {
+        Trainer trainer(std::move(job));
+        if (process == 0) {
+          trainer.step();
+          while (true) trainer.step();
+        }
+        lines = trainer.waiting();
+        trainer.abort(std::make_exception_ptr(Error(ErrorKind::aborted, "enough")));
+        trainer.follow();
+      });
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].rfind("stage 0: ", 0) == 0);
+  CHECK(lines[1].rfind("stage 1: ", 0) == 0);
+}
+
+TEST_CASE("a checkpoint of several processes is that of one, and any number of them goes on from it", "[processes]") {
+  const TinyRun tiny{.microbatches = 4, .layout = {.pp = 2, .tp = 2}};
+  const auto bytes = [](const TempFolder& folder, int step, const char* file) {
+    std::ifstream stream(checkpoint_path(folder.path(), step) / file, std::ios::binary);
+    REQUIRE(stream);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  };
+  const TempFolder one, several, resumed;
+  {
+    Trainer trainer(job_of(tiny));
+    for (int step = 1; step <= 4; ++step) trainer.step();
+    trainer.save_checkpoint(one.path());
+  }
+  lead(
+      MemoryHub::make(4), [&](int) { return job_of(tiny); },
+      [&](Trainer& trainer) {
+        trainer.step();
+        trainer.step();
+        trainer.save_checkpoint(several.path());
+        trainer.step();
+        trainer.step();
+        trainer.save_checkpoint(several.path());
+      });
+  for (const char* file : {"model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors", "state.json"})
+    CHECK(bytes(several, 4, file) == bytes(one, 4, file));
+  const auto going_on = [&](int) {
+    TrainJob job = job_of(tiny);
+    const CheckpointState state = verify_checkpoint(checkpoint_path(several.path(), 2)).state;
+    job.initial = open_checkpoint(checkpoint_path(several.path(), 2), state, job.config);
+    job.steps_done = state.step;
+    return job;
+  };
+  lead(MemoryHub::make(2), going_on, [&](Trainer& trainer) {
+    trainer.step();
+    trainer.step();
+    trainer.save_checkpoint(resumed.path());
+  });
+  for (const char* file : {"model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors"})
+    CHECK(bytes(resumed, 4, file) == bytes(one, 4, file));
+}
+
 TEST_CASE("real processes that exchange by UCX give the bits of one", "[processes]") {
   for (const TinyRun& tiny : {TinyRun{.layout = {.pp = 2}}, TinyRun{.family = Family::gpt2, .tied = true, .layout = {.pp = 2}},
-                              TinyRun{.layout = {.dp = 2}}}) {
+                              TinyRun{.layout = {.dp = 2}}, TinyRun{.layout = {.tp = 2}}}) {
     INFO(to_string(tiny));
     const RunRecord one = run(tiny);
     Followers followers(2, tiny);
@@ -86,5 +203,47 @@ TEST_CASE("real processes that exchange by UCX give the bits of one", "[processe
     CHECK((run(std::move(job), 2) == one));
     control->leave();
     CHECK(followers.wait() == std::vector<std::string>{""});
+  }
+}
+
+TEST_CASE("four real processes with stages, replicas and tensor-parallel ranks give the bits of one", "[processes]") {
+  const TinyRun tiny{.microbatches = 4, .layout = {.pp = 2, .tp = 2, .dp = 2, .schedule = "zb-h1"}};
+  const RunRecord one = run(tiny);
+  Followers followers(4, tiny);
+  TrainJob job = followers.job();
+  const auto control = job.processes->control;
+  CHECK((run(std::move(job), 2) == one));
+  control->leave();
+  CHECK(followers.wait() == std::vector<std::string>(3));
+}
+
+TEST_CASE("a real process that is killed, stopped or fails ends the others, which name it", "[processes]") {
+  const TinyRun tiny{.layers = 3, .layout = {.pp = 3}};
+  for (const int signal : {SIGKILL, SIGSTOP, 0}) {
+    INFO("signal " << signal);
+    Followers followers(3, tiny, signal == 0 ? std::vector<std::string>{"TEST_FAULT=2:2:throw"} : std::vector<std::string>{});
+    TrainJob job = followers.job();
+    const auto control = job.processes->control;
+    std::string cause;
+    std::chrono::steady_clock::time_point begin;
+    try {
+      Trainer trainer(std::move(job));
+      trainer.step();
+      begin = std::chrono::steady_clock::now();
+      if (signal != 0) followers.signal(2, signal);
+      while (true) trainer.step();
+    } catch (const RunFailed& failure) {
+      cause = failure.what();
+      CHECK(failure.everything_stopped());
+      CHECK(failure.waiting().size() == 3);
+    }
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(8));
+    control->leave();
+    const std::string expected =
+        signal == 0 ? "rank 2 (stage 2, tp rank 0, replica 0) in step 2: " : "process 2 (part 2) on host ";
+    CHECK(cause.rfind(expected, 0) == 0);
+    if (signal == SIGSTOP) followers.signal(2, SIGKILL);
+    const auto ends = followers.wait();
+    CHECK(ends[0] == cause);
   }
 }
