@@ -27,7 +27,8 @@ class World {
 
   const Mesh& mesh() const { return mesh_; }
   int process() const { return process_; }
-  const std::vector<int>& ranks() const { return ranks_; }  // of this process, in order
+  const std::vector<int>& ranks() const { return ranks_; }   // of this process, in order
+  Transport* transport() const { return transport_.get(); }  // null: none
   bool runs(int rank) const { return devices_.count(rank) > 0; }
   // Throws Error(internal) for a rank of another process.
   Device& device(int rank) const;

@@ -127,8 +127,26 @@ void SupervisorActor::step_done(StepDone& message) {
   outcome->set_value(std::move(result));
 }
 
+// A stage may meet a broken connection before anybody knows that a process is gone: the loss is then the cause of all.
+void SupervisorActor::correct(Failed message) {
+  Failure& first = failure_->first.cause;
+  if (failure_->over || !message.cause.process_lost || !may_have_another_cause(first)) return;
+  first = std::move(message.cause);
+  const Abort abort{first};
+  to_stages(abort);
+  if (failure_->still_running == 0) end_failure();
+}
+
+void SupervisorActor::end_when_explained() {
+  if (setup_.several_processes && may_have_another_cause(failure_->first.cause)) {
+    delayed_send(this, time_to_notice_a_loss, GraceOver{});
+  } else {
+    end_failure();
+  }
+}
+
 void SupervisorActor::fail(Failed message) {
-  if (failure_) return;
+  if (failure_) return correct(std::move(message));
   failure_.emplace();
   failure_->first = std::move(message);
   failure_->waiting.resize(stages_.size());
@@ -144,7 +162,7 @@ void SupervisorActor::stopped(const Stopped& message) {
   auto& line = failure_->waiting[index(message.stage)];
   if (line.empty()) --failure_->still_running;
   line = label(index(message.stage)) + ": " + message.line;
-  if (failure_->still_running == 0) end_failure();
+  if (failure_->still_running == 0 && !failure_->over) end_when_explained();
 }
 
 void SupervisorActor::actor_down(const caf::down_msg& message) {

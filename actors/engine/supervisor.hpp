@@ -16,6 +16,7 @@ struct SupervisorSetup {
   Mesh stages{MeshShape{}};                // {.dp = replicas, .pp = stages, .tp = parts of each}
   std::chrono::milliseconds grace{10000};  // for stages to stop after a failure
   std::chrono::milliseconds stall{0};      // a step in which no action completes for this long fails; 0: never
+  bool several_processes = false;          // a lost one explains what stages may have said before
 };
 
 class SupervisorActor : public caf::event_based_actor {
@@ -59,6 +60,8 @@ class SupervisorActor : public caf::event_based_actor {
   void fail(Failed message);
   void stopped(const Stopped& message);
   void actor_down(const caf::down_msg& message);
+  void correct(Failed message);
+  void end_when_explained();
   void end_failure();
   void ask_stages(std::function<void(std::vector<std::string>)> answer);
   void waiting(Waiting& message);

@@ -73,8 +73,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
     : plan_(plan_of(job)),
       needs_(validate(plan_, job.layout.order, TransformerCompute::slot_life())),
       parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(), job.numerics)),
-      transport_(checked_transport(job, parts_, channel)),
-      world_(open_world(job, channel ? channel->process() : 0, transport_)) {
+      world_(open_world(job, channel ? channel->process() : 0, checked_transport(job, parts_, channel))) {
   cuts_ = cuts_between_processes(mesh());
   make_groups(job.config.tied_embeddings);
 }

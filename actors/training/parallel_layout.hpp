@@ -33,7 +33,7 @@ class ParallelLayout {
   // The parts of stages that this process runs, replica-major. A stage is one part, unless the ranks of some stage run in
   // several processes: then all stages are cut alike, so that the lanes of neighbours correspond.
   std::vector<StageId> stages() const;
-  Transport* transport() const { return transport_.get(); }  // null: one process
+  Transport* transport() const { return world_.transport(); }  // null: one process
   // {.dp = replicas, .pp = stages, .tp = parts}, each in the process of its ranks.
   Mesh stage_mesh() const;
   // Where a tensor-parallel rank of any stage is found: in this part, as its rank of this number.
@@ -61,7 +61,6 @@ class ParallelLayout {
   schedules::Plan plan_;
   std::vector<schedules::StageNeeds> needs_;
   std::vector<std::vector<Block>> parts_;  // by virtual stage
-  std::shared_ptr<Transport> transport_;
   World world_;
   std::vector<int> cuts_;             // the tensor-parallel rank that each part begins with, and the end
   std::map<int, RankGroups> groups_;  // by rank of this process

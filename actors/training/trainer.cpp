@@ -215,6 +215,7 @@ class Trainer::Run {
 };
 
 Trainer::Trainer(TrainJob job) {
+  if (job.processes && job.processes->control->processes() == 1) job.processes = nullptr;
   if (!job.processes) {
     run_ = std::make_unique<Run>(std::move(job), nullptr);
     return;

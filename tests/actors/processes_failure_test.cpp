@@ -1,6 +1,7 @@
 // When a part of a run over several processes fails, all of them end with that cause.
-#include <atomic>
+#include <thread>
 
+#include "actors/engine/remote/codec.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "model/weights/weights.hpp"
@@ -101,7 +102,6 @@ TEST_CASE("a process that is lost ends the others, which name it", "[processes]"
 
 TEST_CASE("without process 0 the others end, and name it", "[processes]") {
   const auto hub = MemoryHub::make(3);
-  std::atomic<bool> cut{false};
   const Lines failures = lead(
       hub, [](int) { return job_of({.layers = 3, .layout = {.pp = 3}}); },
       [&](Trainer& trainer) {
@@ -193,4 +193,28 @@ TEST_CASE("processes that read other data or another model are told apart before
   CHECK(difference([](TrainJob& job) { job.config.rope_theta = 5; }) == who + "model" + end);
   CHECK(difference([](TrainJob& job) { job.dataset = job_of({.sequence = 9}).dataset; }) == who + "data" + end);
   CHECK(difference([](TrainJob& job) { job.steps_done = 3; }) == who + "step to go on from" + end);
+}
+
+TEST_CASE("a broken connection that a stage meets is explained by the process that was lost", "[processes]") {
+  // As a group over processes fails: before anybody is told of the loss.
+  const auto hub = MemoryHub::make(3);
+  const Lines failures = lead(
+      hub, [](int) { return job_of({.layers = 3, .layout = {.pp = 3}}); },
+      [&](Trainer& trainer) {
+        trainer.step();
+        Failure met{ErrorKind::peer_lost, "a connection broke", "stage 1"};
+        hub->forge(1, 0, Channel::engine, encode({{}, Failed{met}}));
+        std::thread later([&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(200));
+          hub->kill(2, "no sign of life");
+        });
+        try {
+          while (true) trainer.step();
+        } catch (...) {
+          later.join();
+          throw;
+        }
+      });
+  for (const int process : {0, 1})
+    CHECK(first_line(failures[static_cast<std::size_t>(process)]) == "process 2 (part 2) on host host2: no sign of life");
 }

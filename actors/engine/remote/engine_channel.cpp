@@ -7,7 +7,7 @@
 namespace pipetrain {
 
 Failure loss_of(const ControlPlane& control, int process, const std::string& why) {
-  return {.kind = ErrorKind::peer_lost, .text = why, .where = to_string(control.info(process))};
+  return {.kind = ErrorKind::peer_lost, .text = why, .where = to_string(control.info(process)), .process_lost = true};
 }
 
 EngineChannel::EngineChannel(std::shared_ptr<ControlPlane> control) : control_(std::move(control)) {
@@ -68,7 +68,10 @@ void EngineChannel::check() const {
   const std::lock_guard lock(mutex_);
   if (!failure_) return;
   Failure named = *failure_;
-  if (!named.setting && !named.names_place) named.text = named.where + ": " + named.text;
+  if (!named.setting && !named.names_place) {
+    named.text = named.where + ": " + named.text;
+    named.names_place = true;
+  }
   std::rethrow_exception(exception_of(named));
 }
 

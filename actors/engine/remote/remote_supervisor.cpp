@@ -92,11 +92,25 @@ void RemoteSupervisorActor::stopped(const Stopped& message) {
   if (stage == stages_.end() || !stage->line.empty()) return;
   stage->line = message.line;
   cross(message.stage, message);
-  if (--still_running_ == 0) end_failure();
+  if (--still_running_ == 0) end_when_explained();
+}
+
+// As the supervisor's.
+void RemoteSupervisorActor::end_when_explained() {
+  if (failure_ && may_have_another_cause(*failure_)) {
+    delayed_send(this, time_to_notice_a_loss, GraceOver{});
+  } else {
+    end_failure();
+  }
 }
 
 void RemoteSupervisorActor::abort(const Failure& cause) {
-  if (failure_) return;
+  if (failure_) {
+    if (!cause.process_lost || !may_have_another_cause(*failure_)) return;
+    failure_ = cause;
+    if (still_running_ == 0) end_failure();
+    return;
+  }
   failure_ = cause;
   setup_.on_abort(cause);
   for (auto& stage : stages_) send(stage.actor, Abort{cause});

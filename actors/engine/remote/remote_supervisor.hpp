@@ -62,6 +62,7 @@ class RemoteSupervisorActor : public caf::event_based_actor {
   void actor_down(const caf::down_msg& message);
   void send_state(SendState& message);
   void state_read(const StateRead& message);
+  void end_when_explained();
   void end_failure();
 
   Setup setup_;
