@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "apps/inherited_signals.hpp"
 #include "apps/output_files.hpp"
 #include "apps/save_lock.hpp"
 #include "apps/stderr_lines.hpp"
@@ -76,9 +77,11 @@ void on_bus_error(int number, siginfo_t* info, void*) {
 
 // Who started the process with a signal ignored (nohup, a shell's job in the background) wants it to go on.
 void hear(int number, const struct sigaction& action) {
-  struct sigaction inherited {};
-  if (::sigaction(number, nullptr, &inherited) == 0 && inherited.sa_handler == SIG_IGN && number != SIGTERM) return;
-  ::sigaction(number, &action, nullptr);
+  if (was_started_ignoring(number)) {
+    std::signal(number, SIG_IGN);
+  } else {
+    ::sigaction(number, &action, nullptr);
+  }
 }
 
 // The C library aborts where it finds no memory for a thread's own.

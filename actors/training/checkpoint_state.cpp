@@ -20,9 +20,9 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int format_version = 3, format_without_checksums = 2;
-// The checksums of a large model's tensors take some 200 KB; these limits are those of more than 30,000 layers. What is read
-// takes at most about 250 MB beside its strings.
-constexpr std::size_t most_bytes = std::size_t{64} << 20, most_values = 1'000'000;
+// The checksums of a large model's tensors take some 200 KB; these limits are those of about 8,000 layers. What is read takes
+// at most 64 MB beside its strings.
+constexpr std::size_t most_bytes = std::size_t{64} << 20, most_values = 250'000;
 constexpr std::size_t checksum_digits = 16;
 
 std::string to_text(std::uint64_t checksum) { return fmt::format("{:0{}x}", checksum, checksum_digits); }

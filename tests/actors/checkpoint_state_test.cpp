@@ -23,10 +23,10 @@ CheckpointManifest manifest_of(std::size_t tensors) {
 
 }  // namespace
 
-TEST_CASE("the state of a model of tens of thousands of layers is written and read") {
+TEST_CASE("the state of a model of 8,000 layers is written and read") {
   const TempFolder folder;
   const auto file = folder.path() / "state.json";
-  const CheckpointManifest manifest = manifest_of(600'000);
+  const CheckpointManifest manifest = manifest_of(8'000 * 27);
   write_manifest(file, manifest);
   const CheckpointManifest read = read_manifest(file);
   REQUIRE(read.checksums);
@@ -34,9 +34,9 @@ TEST_CASE("the state of a model of tens of thousands of layers is written and re
       (read.checksums->tensors.at("model.safetensors").tensors == manifest.checksums->tensors.at("model.safetensors").tensors));
 }
 
-TEST_CASE("a state that could not be read again is not written", "[slow]") {
+TEST_CASE("a state that could not be read again is not written") {
   const TempFolder folder;
   const auto file = folder.path() / "state.json";
-  CHECK_THROWS_WITH(write_manifest(file, manifest_of(1'000'000)), Catch::Matchers::Contains("more tensors than the state"));
+  CHECK_THROWS_WITH(write_manifest(file, manifest_of(300'000)), Catch::Matchers::Contains("more tensors than the state"));
   CHECK_FALSE(std::filesystem::exists(file));
 }
