@@ -61,15 +61,13 @@ bool measure_rates(EdgeEnd& end, int process) {
 }
 
 bool measure_latencies(EdgeEnd& end, int process) {
-  std::vector<double> threads, actors, sleepers;
+  std::vector<double> threads, actors;
   for (int turn = 0; turn < turns; ++turn) {
     threads.push_back(thread_latency(end, process, small, rounds));
-    actors.push_back(actor_latency(end, process, small, rounds, Idle::looking));
-    sleepers.push_back(actor_latency(end, process, small, rounds, Idle::asleep));
+    actors.push_back(actor_latency(end, process, small, rounds));
   }
   if (process != 0) return true;
   report("ucx thread to thread 1 KB", least(threads) * 1e6, "us");
-  report("ucx actor to actor 1 KB, idle threads asleep", least(sleepers) * 1e6, "us");
   return report("ucx actor to actor 1 KB", least(actors) * 1e6, "us", Limit::at_most, 50);
 }
 

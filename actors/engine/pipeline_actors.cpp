@@ -35,6 +35,7 @@ Mesh mesh_of_parts(const PipelineOptions& options, int stages) {
 
 PipelineActors::OwnSystem::OwnSystem() {
   check_threads(std::max(4, static_cast<int>(std::thread::hardware_concurrency())) + 2);
+  let_idle_threads_sleep(config);
   system.emplace(config);
 }
 

@@ -176,10 +176,10 @@ double thread_latency(EdgeEnd& end, int process, std::size_t bytes, int rounds) 
   return seconds;
 }
 
-double actor_latency(EdgeEnd& end, int process, std::size_t bytes, int rounds, Idle idle) {
+double actor_latency(EdgeEnd& end, int process, std::size_t bytes, int rounds) {
   constexpr int warm_up = 100;
   caf::actor_system_config config;
-  if (idle == Idle::asleep) config.set("scheduler.policy", caf::atom("sharing"));
+  let_idle_threads_sleep(config);  // as the engine has it
   caf::actor_system system(config);
   std::promise<double> done;
   const int expected = warm_up + rounds + 1;

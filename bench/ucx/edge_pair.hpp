@@ -46,13 +46,10 @@ class EdgeEnd {
 // Bytes a second of messages of this size from process 0 to process 1, with up to four on their way; 0 in process 1.
 double bytes_per_second(EdgeEnd& end, int process, std::size_t bytes, int messages);
 
-// What CAF's threads do while no actor has a message: look for work ever more rarely, which is its default, or sleep until
-// there is some.
-enum class Idle { looking, asleep };
-
 // Seconds for one way of a message that goes to and fro so often, half the median time of a round; 0 in process 1. With
-// threads, one that sleeps takes each message from the transport and sends the answer; with actors, an actor does.
+// threads, one that sleeps takes each message from the transport and sends the answer; with actors, an actor of a system set up
+// as the engine sets its own.
 double thread_latency(EdgeEnd& end, int process, std::size_t bytes, int rounds);
-double actor_latency(EdgeEnd& end, int process, std::size_t bytes, int rounds, Idle idle);
+double actor_latency(EdgeEnd& end, int process, std::size_t bytes, int rounds);
 
 }  // namespace pipetrain::bench
