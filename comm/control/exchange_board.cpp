@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/control/reasons.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::control {
@@ -53,20 +52,13 @@ void ExchangeBoard::gone(int process, bool lost, const std::string& why) {
   changed_.notify_all();
 }
 
-std::vector<Bytes> ExchangeBoard::wait(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all,
-                                       std::chrono::milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+std::vector<Bytes> ExchangeBoard::wait(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all) {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    const Parts& parts = parts_.at(number);
-    if (complete(parts)) return take(number, key, all);
-    throw_if_hopeless(parts, key, all);
-    if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && !complete(parts_.at(number))) {
-      const auto late = std::find(parts.begin(), parts.end(), std::nullopt) - parts.begin();
-      throw Error(ErrorKind::peer_lost, to_string(all[static_cast<std::size_t>(late)]) + " did not come to '" + key +
-                                            "' within " + seconds_text(timeout) + ": it hangs or is slow");
-    }
+  while (!complete(parts_.at(number))) {
+    throw_if_hopeless(parts_.at(number), key, all);
+    changed_.wait(lock);
   }
+  return take(number, key, all);
 }
 
 bool ExchangeBoard::complete(const Parts& parts) const {

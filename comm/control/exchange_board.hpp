@@ -36,10 +36,10 @@ class ExchangeBoard {
   // No more parts come from this process. `lost`: it did not go on purpose.
   void gone(int process, bool lost, const std::string& why);
 
-  // Blocks until all parts of the exchange are there. Throws Error: peer_lost when one will not come, naming its process, or
-  // has not by then; internal when a process gave another key.
-  std::vector<Bytes> wait(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all,
-                          std::chrono::milliseconds timeout);
+  // Blocks until all parts of the exchange are there, however long that takes: a process that hangs or stands still is gone()
+  // one day, told by others. Throws Error: peer_lost when one will not come, naming its process; internal when a process gave
+  // another key.
+  std::vector<Bytes> wait(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all);
 
  private:
   struct Gone {

@@ -145,7 +145,7 @@ std::vector<Bytes> StarControlPlane::exchange(const std::string& key, Bytes mine
   Frame frame{.kind = FrameKind::exchange, .from = static_cast<std::uint16_t>(process()), .payload = to_bytes(part)};
   board_.put(process(), std::move(part));
   asio::post(io_, [this, frame = std::move(frame)]() mutable { end_->send(std::move(frame)); });
-  return board_.wait(number, key, all_, rendezvous_.timeout);
+  return board_.wait(number, key, all_);
 }
 
 void StarControlPlane::leave() {
