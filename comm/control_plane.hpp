@@ -36,7 +36,11 @@ struct ProcessInfo {
   std::string address;
   // What to add to this process's steady clock to get the one of process 0; 0 on the same host.
   std::chrono::nanoseconds clock_offset{0};
-  std::string machine;  // equal for all processes of one running kernel, whatever the names of their hosts
+  // Equal for all processes of one running kernel that reach each other in every way: containers and network namespaces are
+  // machines of their own. Whatever the names of their hosts.
+  std::string machine;
+  // Equal for all processes that one shared memory could join, though nothing else may: one kernel, one IPC namespace.
+  std::string memory_scope{};
 };
 
 // "process 2 (ranks 2-3, stage 1) on host b"

@@ -18,10 +18,26 @@ std::unique_ptr<Transport> make_ucx_transport(ControlPlane& control, const Mesh&
   return std::make_unique<UcxTransport>(control, mesh);
 }
 
+namespace {
+
+// UCX takes processes of one kernel and IPC namespace for near and joins them by shared memory, but its wake-ups do not cross
+// network namespaces: they would wait for ever. A context has the same transports for all its connections.
+UcxWorker::SharedMemory shared_memory(const ControlPlane& control) {
+  const ProcessInfo& own = control.info(control.process());
+  for (int process = 0; process < control.processes(); ++process) {
+    const ProcessInfo& other = control.info(process);
+    const bool seems_near = !own.memory_scope.empty() && other.memory_scope == own.memory_scope;
+    if (seems_near && other.machine != own.machine) return UcxWorker::SharedMemory::avoided;
+  }
+  return UcxWorker::SharedMemory::used;
+}
+
+}  // namespace
+
 UcxTransport::UcxTransport(ControlPlane& control, const Mesh& mesh)
     : mesh_(mesh),
       process_(control.process()),
-      worker_(std::make_shared<UcxWorker>()),
+      worker_(std::make_shared<UcxWorker>(shared_memory(control))),
       peers_(std::make_shared<UcxPeers>(*worker_, control)),
       edges_(std::make_unique<UcxEdges>(*worker_, *peers_, control)),
       groups_(std::make_unique<UcxGroups>(worker_, peers_, control, mesh)) {}

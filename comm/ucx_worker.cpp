@@ -28,9 +28,11 @@ void allow_shared_memory() {
   });
 }
 
-ucp_context_h open_context() {
+ucp_context_h open_context(UcxWorker::SharedMemory shared_memory) {
   ucp_config_t* config = nullptr;
   check_ucx(ucp_config_read(nullptr, nullptr, &config), "read its configuration");
+  const bool chosen = std::getenv("UCX_TLS") != nullptr;  // what the user has set wins
+  if (shared_memory == UcxWorker::SharedMemory::avoided && !chosen) (void)ucp_config_modify(config, "TLS", "^sm");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
@@ -54,15 +56,15 @@ void check_ucx(ucs_status_t status, const char* what) {
   }
 }
 
-UcxWorker::UcxWorker() {
+UcxWorker::UcxWorker(SharedMemory shared_memory) {
   quiet_ucx();
   allow_shared_memory();
   std::promise<void> opened;
   auto result = opened.get_future();
-  thread_ = std::thread([this, &opened] {
+  thread_ = std::thread([this, shared_memory, &opened] {
     pthread_setname_np(pthread_self(), "ucx");
     try {
-      open();
+      open(shared_memory);
     } catch (...) {
       close();
       opened.set_exception(std::current_exception());
@@ -89,10 +91,10 @@ UcxWorker::~UcxWorker() {
   thread_.join();
 }
 
-void UcxWorker::open() {
+void UcxWorker::open(SharedMemory shared_memory) {
   posted_events_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (posted_events_ < 0) throw Error(ErrorKind::unavailable, "UCX cannot start: the process has too many files open");
-  context_ = open_context();
+  context_ = open_context(shared_memory);
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SINGLE;

@@ -22,8 +22,11 @@ void check_ucx(ucs_status_t status, const char* what);
 
 class UcxWorker {
  public:
+  // Whether UCX may use shared memory between processes for which it thinks that it can.
+  enum class SharedMemory { used, avoided };
+
   // Throws Error(unavailable).
-  UcxWorker();
+  explicit UcxWorker(SharedMemory shared_memory = SharedMemory::used);
   // Runs what was posted, then ends the thread and UCX with it. Endpoints must be closed by then.
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
@@ -40,7 +43,7 @@ class UcxWorker {
   ucp_context_h context() const { return context_; }
 
  private:
-  void open();
+  void open(SharedMemory shared_memory);
   void close() noexcept;
   void run();
   void sleep();

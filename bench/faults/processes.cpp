@@ -137,8 +137,8 @@ class FaultRun {
   void start() { add(fmt::format("{} launch --nproc {} {}", program(), fault_.processes, options())); }
   void start_on_hosts() {
     for (int host = 0; host < fault_.processes; ++host)
-      add(fmt::format("ip netns exec {} unshare --ipc {} launch --nproc 1 --nnodes {} --node-rank {} --master {}:29500 {}",
-                      hosts_.name(host), program(), fault_.processes, host, hosts_.address(0), options()));
+      add(fmt::format("ip netns exec {} {} launch --nproc 1 --nnodes {} --node-rank {} --master {}:29500 {}", hosts_.name(host),
+                      program(), fault_.processes, host, hosts_.address(0), options()));
   }
   fs::path metrics() const { return folder_ / "metrics.jsonl"; }
   fs::path filler() const { return folder_ / "run" / ".filler"; }

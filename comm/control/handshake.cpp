@@ -15,16 +15,29 @@ std::string host_name() {
 }
 
 // Changes with every start of the kernel, and is the same in all its containers.
-std::string machine_name() {
+std::string kernel_name() {
   std::string id;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
   return id.empty() ? host_name() : id;
 }
 
+// " net:[4026531840]" for "net": of this process; nothing where the system does not tell.
+std::string name_space(const std::string& kind) {
+  std::array<char, 64> name{};
+  const ::ssize_t size = ::readlink(("/proc/self/ns/" + kind).c_str(), name.data(), name.size());
+  return size <= 0 ? "" : " " + std::string(name.data(), static_cast<std::size_t>(size));
+}
+
+std::string memory_scope() { return kernel_name() + name_space("ipc"); }
+
+// The numbers of processes (pid) and the monotonic clock (time) belong to namespaces, too.
+std::string machine_name() { return memory_scope() + name_space("net") + name_space("pid") + name_space("time"); }
+
 void write(WireWriter& writer, const ProcessInfo& info) {
   writer.number(static_cast<std::int32_t>(info.process));
   writer.text(info.host);
   writer.text(info.machine);
+  writer.text(info.memory_scope);
   writer.number(info.pid);
   writer.text(info.label);
   writer.text(info.address);
@@ -36,6 +49,7 @@ ProcessInfo read_process(WireReader& reader) {
   info.process = reader.number<std::int32_t>();
   info.host = reader.text();
   info.machine = reader.text();
+  info.memory_scope = reader.text();
   info.pid = reader.number<std::int64_t>();
   info.label = reader.text();
   info.address = reader.text();
@@ -50,6 +64,7 @@ Hello hello_of(const Rendezvous& rendezvous) {
   hello.info.process = rendezvous.process;
   hello.info.host = host_name();
   hello.info.machine = machine_name();
+  hello.info.memory_scope = memory_scope();
   hello.info.pid = ::getpid();
   hello.info.label = rendezvous.label;
   hello.processes = rendezvous.processes;

@@ -1,10 +1,16 @@
 // Processes that may not join, cannot, or do not come.
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
 #include <thread>
 
 #include "catch.hpp"
 #include "comm/control_fixture.hpp"
 #include "comm/raw_peer.hpp"
 #include "core/error.hpp"
+#include "skip.hpp"
 
 namespace pipetrain::test {
 namespace {
@@ -219,6 +225,30 @@ TEST_CASE("the clock of another host is compared with that of process 0", "[cont
   waiting.join();
   CHECK(std::chrono::abs(first->info(1).clock_offset - behind) < std::chrono::seconds(1));
   CHECK(first->info(1).machine == "another one");
+}
+
+TEST_CASE("a network namespace is a machine of its own, though memory could be shared with it", "[control]") {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNET) != 0) ::_exit(77);
+    const Bytes said = to_bytes(control::hello_of(rendezvous_of(1, 2, 29500)));
+    ::_exit(::write(ends[1], said.data(), said.size()) == static_cast<ssize_t>(said.size()) ? 0 : 1);
+  }
+  ::close(ends[1]);
+  Bytes said(4096);
+  const ssize_t size = ::read(ends[0], said.data(), said.size());
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) return skip("needs the right to make a network namespace");
+  REQUIRE(status == 0);
+  const ProcessInfo here = control::hello_of(rendezvous_of(0, 2, 29500)).info;
+  const ProcessInfo there = control::read_hello({said.data(), static_cast<std::size_t>(size)}).info;
+  CHECK(there.memory_scope == here.memory_scope);
+  CHECK(there.machine != here.machine);
+  CHECK(here.machine == control::hello_of(rendezvous_of(0, 2, 29500)).info.machine);
 }
 
 TEST_CASE("a process may come before process 0 does", "[control]") {
