@@ -8,10 +8,7 @@
 namespace pipetrain {
 namespace {
 
-enum class MessageKind : std::uint8_t { delivery, credit, closed, group };
-
-// A process that ends after a failure does not say goodbye.
-constexpr std::chrono::seconds closing_limit{3};
+constexpr std::chrono::seconds closing_limit{3};  // a process that ends after a failure does not say goodbye
 
 std::string name_of(EdgeId edge) { return "edge " + std::to_string(edge); }
 
@@ -70,7 +67,7 @@ void ControlledTransport::open_edges(std::vector<EdgeReceiver> receivers, std::v
   // Nobody may send before all have connected, and where one cannot, all hear of it.
   WireWriter mine;
   mine.text(failure);
-  const auto outcomes = control_.exchange("edges connected " + std::to_string(generation_), std::move(mine).data());
+  const auto outcomes = control_.exchange("edges connected " + std::to_string(generation_.load()), std::move(mine).data());
   for (std::size_t process = 0; process < outcomes.size(); ++process) {
     const std::string why = WireReader(outcomes[process]).text();
     if (why.empty()) continue;
@@ -91,7 +88,7 @@ void ControlledTransport::exchange_offers(Edges& edges) {
     described.extra = offer(entry.second);
     write(mine, described);
   });
-  const auto all = control_.exchange("edges " + std::to_string(generation_), std::move(mine).data());
+  const auto all = control_.exchange("edges " + std::to_string(generation_.load()), std::move(mine).data());
   for (std::size_t process = 0; process < all.size(); ++process) {
     WireReader in(all[process]);
     const auto introduction = in.bytes();
@@ -128,10 +125,7 @@ void ControlledTransport::close_edges() noexcept {
   const std::set<int> others = neighbours(*edges);
   try {
     for (const int process : others) {
-      WireWriter message;
-      message.number(MessageKind::closed);
-      message.number(generation_);
-      send_to(process, std::move(message));
+      send_to(process, begin_edge_message(MessageKind::closed));
     }
   } catch (...) {  // out of memory: they wait for their limit
   }
@@ -173,12 +167,26 @@ void ControlledTransport::deliver(EdgeId edge, int slot, int microbatch) {
   for (const Lane& lane : sender.mirrors.at(static_cast<std::size_t>(slot))->lanes) {
     delivery.lanes.push_back({lane.tensor.shape, 0});
   }
-  send(open, sender, delivery);
+  send(open, sender, std::move(delivery));
+}
+
+WireWriter ControlledTransport::begin_edge_message(MessageKind kind) const {
   WireWriter message;
-  message.number(MessageKind::delivery);
-  message.number(generation_);
+  message.number(kind);
+  message.number(generation_.load());
+  return message;
+}
+
+void ControlledTransport::tell(const Sender& sender, const Delivery& delivery) {
+  WireWriter message = begin_edge_message(MessageKind::delivery);
   write(message, delivery);
   send_to(sender.edge.to, std::move(message));
+}
+
+void ControlledTransport::tell_posted(const EdgeReceiver& receiver, int slot) {
+  WireWriter message = begin_edge_message(MessageKind::posted);
+  write(message, SlotCredit{receiver.edge, slot, {}});
+  send_to(receiver.from, std::move(message));
 }
 
 void ControlledTransport::give_credit(EdgeId edge, int slot) {
@@ -187,9 +195,7 @@ void ControlledTransport::give_credit(EdgeId edge, int slot) {
   EdgeReceiver& receiver = open->receivers.at(edge);
   SlotCredit credit{edge, slot, {}};
   give(receiver, credit);
-  WireWriter message;
-  message.number(MessageKind::credit);
-  message.number(generation_);
+  WireWriter message = begin_edge_message(MessageKind::credit);
   write(message, credit);
   send_to(receiver.from, std::move(message));
 }
@@ -211,7 +217,7 @@ void ControlledTransport::handle(int from, std::span<const std::byte> message) {
       }
     }
     if (aborted_) return;
-    kind == MessageKind::delivery ? handle_delivery(from, in) : handle_credit(from, in);
+    kind == MessageKind::delivery ? handle_delivery(from, in) : handle_credit(from, in, kind == MessageKind::posted);
   } catch (const std::exception& error) {
     lose(from, error.what());
   }
@@ -234,17 +240,17 @@ void ControlledTransport::handle_delivery(int from, WireReader& in) {
   land(open, receiver, delivery);
 }
 
-void ControlledTransport::handle_credit(int from, WireReader& in) {
+void ControlledTransport::handle_credit(int from, WireReader& in, bool posted) {
   const SlotCredit credit = read_slot_credit(in);
   in.end();
-  const auto open = edges();
+  const auto open = posted ? mirroring_.load() : edges();  // what was delivered before the edges are closed is sent
   if (!open) return;
   const auto found = open->senders.find(credit.edge);
   if (found == open->senders.end() || found->second.edge.to != from) WireReader::refuse("an edge that is not its own");
   if (credit.slot < 0 || static_cast<std::size_t>(credit.slot) >= found->second.mirrors.size()) {
     WireReader::refuse("a slot that the edge has not");
   }
-  take(open, found->second, credit);
+  posted ? this->posted(open, found->second, credit.slot) : take(open, found->second, credit);
 }
 
 // --- Failures -------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // What the transports between GPUs share: edges whose deliveries and credits are messages of the control plane. They may leave
-// as soon as the work that they speak of is enqueued; the data goes another way, on the GPUs.
+// as soon as the work that they speak of is enqueued, or once it is done; the data goes another way, on the GPUs.
 #pragma once
 
 #include <atomic>
@@ -56,11 +56,13 @@ class ControlledTransport : public Transport {
   virtual void disconnected() noexcept {}
 
   // --- in steps ---
-  // A mirror is delivered: adds to the message.
-  virtual void send(const std::shared_ptr<Edges>& edges, Sender& sender, Delivery& delivery) = 0;
+  // A mirror is delivered: ends in tell(), at once or later.
+  virtual void send(const std::shared_ptr<Edges>& edges, Sender& sender, Delivery delivery) = 0;
   // A delivery has come; its slot, shapes and number of lanes are sound. Ends in receiver.arrived().
   virtual void land(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery) = 0;
   virtual void give(EdgeReceiver&, SlotCredit&) {}
+  // The other end has called tell_posted().
+  virtual void posted(const std::shared_ptr<Edges>&, Sender&, int /*slot*/) {}
   // Ends in sender.edge.credit().
   virtual void take(const std::shared_ptr<Edges>& edges, Sender& sender, const SlotCredit& credit) = 0;
   // A message about groups has come from a process.
@@ -72,6 +74,10 @@ class ControlledTransport : public Transport {
   bool aborted() const { return aborted_; }
   std::exception_ptr cause() const;
   std::shared_ptr<Edges> edges() const { return edges_.load(); }
+  // Sends the message of a delivery. The other end's land() is called.
+  void tell(const Sender& sender, const Delivery& delivery);
+  // Tells the producer that this slot's data may be sent now.
+  void tell_posted(const EdgeReceiver& receiver, int slot);
   // Begins a message that group_message() of another process gets the rest of.
   static WireWriter begin_group_message();
   void send_to(int process, WireWriter message);
@@ -79,12 +85,14 @@ class ControlledTransport : public Transport {
   void lose(int process, const std::string& why);
 
  private:
+  enum class MessageKind : std::uint8_t { delivery, posted, credit, closed, group };
+
   ControlPlane& control_;
   const Mesh& mesh_;
   std::atomic<std::shared_ptr<Edges>> edges_;      // null while none are open
   std::atomic<std::shared_ptr<Edges>> mirroring_;  // the same, until nobody is called any more: mirrors() may be asked there
   std::atomic<bool> aborted_{false};
-  std::uint32_t generation_ = 0;  // of edges: messages of others are dropped
+  std::atomic<std::uint32_t> generation_{0};  // of edges: messages of others are dropped
 
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
@@ -96,7 +104,8 @@ class ControlledTransport : public Transport {
 
   void handle(int from, std::span<const std::byte> message);
   void handle_delivery(int from, WireReader& in);
-  void handle_credit(int from, WireReader& in);
+  void handle_credit(int from, WireReader& in, bool posted);
+  WireWriter begin_edge_message(MessageKind kind) const;
   std::set<int> neighbours(const Edges& edges) const;
   void exchange_offers(Edges& edges);
   void wait_for_closed(const std::set<int>& processes) noexcept;

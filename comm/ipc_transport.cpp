@@ -201,10 +201,11 @@ class IpcTransport final : public ControlledTransport {
 
   // --- In steps -----------------------------------------------------------------------------------------------------------
 
-  void send(const std::shared_ptr<Edges>&, Sender& sender, Delivery& delivery) override {
+  void send(const std::shared_ptr<Edges>&, Sender& sender, Delivery delivery) override {
     const Slot& slot = *sender.mirrors[static_cast<std::size_t>(delivery.slot)];
     for (std::size_t i = 0; i < slot.lanes.size(); ++i)
       delivery.lanes[i].record = shared(slot.lanes[i], &Lane::ready).recorded();
+    tell(sender, delivery);
   }
 
   void land(const std::shared_ptr<Edges>&, EdgeReceiver& receiver, const Delivery& delivery) override {

@@ -12,9 +12,18 @@
 
 namespace pipetrain {
 
-// The handle of one rank; the communicator is settled and its ranks are the group's. The device outlives it. Throws
-// Error(out_of_memory).
-std::unique_ptr<Group> make_nccl_group(std::shared_ptr<NcclComm> comm, Device& device, GroupUse use);
+// The handle of one rank.
+class NcclGroup : public Group {
+ public:
+  // An abort does not reach this stream any more, which may then end before the group.
+  virtual void forget(Stream& stream) = 0;
+};
+
+// The communicator is settled and its ranks are the group's. The device outlives it. Throws Error(out_of_memory).
+std::shared_ptr<NcclGroup> make_nccl_group(std::shared_ptr<NcclComm> comm, Device& device, GroupUse use);
+
+// Bytes of a GPU's memory that a group of so many ranks keeps for pieces on their way.
+std::size_t nccl_group_staging(int ranks);
 
 // Multiprocessors that a group's transfers and sums take at most.
 int nccl_group_blocks(GroupUse use);

@@ -1,21 +1,27 @@
-// A thread that does small pieces of work in the order in which they were given to it.
+// A thread that does small pieces of work in the order in which they were given to it, and others once something has come true.
 #pragma once
+
+#include <sys/prctl.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <thread>
 
 namespace pipetrain {
 
-// Thread-safe.
+// Thread-safe. Nothing that is given to it may throw.
 class TaskThread {
  public:
   using Task = std::function<void()>;
+  using Condition = std::function<bool()>;
 
-  // `idle` is called about every `interval` while there is nothing to do. Tasks and `idle` must not throw.
+  // `idle` is called about every `interval`.
   TaskThread(Task idle, std::chrono::milliseconds interval)
       : idle_(std::move(idle)), interval_(interval), thread_([this] { run(); }) {}
   ~TaskThread() {
@@ -37,39 +43,85 @@ class TaskThread {
     changed_.notify_all();
   }
 
+  // Does the task once the condition holds, which the thread asks again and again. Those of one line do so in their order.
+  void add_when(std::uint64_t line, Condition condition, Task task) {
+    {
+      const std::lock_guard lock(mutex_);
+      lines_[line].push_back({std::move(condition), std::move(task)});
+    }
+    changed_.notify_all();
+  }
+
   // Waits until all that was added has been done; false when that takes longer.
   bool drain(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, limit, [this] { return tasks_.empty() && !busy_; });
+    return changed_.wait_for(lock, limit, [this] { return tasks_.empty() && lines_.empty() && !busy_; });
   }
 
  private:
+  struct Waiting {
+    Condition condition;
+    Task task;
+  };
+  // What one waits for is GPU work of milliseconds; a shorter sleep would cost a core.
+  static constexpr std::chrono::microseconds asking_interval{20};
+
   Task idle_;
   std::chrono::milliseconds interval_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;
+  std::map<std::uint64_t, std::deque<Waiting>> lines_;  // none is empty
   bool busy_ = false, done_ = false;
   std::thread thread_;
 
   void run() {
+    ::prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; the usual 50 us are longer than the sleep
+    auto last_idle = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex_);
     while (!done_) {
-      if (!changed_.wait_for(lock, interval_, [this] { return done_ || !tasks_.empty(); })) {
-        lock.unlock();
-        idle_();
-        lock.lock();
-        continue;
+      take_what_holds(lock);
+      if (tasks_.empty()) {
+        const bool asking = !lines_.empty();
+        changed_.wait_for(lock, asking ? asking_interval : std::chrono::microseconds(interval_),
+                          [&] { return done_ || !tasks_.empty() || (!asking && !lines_.empty()); });
       }
       if (done_) return;
-      const Task task = std::move(tasks_.front());
-      tasks_.pop_front();
-      busy_ = true;
+      if (!tasks_.empty()) {
+        const Task task = std::move(tasks_.front());
+        tasks_.pop_front();
+        call(lock, task);
+      }
+      if (const auto now = std::chrono::steady_clock::now(); now - last_idle >= interval_) {
+        last_idle = now;
+        call(lock, idle_);
+      }
+    }
+  }
+
+  void call(std::unique_lock<std::mutex>& lock, const Task& task) {
+    busy_ = true;
+    lock.unlock();
+    task();
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+
+  // The first of each line whose condition holds becomes a task. Only this thread removes any, so references stay good.
+  void take_what_holds(std::unique_lock<std::mutex>& lock) {
+    for (auto line = lines_.begin(); line != lines_.end();) {
+      const Waiting& first = line->second.front();
       lock.unlock();
-      task();
+      const bool holds = first.condition();
       lock.lock();
-      busy_ = false;
-      changed_.notify_all();
+      if (!holds) {
+        ++line;
+        continue;
+      }
+      tasks_.push_back(std::move(line->second.front().task));
+      line->second.pop_front();
+      line = line->second.empty() ? lines_.erase(line) : std::next(line);
     }
   }
 };
