@@ -13,6 +13,7 @@
 
 #include "comm/controlled_transport.hpp"
 #include "comm/nccl_comms.hpp"
+#include "comm/nccl_group.hpp"
 #include "comm/nccl_groups.hpp"
 #include "comm/nccl_lane.hpp"
 #include "comm/task_thread.hpp"
@@ -54,6 +55,7 @@ class NcclTransport final : public ControlledTransport {
                                               const std::map<int, Device*>& devices, GroupUse use) override {
     return groups_.make(ranks, number, devices, use);
   }
+  std::size_t group_memory(int ranks) const override { return nccl_group_staging(ranks); }
   // The mirrors are this process's own memory.
   LinkKind link(int, int) const override { return LinkKind::same_memory; }
 

@@ -1,7 +1,7 @@
 // Ranks on GPUs of several hosts in different processes, over NCCL (works on one host, too). A producer computes into a mirror
 // in its own GPU's memory; a communicator of two ranks for each edge and lane, with a stream of its own on each side, carries
-// it into the slot. The receiving end posts its receive when the delivery's message comes, so nothing is posted ahead and no
-// edge waits for another one.
+// it into the slot. Both ends begin a transfer once the data is there and the slot is free, so nothing is posted ahead, no edge
+// waits for another one, and no kernel waits on a GPU that others compute on.
 #pragma once
 
 #include <memory>

@@ -72,6 +72,11 @@ class Transport {
   // member, in the same order; `number` is the group's, the same in each of them and no other group's.
   virtual std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
                                                       const std::map<int, Device*>& devices, GroupUse use) = 0;
+  // Bytes of a member's device that a group of so many ranks keeps for what is on its way.
+  virtual std::size_t group_memory(int ranks) const {
+    static_cast<void>(ranks);
+    return 0;
+  }
   // What carries a result from a rank of this process into a mirror for a rank of another one.
   virtual LinkKind link(int from, int to) const = 0;
 

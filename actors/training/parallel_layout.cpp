@@ -79,7 +79,12 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
 }
 
 void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use) {
-  for (auto& [rank, group] : world_.group(members, use)) groups_[rank].*which = std::move(group);
+  const bool far = std::any_of(members.begin(), members.end(), [&](int rank) { return !world_.runs(rank); });
+  const std::size_t bytes = far && transport() ? transport()->group_memory(static_cast<int>(members.size())) : 0;
+  for (auto& [rank, group] : world_.group(members, use)) {
+    groups_[rank].*which = std::move(group);
+    group_bytes_[rank] += bytes;
+  }
 }
 
 void ParallelLayout::make_groups(bool tied) {
@@ -150,6 +155,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.lane = part_rank(setup.id.tp).number;
   setup.device = &world_.device(rank);
   if (const auto groups = groups_.find(rank); groups != groups_.end()) setup.groups = groups->second;
+  if (const auto bytes = group_bytes_.find(rank); bytes != group_bytes_.end()) setup.group_bytes = bytes->second;
   setup.config = job.config;
   setup.chunks = chunks_of(setup.id.pp);
   setup.shape = {job.batch.microbatch, job.dataset->sequence_length()};

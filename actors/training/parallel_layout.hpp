@@ -62,8 +62,9 @@ class ParallelLayout {
   std::vector<schedules::StageNeeds> needs_;
   std::vector<std::vector<Block>> parts_;  // by virtual stage
   World world_;
-  std::vector<int> cuts_;             // the tensor-parallel rank that each part begins with, and the end
-  std::map<int, RankGroups> groups_;  // by rank of this process
+  std::vector<int> cuts_;                   // the tensor-parallel rank that each part begins with, and the end
+  std::map<int, RankGroups> groups_;        // by rank of this process
+  std::map<int, std::size_t> group_bytes_;  // likewise; see RankSetup
 };
 
 }  // namespace pipetrain

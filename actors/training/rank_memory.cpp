@@ -55,6 +55,7 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   use.activations = ActivationPool::bytes(model, setup.needs);
   const Shape hidden = model.hidden_shape();
   use.queues += OutgoingLinks::memory(setup.links, hidden_bytes(setup, hidden));
+  use.workspace += setup.group_bytes;
   use.queues += static_cast<std::size_t>(setup.mirrors) * align_up(hidden_bytes(setup, hidden));
   for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {
     const auto& needs = setup.needs.chunks[static_cast<std::size_t>(chunk)];

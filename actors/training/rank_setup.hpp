@@ -37,8 +37,9 @@ struct RankSetup {
   int microbatches = 1;
   bool sequence_parallel = true;
   Numerics numerics;
-  LinkKinds links;  // to the ranks whose slots it fills
-  int mirrors = 0;  // slots of other processes that it fills by way of memory of its own
+  LinkKinds links;              // to the ranks whose slots it fills
+  int mirrors = 0;              // slots of other processes that it fills by way of memory of its own
+  std::size_t group_bytes = 0;  // that its groups over processes keep on its device
   // Whether every replica comes to its last backward actions in the same order, so that gradients may be summed as they come.
   bool same_order = true;
   OptimizerSettings optimizer;

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "comm/control_fixture.hpp"
+#include "comm/nccl_transport.hpp"
 #include "skip.hpp"
 
 namespace pipetrain::test {
@@ -80,6 +81,15 @@ void say_where(int signal) {
 }
 
 }  // namespace
+
+bool have(TransportKind kind, int gpus) {
+  if (!needs_gpus(cuda_device_count(), gpus)) return false;
+  if (kind == TransportKind::nccl && !has_nccl()) {
+    skip("needs NCCL, and this build has none");
+    return false;
+  }
+  return true;
+}
 
 std::vector<int> run_gpu_processes(const GpuRun& run) {
   const std::uint16_t port = free_port();

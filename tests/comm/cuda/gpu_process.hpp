@@ -25,6 +25,9 @@ struct GpuRun {
 // How each process ended: its exit status, or minus the signal that ended it; -99 where the limit was over and it was killed.
 std::vector<int> run_gpu_processes(const GpuRun& run);
 
+// Whether there are so many GPUs and this kind of transport is built; else the test case skips.
+bool have(TransportKind kind, int gpus);
+
 // What a hidden test case finds.
 class GpuProcess {
  public:

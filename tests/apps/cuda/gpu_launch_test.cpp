@@ -1,0 +1,60 @@
+// Runs of two processes with a GPU each, started as users start them: the bits of one process with both.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/pipetrain_program.hpp"
+#include "catch.hpp"
+#include "comm/nccl_transport.hpp"
+#include "core/device.hpp"
+#include "skip.hpp"
+#include "temp_folder.hpp"
+
+using namespace pipetrain;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Learned {
+  std::vector<std::pair<double, double>> metrics;  // loss and norm of each step
+  std::string weights;
+  bool operator==(const Learned&) const = default;
+};
+
+Learned train(const std::string& command, const std::string& layout) {
+  const TempFolder folder;
+  const fs::path metrics = folder.path() / "metrics.jsonl", save = folder.path() / "run";
+  const Result result =
+      run(command + " --device cuda --deterministic on --seq-len 64 --layers 4 --microbatches 4 --steps 4 --lr 1e-3 " + layout +
+          " --metrics '" + metrics.string() + "' --save '" + save.string() + "'");
+  INFO(command << " " << layout << ": " << result.err);
+  REQUIRE(result.status == 0);
+  Learned learned;
+  std::ifstream lines(metrics);
+  for (std::string line; std::getline(lines, line);) {
+    const auto step = nlohmann::json::parse(line);
+    learned.metrics.emplace_back(step.at("loss"), step.at("grad_norm"));
+  }
+  learned.weights = read_file(save / "model" / "model.safetensors");
+  return learned;
+}
+
+}  // namespace
+
+TEST_CASE("processes with a GPU each learn what one process with both learns, to the bit", "[gpu][launch][slow]") {
+  if (!test::needs_gpus(cuda_device_count(), 2)) return;
+  for (const std::string layout :
+       {"--pp 2", "--dp 2", "--pp 2 --schedule interleaved --chunks 2", "--pp 2 --schedule zb-v", "--pp 2 --order ready"}) {
+    const Learned alone = train("", layout);
+    REQUIRE(alone.metrics.size() == 4);
+    for (const std::string transport : {"ipc", "nccl"}) {
+      if (transport == "nccl" && !has_nccl()) continue;
+      INFO(transport << " " << layout);
+      CHECK(train("launch --nproc 2 --transport " + transport, layout) == alone);
+    }
+  }
+}

@@ -1,0 +1,195 @@
+// Groups of GPUs of different processes: the bits of one process.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "catch.hpp"
+#include "comm/cuda/gpu_process.hpp"
+#include "comm/cuda_group.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+struct Piece {
+  std::int64_t rows, cols;
+  DType dtype;
+};
+const std::vector<Piece> pieces{{1000, 33, DType::f32}, {3, 7, DType::f32}, {40000, 64, DType::f32}, {513, 16, DType::bf16},
+                                {77, 10, DType::f64},   {1, 1, DType::f32}, {9, 3, DType::bf16}};
+
+std::size_t piece_bytes(const Piece& piece) {
+  return align_up(static_cast<std::size_t>(piece.rows * piece.cols) * size_of(piece.dtype));
+}
+
+// Numbers whose sums depend on the order, of a rank and a piece.
+std::vector<char> input_of(const Piece& piece, int rank, std::size_t number) {
+  std::mt19937 random(static_cast<unsigned>(rank) * 31 + static_cast<unsigned>(number));
+  std::normal_distribution<float> normal(0, 1);
+  const auto count = static_cast<std::size_t>(piece.rows * piece.cols);
+  std::vector<char> bytes(count * size_of(piece.dtype));
+  for (std::size_t i = 0; i < count; ++i) {
+    const float value = normal(random);
+    const double wide = value / 3.0;
+    if (piece.dtype == DType::f64) {
+      std::memcpy(bytes.data() + 8 * i, &wide, 8);
+    } else {
+      const std::size_t size = size_of(piece.dtype);  // bf16 is the upper half
+      std::memcpy(bytes.data() + size * i, reinterpret_cast<const char*>(&value) + 4 - size, size);
+    }
+  }
+  return bytes;
+}
+
+// One rank's end of a group, its inputs in one piece of memory, and all that its collectives leave.
+class GroupRank {
+ public:
+  // Everything is allocated, and locked, before any kernel may wait for its peers.
+  GroupRank(Device& device, int rank, int size) : rank_(rank), size_(size), stream_(device.make_stream("sums")) {
+    std::size_t bytes = 0;
+    for (std::size_t number = 0; number < pieces.size(); ++number) {
+      bytes += 3 * piece_bytes(pieces[number]);
+      const std::vector<char> input = input_of(pieces[number], rank, number);
+      inputs_.push_back(device.allocate_host(input.size(), "a test's input"));
+      std::memcpy(inputs_.back().data(), input.data(), input.size());
+    }
+    memory_ = device.allocate(bytes, "a test's tensors");
+    shards_ = device.allocate(bytes, "a test's shards");
+  }
+
+  // The memory that others reach.
+  Tensor arena() const { return {memory_.data(), {static_cast<std::int64_t>(memory_.bytes() / 4)}, DType::f32}; }
+  Stream& stream() { return *stream_; }
+
+  // Enqueues every collective on every piece; `rounds` times on the same memory.
+  void enqueue(Group& group, int rounds) {
+    std::size_t at = 0, shard_at = 0;
+    const auto place = [](const Buffer& memory, std::size_t& offset, const Shape& shape, DType dtype) {
+      const Tensor tensor{static_cast<char*>(memory.data()) + offset, shape, dtype};
+      offset += align_up(tensor.bytes());
+      return tensor;
+    };
+    for (std::size_t number = 0; number < pieces.size(); ++number) {
+      const Piece& piece = pieces[number];
+      const RowSplit split(piece.rows, size_);
+      const Shape whole{piece.rows, piece.cols}, part{split.count(rank_), piece.cols};
+      const Tensor sums = place(memory_, at, whole, piece.dtype), maxima = place(memory_, at, whole, piece.dtype),
+                   full = place(memory_, at, whole, piece.dtype);
+      const Tensor shard = place(shards_, shard_at, part, piece.dtype), gathered = place(shards_, shard_at, whole, piece.dtype);
+      for (int round = 0; round < rounds; ++round) {
+        for (const Tensor& tensor : {sums, maxima, full}) stream_->copy(tensor.data, inputs_[number].data(), tensor.bytes());
+        group.all_reduce(*stream_, sums, Reduction::sum);
+        group.all_reduce(*stream_, maxima, Reduction::max);
+        group.reduce_scatter(*stream_, full, shard);
+        stream_->copy(full.data, shard.data, shard.bytes());
+        group.all_gather(*stream_, full.row_range(0, part[0]), gathered);
+      }
+      results_.insert(results_.end(), {sums, maxima, shard, gathered});
+    }
+  }
+
+  std::vector<std::vector<char>> results() {
+    std::vector<std::vector<char>> all;
+    for (const Tensor& tensor : results_) {
+      all.emplace_back(tensor.bytes());
+      stream_->copy(all.back().data(), tensor.data, tensor.bytes());
+    }
+    stream_->synchronize();
+    return all;
+  }
+
+ private:
+  int rank_, size_;
+  std::unique_ptr<Stream> stream_;
+  Buffer memory_, shards_;
+  std::vector<Buffer> inputs_;  // in locked memory: other copies would hold up the host, and with it other ranks
+  std::vector<Tensor> results_;
+};
+
+// What a group of one process gives every rank, on one GPU.
+std::vector<std::vector<std::vector<char>>> results_of_one_process(Device& device, int size, int rounds) {
+  std::vector<std::unique_ptr<GroupRank>> ranks;
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<GroupRank>(device, rank, size));
+  auto groups = make_cuda_groups(std::vector<Device*>(static_cast<std::size_t>(size), &device));
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    threads.emplace_back([&, rank] { ranks[rank]->enqueue(*groups[rank], rounds); });
+  }
+  for (auto& thread : threads) thread.join();
+  for (auto& rank : ranks) rank->stream().synchronize();
+  std::vector<std::vector<std::vector<char>>> results;
+  for (auto& rank : ranks) results.push_back(rank->results());
+  groups.clear();
+  return results;
+}
+
+// Names the results that are not the same.
+std::string differences(const std::vector<std::vector<char>>& found, const std::vector<std::vector<char>>& wanted) {
+  std::string names;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i] != wanted[i]) names += "piece " + std::to_string(i / 4) + " result " + std::to_string(i % 4) + "; ";
+  }
+  return names;
+}
+
+}  // namespace
+
+// What one process does: hidden, started by the cases below.
+TEST_CASE("one process of groups of GPUs", "[.][gpu-process]") {
+  const auto self = GpuProcess::here();
+  if (!self) return;
+  constexpr int rounds = 3;
+  const int size = std::max(2, self->gpus());
+  const Mesh mesh({.dp = size}, deal_ranks(size, 2));
+  const auto transport = make_transport(self->kind(), self->control(), mesh);
+  std::map<int, std::unique_ptr<Device>> owned;
+  std::map<int, Device*> devices;
+  std::vector<int> all;
+  for (int rank = 0; rank < size; ++rank) {
+    all.push_back(rank);
+    if (mesh.place(rank).process != self->process()) continue;
+    owned[rank] = make_cuda_device(self->gpu(mesh.place(rank).device));
+    devices[rank] = owned[rank].get();
+  }
+  const auto make = [&] { return transport->group(all, 9, devices, GroupUse::beside_compute); };
+  if (self->gpus() == 1) {
+    CHECK_THROWS_WITH(make(), Catch::Contains("share one GPU"));
+    static_cast<void>(self->control().exchange("refused", {}));
+    return self->control().leave();
+  }
+  auto groups = make();
+  std::map<int, std::unique_ptr<GroupRank>> ranks;
+  for (const auto& [rank, device] : devices) {
+    ranks[rank] = std::make_unique<GroupRank>(*device, rank, size);
+    groups.at(rank)->share(ranks[rank]->arena());
+  }
+  std::vector<std::thread> threads;
+  for (auto& [rank, work] : ranks) {
+    threads.emplace_back([&groups, rank = rank, work = work.get()] { work->enqueue(*groups.at(rank), rounds); });
+  }
+  for (auto& thread : threads) thread.join();
+  for (auto& [rank, work] : ranks) work->stream().synchronize();
+  static_cast<void>(self->control().exchange("groups done", {}));
+  groups.clear();
+  const auto wanted = results_of_one_process(*devices.begin()->second, size, rounds);
+  for (auto& [rank, work] : ranks) CHECK(differences(work->results(), wanted[static_cast<std::size_t>(rank)]) == "");
+  self->control().leave();
+}
+
+TEST_CASE("GPUs of two processes add to the same bits as those of one", "[gpu]") {
+  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl}) {
+    for (const int gpus : {2, 4}) {
+      if (!have(kind, gpus)) continue;
+      INFO(to_string(kind) << ", " << gpus << " GPUs");
+      CHECK(run_gpu_processes({"one process of groups of GPUs", kind, 2, gpus}) == std::vector<int>{0, 0});
+    }
+  }
+}
+
+TEST_CASE("a group of two processes that share a GPU is refused", "[gpu]") {
+  if (!have(TransportKind::ipc, 1)) return;
+  CHECK(run_gpu_processes({"one process of groups of GPUs", TransportKind::ipc, 2, 1}) == std::vector<int>{0, 0});
+}
+
+}  // namespace pipetrain::test

@@ -1,0 +1,111 @@
+// A process whose GPU waits for that of one that was killed.
+#include <signal.h>
+
+#include <atomic>
+#include <thread>
+
+#include "catch.hpp"
+#include "comm/control_fixture.hpp"
+#include "comm/cuda/gpu_process.hpp"
+#include "comm/link.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+// Ends what waits for a process once that is lost.
+class LossWatch {
+ public:
+  LossWatch(GpuProcess& self, Transport& transport, std::function<void(std::exception_ptr)> end)
+      : self_(self), transport_(transport) {
+    const auto lost = [this, &transport, end](int process, const std::string& why) {
+      const auto cause =
+          std::make_exception_ptr(Error(ErrorKind::peer_lost, "process " + std::to_string(process) + ": " + why));
+      transport.abort(cause);
+      end(cause);
+      seen_ = true;
+    };
+    self.control().on_lost(lost);
+    transport.on_lost(lost);
+  }
+  ~LossWatch() {
+    self_.control().on_lost({});
+    transport_.on_lost({});
+  }
+  bool seen() const { return seen_; }
+
+ private:
+  GpuProcess& self_;
+  Transport& transport_;
+  std::atomic<bool> seen_{false};
+};
+
+// Delivers on edge 3 what its stream never gets to.
+void promise_and_die(Transport& transport, Device& device, Stream& compute) {
+  const auto link = make_link(transport.link(1, 0), {&device, 4096, "a test"});
+  Lane& lane = transport.mirrors(3).at(0)->lanes[0];
+  static_cast<void>(link->begin(compute, lane));
+  compute.host_callback([] { std::this_thread::sleep_for(std::chrono::seconds(100)); });
+  link->send(compute, lane);
+  transport.deliver(3, 0, 0);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  ::raise(SIGKILL);
+}
+
+}  // namespace
+
+// Process 1 promises a slot and a sum, and is killed. Process 0 waits for both on its GPU.
+TEST_CASE("one process of GPUs of which one is killed", "[.][gpu-process]") {
+  const auto self = GpuProcess::here();
+  if (!self) return;
+  const Mesh mesh({.dp = 2}, deal_ranks(2, 2));
+  const auto device = make_cuda_device(self->gpu(0));
+  const auto compute = device->make_stream("compute"), sums = device->make_stream("sums");
+  const Buffer memory = device->allocate(4096, "a slot"), arena = device->allocate(1 << 20, "sums");
+  const auto transport = make_transport(self->kind(), self->control(), mesh);
+  const auto group = transport->group({0, 1}, 7, {{self->process(), device.get()}}, GroupUse::alone).at(self->process());
+  const Tensor numbers{arena.data(), {1 << 18}, DType::f32};
+  group->share(numbers);
+
+  Notes arrived, credited;
+  std::vector<EdgeReceiver> receivers;
+  std::vector<EdgeSender> senders;
+  auto slot = std::make_shared<Slot>();
+  if (self->process() == 0) {
+    slot->lanes.push_back({{memory.data(), {1024}, DType::f32}, 4096, device->make_event(), device->make_event(), 0});
+    receivers.push_back({3, 1, {slot}, [&](int, int) { arrived.add("arrived"); }});
+  } else {
+    senders.push_back({3, 0, {device.get()}, {1}, [&](int) { credited.add("credit"); }});
+  }
+  transport->open_edges(std::move(receivers), std::move(senders));
+  if (self->process() == 1) {
+    credited.wait(1);
+    promise_and_die(*transport, *device, *compute);
+  }
+  {
+    const LossWatch loss(*self, *transport, [&](const std::exception_ptr& cause) { group->abort(cause); });
+    transport->give_credit(3, 0);
+    REQUIRE(arrived.wait(1).size() == 1);
+    wait_until_ready(*compute, *slot, 0);
+    mark_free(*compute, *slot, 0);
+    group->all_reduce(*sums, numbers, Reduction::sum);
+    try {  // what waited for the slot may fail or end without it
+      compute->synchronize();
+    } catch (const Error&) {
+    }
+    CHECK_THROWS_WITH(sums->synchronize(), Catch::Contains("process 1"));
+    CHECK(loss.seen());
+    transport->close_edges();
+  }
+  self->control().leave();
+}
+
+TEST_CASE("a GPU does not wait for ever for a process that was killed", "[gpu]") {
+  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl}) {
+    if (!have(kind, 2)) continue;
+    INFO(to_string(kind));
+    CHECK(run_gpu_processes({"one process of GPUs of which one is killed", kind, 2, 2}) == std::vector<int>{0, -SIGKILL});
+  }
+}
+
+}  // namespace pipetrain::test
