@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
-#include <mutex>
 #include <thread>
 
 #include "core/error.hpp"
@@ -48,6 +47,7 @@ NcclComm::NcclComm(const NcclPlace& place) : rank_(place.rank), size_(place.size
 NcclComm::~NcclComm() {
   const std::lock_guard lock(mutex_);
   if (comm_ == nullptr || aborted_) return;
+  end_fast();
   cudaSetDevice(device_);
   if (finalize()) {
     nccl().comm_destroy(comm_);
@@ -129,19 +129,17 @@ std::string NcclComm::failure() const {
   return state == ncclSuccess || state == ncclInProgress ? std::string() : nccl().error_string(state);
 }
 
-// Threads that NCCL leaves behind after an abort crash in a CUDA that is being taken down (nccl#1013). What runs at exit runs
-// in the opposite order, so this comes before all that.
+// NCCL takes a communicator down on a thread of its own, which nobody can wait for, and which hangs or crashes in a CUDA that
+// is being taken down (nccl#1013). What runs at exit runs in the opposite order, so each communicator's end has it anew: this
+// comes before all that.
 void NcclComm::end_fast() noexcept {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    ::on_exit(
-        [](int status, void*) {
-          std::cout.flush();
-          std::fflush(nullptr);
-          ::_exit(status);
-        },
-        nullptr);
-  });
+  ::on_exit(
+      [](int status, void*) {
+        std::cout.flush();
+        std::fflush(nullptr);
+        ::_exit(status);
+      },
+      nullptr);
 }
 
 void NcclComm::abort(const std::vector<std::shared_ptr<NcclComm>>& comms) noexcept {

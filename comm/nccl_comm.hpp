@@ -64,7 +64,7 @@ class NcclComm {
   std::atomic<bool> aborting_{false};
   std::atomic<bool> aborted_{false};
 
-  // The process ends without taking its libraries down.
+  // When the process ends, it does so without taking its libraries down.
   static void end_fast() noexcept;
   void check(ncclResult_t result, const char* what);
   void settle_locked();

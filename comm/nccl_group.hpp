@@ -25,7 +25,7 @@ std::shared_ptr<NcclGroup> make_nccl_group(std::shared_ptr<NcclComm> comm, Devic
 // Bytes of a GPU's memory that a group of so many ranks keeps for pieces on their way.
 std::size_t nccl_group_staging(int ranks);
 
-// Multiprocessors that a group's transfers and sums take at most.
-int nccl_group_blocks(GroupUse use);
+// Multiprocessors that a group's transfers take at most.
+int nccl_group_blocks();
 
 }  // namespace pipetrain

@@ -55,7 +55,7 @@ std::map<int, std::shared_ptr<Group>> NcclGroups::make(const std::vector<int>& r
     NcclPlace place{id, static_cast<int>(member), static_cast<int>(ranks.size())};
     place.device = device->second->id().index;
     place.peer = another_process(ranks);
-    place.most_blocks = nccl_group_blocks(use);
+    place.most_blocks = nccl_group_blocks();
     own[ranks[member]] = comms_.join(place);
   }
   std::map<int, std::shared_ptr<NcclGroup>> groups;

@@ -54,7 +54,8 @@ void promise_and_die(Transport& transport, Device& device, Stream& compute) {
 
 }  // namespace
 
-// Process 1 promises a slot and a sum, and is killed. Process 0 waits for both on its GPU.
+// Process 1 promises a slot and a sum, and is killed. Process 0 waits for both on its GPU; over NCCL, which tells of a slot
+// only once its data is there, for the sum alone.
 TEST_CASE("one process of GPUs of which one is killed", "[.][gpu-process]") {
   const auto self = GpuProcess::here();
   if (!self) return;
@@ -85,9 +86,11 @@ TEST_CASE("one process of GPUs of which one is killed", "[.][gpu-process]") {
   {
     const LossWatch loss(*self, *transport, [&](const std::exception_ptr& cause) { group->abort(cause); });
     transport->give_credit(3, 0);
-    REQUIRE(arrived.wait(1).size() == 1);
-    wait_until_ready(*compute, *slot, 0);
-    mark_free(*compute, *slot, 0);
+    if (self->kind() == TransportKind::ipc) {
+      REQUIRE(arrived.wait(1).size() == 1);
+      wait_until_ready(*compute, *slot, 0);
+      mark_free(*compute, *slot, 0);
+    }
     group->all_reduce(*sums, numbers, Reduction::sum);
     try {  // what waited for the slot may fail or end without it
       compute->synchronize();
