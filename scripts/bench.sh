@@ -2,7 +2,7 @@
 # ./dev bench: builds and runs one benchmark. Sourced by dev.
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
-bench_names=(actors cpu simulate gpu checkpoint tokenizer ucx kill faults fuzz)
+bench_names=(actors cpu simulate gpu checkpoint tokenizer ucx processes kill faults fuzz)
 
 # A benchmark is bench/NAME.cpp, a program, or bench/NAME.sh, a script that finds the pipetrain program in $BENCH_PROGRAM and
 # bench_NAME, where there is one, beside it. Set BENCH_PROGRAM (to a bundle's bin/pipetrain) to build nothing and measure that.
@@ -18,7 +18,7 @@ command_bench() {
   fi
   shift
   if [[ " ${bench_names[*]} " != *" $name "* ]]; then die "bench: '$name' is none of: ${bench_names[*]}"; fi
-  if [[ $name == gpu ]]; then preset=cuda; fi
+  if [[ $name == gpu || ($name == processes && ${1-} == cuda) ]]; then preset=cuda; fi
   if [[ $name == fuzz ]]; then # what it finds, the sanitizers see; it needs no other program
     preset=asan targets=()
     export UBSAN_OPTIONS=${UBSAN_OPTIONS-print_stacktrace=1}

@@ -21,9 +21,9 @@ class LossWatch {
     const auto lost = [this, &transport, end](int process, const std::string& why) {
       const auto cause =
           std::make_exception_ptr(Error(ErrorKind::peer_lost, "process " + std::to_string(process) + ": " + why));
+      seen_ = true;  // first: what waits ends before abort() has returned
       transport.abort(cause);
       end(cause);
-      seen_ = true;
     };
     self.control().on_lost(lost);
     transport.on_lost(lost);
