@@ -8,8 +8,13 @@
 
 namespace pipetrain {
 
-// Without messages the scheduler's threads sleep. By CAF's default ("stealing") they look for work ever more rarely, and a
-// message from a thread that is none of them (of a transport, or of the control plane) waits until the next look.
-inline void let_idle_threads_sleep(caf::actor_system_config& config) { config.set("scheduler.policy", caf::atom("sharing")); }
+// For actors that get messages from threads that are none of the scheduler's (of a transport, or of the control plane): without
+// messages its threads sleep. By CAF's default ("stealing") they look for work ever more rarely, and such a message waits until
+// the next look. The threads then share one queue, so there are few of them: with 16 an action costs 15 us instead of 3.
+inline void let_idle_threads_sleep(caf::actor_system_config& config) {
+  constexpr std::size_t most_threads = 4;
+  config.set("scheduler.policy", caf::atom("sharing"));
+  config.set("scheduler.max-threads", most_threads);
+}
 
 }  // namespace pipetrain

@@ -10,17 +10,23 @@ namespace pipetrain {
 
 namespace {
 
-// Of lines "stage 2: launched and not completed: F0": " of stage 2", those that wait for none of the others.
+// Of lines "stage 2: launched and not completed: F0": " of stage 2". Who is in a sum over ranks (R, S, T) may only wait for the
+// one that hangs: such stages are named where there are no others.
 std::string hanging(const std::vector<std::string>& lines) {
-  std::string stages;
+  const std::string marker = ": launched and not completed: ";
+  std::string computing, summing;
   for (const std::string& line : lines) {
-    const std::size_t end = line.find(": launched and not completed");
-    if (end != std::string::npos) stages += (stages.empty() ? " of " : " or ") + line.substr(0, end);
+    const std::size_t end = line.find(marker);
+    if (end == std::string::npos) continue;
+    const std::string oldest = line.substr(end + marker.size(), line.find(',', end) - end - marker.size());
+    std::string& stages = oldest.find_first_of("RST") == std::string::npos ? computing : summing;
+    stages += (stages.empty() ? " of " : " or ") + line.substr(0, end);
   }
-  return stages;
+  return computing.empty() ? summing : computing;
 }
 
 }  // namespace
+
 SupervisorActor::SupervisorActor(caf::actor_config& config, SupervisorSetup setup)
     : caf::event_based_actor(config), setup_(std::move(setup)) {
   set_down_handler([this](const caf::down_msg& message) { actor_down(message); });
