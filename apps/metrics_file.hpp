@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "records/metrics_line.hpp"
 #include "apps/output_target.hpp"
+#include "records/metrics_line.hpp"
 
 namespace pipetrain {
 

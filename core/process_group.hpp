@@ -78,9 +78,9 @@ class Group {
   // tensor = reduction over the members, element by element, in rank order; f32 and f64.
   virtual void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) = 0;
 
-  // Memory of this rank that other members will reach: a group of GPUs in several processes needs it before its first collective.
-  // What they read or write of this rank (all_gather's `shard`, reduce_scatter's `full`, all_reduce's tensor) must then lie in
-  // it. It must outlive the last collective. One piece a member; the others ignore it.
+  // Memory of this rank that other members will reach: a group of GPUs in several processes needs it before its first
+  // collective. What they read or write of this rank (all_gather's `shard`, reduce_scatter's `full`, all_reduce's tensor) must
+  // then lie in it. It must outlive the last collective. One piece a member; the others ignore it.
   virtual void share(const Tensor& memory) { static_cast<void>(memory); }
 
   // How this group moves tensors in pieces; null where that would gain nothing.

@@ -22,7 +22,8 @@ struct Room {
 // The table of docs/architecture.md.
 const std::vector<Room>& rooms() {
   static const std::vector<Room> table = {
-      {"apps", {"tuning", "actors/training", "actors/engine", "records", "schedules", "model", "ops", "comm", "data", "files", "core"}},
+      {"apps",
+       {"tuning", "actors/training", "actors/engine", "records", "schedules", "model", "ops", "comm", "data", "files", "core"}},
       {"records", {"schedules", "files", "core"}},
       {"tuning", {"actors/training", "schedules", "model", "ops", "files", "core"}},
       {"actors/training", {"actors/engine", "records", "schedules", "model", "ops", "comm", "data", "files", "core"}},
