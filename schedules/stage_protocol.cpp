@@ -37,6 +37,7 @@ class StageProtocol::Machine {
   std::optional<Action> next();
   bool step_done() const { return state_ == State::aborted || (all_launched() && in_flight_.empty()); }
   int in_flight() const { return static_cast<int>(in_flight_.size()); }
+  const std::vector<Action>& running() const { return in_flight_; }
   std::string waiting_for() const;
 
  private:
@@ -265,6 +266,7 @@ void StageProtocol::abort() { machine_->abort(); }
 std::optional<Action> StageProtocol::next() { return machine_->next(); }
 bool StageProtocol::step_done() const { return machine_->step_done(); }
 int StageProtocol::in_flight() const { return machine_->in_flight(); }
+const std::vector<Action>& StageProtocol::running() const { return machine_->running(); }
 std::string StageProtocol::waiting_for() const { return machine_->waiting_for(); }
 
 }  // namespace pipetrain::schedules

@@ -56,8 +56,9 @@ class StageProtocol {
   // The next action to launch now, if any. It counts as launched: its inputs and its output's credit are taken.
   std::optional<Action> next();
 
-  bool step_done() const;  // every action of the step has completed, or abort() was called
-  int in_flight() const;   // actions launched and not completed
+  bool step_done() const;                      // every action of the step has completed, or abort() was called
+  int in_flight() const;                       // actions launched and not completed
+  const std::vector<Action>& running() const;  // these actions, oldest first
   // One line for a person: what the stage would do next and what it waits for, e.g. "B3 waits for the gradient of microbatch
   // 3".
   std::string waiting_for() const;

@@ -116,8 +116,9 @@ void PipelineActors::build(const ComputeFactory& make_compute, const SourceFacto
 
 void PipelineActors::spawn_supervisor() {
   if (leads()) {
-    supervisor_ = spawn<SupervisorActor>(SupervisorSetup{
-        parts_, options_.grace, options_.virtual_time ? std::chrono::milliseconds(0) : options_.stall, crosses()});
+    supervisor_ = spawn<SupervisorActor>(SupervisorSetup{plan_->placement, parts_, options_.grace,
+                                                         options_.virtual_time ? std::chrono::milliseconds(0) : options_.stall,
+                                                         crosses()});
     return;
   }
   RemoteSupervisorActor::Setup setup;

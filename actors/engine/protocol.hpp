@@ -122,7 +122,8 @@ struct Waiting {
   std::int64_t report;
   StageId stage;
   std::string line;
-  std::int64_t completed;  // actions since the stage was born
+  std::int64_t completed;                  // actions since the stage was born
+  std::vector<schedules::Action> running;  // launched and not completed, oldest first
 };
 
 // --- what stages hold, asked between steps ---

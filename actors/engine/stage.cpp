@@ -70,7 +70,7 @@ caf::behavior StageActor::make_behavior() {
       [this](Failed& message) { fail(std::move(message.cause)); },
       [this](Abort& message) { abort(message.cause); },
       [this](ReportWaiting& message) {
-        send(setup_.supervisor, Waiting{message.report, setup_.id, protocol_.waiting_for(), completed_});
+        send(setup_.supervisor, Waiting{message.report, setup_.id, protocol_.waiting_for(), completed_, protocol_.running()});
       },
       [this](ReportMemory& message) {
         send(setup_.supervisor, MemoryReport{message.report, setup_.id, setup_.compute->memory()});

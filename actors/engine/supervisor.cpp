@@ -2,30 +2,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "core/error.hpp"
 
 namespace pipetrain {
-
-namespace {
-
-// Of lines "stage 2: launched and not completed: F0": " of stage 2". Who is in a sum over ranks (R, S, T) may only wait for the
-// one that hangs: such stages are named where there are no others.
-std::string hanging(const std::vector<std::string>& lines) {
-  const std::string marker = ": launched and not completed: ";
-  std::string computing, summing;
-  for (const std::string& line : lines) {
-    const std::size_t end = line.find(marker);
-    if (end == std::string::npos) continue;
-    const std::string oldest = line.substr(end + marker.size(), line.find(',', end) - end - marker.size());
-    std::string& stages = oldest.find_first_of("RST") == std::string::npos ? computing : summing;
-    stages += (stages.empty() ? " of " : " or ") + line.substr(0, end);
-  }
-  return computing.empty() ? summing : computing;
-}
-
-}  // namespace
 
 SupervisorActor::SupervisorActor(caf::actor_config& config, SupervisorSetup setup)
     : caf::event_based_actor(config), setup_(std::move(setup)) {
@@ -200,7 +182,8 @@ void SupervisorActor::end_failure() {
 
 void SupervisorActor::ask_stages(std::function<void(std::vector<std::string>)> answer) {
   const std::int64_t number = reports_asked_++;
-  reports_[number] = {std::move(answer), std::vector<std::string>(stages_.size()), 0, static_cast<int>(stages_.size()), watch_};
+  reports_[number] = {
+      std::move(answer), std::vector<std::string>(stages_.size()), {}, 0, static_cast<int>(stages_.size()), watch_};
   to_stages(ReportWaiting{number});
 }
 
@@ -265,6 +248,7 @@ void SupervisorActor::waiting(Waiting& message) {
   WaitingReport& report = found->second;
   report.lines[index(message.stage)] = label(index(message.stage)) + ": " + message.line;
   report.completed += message.completed;
+  report.running.push_back({message.stage.replica, message.stage.stage, std::move(message.running)});
   if (--report.missing > 0) return;
   if (report.answer) {
     report.answer(std::move(report.lines));
@@ -274,11 +258,21 @@ void SupervisorActor::waiting(Waiting& message) {
   reports_.erase(found);
 }
 
+// " of stage 2 or stage 3", in the order of stages; of the parts of a stage any.
+std::string SupervisorActor::hanging_workers(const WaitingReport& report) const {
+  std::set<std::size_t> stages;
+  for (const std::size_t at : schedules::hanging(setup_.placement, report.running))
+    stages.insert(index({report.running[at].replica, report.running[at].stage}));
+  std::string text;
+  for (const std::size_t at : stages) text += (text.empty() ? " of " : " or ") + label(at);
+  return text;
+}
+
 void SupervisorActor::judge_progress(const WaitingReport& report) {
   if (step_ && report.completed == completed_seen_) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(setup_.stall).count();
     const std::string what = "no action completed for " + std::to_string(seconds) + " s";
-    const std::string who = "a worker" + hanging(report.lines) + " hangs";
+    const std::string who = "a worker" + hanging_workers(report) + " hangs";
     fail({finishing_ ? Failure{ErrorKind::aborted, what + " after the run was asked to stop: " + who}
                      : Failure{ErrorKind::peer_lost, what + ": " + who + ", or the stall timeout is too short"}});
     return;

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "actors/engine/protocol.hpp"
+#include "schedules/hanging.hpp"
 
 namespace pipetrain {
 
 struct SupervisorSetup {
+  schedules::Placement placement;          // of the chunks on stages
   Mesh stages{MeshShape{}};                // {.dp = replicas, .pp = stages, .tp = parts of each}
   std::chrono::milliseconds grace{10000};  // for stages to stop after a failure
   std::chrono::milliseconds stall{0};      // a step in which no action completes for this long fails; 0: never
@@ -38,6 +40,7 @@ class SupervisorActor : public caf::event_based_actor {
   struct WaitingReport {
     std::function<void(std::vector<std::string>)> answer;  // null: the supervisor's own look at the progress
     std::vector<std::string> lines;
+    std::vector<schedules::RunningActions> running;
     std::int64_t completed = 0;
     int missing = 0;
     int watch = 0;
@@ -67,6 +70,7 @@ class SupervisorActor : public caf::event_based_actor {
   void waiting(Waiting& message);
   void finish_step(const FinishStep& message);
   void judge_progress(const WaitingReport& report);
+  std::string hanging_workers(const WaitingReport& report) const;
   void ask_memory(AskMemory& message);
   void memory_reported(MemoryReport& message);
   void ask_state(AskState& message);

@@ -1,10 +1,8 @@
 #include "real_processes.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,22 +14,10 @@
 
 #include "actors/training/run_processes.hpp"
 #include "catch.hpp"
+#include "comm/held_port.hpp"
 
 namespace pipetrain::test {
 namespace {
-
-std::uint16_t free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool ok = ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  ::close(socket);
-  REQUIRE(ok);
-  return ntohs(address.sin_port);
-}
 
 std::string to_words(const TinyRun& tiny) {
   const Layout& layout = tiny.layout;
@@ -89,7 +75,7 @@ TEST_CASE("a process of another one's run", "[.follower]") {
 }
 
 Followers::Followers(int processes, const TinyRun& tiny, const std::vector<std::string>& variables)
-    : processes_(processes), tiny_(tiny), port_(free_port()) {
+    : processes_(processes), tiny_(tiny), port_(HeldPort(0).port()) {
   for (int process = 1; process < processes; ++process) {
     logs_.push_back(fmt::format("/tmp/pipetrain-test-{}-{}.log", ::getpid(), process));
     std::vector<std::string> own = variables;

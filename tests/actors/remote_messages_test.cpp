@@ -39,7 +39,7 @@ std::vector<RemoteMessage> all_messages() {
           {stage, done},
           {{}, Failed{failure}},
           {stage, Stopped{stage, "F0 waits"}},
-          {stage, Waiting{5, stage, "B1 waits", 12345678901}},
+          {stage, Waiting{5, stage, "B1 waits", 12345678901, {{schedules::ActionKind::backward, 0, 1}}}},
           {stage, MemoryReport{6, stage, {{1, 2, 3, 4, 5, 6}, {}}}},
           {stage, StatePiece{9, 2, 5, {1.25F, -0.0F, 3e38F}}},
           {{}, WaitingWanted{3}},
@@ -163,7 +163,7 @@ TEST_CASE("answers that nobody asked for change nothing", "[processes]") {
         trainer.step();
         // Unasked answers: nobody waits for them, and they change nothing.
         hub->forge(1, 0, Channel::engine, encode({StageId{0, 1}, StatePiece{99, 0, 1, {1}}}));
-        hub->forge(1, 0, Channel::engine, encode({StageId{0, 1}, Waiting{99, {0, 1}, "", 0}}));
+        hub->forge(1, 0, Channel::engine, encode({StageId{0, 1}, Waiting{99, {0, 1}, "", 0, {}}}));
         hub->forge(1, 0, Channel::engine, encode({StageId{0, 1}, MemoryReport{99, {0, 1}, {}}}));
         hub->forge(0, 1, Channel::engine, encode({{}, WaitingLines{99, {}}}));
         trainer.step();

@@ -1,7 +1,5 @@
 #include "comm/control_fixture.hpp"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,22 +7,12 @@
 #include <stdexcept>
 #include <thread>
 
+#include "comm/held_port.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::test {
 
-std::uint16_t free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool ok = ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  ::close(socket);
-  if (!ok) throw std::runtime_error("no port is free");
-  return ntohs(address.sin_port);
-}
+std::uint16_t free_port() { return HeldPort(0).port(); }
 
 Rendezvous rendezvous_of(int process, int processes, std::uint16_t port) {
   Rendezvous rendezvous;

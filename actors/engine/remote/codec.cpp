@@ -121,12 +121,14 @@ void put(WireWriter& out, const Waiting& message) {
   out.number(message.report);
   out.text(message.line);
   out.number(message.completed);
+  put_list(out, message.running);
 }
 void get(const Source& from, Waiting& message) {
   message.report = from.count();
   message.stage = from.its_stage();
   message.line = from.in.text();
   message.completed = from.in.number<std::int64_t>();
+  get_list(from, message.running, codec::action_bytes);
 }
 
 void put(WireWriter& out, const MemoryReport& message) {
