@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/train_options.hpp"
+#include "apps/options/train_options.hpp"
 
 namespace pipetrain {
 

@@ -4,10 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/operands.hpp"
-#include "apps/option_values.hpp"
-#include "apps/progress.hpp"
-#include "apps/stderr_lines.hpp"
+#include "apps/options/operands.hpp"
+#include "apps/options/option_values.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "apps/train/progress.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "records/compare_runs.hpp"

@@ -4,13 +4,13 @@
 
 #include <thread>
 
-#include "apps/option_files.hpp"
-#include "apps/option_values.hpp"
-#include "apps/output_files.hpp"
-#include "apps/stderr_lines.hpp"
-#include "comm/nccl_transport.hpp"
-#include "comm/network_interfaces.hpp"
-#include "comm/ucx_transport.hpp"
+#include "apps/options/option_files.hpp"
+#include "apps/options/option_values.hpp"
+#include "apps/output/output_files.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "comm/control/network_interfaces.hpp"
+#include "comm/nccl/nccl_transport.hpp"
+#include "comm/ucx/ucx_transport.hpp"
 #include "core/counted.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/option_table.hpp"
-#include "apps/train_options.hpp"
+#include "apps/options/option_table.hpp"
+#include "apps/options/train_options.hpp"
 
 namespace pipetrain {
 

@@ -6,9 +6,9 @@
 # Without SOURCES these are the folder's own .cpp files and those in FOLDERS and in cpu/, and with PIPETRAIN_CUDA its .cu files and all of
 # cuda/ too. Either way the name of a file tells which backend it belongs to:
 #   no_cuda.cpp                                     a stub that says what is missing: built without the backend
-#   cuda/*, device_cuda*.*, cuda_*.*, ipc_*.*       the backend: built with it
-#   no_ucx.cpp; ucx_*.*                             the same for UCX
-#   no_nccl.cpp; nccl_*.*                           the same for NCCL
+#   cuda/*, device_cuda*.*, cuda_*.*                the backend: built with it
+#   no_ucx.cpp; ucx/*                               the same for UCX
+#   no_nccl.cpp; nccl/*                             the same for NCCL
 # CUDA_LINKS and UCX_LINKS are linked privately, with PIPETRAIN_CUDA and PIPETRAIN_UCX only.
 function(pipetrain_room name)
   cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;UCX_LINKS;SOURCES;FOLDERS" ${ARGN})
@@ -49,11 +49,11 @@ endfunction()
 # Leaves in the named list only the files of the backends that are built.
 function(pipetrain_choose_backend list)
   set(CUDA_stub "/no_cuda\\.cpp$")
-  set(CUDA_real "/cuda/[^/]*$|/(device_cuda|cuda_|ipc_)[^/]*$|\\.cu$")
+  set(CUDA_real "/cuda/[^/]*$|/(device_cuda|cuda_)[^/]*$|\\.cu$")
   set(UCX_stub "/no_ucx\\.cpp$")
-  set(UCX_real "/ucx_[^/]*$")
+  set(UCX_real "/ucx/[^/]*$")
   set(NCCL_stub "/no_nccl\\.cpp$")
-  set(NCCL_real "/nccl_[^/]*$")
+  set(NCCL_real "/nccl/[^/]*$")
   foreach(backend CUDA UCX NCCL)
     if(PIPETRAIN_${backend})
       list(FILTER ${list} EXCLUDE REGEX "${${backend}_stub}")

@@ -1,7 +1,7 @@
 #include "comm/groups.hpp"
 
-#include "comm/cuda_group.hpp"
-#include "comm/inprocess_group.hpp"
+#include "comm/cuda/cuda_group.hpp"
+#include "comm/inproc/inprocess_group.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

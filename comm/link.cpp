@@ -1,7 +1,7 @@
 #include "comm/link.hpp"
 
-#include "comm/peer_copy_link.hpp"
-#include "comm/same_memory_link.hpp"
+#include "comm/inproc/peer_copy_link.hpp"
+#include "comm/inproc/same_memory_link.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

@@ -1,6 +1,6 @@
 // Stands in for the groups of GPUs, and for what joins GPUs of one host, in a build without CUDA.
-#include "comm/cuda_group.hpp"
-#include "comm/ipc_transport.hpp"
+#include "comm/cuda/cuda_group.hpp"
+#include "comm/cuda/ipc_transport.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

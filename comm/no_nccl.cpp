@@ -1,5 +1,5 @@
 // Stands in for the transport over NCCL in a build without it.
-#include "comm/nccl_transport.hpp"
+#include "comm/nccl/nccl_transport.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

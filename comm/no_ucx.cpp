@@ -1,5 +1,5 @@
 // Stands in for the transport over UCX in a build without it.
-#include "comm/ucx_transport.hpp"
+#include "comm/ucx/ucx_transport.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "comm/ipc_transport.hpp"
-#include "comm/nccl_transport.hpp"
-#include "comm/ucx_transport.hpp"
+#include "comm/cuda/ipc_transport.hpp"
+#include "comm/nccl/nccl_transport.hpp"
+#include "comm/ucx/ucx_transport.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {

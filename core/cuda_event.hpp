@@ -10,7 +10,7 @@
 namespace pipetrain {
 
 // What a stream of a GPU can record and wait for: an event of CUDA's own, or one that processes share
-// (comm/cuda_shared_event.hpp).
+// (comm/cuda/cuda_shared_event.hpp).
 class CudaRecordable : public Event {
  public:
   // Enqueue to a stream of this device, which is current. Not thread-safe against each other.

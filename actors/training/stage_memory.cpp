@@ -1,7 +1,7 @@
 #include "actors/training/stage_memory.hpp"
 
 #include "actors/training/rank_memory.hpp"
-#include "comm/inprocess_group.hpp"
+#include "comm/inproc/inprocess_group.hpp"
 #include "model/head_size.hpp"
 
 namespace pipetrain {

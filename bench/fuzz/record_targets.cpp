@@ -6,8 +6,8 @@
 
 #include "actors/training/checkpoint_state.hpp"
 #include "actors/training/profile.hpp"
-#include "apps/metrics_file.hpp"
-#include "apps/option_layers.hpp"
+#include "apps/options/option_layers.hpp"
+#include "apps/train/metrics_file.hpp"
 #include "bench/fuzz/target.hpp"
 #include "core/checksum.hpp"
 #include "tuning/measured_devices.hpp"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/training/make_train_job.hpp"
-#include "apps/train_options.hpp"
+#include "apps/options/train_options.hpp"
 #include "bench/gpu/our_run.hpp"
 #include "core/device.hpp"
 #include "ops/ops.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "actors/training/worker.hpp"
-#include "comm/inprocess_group.hpp"
+#include "comm/inproc/inprocess_group.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::test {

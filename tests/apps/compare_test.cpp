@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
-#include "pipetrain_program.hpp"
 
 using namespace pipetrain;
 using Catch::Matchers::Contains;

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
-#include "pipetrain_program.hpp"
 
 using pipetrain::refused;
 using pipetrain::Result;

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "apps/live_run.hpp"
+#include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
-#include "live_run.hpp"
-#include "pipetrain_program.hpp"
 
 using namespace pipetrain;
 namespace fs = std::filesystem;

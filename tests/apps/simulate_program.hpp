@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
-#include "pipetrain_program.hpp"
 
 namespace pipetrain::simulate_program {
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/simulate_program.hpp"
 #include "catch.hpp"
-#include "simulate_program.hpp"
 
 using nlohmann::json;
 using pipetrain::read_file;

@@ -1,5 +1,5 @@
 // `pipetrain tokenize` writes what train then reads, the same as from the text itself.
-#include "pipetrain_program.hpp"
+#include "apps/pipetrain_program.hpp"
 
 using namespace pipetrain;
 using Catch::Matchers::Contains;

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
 #include "core/device.hpp"
-#include "pipetrain_program.hpp"
 #include "skip.hpp"
 
 using namespace pipetrain;

@@ -1,12 +1,12 @@
 // `pipetrain watch` as people and scripts see it.
-#include "apps/watch.hpp"
+#include "apps/watch/watch.hpp"
 
 #include <algorithm>
 #include <string>
 
+#include "apps/live_run.hpp"
+#include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
-#include "live_run.hpp"
-#include "pipetrain_program.hpp"
 
 using namespace pipetrain;
 using Catch::Matchers::Contains;

@@ -3,7 +3,7 @@
 
 #include "actors/training/make_train_job.hpp"
 #include "actors/training/trainer.hpp"
-#include "apps/train_options.hpp"
+#include "apps/options/train_options.hpp"
 #include "catch.hpp"
 #include "ops/timed_ops.hpp"
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "catch.hpp"
-#include "comm/control_fixture.hpp"
+#include "comm/control/control_fixture.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::test {

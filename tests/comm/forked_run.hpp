@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/control_fixture.hpp"
+#include "comm/control/control_fixture.hpp"
 
 namespace pipetrain::test {
 

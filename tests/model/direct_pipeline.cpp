@@ -6,7 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "comm/inprocess_group.hpp"
+#include "comm/inproc/inprocess_group.hpp"
 #include "model/direct_rank.hpp"
 #include "model/gradient_sums.hpp"
 #include "model/weights/parameter_slice.hpp"

@@ -1,8 +1,8 @@
 // The backends that the ops tests run on: add one here and every test runs on it.
 #include <algorithm>
 
-#include "comm/cuda_group.hpp"
-#include "comm/inprocess_group.hpp"
+#include "comm/cuda/cuda_group.hpp"
+#include "comm/inproc/inprocess_group.hpp"
 #include "ops_fixture.hpp"
 
 namespace pipetrain::testing {

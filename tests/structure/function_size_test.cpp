@@ -14,8 +14,9 @@ namespace {
 constexpr int most_lines = 50, most_parameters = 6;
 
 // Functions that only hold a table of data.
-const std::set<std::string> tables{"apps/option_table.cpp: train_option_table",
-                                   "apps/simulate_options.cpp: simulate_option_table", "apps/suggest.cpp: foreign_names"};
+const std::set<std::string> tables{"apps/options/option_table.cpp: train_option_table",
+                                   "apps/simulate/simulate_options.cpp: simulate_option_table",
+                                   "apps/options/suggest.cpp: foreign_names"};
 
 const std::string sample = R"code(
 #define NOT_ONE(a, b) \

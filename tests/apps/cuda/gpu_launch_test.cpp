@@ -9,7 +9,7 @@
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
-#include "comm/nccl_transport.hpp"
+#include "comm/nccl/nccl_transport.hpp"
 #include "core/device.hpp"
 #include "skip.hpp"
 #include "temp_folder.hpp"

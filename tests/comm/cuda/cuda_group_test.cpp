@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "comm/cuda_group.hpp"
+#include "comm/cuda/cuda_group.hpp"
 #include "core/error.hpp"
 #include "skip.hpp"
 

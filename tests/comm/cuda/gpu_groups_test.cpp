@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "catch.hpp"
+#include "comm/cuda/cuda_group.hpp"
 #include "comm/cuda/gpu_process.hpp"
-#include "comm/cuda_group.hpp"
 
 namespace pipetrain::test {
 namespace {

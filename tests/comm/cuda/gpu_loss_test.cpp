@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "catch.hpp"
-#include "comm/control_fixture.hpp"
+#include "comm/control/control_fixture.hpp"
 #include "comm/cuda/gpu_process.hpp"
 #include "comm/link.hpp"
 #include "core/error.hpp"

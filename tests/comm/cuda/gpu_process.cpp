@@ -13,8 +13,8 @@
 #include <sstream>
 #include <thread>
 
-#include "comm/control_fixture.hpp"
-#include "comm/nccl_transport.hpp"
+#include "comm/control/control_fixture.hpp"
+#include "comm/nccl/nccl_transport.hpp"
 #include "skip.hpp"
 
 namespace pipetrain::test {

@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include <cctype>
+
+#include "apps/foreign/foreign_config.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+using nlohmann::json;
+
+struct Word {
+  std::string text;
+  std::size_t line;
+};
+
+[[noreturn]] void fail(const std::string& path, std::size_t line, const std::string& why) {
+  throw Error(ErrorKind::input, fmt::format("{}:{}: {}", path, line, why));
+}
+
+// As a shell splits, without variables: what has a $ outside single quotes would mean something else here.
+class Words {
+ public:
+  Words(std::string_view text, const std::string& path) : text_(text), path_(path) {}
+
+  std::vector<Word> all() {
+    std::vector<Word> words;
+    while (skip_space()) words.push_back(next());
+    return words;
+  }
+
+ private:
+  bool skip_space() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '#') {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+      } else if (c == '\\' && at_ + 1 < text_.size() && text_[at_ + 1] == '\n') {
+        at_ += 2;
+        ++line_;
+      } else if (std::isspace(static_cast<unsigned char>(c))) {
+        line_ += c == '\n';
+        ++at_;
+      } else {
+        return true;
+      }
+    }
+    return false;
+  }
+  Word next() {
+    Word word{"", line_};
+    while (at_ < text_.size() && !std::isspace(static_cast<unsigned char>(text_[at_]))) {
+      const char c = text_[at_];
+      if (c == '\'' || c == '"') {
+        word.text += quoted(c);
+      } else if (c == '$' || c == '`') {
+        fail(path_, line_, "holds a shell's variable; write its value");
+      } else if (c == '\\' && at_ + 1 < text_.size()) {
+        if (text_[at_ + 1] == '\n') break;
+        word.text += text_[at_ + 1];
+        at_ += 2;
+      } else {
+        word.text += c;
+        ++at_;
+      }
+    }
+    return word;
+  }
+  std::string quoted(char quote) {
+    const std::size_t begin = at_ + 1, end = text_.find(quote, begin);
+    if (end == text_.npos) fail(path_, line_, "a quote is not closed");
+    const std::string_view inside = text_.substr(begin, end - begin);
+    if (quote == '"' && inside.find('$') != inside.npos) fail(path_, line_, "holds a shell's variable; write its value");
+    for (const char c : inside) line_ += c == '\n';
+    at_ = end + 1;
+    return std::string(inside);
+  }
+
+  std::string_view text_;
+  const std::string& path_;
+  std::size_t at_ = 0, line_ = 1;
+};
+
+json value_of(const std::string& word) {
+  const json number = json::parse(word, nullptr, false);
+  return number.is_number() ? number : json(word);
+}
+
+}  // namespace
+
+std::vector<ForeignSetting> parse_argument_text(std::string_view text, const std::string& path) {
+  std::vector<ForeignSetting> settings;
+  for (const Word& word : Words(text, path).all()) {
+    if (word.text.starts_with("--") && word.text.size() > 2) {
+      const std::size_t equals = std::min(word.text.find('='), word.text.size());
+      settings.push_back({word.text.substr(2, equals - 2), true, fmt::format("{}:{}", path, word.line)});
+      if (equals < word.text.size()) settings.back().value = value_of(word.text.substr(equals + 1));
+    } else if (settings.empty()) {
+      fail(path, word.line,
+           fmt::format("{}: arguments begin with --; give the part of the line from the first of them on", word.text));
+    } else if (json& value = settings.back().value; value == true) {
+      value = value_of(word.text);
+    } else {
+      if (!value.is_array()) value = json::array({value});
+      value.push_back(value_of(word.text));
+    }
+  }
+  return settings;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,101 @@
+// DeepSpeed's configuration JSON, by its documentation (www.deepspeed.ai/docs/config-json).
+#include "apps/foreign/foreign_keys.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+using enum ForeignRule;
+
+constexpr ForeignKey keys[] = {
+    {"train_batch_size", maps, "global-batch"},
+    {"train_micro_batch_size_per_gpu", maps, "microbatch"},
+    {"gradient_accumulation_steps", maps, "microbatches"},
+    {"gradient_clipping", maps, "clip-grad"},
+    {"steps_per_print", maps, "log-interval"},
+    {"seed", maps, "seed"},
+
+    {"optimizer.type", holds_for, "the optimizer is AdamW; use that", "adamw adam fusedadam"},
+    {"optimizer.params.lr", maps, "lr"},
+    {"optimizer.params.betas", maps, "beta1 beta2"},
+    {"optimizer.params.eps", maps, "adam-eps"},
+    {"optimizer.params.weight_decay", maps, "weight-decay"},
+    {"optimizer.params.adam_w_mode", holds_for, "weight decay is decoupled (AdamW); leave it out", "on"},
+    {"optimizer.params.torch_adam", holds, "one implementation"},
+    {"optimizer.params.fused", holds, "one implementation"},
+    {"optimizer.params.bias_correction", holds_for, "bias correction is always on; leave it out", "on"},
+    {"optimizer.params.amsgrad", holds_for, "AMSGrad is not built; leave it out", "off"},
+    {"optimizer.legacy_fusion", holds, "one implementation"},
+
+    {"scheduler.type", words, "lr-schedule", "WarmupLR:constant WarmupDecayLR:linear WarmupCosineLR:cosine"},
+    {"scheduler.params.warmup_min_lr", holds_for, "the warm-up begins near 0 here; leave it out", "0"},
+    {"scheduler.params.warmup_min_ratio", holds_for, "the warm-up begins near 0 here; leave it out", "0"},
+    {"scheduler.params.cos_min_ratio", refused, "the smallest rate is --min-lr here; give it", "min-lr"},
+    {"scheduler.params.warmup_max_lr", maps, "lr"},
+    {"scheduler.params.warmup_num_steps", maps, "warmup-steps"},
+    {"scheduler.params.total_num_steps", maps, "steps"},
+    {"scheduler.params.warmup_type", holds_for, "the warm-up is linear here; use that", "linear"},
+    {"scheduler.params.last_batch_iteration", holds_for, "runs go on by --resume or --load; leave it out", "-1"},
+
+    {"bf16.enabled", when_on, "precision=bf16", "precision=fp32"},
+    {"bf16.*", holds, "gradients are added up in fp32"},
+    {"bfloat16.enabled", when_on, "precision=bf16", "precision=fp32"},
+    {"bfloat16.*", holds, "gradients are added up in fp32"},
+    {"fp16.enabled", when_on, "precision=fp16"},
+    {"fp16.*", refused, "loss scaling is for fp16, which is not built yet; leave it out"},
+    {"amp.*", refused, "apex's mixed precision is not built; use bf16"},
+    {"data_types.grad_accum_dtype", holds_for, "gradients are added up in fp32; leave it out", "fp32"},
+    {"fp32_allreduce", holds, "gradients are fp32"},
+    {"communication_data_type", holds_for, "gradients are summed in fp32; leave it out", "fp32"},
+    {"prescale_gradients", holds_for, "gradients are divided by the batch's target tokens; leave it out", "off"},
+    {"gradient_predivide_factor", holds_for, "gradients are divided by the batch's target tokens; leave it out", "1"},
+    {"sparse_gradients", holds_for, "sparse gradients are not built; leave it out", "off"},
+
+    {"zero_optimization.stage", maps, "zero"},
+    {"zero_optimization.offload_optimizer.device", words, "offload", "none:none *:on"},
+    {"zero_optimization.offload_param.device", words, "offload", "none:none *:on"},
+    {"zero_optimization.cpu_offload", when_on, "offload=on"},
+    {"zero_optimization.offload_optimizer.*", holds, "automatic"},
+    {"zero_optimization.offload_param.*", holds, "automatic"},
+    {"zero_optimization.zero_quantized_*", holds_for, "quantized communication is not built; leave it out", "off"},
+    {"zero_optimization.mics_*", refused, "MiCS is not built; leave it out"},
+    {"zero_optimization.*", holds, "bucket sizes and overlap are automatic"},
+    {"zero_allow_untested_optimizer", holds, "AdamW is tested"},
+    {"zero_force_ds_cpu_optimizer", holds, "one implementation"},
+
+    {"pipeline.stages", maps, "pp"},
+    {"pipeline.partition", holds, "stages are cut by cost"},
+    {"pipeline.partition_method", holds, "stages are cut by cost"},
+    {"pipeline.activation_checkpoint_interval", words, "recompute", "0:none *:full"},
+    {"pipeline.seed_layers", holds, "initial weights do not depend on the layout"},
+    {"pipeline.pipe_partitioned", holds, "automatic"},
+    {"pipeline.grad_partitioned", holds, "automatic"},
+    {"tensor_parallel.autotp_size", maps, "tp"},
+    {"sequence_parallel_size", holds_for, "DeepSpeed-Ulysses is not built; leave it out", "1"},
+    {"activation_checkpointing.partition_activations", holds_for,
+     "activations are partitioned by --sequence-parallel; leave it out", "off"},
+    {"activation_checkpointing.cpu_checkpointing", holds_for, "offloading activations is not built; leave it out", "off"},
+    {"activation_checkpointing.*", holds, "memory is planned before the run"},
+
+    {"tensorboard.enabled", holds, "tensorboard.output_path asks for it"},
+    {"tensorboard.output_path", maps, "tensorboard"},
+    {"tensorboard.job_name", holds, "the folder is the output path"},
+    {"csv_monitor.*", refused, "metrics are JSON lines: --metrics FILE; leave it out"},
+    {"wandb.*", refused, "nothing is sent over the network; leave it out"},
+    {"comet.*", refused, "nothing is sent over the network; leave it out"},
+    {"flops_profiler.*", holds, "every step tells its TFLOP/s; --profile and --trace tell more"},
+    {"wall_clock_breakdown", holds, "--trace and --report show it"},
+    {"memory_breakdown", holds, "--dry-run and --report show it"},
+    {"dump_state", holds, "--dry-run prints the run"},
+    {"comms_logger.*", refused, "--trace shows communication; leave it out"},
+    {"checkpoint.tag_validation", holds, "checkpoints are named by their step"},
+    {"checkpoint.load_universal", holds, "checkpoints do not depend on the layout"},
+    {"checkpoint.*", refused, "checkpoints are --save and --save-interval; leave it out"},
+    {"gradient_checkpointing", when_on, "recompute=full"},
+};
+
+}  // namespace
+
+std::span<const ForeignKey> deepspeed_keys() { return keys; }
+
+}  // namespace pipetrain

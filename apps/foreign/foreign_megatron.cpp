@@ -1,0 +1,128 @@
+// Megatron-LM's arguments, by its arguments.py. What several arguments mean together is settled in foreign_config.cpp.
+#include "apps/foreign/foreign_keys.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+using enum ForeignRule;
+
+constexpr std::string_view from_model =
+    "the model's shape comes from --model, a preset or a folder with a config.json; give it";
+
+constexpr ForeignKey keys[] = {
+    {"pipeline-model-parallel-size", maps, "pp"},
+    {"tensor-model-parallel-size", maps, "tp"},
+    {"sequence-parallel", when_on, "sequence-parallel=on"},
+    {"num-virtual-stages-per-pipeline-rank", maps, "chunks"},
+    {"num-layers-per-virtual-pipeline-stage", refused, "--chunks says how many parts each stage has; give it", "chunks"},
+    {"context-parallel-size", holds_for, "context parallelism is not built yet; leave it out", "1"},
+    {"expert-model-parallel-size", holds_for, "expert parallelism is not built yet; leave it out", "1"},
+    {"use-distributed-optimizer", when_on, "zero=1"},
+    {"micro-batch-size", maps, "microbatch"},
+    {"global-batch-size", maps, "global-batch"},
+    {"rampup-batch-size", refused, "the batch has one size; leave it out"},
+    {"train-iters", maps, "steps"},
+    {"train-samples", refused, "lengths are --steps or --epochs; give one", "steps"},
+    {"exit-interval", refused, "lengths are --steps or --epochs; leave it out"},
+    {"seq-length", maps, "seq-len"},
+    {"data-path", maps, "data"},
+    {"split", holds_for, "all data is for training; use 100,0,0", "100,0,0 1,0,0 100 1000,0,0"},
+    {"tokenizer-model", maps, "tokenizer"},
+    {"tokenizer-type", holds, "the tokenizer's file says what it is"},
+    {"vocab-file", refused, "a tokenizer is --tokenizer PATH; give it", "tokenizer"},
+    {"merge-file", refused, "a tokenizer is --tokenizer PATH; give it", "tokenizer"},
+    {"eval-iters", holds_for, "evaluation is not built yet; use 0", "0"},
+    {"eval-interval", holds, "eval-iters asks for evaluations"},
+    {"dataloader-type", holds_for, "--shuffle and --seed give the order of samples; leave it out", "single cyclic"},
+    {"num-workers", holds, "data is read ahead"},
+
+    {"lr", maps, "lr"},
+    {"min-lr", maps, "min-lr"},
+    {"lr-decay-style", words, "lr-schedule", "constant:constant linear:linear cosine:cosine"},
+    {"lr-warmup-iters", maps, "warmup-steps"},
+    {"lr-warmup-fraction", maps, "warmup-ratio"},
+    {"lr-warmup-samples", refused, "the warm-up is --warmup-steps or --warmup-ratio; give one", "warmup-steps"},
+    {"lr-warmup-init", holds_for, "the warm-up begins near 0; leave it out", "0 0.0"},
+    {"weight-decay", maps, "weight-decay"},
+    {"weight-decay-incr-style", holds_for, "the weight decay is constant; leave it out", "constant"},
+    {"optimizer", holds_for, "the optimizer is AdamW; use adam", "adam"},
+    {"adam-beta1", maps, "beta1"},
+    {"adam-beta2", maps, "beta2"},
+    {"adam-eps", maps, "adam-eps"},
+    {"clip-grad", maps, "clip-grad"},
+    {"seed", maps, "seed"},
+    {"attention-dropout", maps, "dropout"},
+    {"hidden-dropout", maps, "dropout"},
+    {"bf16", when_on, "precision=bf16"},
+    {"fp16", when_on, "precision=fp16"},
+    {"loss-scale", refused, "loss scaling is for fp16, which is not built yet; leave it out"},
+    {"initial-loss-scale", refused, "loss scaling is for fp16, which is not built yet; leave it out"},
+    {"recompute-granularity", words, "recompute", "full:full selective:selective"},
+    {"recompute-activations", when_on, "recompute=selective"},
+    {"recompute-method", holds, "every block is computed again"},
+    {"recompute-num-layers", holds, "every block is computed again"},
+    {"deterministic-mode", when_on, "deterministic=on"},
+
+    {"save", maps, "save"},
+    {"load", maps, "load"},
+    {"save-interval", maps, "save-interval"},
+    {"tensorboard-dir", maps, "tensorboard"},
+    {"log-interval", maps, "log-interval"},
+    {"log-*", holds, "metrics tell it"},
+    {"tensorboard-*", holds, "metrics tell it"},
+    {"timing-log-*", holds, "--trace shows times"},
+    {"wandb-*", refused, "nothing is sent over the network; leave it out"},
+    {"ckpt-format", holds, "checkpoints have one format"},
+    {"dist-ckpt-format", holds, "checkpoints have one format"},
+    {"use-dist-ckpt", holds, "checkpoints have one format"},
+    {"no-load-optim", refused, "checkpoints are loaded whole; leave it out"},
+    {"no-load-rng", holds, "what is random follows from the seed and the step"},
+    {"no-save-rng", holds, "what is random follows from the seed and the step"},
+    {"no-save-optim", refused, "checkpoints are saved whole; leave it out"},
+    {"finetune", refused, "a model is loaded by --model DIR; give that and leave it out"},
+
+    {"num-layers", refused, from_model, "model"},
+    {"hidden-size", refused, from_model, "model"},
+    {"ffn-hidden-size", refused, from_model, "model"},
+    {"num-attention-heads", refused, from_model, "model"},
+    {"num-query-groups", refused, from_model, "model"},
+    {"group-query-attention", refused, from_model, "model"},
+    {"kv-channels", refused, from_model, "model"},
+    {"max-position-embeddings", refused, from_model, "model"},
+    {"position-embedding-type", refused, from_model, "model"},
+    {"use-rotary-position-embeddings", refused, from_model, "model"},
+    {"rotary-base", refused, from_model, "model"},
+    {"rotary-percent", refused, from_model, "model"},
+    {"normalization", refused, from_model, "model"},
+    {"norm-epsilon", refused, from_model, "model"},
+    {"layernorm-epsilon", refused, from_model, "model"},
+    {"swiglu", refused, from_model, "model"},
+    {"disable-bias-linear", refused, from_model, "model"},
+    {"add-qkv-bias", refused, from_model, "model"},
+    {"untie-embeddings-and-output-weights", refused, from_model, "model"},
+    {"make-vocab-size-divisible-by", refused, from_model, "model"},
+    {"vocab-size", refused, from_model, "model"},
+    {"init-method-std", refused, from_model, "model"},
+
+    {"use-mcore-models", holds, "one implementation"},
+    {"use-legacy-models", holds, "one implementation"},
+    {"transformer-impl", holds, "one implementation"},
+    {"attention-backend", holds, "one implementation"},
+    {"use-flash-attn", holds, "always on"},
+    {"overlap-*", holds, "automatic"},
+    {"no-overlap-*", holds, "automatic"},
+    {"tp-comm-overlap", holds, "automatic"},
+    {"no-*-fusion", holds, "results do not depend on it"},
+    {"accumulate-allreduce-grads-in-fp32", holds, "gradients are fp32"},
+    {"attention-softmax-in-fp32", holds, "always so"},
+    {"no-async-tensor-model-parallel-allreduce", holds, "automatic"},
+    {"distributed-backend", holds, "--transport chooses"},
+    {"distributed-timeout-minutes", holds, "a step that makes no progress is ended by --stall-timeout"},
+};
+
+}  // namespace
+
+std::span<const ForeignKey> megatron_keys() { return keys; }
+
+}  // namespace pipetrain

@@ -1,0 +1,114 @@
+#include "apps/launch/launch.hpp"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "apps/launch/launch_attempt.hpp"
+#include "apps/options/option_table.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "apps/signals/signals.hpp"
+#include "apps/train/train.hpp"
+#include "comm/control/held_port.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+// 128 bits that nobody can guess.
+std::string random_token() {
+  std::array<unsigned char, 16> bytes;
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw Error(ErrorKind::unavailable, fmt::format("launch: the host gives no random token ({})", std::strerror(errno)));
+  std::string token;
+  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
+  return token;
+}
+
+LaunchPlan plan_of(const LaunchOptions& launch, const std::vector<std::string>& arguments,
+                   const std::optional<HeldPort>& port) {
+  LaunchPlan plan;
+  plan.arguments = arguments;
+  plan.first = launch.node_rank * launch.nproc;
+  plan.count = launch.nproc;
+  plan.processes = launch.processes();
+  const MasterAddress master = launch.master.value_or(MasterAddress{});
+  plan.host = master.host;
+  plan.port = port ? port->port() : master.port;
+  // Launches on several hosts cannot agree on one of their own.
+  plan.token = launch.token.empty() && launch.nnodes == 1 ? random_token() : launch.token;
+  return plan;
+}
+
+// What would end the same way each time is not tried again.
+bool may_start_again(const LaunchCause& cause) {
+  return stop_signal() == 0 && cause.kind != ErrorKind::input && cause.kind != ErrorKind::numeric &&
+         cause.kind != ErrorKind::aborted;
+}
+
+// The launches of other hosts have to notice the end first: a process that comes too early would meet the run that ends.
+void wait_for_other_hosts(const LaunchOptions& launch) {
+  constexpr std::chrono::seconds longest_end{5};
+  constexpr std::chrono::milliseconds look{50};
+  if (launch.nnodes == 1) return;
+  for (auto left = std::chrono::milliseconds(longest_end); left.count() > 0 && stop_signal() == 0; left -= look)
+    std::this_thread::sleep_for(look);
+}
+
+int run_attempts(const LaunchedRun& run, LaunchPlan plan) {
+  const auto& layout = run.train.run.layout;
+  const ProcessLabels labels(MeshShape{.dp = static_cast<int>(run.train.run.batch.dp), .pp = layout.pp, .tp = layout.tp},
+                             plan.processes);
+  for (;; ++plan.attempt) {
+    const auto cause = LaunchAttempt(plan, labels).wait();
+    if (!cause) return stop_signal() != 0 ? stop_signal_status() : 0;
+    if (plan.attempt == run.launch.restarts || !may_start_again(*cause)) {
+      if (!cause->line.empty()) print_error(cause->line);
+      return cause->status;
+    }
+    print_note(fmt::format("{}; the run starts again from its last checkpoint (restart {} of {})", cause->line,
+                           plan.attempt + 1, run.launch.restarts));
+    wait_for_other_hosts(run.launch);
+    if (stop_signal() != 0) return stop_signal_status();
+  }
+}
+
+}  // namespace
+
+int run_launch(const std::vector<std::string>& arguments, const Environment& environment) {
+  const LaunchedRun run = parse_launch_options(arguments, environment, this_machine());
+  if (run.train.dry_run) return run_train(run.train);
+  std::optional<HeldPort> port;
+  if (!run.launch.master) port.emplace(MasterAddress{}.port);
+  return run_attempts(run, plan_of(run.launch, arguments, port));
+}
+
+std::string launch_help() {
+  return "pipetrain launch --nproc N [OPTIONS of train]\n"
+         "Train with several processes on this host, and on others where launch runs too. Ranks (pp x tp x dp, tp fastest) "
+         "are\n"
+         "dealt to the processes in order.\n"
+         "\n"
+         "  pipetrain launch --nproc 4 --pp 4\n"
+         "  pipetrain launch --nproc 4 --pp 4 --save run --save-interval 100 --restart 3\n"
+         "  pipetrain launch --nproc 8 --nnodes 2 --node-rank 0 --master 10.0.0.1:29500 --token-file token --pp 2 --tp 8\n"
+         "\n"
+         "Process 0 draws the progress and writes the files. When a process fails, ends or is stopped, all of them end, with\n"
+         "one line that names it, and the exit status is its own. SIGINT, SIGTERM and SIGHUP are passed on: the step is\n"
+         "finished, and saved where --save is given. SIGUSR1 prints who waits for whom in the whole run.\n"
+         "\n"
+         "Under torchrun, Slurm (srun), Open MPI and PMIx each process is `pipetrain train`, which reads its place from their\n"
+         "environment. docs/multi-node.md tells more.\n"
+         "\n" +
+         format_options(train_option_table());
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,122 @@
+#include "apps/launch/launch_attempt.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+
+#include "apps/signals/signals.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+// Processes that a signal goes to, as a handler may read them.
+constexpr std::size_t most_processes = 4096;
+std::array<std::atomic<pid_t>, most_processes> signalled;
+
+// Who waits for whom in the whole run is known to the first; the others would tell the same.
+void pass_on(int number) {
+  const int error = errno;
+  for (const auto& entry : signalled) {
+    const pid_t process = entry;
+    if (process == 0) break;
+    if (process > 0) ::kill(process, number);
+    if (number == SIGUSR1 && process > 0) break;
+  }
+  errno = error;
+}
+
+// Each notices the end of the others by itself. A step in which actions hang is given up after 10 s.
+constexpr std::chrono::seconds patience_joined{15};
+// Nothing is under way that takes long to end.
+constexpr std::chrono::seconds patience_alone{1}, patience_kill{3};
+
+std::string this_host() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+}  // namespace
+
+LaunchAttempt::LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels) : labels_(labels) {
+  relay_signals(pass_on);
+  for (int i = 0; i < plan.count && stop_signal() == 0; ++i) {
+    LaunchPlace place;
+    place.process = plan.first + i, place.processes = plan.processes;
+    place.local = i, place.local_processes = plan.count;
+    place.attempt = plan.attempt;
+    place.host = plan.host, place.port = plan.port;
+    processes_.push_back(std::make_unique<LaunchedProcess>(plan.arguments, place, plan.token));
+    signalled[static_cast<std::size_t>(i)] = processes_.back()->id();
+  }
+  if (stop_signal() != 0) pass_on(stop_signal());  // it may have come before the last one was there
+}
+
+LaunchAttempt::~LaunchAttempt() {
+  for (auto& entry : signalled) entry = 0;  // signals go on to nobody until the next attempt
+}
+
+void LaunchAttempt::wait_for_news() const {
+  std::vector<pollfd> pipes;
+  for (const auto& process : processes_)
+    if (process->running()) pipes.push_back({process->report_pipe(), POLLIN, 0});
+  constexpr int look_again_ms = 20;
+  ::poll(pipes.data(), pipes.size(), look_again_ms);
+}
+
+bool LaunchAttempt::look() {
+  bool any = false;
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    if (!processes_[i]->running()) continue;
+    if (processes_[i]->look()) {
+      signalled[i] = -1;  // its number may be another's soon
+      ends_.push_back(processes_[i]->end());
+    }
+    any |= processes_[i]->running();
+  }
+  return any;
+}
+
+bool LaunchAttempt::all_joined() const {
+  return std::all_of(processes_.begin(), processes_.end(), [](const auto& process) { return process->joined(); });
+}
+
+// For one of them: the others cannot go on, or, after process 0, have nothing left to do.
+bool LaunchAttempt::ended_badly() const {
+  return std::any_of(ends_.begin(), ends_.end(),
+                     [](const ProcessEnd& end) { return end.status != 0 || end.signal != 0 || end.process == 0; });
+}
+
+void LaunchAttempt::end_those_behind() {
+  if (!over_ && ended_badly()) over_ = Clock::now();
+  if (!over_) return;
+  const auto since = Clock::now() - *over_;
+  const bool joined = all_joined();
+  const bool only_stopped = std::all_of(processes_.begin(), processes_.end(),
+                                        [](const auto& process) { return !process->running() || process->stopped(); });
+  for (const auto& process : processes_) {
+    if (!process->running()) continue;
+    if (only_stopped || since > (joined ? patience_joined : patience_kill)) {
+      process->end_by(SIGKILL);
+    } else if (!joined && since > patience_alone && !process->end().left_behind) {
+      process->end_by(SIGTERM);
+    }
+  }
+}
+
+std::optional<LaunchCause> LaunchAttempt::wait() {
+  while (look()) {
+    end_those_behind();
+    wait_for_news();
+  }
+  const std::string host = this_host();
+  return first_cause(ends_, [&](int process) { return labels_.name(process, host); });
+}
+
+}  // namespace pipetrain

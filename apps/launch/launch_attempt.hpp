@@ -1,0 +1,54 @@
+// One attempt of pipetrain launch: starts its processes and waits until none is left.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/launch/launch_cause.hpp"
+#include "apps/launch/launched_process.hpp"
+#include "apps/output/process_label.hpp"
+
+namespace pipetrain {
+
+// What all processes of an attempt are given.
+struct LaunchPlan {
+  std::vector<std::string> arguments;  // of `pipetrain train`
+  std::string host;                    // of process 0
+  std::uint16_t port = 0;
+  std::string token;
+  int first = 0, count = 1;  // processes of this host
+  int processes = 1;         // of the run
+  int attempt = 0;
+};
+
+// One at a time. From the first one on, signals that stop this process or ask it who waits for whom go to the processes
+// instead: what was asked for in between is in stop_signal().
+class LaunchAttempt {
+ public:
+  LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels);
+  ~LaunchAttempt();
+  LaunchAttempt(const LaunchAttempt&) = delete;
+  LaunchAttempt& operator=(const LaunchAttempt&) = delete;
+
+  // Blocks until all have ended; those that stay behind when the run has ended are ended. The first cause, or nothing when all
+  // went well.
+  std::optional<LaunchCause> wait();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void wait_for_news() const;
+  bool look();  // whether any runs
+  void end_those_behind();
+  bool all_joined() const;
+  bool ended_badly() const;
+
+  const ProcessLabels& labels_;
+  std::vector<std::unique_ptr<LaunchedProcess>> processes_;
+  std::vector<ProcessEnd> ends_;           // in order of time
+  std::optional<Clock::time_point> over_;  // since when the run has ended for one of them
+};
+
+}  // namespace pipetrain

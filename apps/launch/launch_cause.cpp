@@ -1,0 +1,81 @@
+#include "apps/launch/launch_cause.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstring>
+
+namespace pipetrain {
+
+namespace {
+
+using Name = std::function<std::string(int)>;
+
+std::string signal_name(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
+}
+
+const char* advice(int number) {
+  switch (number) {
+    case SIGKILL:
+      return " (by hand, or by the host that ran out of memory)";
+    case SIGSEGV:
+    case SIGABRT:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+      return "; this is a bug, please report it";
+    default:
+      return "";
+  }
+}
+
+LaunchCause by_signal(const ProcessEnd& end, const Name& name) {
+  if (end.stopped)
+    return {1, ErrorKind::peer_lost,
+            fmt::format("{} was stopped by {} and answered no more; let processes of a run go on, or use --restart",
+                        name(end.process), signal_name(end.signal))};
+  return {1, ErrorKind::peer_lost,
+          fmt::format("{} was ended by {}{}", name(end.process), signal_name(end.signal), advice(end.signal))};
+}
+
+bool is_own(const ProcessEnd& end) {
+  return end.failure && *end.failure != ErrorKind::peer_lost && *end.failure != ErrorKind::aborted;
+}
+bool is_news(const ProcessEnd& end) { return end.failure.has_value(); }
+bool is_silent(const ProcessEnd& end) { return !end.failure && !end.left_behind && end.status != 0; }
+
+// Statuses of a run that a signal has asked to stop.
+bool is_stop(const ProcessEnd& end) {
+  constexpr std::array statuses{128 + SIGHUP, 128 + SIGINT, 128 + SIGTERM};
+  return std::find(statuses.begin(), statuses.end(), end.status) != statuses.end();
+}
+
+// Process 0 knows who waited for whom; else who told first.
+const ProcessEnd* preferred(const std::vector<ProcessEnd>& ends, bool (*fits)(const ProcessEnd&)) {
+  const ProcessEnd* found = nullptr;
+  for (const ProcessEnd& end : ends)
+    if (fits(end) && (!found || end.process == 0)) found = &end;
+  return found;
+}
+
+}  // namespace
+
+std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, const Name& name) {
+  for (const ProcessEnd& end : ends)
+    if (end.signal != 0 && !end.left_behind) return by_signal(end, name);
+  for (const auto fits : {is_own, is_silent, is_news}) {
+    const ProcessEnd* end = preferred(ends, fits);
+    if (!end) continue;
+    if (end->failure) return LaunchCause{end->status, *end->failure, end->line};
+    if (is_stop(*end)) return LaunchCause{end->status, ErrorKind::aborted, ""};
+    return LaunchCause{end->status, ErrorKind::peer_lost,
+                       fmt::format("{} ended with status {}", name(end->process), end->status)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,52 @@
+// One process that pipetrain launch has started: the same program with a place of its own in the run.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/launch/launch_cause.hpp"
+#include "apps/launch/launch_environment.hpp"
+
+namespace pipetrain {
+
+// Not thread-safe. Must be made on a thread that lives as long as this process: with it the kernel ends the child (SIGKILL).
+class LaunchedProcess {
+ public:
+  // Runs this very program as `pipetrain train ARGUMENTS`, told its place and the run's token by the environment. It is of this
+  // process's group, so that a terminal's signals reach it; its stdin is empty. Throws Error(unavailable).
+  LaunchedProcess(const std::vector<std::string>& arguments, const LaunchPlace& place, const std::string& token);
+  // Ends the process where it has not ended.
+  ~LaunchedProcess();
+  LaunchedProcess(const LaunchedProcess&) = delete;
+  LaunchedProcess& operator=(const LaunchedProcess&) = delete;
+
+  pid_t id() const { return id_; }
+  bool joined() const { return joined_; }  // it has said so
+  bool running() const { return id_ > 0; }
+  bool stopped() const { return end_.stopped; }
+  int report_pipe() const { return pipe_; }
+  // How it ended, or stands: only signal and stopped count of one that has not.
+  const ProcessEnd& end() const { return end_; }
+
+  // Reads what it tells and looks whether it has ended or was stopped. Never blocks. Returns whether it has just ended.
+  bool look();
+  void signal(int number) const;
+  // Sends a signal that ends it, because the others have ended.
+  void end_by(int number);
+
+ private:
+  void start(const std::vector<std::string>& arguments, const LaunchPlace& place, const std::string& token, int write_end);
+  void read_reports();
+  void note_status(int status);
+
+  pid_t id_ = 0;
+  int pipe_ = -1;
+  std::string unread_;  // the beginning of a line
+  bool joined_ = false;
+  ProcessEnd end_;
+};
+
+}  // namespace pipetrain

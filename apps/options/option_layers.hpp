@@ -1,0 +1,49 @@
+// Where options come from. Every layer gives words by option name; what they mean is decided in one place afterwards.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "apps/options/option_table.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+struct RawOption {
+  std::vector<std::string> words;
+  std::string where;  // how an error names it: "--pp 0", "PIPETRAIN_PP=0", "run.toml:3: pp = 0"
+  std::string place;  // "PIPETRAIN_PP", "run.toml:3"; empty: the command line
+};
+using RawOptions = std::map<std::string, RawOption>;  // by option name; a switch has the word "on" or "off"
+
+// All three throw Error(input) on what is no option of the table, with the nearest one, and on a missing value.
+RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments);
+// PIPETRAIN_<OPTION>; an empty value counts as not set, several words are separated by spaces. A PIPETRAIN_ name that is no
+// option of any command is told in `notes`; one that is reserved for later throws, as the option does.
+RawOptions read_environment(const std::vector<OptionSpec>& table, const std::map<std::string, std::string>& environment,
+                            std::vector<std::string>& notes);
+// A .toml or .json file of at most 512 KiB: one table of options, named with dashes or underscores; values are strings,
+// numbers, booleans, or arrays of these for options that take several or have commas between. null, and "auto" for a number,
+// are as not given. What a file of DeepSpeed's turns off, such as "fp16": {"enabled": false}, asks for nothing; bf16 off is
+// --precision fp32.
+RawOptions read_config_file(const std::vector<OptionSpec>& table, const std::string& path);
+
+// Command line over environment over the --config file that one of them names.
+RawOptions gather_options(const std::vector<OptionSpec>& table, const std::vector<std::string>& arguments,
+                          const std::map<std::string, std::string>& environment, std::vector<std::string>& notes);
+
+// What the command line says of an error: one about a setting begins with its option, "--tp 3: ...".
+std::string error_line(const Error& error);
+
+// By option name, of those that did not come from the command line.
+using OptionPlaces = std::map<std::string, std::string>;
+// Calls `work`; an Error(input) about a setting whose option has a place gets that place before it: what is found wrong later
+// knows the setting, but not where it was given.
+void placing_errors(const OptionPlaces& places, const std::function<void()>& work);
+
+// Throws the Error for a name that is no option; `where` begins the line, e.g. "--ppp" or "run.toml:3: ppp".
+[[noreturn]] void fail_unknown_option(const std::vector<OptionSpec>& table, const std::string& name, const std::string& where);
+
+}  // namespace pipetrain

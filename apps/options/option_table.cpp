@@ -1,0 +1,181 @@
+#include "apps/options/option_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "apps/options/plan_file.hpp"
+
+namespace pipetrain {
+
+const std::vector<OptionSpec>& train_option_table() {
+  static const std::vector<OptionSpec> table = {
+      {"Model and data", "model", "NAME|DIR",
+       "a preset (tiny, gpt2, llama-7b, llama2-7b, llama3-8b, llama3.2-1b, ...) or a Hugging Face folder with config.json and "
+       "*.safetensors",
+       "tiny"},
+      {"Model and data", "init", "hf|random", "with a folder: load its weights, or draw them (then config.json is enough)",
+       "hf with a folder, else random"},
+      {"Model and data", "layers", "N", "keep only the first N layers of the model", "all"},
+      {"Model and data", "data", "PATH[:WEIGHT]...",
+       "text (.txt), JSON lines (.jsonl with rows {\"text\"}, or {\"input_ids\"}: one sample of seq-len + 1 tokens), tokens "
+       "(.tokens of tokenize, .bin of Megatron-LM or llm.c, .ds of datatrove), or a folder of these; weights mix several, 1 "
+       "where only others have one",
+       "the text that ships inside", true},
+      {"Model and data", "tokenizer", "PATH",
+       "turns text into tokens: tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one",
+       "bytes are tokens"},
+      {"Model and data", "seq-len", "N", "tokens of one sequence", "from the data's rows, else the model"},
+      {"Model and data", "shuffle", "on|off", "a new order each epoch; off: file order. The last partial batch is dropped",
+       "on"},
+      {"Model and data", "seed", "N", "of initial weights and of the order of samples", "0"},
+
+      {"Layout", "pp", "N", "pipeline stages", "1; the plan's"},
+      {"Layout", "tp", "N", "devices that share each layer (tensor parallel)", "1"},
+      {"Layout", "dp", "N", "replicas of the model (data parallel)", "1"},
+      {"Layout", "sequence-parallel", "on|off", "split the norms' sequences over the tensor-parallel devices",
+       "on where tp > 1"},
+      {"Layout", "schedule", "NAME|FILE",
+       fmt::format("order of forwards and backwards: {}; or a plan: .txt ours, .csv PyTorch's",
+                   fmt::join(schedule_names(), ", ")),
+       "1f1b"},
+      {"Layout", "chunks", "V", "model chunks on each stage, for schedules that have several", "the schedule's or plan's own"},
+      {"Layout", "order", "planned|ready", "keep the plan's order, or run what is ready first", "planned"},
+
+      {"Batch and length", "microbatch", "N", "sequences in one microbatch", "1"},
+      {"Batch and length", "microbatches", "N", "microbatches of one replica in one step", "4 x pp; the plan's"},
+      {"Batch and length", "global-batch", "N", "sequences in one step; given some of the three, the others follow",
+       "microbatch x microbatches x dp"},
+      {"Batch and length", "steps", "N", "stop after N steps", ""},
+      {"Batch and length", "epochs", "N", "stop after N passes over the data; with --steps the first limit counts",
+       "1; on the inside text until it has learned"},
+
+      {"Optimizer (AdamW)", "lr", "RATE", "peak learning rate", "3e-4"},
+      {"Optimizer (AdamW)", "min-lr", "RATE", "learning rate at the end", "0"},
+      {"Optimizer (AdamW)", "lr-schedule", "constant|linear|cosine", "the way from peak to end", "cosine"},
+      {"Optimizer (AdamW)", "warmup-steps", "N", "steps over which the rate rises to its peak", "0"},
+      {"Optimizer (AdamW)", "warmup-ratio", "X", "the same as a share of all steps, from 0 to 1", "0"},
+      {"Optimizer (AdamW)", "beta1", "X", "decay of the first moment", "0.9"},
+      {"Optimizer (AdamW)", "beta2", "X", "decay of the second moment", "0.95"},
+      {"Optimizer (AdamW)", "adam-eps", "X", "added to the root of the second moment", "1e-8"},
+      {"Optimizer (AdamW)", "weight-decay", "X", "of tensors with two or more dimensions", "0.1"},
+      {"Optimizer (AdamW)", "dropout", "X", "share of activations to drop; 0: none, whatever the model says", "0", false,
+       false},
+      {"Optimizer (AdamW)", "clip-grad", "X", "largest global gradient norm; 0 turns clipping off", "1.0"},
+
+      {"Numbers and devices", "precision", "fp32|bf16", "of computation", "fp32 on CPU, bf16 on GPU"},
+      {"Numbers and devices", "recompute", "none|selective|full", "what the backward computes again to save memory", "none"},
+      {"Numbers and devices", "zero", "0..3", "shard optimizer state, gradients and weights over the replicas", "0", false,
+       false},
+      {"Numbers and devices", "offload", "on|off", "keep optimizer state in host memory", "off", false, false},
+      {"Numbers and devices", "deterministic", "on|off", "the same bits in every run and for every pp and schedule",
+       "on; off for bf16 on GPU"},
+      {"Numbers and devices", "device", "auto|cpu|cuda", "auto takes GPUs if pp x tp x dp are there, else the CPU", "auto"},
+      {"Numbers and devices", "devices", "LIST", "GPUs to use, in rank order, e.g. 0,1,2,3", "the first ones"},
+      {"Numbers and devices", "threads", "N", "compute threads of each CPU device", "cores / devices, at least 1"},
+
+      {"Processes", "master", "HOST:PORT", "where process 0 listens, and the others find it", "127.0.0.1:29500"},
+      {"Processes", "nnodes", "N", "hosts of the run, with one process each, or with launch's --nproc", "1"},
+      {"Processes", "node-rank", "K", "which of them this is, from 0", "0"},
+      {"Processes", "nproc", "N", "processes on this host (pipetrain launch only)", ""},
+      {"Processes", "restart", "N",
+       "after a failure start the whole run again from its last checkpoint, at most N times (pipetrain launch only)", "0"},
+      {"Processes", "token-file", "FILE",
+       "its first line is the token without which no process joins; also PIPETRAIN_TOKEN. Needed where the master is not on "
+       "loopback",
+       "none; launch on one host draws one"},
+      {"Processes", "rendezvous-timeout", "SECONDS", "how long to wait for the other processes", "300"},
+      {"Processes", "transport", "auto|inproc|ipc|nccl|ucx",
+       "what carries data between processes: memory of GPUs on one host, NCCL between hosts, UCX for CPUs", "auto"},
+
+      {"Checkpoints", "save", "DIR", "write checkpoints of this one run and, at the end, DIR/model (a Hugging Face folder)",
+       ""},
+      {"Checkpoints", "save-interval", "N", "a checkpoint every N steps", "only at the end"},
+      {"Checkpoints", "save-keep", "K", "keep the newest K checkpoints", "all"},
+      {"Checkpoints", "load", "DIR", "start from this checkpoint", ""},
+      {"Checkpoints", "resume", "", "go on from the newest complete checkpoint in --save, or start fresh", "off"},
+
+      {"Reports", "metrics", "FILE", "one JSON line a step", ""},
+      {"Reports", "tensorboard", "DIR", "TensorBoard event files, readable while the run goes on", ""},
+      {"Reports", "trace", "FILE",
+       "the run's actions for Chrome and Perfetto; a page where it ends in .html, a picture in .svg", ""},
+      {"Reports", "profile", "FILE", "measured costs for simulate --costs", ""},
+      {"Reports", "report", "FILE",
+       "one HTML page with curves, timelines, memory and settings, written anew while the run goes on", ""},
+      {"Reports", "peak-tflops", "X", "TFLOP/s of one device at most, which MFU is a share of", "of known GPUs: as published"},
+      {"Reports", "log-interval", "N", "steps between two lines of progress (a terminal shows every step)", "1"},
+
+      {"General", "config", "FILE",
+       "options from a TOML or JSON file, by their names here; also a DeepSpeed JSON, a torchtitan TOML, or Megatron-LM's "
+       "arguments (.args)",
+       ""},
+      {"General", "save-config", "FILE", "write the options of this run, wherever they came from, as a file for --config", ""},
+      {"General", "stall-timeout", "SECONDS", "a step in which no action completes for this long fails; 0: never", "600"},
+      {"General", "dry-run", "", "print the plan and the memory of each device, and stop; status 1 if it does not fit", "off"},
+      {"General", "help", "", "print this page", ""},
+      {"General", "version", "", "print the version", ""},
+  };
+  return table;
+}
+
+const OptionSpec* find_option(const std::vector<OptionSpec>& table, std::string_view name) {
+  const auto found = std::find_if(table.begin(), table.end(), [&](const OptionSpec& spec) { return spec.name == name; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> option_names(const std::vector<OptionSpec>& table) {
+  std::vector<std::string> names;
+  for (const OptionSpec& spec : table) names.push_back(spec.name);
+  return names;
+}
+
+namespace {
+
+constexpr std::size_t help_column = 34;
+constexpr std::size_t page_width = 100;
+
+// `text` broken at spaces to fit from help_column to page_width; the first line goes where the cursor is.
+std::string wrapped(const std::string& text) {
+  std::string result, line;
+  const auto flush = [&] {
+    if (!result.empty()) result.append("\n").append(help_column, ' ');
+    result += line;
+    line.clear();
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    if (!line.empty() && help_column + line.size() + 1 + (end - at) > page_width) flush();
+    if (!line.empty()) line += ' ';
+    line.append(text, at, end - at);
+    at = end + 1;
+  }
+  flush();
+  return result;
+}
+
+}  // namespace
+
+std::string format_options(const std::vector<OptionSpec>& table) {
+  std::string page;
+  std::string_view group;
+  for (const OptionSpec& spec : table) {
+    if (spec.group != group) page += fmt::format("{}{}\n", group.empty() ? "" : "\n", spec.group);
+    group = spec.group;
+    const std::string left = fmt::format("  --{}{}{}", spec.name, spec.value.empty() ? "" : " ", spec.value);
+    std::string help = spec.help;
+    if (!spec.default_value.empty()) help += fmt::format(" [{}]", spec.default_value);
+    if (!spec.built) help += " (not built yet)";
+    const bool own_line = left.size() + 2 > help_column;
+    page +=
+        fmt::format("{}{}{:{}}{}\n", left, own_line ? "\n" : "", "", help_column - (own_line ? 0 : left.size()), wrapped(help));
+  }
+  return page;
+}
+
+std::string_view reserved_option(std::string_view name) {
+  if (name.starts_with("loss-scale")) return "loss scaling is for fp16, which is not built yet; leave it out";
+  if (name.starts_with("eval-")) return "evaluation is not built yet; leave it out";
+  return {};
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,59 @@
+#include "apps/options/plan_file.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "apps/options/suggest.hpp"
+#include "core/error.hpp"
+#include "core/nearest_name.hpp"
+#include "files/file_io.hpp"
+#include "schedules/builders.hpp"
+#include "schedules/plan_text.hpp"
+
+namespace pipetrain {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const auto& info : schedules::all_schedules()) names.emplace_back(info.name);
+  return names;
+}
+
+bool names_plan_file(const std::string& schedule) {
+  std::error_code ignored;
+  return schedule.ends_with(".txt") || schedule.ends_with(".csv") || fs::is_regular_file(schedule, ignored);
+}
+
+schedules::Plan read_plan_file(const std::string& path) {
+  const InputFile file(path);  // says why when it is none that can be read
+  std::ifstream text(path, std::ios::binary);
+  const bool is_csv = path.ends_with(".csv");
+  try {
+    schedules::Plan plan = is_csv ? schedules::parse_pytorch_csv(text, path) : schedules::parse_plan(text, path);
+    if (is_csv || plan.schedule.empty()) plan.schedule = fs::path(path).stem().string();
+    return plan;
+  } catch (const schedules::PlanFileError& error) {
+    throw Error(ErrorKind::input, error.what());
+  }
+}
+
+int agreed(const OptionValues& values, const char* name, std::int64_t most, std::optional<int> file, const std::string& source,
+           int otherwise) {
+  const auto given = values.integer(name, 1, most);
+  if (given && file && *given != *file)
+    values.fail(name, fmt::format("{} has {} {}; give the same or leave it out", source, name, *file));
+  return given ? static_cast<int>(*given) : file.value_or(otherwise);
+}
+
+void fail_unknown_schedule(const OptionValues& values, const std::string& name, const std::vector<std::string>& known) {
+  if (const auto ours = our_schedule(name)) values.fail("schedule", fmt::format("unknown schedule; here it is {}", *ours));
+  const auto nearest = nearest_name(name, known);
+  values.fail("schedule",
+              nearest ? fmt::format("unknown schedule; did you mean {}?", *nearest)
+                      : fmt::format("unknown schedule; use one of {}, or a plan file (.txt, .csv)", fmt::join(known, ", ")));
+}
+
+}  // namespace pipetrain

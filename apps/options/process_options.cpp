@@ -1,0 +1,223 @@
+#include "apps/options/process_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+
+#include "core/counted.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+constexpr std::int64_t most_processes = 4096;
+constexpr const char* token_variable = "PIPETRAIN_TOKEN";
+
+using Environment = std::map<std::string, std::string>;
+
+// The first line of a file that only its owner should be able to read.
+std::string read_token_file(const OptionValues& values, const std::string& file) {
+  constexpr std::size_t longest = 4096;
+  std::ifstream in(file);
+  std::string token;
+  if (!in || !std::getline(in, token))
+    values.fail("token-file", "cannot be read; give a file with the run's token on one line");
+  if (token.ends_with('\r')) token.pop_back();
+  if (token.empty() || token.size() > longest)
+    values.fail("token-file", fmt::format("its first line must be the run's token, of 1 to {} bytes", longest));
+  return token;
+}
+
+// The option wins over the environment, as everywhere.
+std::string read_token(const OptionValues& values, const Environment& environment) {
+  if (const auto file = values.text("token-file")) return read_token_file(values, *file);
+  const auto variable = environment.find(token_variable);
+  return variable == environment.end() ? "" : variable->second;
+}
+
+void check_token(const std::string& where, const MasterAddress& master, const std::string& token) {
+  if (token.empty() && !is_loopback(master.host))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: {} is reached from other hosts, so the run needs a token; give every process the same by "
+                            "--token-file FILE or {}",
+                            where, master.host, token_variable));
+}
+
+std::optional<MasterAddress> read_master(const OptionValues& values) {
+  const auto text = values.text("master");
+  if (!text) return std::nullopt;
+  const auto master = parse_master(*text);
+  if (!master) values.fail("master", "must be HOST:PORT, such as 10.0.0.1:29500, with a port from 1 to 65535");
+  return master;
+}
+
+void check_processes(const std::string& where, int processes, std::int64_t ranks) {
+  if (processes > ranks)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: {} for {}: each process needs one at least; use fewer processes, or raise --pp, --tp or --dp",
+                            where, counted(processes, "process", "es"), counted(ranks, "rank")));
+}
+
+int read_nnodes(const OptionValues& values) {
+  return static_cast<int>(values.integer("nnodes", 1, most_processes).value_or(1));
+}
+
+int read_node_rank(const OptionValues& values, int nnodes) {
+  const auto rank = values.integer("node-rank", 0, most_processes - 1);
+  if (rank && *rank >= nnodes)
+    values.fail("node-rank", fmt::format("--nnodes is {}, and nodes count from 0; use one below it", nnodes));
+  if (!rank && nnodes > 1) values.fail("nnodes", "--node-rank is missing; give each node its own, from 0");
+  return static_cast<int>(rank.value_or(0));
+}
+
+// Given by hand: one process on every node.
+void place_by_hand(const OptionValues& values, ProcessOptions& options) {
+  options.processes = read_nnodes(values);
+  options.process = read_node_rank(values, options.processes);
+  const auto master = read_master(values);
+  if (options.several() && !master) values.fail("nnodes", "--master HOST:PORT is missing; give every node the same");
+  if (!options.several() && master) values.fail("master", "this run has one process; give --nnodes and --node-rank too");
+  if (master) options.master = *master;
+}
+
+// As a launcher other than ours says; options may add what it does not tell.
+void place_by_launcher(const OptionValues& values, const LaunchPlace& place, ProcessOptions& options) {
+  options.process = place.process;
+  options.processes = place.processes;
+  if (place.processes == 0) {
+    if (!values.given("nnodes"))
+      throw Error(ErrorKind::input, fmt::format("{}: {} does not tell how many processes there are; give --nnodes N",
+                                                place.where, place.launcher));
+    options.processes = read_nnodes(values);
+    if (place.process >= options.processes)
+      values.fail("nnodes", fmt::format("{} says that this is process {}, counted from 0", place.launcher, place.process));
+  } else if (values.given("nnodes")) {
+    values.fail("nnodes", fmt::format("{} tells the processes ({}); leave it out", place.launcher, place.where));
+  }
+  if (values.given("node-rank"))
+    values.fail("node-rank", fmt::format("{} tells the processes ({}); leave it out", place.launcher, place.where));
+  options.local = place.local;
+  options.locals = place.local_processes;
+  const auto master = read_master(values);
+  if (!master && place.host.empty() && options.several())
+    throw Error(ErrorKind::input,
+                fmt::format("{}: {} does not tell where process 0 is; give --master HOST:PORT", place.where, place.launcher));
+  if (!place.host.empty()) options.master.host = place.host;
+  if (place.port) options.master.port = *place.port;
+  if (master) options.master = *master;
+}
+
+std::optional<TransportKind> read_transport(const OptionValues& values, bool several) {
+  const auto choice = values.choice("transport", {"auto", "inproc", "ipc", "nccl", "ucx"}).value_or(0);
+  if (choice == 0) return std::nullopt;
+  if (choice == 1 && several) values.fail("transport", "is within one process, and this run has several; use auto");
+  if (choice > 1 && !several)
+    values.fail("transport", "is between processes, and this run has one; use auto, or start several (pipetrain launch)");
+  constexpr TransportKind kinds[] = {TransportKind::ipc, TransportKind::nccl, TransportKind::ucx};
+  return choice == 1 ? std::nullopt : std::optional(kinds[choice - 2]);
+}
+
+std::chrono::seconds read_timeout(const OptionValues& values) {
+  return std::chrono::seconds(values.integer("rendezvous-timeout", 1, 1'000'000).value_or(300));
+}
+
+// Of processes on one host that the launcher does not count.
+void guess_locals(ProcessOptions& options) {
+  if (options.locals == 0) options.locals = is_loopback(options.master.host) ? options.processes : options.local + 1;
+  if (is_loopback(options.master.host) && options.locals == options.processes) options.local = options.process;
+}
+
+// What belongs to pipetrain launch, unless it has started this process.
+void refuse_launch_options(const OptionValues& values) {
+  for (const char* name : {"nproc", "restart"})
+    if (values.given(name)) values.fail(name, "belongs to pipetrain launch; use that command, or leave it out");
+}
+
+}  // namespace
+
+std::optional<MasterAddress> parse_master(const std::string& text) {
+  MasterAddress master;
+  std::string_view view = text, port;
+  if (view.starts_with('[')) {
+    const std::size_t close = view.find(']');
+    if (close == std::string_view::npos) return std::nullopt;
+    master.host = view.substr(1, close - 1);
+    view.remove_prefix(close + 1);
+    if (!view.empty() && !view.starts_with(':')) return std::nullopt;
+    if (!view.empty()) port = view.substr(1);
+    if (view == ":") return std::nullopt;
+  } else {
+    const std::size_t colon = view.find(':');
+    master.host = view.substr(0, colon);
+    if (colon != std::string_view::npos && colon + 1 == view.size()) return std::nullopt;
+    if (colon != std::string_view::npos) port = view.substr(colon + 1);
+  }
+  if (master.host.empty() || master.host.find_first_of(" \t/") != std::string::npos) return std::nullopt;
+  if (port.empty()) return master;
+  int number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  const bool whole = error == std::errc() && end == port.data() + port.size();
+  if (!whole || number < 1 || number > std::numeric_limits<std::uint16_t>::max()) return std::nullopt;
+  master.port = static_cast<std::uint16_t>(number);
+  return master;
+}
+
+bool is_loopback(const std::string& host) {
+  const bool numeric = host.find_first_not_of("0123456789.") == std::string::npos;
+  return host == "localhost" || host == "::1" || (numeric && host.starts_with("127."));
+}
+
+ProcessOptions read_processes(const OptionValues& values, const Environment& environment, std::int64_t ranks) {
+  ProcessOptions options;
+  options.timeout = read_timeout(values);
+  options.token = read_token(values, environment);
+  const auto place = read_launch_environment(environment);
+  const bool launched = place && place->launcher == "pipetrain launch";  // which has read the options that say where
+  if (launched) {
+    options.process = place->process, options.processes = place->processes;
+    options.local = place->local, options.locals = place->local_processes;
+    options.master = {place->host, place->port.value_or(options.master.port)};
+    options.attempt = place->attempt;
+  } else {
+    refuse_launch_options(values);
+    place ? place_by_launcher(values, *place, options) : place_by_hand(values, options);
+    if (!place) options.locals = 0;
+    guess_locals(options);
+    const std::string where = place ? place->where : values.where("nnodes");
+    check_processes(where, options.processes, ranks);
+    if (options.several()) check_token(values.given("master") ? values.where("master") : where, options.master, options.token);
+  }
+  options.transport = read_transport(values, options.several());
+  return options;
+}
+
+LaunchOptions read_launch(const OptionValues& values, const Environment& environment, std::int64_t ranks) {
+  LaunchOptions options;
+  const auto place = read_launch_environment(environment);
+  options.nnodes = read_nnodes(values);
+  options.node_rank = read_node_rank(values, options.nnodes);
+  const bool by_node = place && place->launcher == "Slurm" && options.nnodes > 1;  // one launch a node, started by srun
+  if (place && !by_node)
+    throw Error(ErrorKind::input, fmt::format("launch: {} has started this process already ({}); use pipetrain train there",
+                                              place->launcher, place->where));
+  const auto nproc = values.integer("nproc", 1, most_processes / options.nnodes);
+  if (!nproc) values.fail("nproc", "is missing; give launch the number of processes of this host");
+  options.nproc = static_cast<int>(*nproc);
+  check_processes(values.where("nproc"), options.processes(), ranks);
+  options.master = read_master(values);
+  if (options.nnodes > 1 && !options.master) values.fail("nnodes", "--master HOST:PORT is missing; give every node the same");
+  options.token = read_token(values, environment);
+  if (options.master) check_token(values.where("master"), *options.master, options.token);
+  options.restarts = static_cast<int>(values.integer("restart", 0, 1'000'000).value_or(0));
+  if (options.restarts > 0 && !values.given("save"))
+    values.fail("restart", "needs --save DIR, for the checkpoints to go on from; give it");
+  read_timeout(values);
+  read_transport(values, options.processes() > 1);
+  return options;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,56 @@
+// The processes of a run and the place of this one among them, from options and from the environment of a launcher.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "apps/launch/launch_environment.hpp"
+#include "apps/options/option_values.hpp"
+#include "comm/transport.hpp"
+
+namespace pipetrain {
+
+// Where process 0 listens.
+struct MasterAddress {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 29500;
+};
+// "HOST:PORT", "HOST" or "[::1]:PORT". Nothing for what is none.
+std::optional<MasterAddress> parse_master(const std::string& text);
+// Whether nobody outside this host can reach it: localhost, 127.x.y.z, ::1.
+bool is_loopback(const std::string& host);
+
+struct ProcessOptions {
+  int process = 0, processes = 1;
+  int local = 0, locals = 1;  // of those of this run on this host
+  MasterAddress master;
+  std::string token;  // may be empty on loopback
+  std::chrono::seconds timeout{300};
+  std::optional<TransportKind> transport;  // not given: the first that can carry the run
+  int attempt = 0;                         // how often pipetrain launch has started the run again
+
+  bool several() const { return processes > 1; }
+  bool leads() const { return process == 0; }  // draws the progress and writes the files
+};
+
+// For a process that trains ranks of a run that has so many. Throws Error(input).
+ProcessOptions read_processes(const OptionValues& values, const std::map<std::string, std::string>& environment,
+                              std::int64_t ranks);
+
+// What pipetrain launch starts on this host.
+struct LaunchOptions {
+  int nproc = 1, nnodes = 1, node_rank = 0;
+  std::optional<MasterAddress> master;  // not given: on this host, with a free port
+  std::string token;                    // empty: of nobody's choosing
+  int restarts = 0;
+
+  int processes() const { return nproc * nnodes; }
+};
+// Throws Error(input).
+LaunchOptions read_launch(const OptionValues& values, const std::map<std::string, std::string>& environment,
+                          std::int64_t ranks);
+
+}  // namespace pipetrain

@@ -1,0 +1,295 @@
+#include "apps/options/train_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <limits>
+
+#include "actors/training/batch_sizes.hpp"
+#include "actors/training/checkpoint.hpp"
+#include "apps/options/device_choice.hpp"
+#include "apps/options/option_files.hpp"
+#include "apps/options/option_values.hpp"
+#include "apps/options/plan_file.hpp"
+#include "apps/options/save_config.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "schedules/builders.hpp"
+
+namespace pipetrain {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t any_count = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t most_devices = 65536;
+constexpr OptionValues::Range below_one{.minimum = 0, .has_maximum = true, .maximum = 1};
+
+// Whether an option that is not built asks for what happens without it, such as --zero 0.
+bool asks_for_default(const OptionValues& values, const OptionSpec& spec) {
+  const std::string word = values.text(spec.name).value_or("");
+  if (spec.default_value == "off") return word_of_switch(word) == false || word == "none";
+  double number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return spec.default_value == "0" && error == std::errc() && end == word.data() + word.size() && number == 0;
+}
+
+void refuse_unbuilt(const OptionValues& values) {
+  for (const OptionSpec& spec : train_option_table())
+    if (!spec.built && values.given(spec.name) && !asks_for_default(values, spec))
+      values.fail(spec.name, "this option is not built yet; leave it out");
+}
+
+void read_model(const OptionValues& values, ModelSettings& model) {
+  model.name = values.text("model").value_or(model.name);
+  std::error_code ignored;
+  const bool folder = fs::is_directory(model.name, ignored);
+  if (!folder && model.name.find('/') != std::string::npos)
+    values.fail("model", "there is no such folder; give a Hugging Face folder or a preset's name");
+  const auto init = values.choice("init", {"hf", "random"});
+  if (init == std::size_t{0} && !folder)
+    values.fail("init", fmt::format("hf loads the weights of a folder, but the model {} is no folder; use random", model.name));
+  model.load_weights = folder && init.value_or(0) == 0;
+  model.no_dropout = values.given("dropout");  // another value than 0 is refused
+  model.layers = values.integer("layers", 1, 1'000'000);
+}
+
+void read_data(const OptionValues& values, RunSettings& run) {
+  for (const std::string& input : values.list("data")) run.data.inputs.push_back(parse_data_input(input));
+  if (const auto tokenizer = values.text("tokenizer")) run.data.tokenizer = *tokenizer;
+  run.data.seq_len = values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max());
+  run.samples.shuffle = values.on_off("shuffle").value_or(run.samples.shuffle);
+  run.samples.seed = values.unsigned_integer("seed").value_or(run.samples.seed);
+}
+
+// Before the sizes, which a plan from a file gives.
+void read_schedule_name(const OptionValues& values, LayoutSettings& layout) {
+  layout.schedule = values.text("schedule").value_or(layout.schedule);
+  if (schedules::find_schedule(layout.schedule)) return;
+  if (!names_plan_file(layout.schedule)) fail_unknown_schedule(values, layout.schedule, schedule_names());
+  check_input_file(values, "schedule");
+  layout.plan_file = layout.schedule;
+  layout.plan = std::make_shared<const schedules::Plan>(read_plan_file(layout.plan_file));
+  layout.schedule = layout.plan->schedule;
+}
+
+std::string plan_source(const LayoutSettings& layout) { return fmt::format("the plan {}", layout.plan_file); }
+
+void read_sizes(const OptionValues& values, RunSettings& run) {
+  LayoutSettings& layout = run.layout;
+  const auto size = [&](const char* name) { return static_cast<int>(values.integer(name, 1, most_devices).value_or(1)); };
+  layout.pp =
+      layout.plan ? agreed(values, "pp", most_devices, layout.plan->placement.stages(), plan_source(layout), 1) : size("pp");
+  layout.tp = size("tp");
+  run.batch.dp = size("dp");
+  if (std::int64_t{layout.pp} * layout.tp > most_devices || run.ranks() > most_devices)
+    values.fail(values.given("pp") ? "pp" : "tp",
+                fmt::format("pp {} x tp {} x dp {} is more than {} devices; use smaller sizes", layout.pp, layout.tp,
+                            run.batch.dp, most_devices));
+  layout.sequence_parallel = values.on_off("sequence-parallel").value_or(true) && layout.tp > 1;
+}
+
+// A plan from a file fixes the microbatches.
+void read_batch(const OptionValues& values, RunSettings& run) {
+  const LayoutSettings& layout = run.layout;
+  if (layout.plan)
+    agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max(), layout.plan->microbatches, plan_source(layout), 1);
+  BatchSettings batch;
+  batch.microbatch = values.integer("microbatch", 1, largest_batch_factor);
+  batch.microbatches = values.integer("microbatches", 1, largest_batch_factor);
+  if (!batch.microbatches && layout.plan) batch.microbatches = layout.plan->microbatches;
+  batch.global_batch = values.integer("global-batch", 1, largest_batch_factor * largest_batch_factor);
+  run.batch = resolve_batch(batch, layout.pp, static_cast<int>(run.batch.dp));
+}
+
+void read_chunks_and_order(const OptionValues& values, LayoutSettings& layout) {
+  const schedules::ScheduleInfo* info = layout.plan ? nullptr : schedules::find_schedule(layout.schedule);
+  layout.chunks = layout.plan ? agreed(values, "chunks", 32767, layout.plan->placement.chunks(), plan_source(layout), 1)
+                              : static_cast<int>(values.integer("chunks", 1, 1024).value_or(info->default_chunks));
+  if (info && layout.chunks != info->default_chunks && !info->chunks_can_vary)
+    values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", layout.schedule,
+                                      info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
+  const bool ready = values.choice("order", {"planned", "ready"}) == std::size_t{1};
+  if (ready && !(info ? info->has_ready_rule : layout.plan->ready_rule != schedules::ReadyRule::none))
+    values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", layout.schedule));
+  layout.order = ready ? schedules::Order::ready : schedules::Order::planned;
+}
+
+void read_learning_rate(const OptionValues& values, LearningRateSettings& rate) {
+  rate.peak = values.number("lr", {}).value_or(rate.peak);
+  rate.minimum = values.number("min-lr", {}).value_or(rate.minimum);
+  if (rate.minimum > rate.peak)
+    values.fail("min-lr", fmt::format("must not be above the peak, --lr {}; lower it or raise --lr", rate.peak));
+  const auto kind = values.choice("lr-schedule", {"constant", "linear", "cosine"});
+  constexpr LearningRate::Kind kinds[] = {LearningRate::Kind::constant, LearningRate::Kind::linear, LearningRate::Kind::cosine};
+  if (kind) rate.kind = kinds[*kind];
+  rate.warmup_steps = values.integer("warmup-steps", 0, any_count).value_or(0);
+  rate.warmup_ratio = values.number("warmup-ratio", {.minimum = 0, .has_maximum = true, .maximum = 1, .with_maximum = true});
+  if (rate.warmup_ratio == 0.0) rate.warmup_ratio.reset();
+  if (rate.warmup_ratio && rate.warmup_steps > 0)
+    values.fail("warmup-ratio", fmt::format("--warmup-steps {} is given too; keep one of them", rate.warmup_steps));
+}
+
+void read_length_and_optimizer(const OptionValues& values, RunSettings& run) {
+  run.length.steps = values.integer("steps", 1, any_count);
+  run.length.epochs = values.integer("epochs", 1, any_count);
+  read_learning_rate(values, run.learning_rate);
+  const auto read = [&](const char* name, const OptionValues::Range& range, float& setting) {
+    if (const auto value = values.number(name, range)) setting = static_cast<float>(*value);
+  };
+  read("beta1", below_one, run.optimizer.beta1);
+  read("beta2", below_one, run.optimizer.beta2);
+  read("adam-eps", {0, true}, run.optimizer.eps);
+  read("weight-decay", {}, run.optimizer.weight_decay);
+  run.clip_norm = values.number("clip-grad", {}).value_or(run.clip_norm);
+}
+
+void read_numerics(const OptionValues& values, bool gpu, Numerics& numerics) {
+  if (values.text("precision") == "fp16") values.fail("precision", "fp16 is not built yet; use fp32, or bf16 on GPUs");
+  const std::size_t precision = values.choice("precision", {"fp32", "bf16"}).value_or(gpu ? 1 : 0);
+  numerics.precision = precision == 1 ? Precision::bf16() : Precision::fp32();
+  if (numerics.precision == Precision::bf16() && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
+  constexpr Recompute modes[] = {Recompute::none, Recompute::selective, Recompute::full};
+  numerics.recompute = modes[values.choice("recompute", {"none", "selective", "full"}).value_or(0)];
+  numerics.deterministic = values.on_off("deterministic").value_or(numerics.precision == Precision::fp32() || !gpu);
+}
+
+void read_saving(const OptionValues& values, SavingSettings& saving) {
+  saving.folder = output_folder(values, "save");
+  saving.interval = values.integer("save-interval", 1, any_count);
+  saving.keep = values.integer("save-keep", 1, any_count);
+  saving.resume = values.on_off("resume").value_or(false);
+  for (const char* name : {"save-interval", "save-keep", "resume"})
+    if (values.given(name) && !saving.folder && (name != std::string("resume") || saving.resume))
+      values.fail(name, "needs --save DIR, the folder of the checkpoints; give it");
+  if (const auto load = values.text("load")) {
+    std::error_code ignored;
+    if (!fs::is_directory(*load, ignored)) values.fail("load", "there is no such checkpoint folder; check the path");
+    if (saving.resume) values.fail("load", "--resume is given too; keep one of them");
+    saving.load = *load;
+  }
+}
+
+void read_files(const OptionValues& values, TrainOptions& options) {
+  read_saving(values, options.run.saving);
+  options.records.metrics = output_file(values, "metrics", Written::in_place);
+  options.records.tensorboard = output_folder(values, "tensorboard");
+  options.save_config = output_file(values, "save-config");
+  options.records.report = output_file(values, "report");
+  options.records.trace = output_file(values, "trace");
+  options.records.profile = output_file(values, "profile");
+  refuse_shared_files(values, {.inputs = {"model", "data", "load", "tokenizer", "config", "schedule", "token-file"},
+                               .output_files = {"metrics", "trace", "profile", "report", "save-config"},
+                               .output_folders = {"save", "tensorboard"}});
+  options.peak_tflops = values.number("peak-tflops", {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1e9});
+  options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
+  options.dry_run = values.on_off("dry-run").value_or(false);
+  if (const auto seconds = values.integer("stall-timeout", 0, 1'000'000)) options.run.stall = std::chrono::seconds(*seconds);
+}
+
+void read_fault(const Environment& environment, RunSettings& run) {
+  const auto variable = environment.find("PIPETRAIN_FAULT");
+  if (variable == environment.end() || variable->second.empty()) return;
+  run.fault = parse_fault(variable->second);
+  if (run.fault->rank >= run.ranks())
+    throw Error(
+        ErrorKind::input,
+        fmt::format("PIPETRAIN_FAULT={}: there is no rank {}; pp {} x tp {} x dp {} has {}, counted from 0", variable->second,
+                    run.fault->rank, run.layout.pp, run.layout.tp, run.batch.dp, counted(run.ranks(), "rank")));
+}
+
+// A run that pipetrain launch starts again goes on from what it has saved, whatever it began with.
+void go_on_after_restart(TrainOptions& options) {
+  SavingSettings& saving = options.run.saving;
+  if (options.processes.attempt == 0) return;
+  options.run.fault.reset();  // it has been
+  if (!saving.folder || find_checkpoints(*saving.folder).empty()) return;
+  saving.resume = true;
+  saving.load.reset();
+}
+
+struct Sources {
+  const OptionValues& values;
+  const Environment& environment;
+  const Machine& machine;
+};
+
+// `place` gives the process its place among those of a run of so many ranks.
+void read_run(const Sources& sources, TrainOptions& options, const std::function<ProcessOptions(std::int64_t ranks)>& place) {
+  const auto& [values, environment, machine] = sources;
+  options.places = values.places();
+  refuse_unbuilt(values);
+  RunSettings& run = options.run;
+  read_model(values, run.model);
+  placing_errors(options.places, [&] { read_data(values, run); });
+  read_schedule_name(values, run.layout);
+  read_sizes(values, run);
+  options.processes = place(run.ranks());
+  placing_errors(options.places, [&] { read_batch(values, run); });
+  read_chunks_and_order(values, run.layout);
+  read_length_and_optimizer(values, run);
+  choose_devices(values, machine, options);
+  read_numerics(values, run.devices.kind == DeviceKind::cuda, run.numerics);
+  read_files(values, options);
+  read_fault(environment, run);
+  go_on_after_restart(options);
+}
+
+}  // namespace
+
+TrainOptions parse_train_options(const std::vector<std::string>& arguments, const Environment& environment,
+                                 const Machine& machine) {
+  TrainOptions options;
+  const RawOptions given = gather_options(train_option_table(), arguments, environment, options.notes);
+  if (given.count("save-config") != 0) options.config_text = to_toml(train_option_table(), given);
+  const OptionValues values(given);
+  read_run({values, environment, machine}, options,
+           [&](std::int64_t ranks) { return read_processes(values, environment, ranks); });
+  return options;
+}
+
+LaunchedRun parse_launch_options(const std::vector<std::string>& arguments, const Environment& environment,
+                                 const Machine& machine) {
+  LaunchedRun run;
+  const OptionValues values(gather_options(train_option_table(), arguments, environment, run.train.notes));
+  read_run({values, environment, machine}, run.train, [&](std::int64_t ranks) {
+    run.launch = read_launch(values, environment, ranks);
+    ProcessOptions all;
+    all.processes = run.launch.processes();
+    all.process = run.launch.node_rank * run.launch.nproc;
+    all.locals = run.launch.nproc;
+    return all;
+  });
+  return run;
+}
+
+std::string train_help() {
+  return "pipetrain [train] OPTIONS\n"
+         "Train a transformer on a pipeline of stage actors. Without options: a tiny Llama on the text that ships inside.\n"
+         "\n"
+         "  pipetrain --pp 2 --tp 4 --microbatch 1\n"
+         "  pipetrain --model llama3.2-1b --data corpus.jsonl --pp 4 --steps 1000 --save run --metrics run.jsonl\n"
+         "\n" +
+         format_options(train_option_table()) +
+         "\n"
+         "Every option can also come from the environment (PIPETRAIN_PP=2) or from the --config file (pp = 2);\n"
+         "the command line wins over the environment, the environment over the file, the file over the defaults in [].\n"
+         "Results go to stdout, progress and notes to stderr. Exit status: 0 done, 1 the run failed, 2 the command\n"
+         "line, a file or data is wrong, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM: the step is finished, and "
+         "saved\n"
+         "where --save is given; a second signal stops at once, and so does a step in which no action completes for 20 s (or\n"
+         "for --stall-timeout) after the first. SIGHUP and SIGINT stay ignored where they are so from the start (nohup).\n"
+         "SIGUSR1 prints what each stage waits for.\n"
+         "\n"
+         "PIPETRAIN_FAULT=rank:step:kind (throw, exit, hang, nan or oom) makes a rank fail in a step, to see what follows;\n"
+         "with kind skip the step leaves the weights as they are.\n"
+         "\n"
+         "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual\n"
+         "clock), tune (search the fastest layout), doctor (what this machine has), watch (a run in the terminal), compare\n"
+         "(two runs), tokenize (text into a file of tokens). generate and export are not built yet.\n";
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,60 @@
+// The options of `pipetrain train`, after every layer (command line, environment, --config file, defaults) has had its say.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/training/run_records.hpp"
+#include "actors/training/run_settings.hpp"
+#include "apps/options/option_layers.hpp"
+#include "apps/options/process_options.hpp"
+
+namespace pipetrain {
+
+// A run, and what the command line does around it. Checked as far as is possible without reading model and data. What stays to
+// be checked with them: that the model exists and splits over tp, that pp stages have blocks enough, lengths and token ids,
+// checkpoints.
+struct TrainOptions {
+  RunSettings run;
+  RecordSettings records;
+  std::optional<double> peak_tflops;  // of one device: what mfu is a share of
+  std::int64_t log_interval = 1;
+  std::optional<std::filesystem::path> save_config;
+  std::string config_text;  // for it
+  bool dry_run = false;
+  ProcessOptions processes;  // of which this one trains its share of the ranks
+
+  OptionPlaces places;  // of what was not given on the command line
+
+  // Lines for stderr. To be printed once nothing can end in exit status 2 any more, because an error is alone there.
+  std::vector<std::string> notes;
+};
+
+using Environment = std::map<std::string, std::string>;
+
+struct Machine {
+  int gpus = 0;
+  int cores = 1;
+};
+Machine this_machine();
+
+// `arguments` are those after the command's name. Throws Error(input): one line that names the option as the user gave it
+// ("--pp 0", "PIPETRAIN_PP=0", "run.toml:3: pp = 0"), the rule, and what to do. Reads the --config file; writes nothing.
+TrainOptions parse_train_options(const std::vector<std::string>& arguments, const Environment& environment,
+                                 const Machine& machine);
+
+// The same options for pipetrain launch: what its processes will be given, and how it starts them. A run that they would refuse
+// is refused here, once.
+struct LaunchedRun {
+  TrainOptions train;
+  LaunchOptions launch;
+};
+LaunchedRun parse_launch_options(const std::vector<std::string>& arguments, const Environment& environment,
+                                 const Machine& machine);
+
+// The text of `pipetrain train --help`.
+std::string train_help();
+
+}  // namespace pipetrain

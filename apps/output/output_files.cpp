@@ -1,0 +1,109 @@
+#include "apps/output/output_files.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <fstream>
+#include <mutex>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include "apps/output/output_target.hpp"
+#include "apps/signals/signal_safe_lock.hpp"
+
+namespace pipetrain {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view draft_suffix = ".partial";
+
+SignalSafeLock unfinished_lock;
+// Temporaries that are there now. Never destroyed: a signal's handler may look until the process has ended.
+std::set<fs::path>& unfinished = *new std::set<fs::path>;
+
+// Beside its target, with the process that writes it.
+fs::path draft_of(const fs::path& target) { return fmt::format("{}.{}{}", target.string(), ::getpid(), draft_suffix); }
+
+// The process that writes this draft of `target`; 0 where the name is not that of one.
+pid_t writer_of(std::string_view name, const std::string& target) {
+  if (!name.starts_with(target + ".") || !name.ends_with(draft_suffix)) return 0;
+  name.remove_prefix(target.size() + 1);
+  if (name.size() <= draft_suffix.size()) return 0;
+  name.remove_suffix(draft_suffix.size());
+  pid_t process = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
+  return error == std::errc() && end == name.data() + name.size() && process > 0 ? process : 0;
+}
+
+// Drafts of `target` that killed processes left behind: no process of their number lives here. One that another host writes at
+// this moment looks the same; that run then fails with a line, and this one's file stands.
+void remove_abandoned_drafts(const fs::path& target) {
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  std::error_code error, ignored;
+  std::vector<fs::path> abandoned;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const pid_t writer = writer_of(entry->path().filename().string(), target.filename().string());
+    if (writer != 0 && ::kill(writer, 0) != 0 && errno == ESRCH) abandoned.push_back(entry->path());
+  }
+  for (const fs::path& draft : abandoned) fs::remove(draft, ignored);
+}
+
+void write_stream(const std::string& option, const OutputTarget& target, const std::function<void(std::ostream&)>& write) {
+  OutputStream stream(option, target);
+  OutputStreamBuffer buffer(stream);
+  std::ostream out(&buffer);
+  out.exceptions(std::ios::badbit);  // so that the stream's own error comes out
+  write(out);
+  out.flush();
+}
+
+}  // namespace
+
+OutputFiles::~OutputFiles() {
+  const std::lock_guard lock(unfinished_lock);
+  std::error_code ignored;
+  for (const File& file : files_) {
+    fs::remove(file.temporary, ignored);
+    unfinished.erase(file.temporary);
+  }
+}
+
+void OutputFiles::add(const std::string& option, const fs::path& path, const std::function<void(std::ostream&)>& write) {
+  const OutputTarget target = output_target(option, path);
+  if (target.is_stream()) return write_stream(option, target, write);
+  remove_abandoned_drafts(target.file);
+  files_.push_back({option, path, draft_of(target.file), target.file});
+  std::ofstream out;
+  {
+    const std::lock_guard lock(unfinished_lock);
+    unfinished.insert(files_.back().temporary);
+    out.open(files_.back().temporary, std::ios::binary | std::ios::trunc);
+  }
+  if (out) write(out);
+  out.close();
+  if (!out) fail_write(option, path, errno);
+}
+
+void OutputFiles::put_in_place() {
+  const std::lock_guard lock(unfinished_lock);
+  for (const File& file : files_) {
+    std::error_code error;
+    fs::rename(file.temporary, file.target, error);
+    if (error) fail_write(file.option, file.path, error.value());
+  }
+  for (const File& file : files_) unfinished.erase(file.temporary);
+  files_.clear();
+}
+
+void remove_unfinished_outputs() {
+  if (!unfinished_lock.lock_for_good()) return;
+  for (const fs::path& temporary : unfinished) ::unlink(temporary.c_str());
+}
+
+}  // namespace pipetrain

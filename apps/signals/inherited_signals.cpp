@@ -1,0 +1,39 @@
+#include "apps/signals/inherited_signals.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+
+namespace pipetrain {
+namespace {
+
+// What the kernel answers to rt_sigaction. The C library's sigaction() may be another library's at this time.
+struct KernelAction {
+  std::uintptr_t handler;
+  unsigned long rest[8];
+};
+
+bool is_ignored(int number) {
+  KernelAction action{};
+  constexpr std::size_t signal_set_bytes = 8;
+  return ::syscall(SYS_rt_sigaction, number, nullptr, &action, signal_set_bytes) == 0 &&
+         action.handler == reinterpret_cast<std::uintptr_t>(SIG_IGN);
+}
+
+bool ignored_hangup = false, ignored_interrupt = false;
+
+void remember() {
+  ignored_hangup = is_ignored(SIGHUP);
+  ignored_interrupt = is_ignored(SIGINT);
+}
+
+// The dynamic linker calls what stands here before the constructors of libraries.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = remember;
+
+}  // namespace
+
+bool was_started_ignoring(int number) { return number == SIGHUP ? ignored_hangup : number == SIGINT && ignored_interrupt; }
+
+}  // namespace pipetrain

@@ -1,0 +1,175 @@
+#include "apps/signals/signals.hpp"
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <mutex>
+#include <string_view>
+
+#include "apps/output/output_files.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "apps/signals/inherited_signals.hpp"
+#include "apps/train/save_lock.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+std::atomic<int> caught{0};
+std::atomic<bool> report_wanted{false};
+std::atomic<void (*)(int)> relay{nullptr};
+static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
+
+std::int64_t milliseconds_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// Some senders, timeout(1) among them, signal a process and then its group: what comes at once counts as one.
+constexpr std::int64_t same_signal_ms = 250;
+std::atomic<std::int64_t> caught_at{0};
+
+// Safe in a signal handler.
+[[noreturn]] void end_at_once(std::string_view line, int status) {
+  remove_unfinished_outputs();
+  remove_save_lock();
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&ready, 1, 0) > 0)  // where nobody reads, a line would keep the process
+    static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+  _exit(status);
+}
+
+void on_signal(int number) {
+  const auto pass_on = relay.load();
+  const bool first = caught.load() == 0;
+  if (first) {
+    caught_at = milliseconds_now();
+    caught = number;
+  }
+  if (pass_on) {
+    pass_on(number);
+  } else if (first) {
+    return;
+  } else if (milliseconds_now() - caught_at > same_signal_ms) {
+    end_at_once("stopped at once by a second signal\n", 128 + number);
+  }
+}
+
+void on_question(int number) {
+  if (const auto pass_on = relay.load()) return pass_on(number);
+  report_wanted = true;
+}
+
+// Large data files are mapped into memory: what one has lost cannot be read there any more.
+void on_bus_error(int number, siginfo_t* info, void*) {
+  if (info->si_code == BUS_ADRERR) {
+    end_at_once("pipetrain: error: a data file was cut short while it was in use; leave --data alone during a run\n",
+                exit_status(ErrorKind::input));
+  }
+  std::signal(number, SIG_DFL);  // of the machine's making: ends the process as it would have
+}
+
+// Who started the process with a signal ignored (nohup, a shell's job in the background) wants it to go on.
+void hear(int number, const struct sigaction& action) {
+  if (was_started_ignoring(number)) {
+    std::signal(number, SIG_IGN);
+  } else {
+    ::sigaction(number, &action, nullptr);
+  }
+}
+
+// The C library aborts where it finds no memory for a thread's own.
+void on_abort(int) {
+  end_at_once(
+      "pipetrain: error: a thread of the host's libraries has no memory left; raise ulimit -v, or use a smaller model\n", 1);
+}
+
+bool has_memory_limit() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+struct Answers {
+  std::function<void()> asked_to_stop, report;
+};
+std::mutex answers_mutex;
+Answers answers;
+bool leave_when_asked = true;
+
+[[noreturn]] void leave() {
+  remove_unfinished_outputs();
+  remove_save_lock();
+  print_beside_progress("stopped by " + stop_signal_name());
+  std::_Exit(stop_signal_status());
+}
+
+}  // namespace
+
+SignalWatch::SignalWatch() {
+  struct sigaction stop {};
+  stop.sa_handler = on_signal;
+  stop.sa_flags = SA_RESTART;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) hear(number, stop);
+  struct sigaction report {};
+  report.sa_handler = on_question;
+  report.sa_flags = SA_RESTART;
+  sigaction(SIGUSR1, &report, nullptr);
+  std::signal(SIGXFSZ, SIG_IGN);
+  struct sigaction bus {};
+  bus.sa_sigaction = on_bus_error;
+  bus.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &bus, nullptr);
+  if (has_memory_limit()) std::signal(SIGABRT, on_abort);
+  thread_ = std::thread([this] { watch(); });
+}
+
+SignalWatch::~SignalWatch() {
+  stop_ = true;
+  thread_.join();
+}
+
+void SignalWatch::watch() {
+  for (bool answered = false; !stop_; std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
+    const std::lock_guard lock(answers_mutex);
+    if (caught != 0 && !answered && !relay.load()) {
+      answered = true;
+      if (answers.asked_to_stop) {
+        answers.asked_to_stop();
+      } else if (leave_when_asked) {
+        leave();
+      }
+    }
+    if (report_wanted.exchange(false) && answers.report) answers.report();
+  }
+}
+
+SignalAnswers::SignalAnswers(std::function<void()> asked_to_stop, std::function<void()> report) {
+  const std::lock_guard lock(answers_mutex);
+  answers = {std::move(asked_to_stop), std::move(report)};
+  leave_when_asked = false;
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+SignalAnswers::~SignalAnswers() {
+  const std::lock_guard lock(answers_mutex);
+  answers = {};
+}
+
+void relay_signals(void (*pass_on)(int number)) { relay = pass_on; }
+
+void request_stop(int number) {
+  int none = 0;
+  if (caught.compare_exchange_strong(none, number)) caught_at = milliseconds_now();
+}
+
+int stop_signal() { return caught; }
+std::string stop_signal_name() { return caught == SIGINT ? "SIGINT" : caught == SIGHUP ? "SIGHUP" : "SIGTERM"; }
+int stop_signal_status() { return 128 + caught; }
+
+}  // namespace pipetrain

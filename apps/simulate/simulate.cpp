@@ -1,0 +1,272 @@
+#include "apps/simulate/simulate.hpp"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+#include <ostream>
+
+#include "apps/output/output_files.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "apps/simulate/simulate_report.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "schedules/auto_schedule.hpp"
+#include "schedules/builders.hpp"
+#include "schedules/draw.hpp"
+#include "schedules/plan_text.hpp"
+#include "schedules/simulate.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+using schedules::Costs;
+using schedules::Plan;
+using schedules::ScheduleInfo;
+
+// The search for auto's plan takes minutes beyond.
+constexpr std::int64_t largest_search = 16384;
+
+int terminal_width() {
+  winsize size{};
+  if (::isatty(STDOUT_FILENO) && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) return size.ws_col;
+  return 80;
+}
+
+class Simulation {
+ public:
+  explicit Simulation(const SimulateOptions& options) : options_(options), notes_(options.notes) {}
+
+  void run() {
+    if (options_.plan) {
+      refuse_unknown_costs(*options_.plan);
+      simulate(*options_.plan);
+    } else if (const ScheduleInfo* one = schedules::find_schedule(options_.schedule)) {
+      Plan plan = build(*one);
+      refuse_unknown_costs(plan);
+      simulate(std::move(plan));
+    } else {
+      for (const ScheduleInfo& info : schedules::all_schedules()) simulate_one_of_all(info);
+    }
+    if (runs_.empty() && options_.profile)
+      throw Error(ErrorKind::input, fmt::format("--costs: no schedule goes with this profile; {}", remedy));
+    std::stable_sort(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
+  }
+
+  void write_files() const {
+    OutputFiles files;
+    using schedules::Timeline;
+    if (options_.svg) files.add("svg", *options_.svg, [&](std::ostream& out) { write_svg(out, timeline_); });
+    if (options_.html)
+      files.add("html", *options_.html, [&](std::ostream& out) { write_html(out, timeline_, runs_.front().summary); });
+    if (options_.trace) files.add("trace", *options_.trace, [&](std::ostream& out) { write_chrome_trace(out, timeline_); });
+    if (options_.csv) files.add("csv", *options_.csv, [&](std::ostream& out) { write_csv(out, timeline_); });
+    if (options_.plan_out)
+      files.add("plan-out", *options_.plan_out, [&](std::ostream& out) {
+        out << (options_.plan_out->extension() == ".csv" ? to_pytorch_csv(plan_) : to_text(plan_));
+      });
+    files.put_in_place();
+  }
+
+  void print() const {
+    for (const auto& note : notes_) print_note(note);
+    if (options_.json) {
+      fmt::print("{}", simulation_json(runs_));
+      return;
+    }
+    const auto& best = runs_.front();
+    fmt::print("pp {}, {}, ideal {:.6g}{}{}\n\n{}\n", best.pp, counted(best.microbatches, "microbatch", "es"), best.ideal,
+               options_.profile ? " s" : "",
+               options_.jitter > 0 ? fmt::format(", deviation {:g} in {} from seed {}", options_.jitter,
+                                                 counted(options_.runs, "run"), options_.seed)
+                                   : "",
+               schedule_table(runs_));
+    fmt::print("{}: what each stage does, and when it waits\n{}\n{}\n", best.name, stage_table(best),
+               critical_path_text(timeline_));
+    if (options_.profile) print_prediction(best);
+    fmt::print("{}", draw_terminal(timeline_, terminal_width()));
+  }
+
+ private:
+  static constexpr const char* remedy = "profile a run of the same layout and kind of schedule";
+
+  static double time_of(const SimulatedSchedule& run) { return run.jitter ? run.jitter->median : run.summary.makespan; }
+
+  void simulate_one_of_all(const ScheduleInfo& info) {
+    if (info.uses_costs && std::int64_t{options_.pp} * options_.microbatches > largest_search) {
+      notes_.push_back(fmt::format("{} is left out: its search takes long for so many actions; ask for it alone", info.name));
+      return;
+    }
+    if (options_.order == schedules::Order::ready && !info.has_ready_rule) {
+      notes_.push_back(fmt::format("{} is left out: it has no rule for what is ready", info.name));
+      return;
+    }
+    Plan plan;
+    try {
+      plan = build(info);
+    } catch (const Error& error) {  // auto, which no profile of several chunks can serve
+      notes_.push_back(fmt::format("{} is left out: {}", info.name, error.what()));
+      return;
+    }
+    const auto why = why_not(plan);
+    if (why.empty()) {
+      simulate(std::move(plan));
+    } else {
+      notes_.push_back(fmt::format("{} is left out: {}", info.name, why));
+    }
+  }
+
+  // Empty when the costs are known for this plan, else what they are not for.
+  std::string why_not(const Plan& plan) const {
+    if (!options_.profile) {
+      const auto why = options_.times.why_not(plan.placement);
+      return why.empty() ? why : fmt::format("--{} {}", options_.times.edge_option, why);
+    }
+    const auto why = options_.profile->why_not(plan);
+    return why.empty() ? why : fmt::format("--costs is {}; {}", why, remedy);
+  }
+
+  void refuse_unknown_costs(const Plan& plan) const {
+    if (const auto why = why_not(plan); !why.empty()) throw Error(ErrorKind::input, why);
+  }
+
+  Plan build(const ScheduleInfo& info) const {
+    try {
+      if (info.uses_costs) return build_auto_plan();
+      const int chunks = info.chunks_can_vary ? options_.chunks.value_or(info.default_chunks) : info.default_chunks;
+      return schedules::build_schedule(info.name, {options_.pp, chunks, options_.microbatches});
+    } catch (const std::invalid_argument& error) {
+      throw Error(ErrorKind::input, error.what());
+    }
+  }
+
+  Plan build_auto_plan() const {
+    Plan plan = build_auto(auto_request());
+    if (plan.stages.empty())
+      throw Error(ErrorKind::input, "--memory-slots: auto found no plan that keeps them; give more slots");
+    return plan;
+  }
+
+  schedules::AutoRequest auto_request() const {
+    const StepTimes& times = options_.times;
+    schedules::AutoRequest request{.stages = options_.pp,
+                                   .microbatches = options_.microbatches,
+                                   .forward = times.forward,
+                                   .input_grad = times.input_grad,
+                                   .weight_grad = times.weight_grad,
+                                   .edges = times.edges,
+                                   .costs = {},
+                                   .slots = options_.slots,
+                                   .room = room(),
+                                   .max_chunks = std::min(2, options_.chunks.value_or(2))};
+    if (!options_.profile) return request;
+    if (options_.profile->chunks > 1 || !options_.profile->splits_backward())
+      throw Error(ErrorKind::input,
+                  "--costs: auto needs the times of F, I and W of whole stages; profile a run of zb-h1 or zb-h2");
+    request.max_chunks = 1;
+    request.edges = options_.profile->edges();
+    for (std::size_t stage = 0; stage < request.forward.size(); ++stage) {
+      const ChunkProfile& measured = options_.profile->stages[stage].chunks.front();
+      request.forward[stage] = measured.forward;
+      request.input_grad[stage] = measured.input_grad;
+      request.weight_grad[stage] = measured.weight_grad;
+    }
+    return request;
+  }
+
+  // A run's queues only to predict a run.
+  schedules::QueueRoom room() const {
+    const bool predicts = options_.profile || options_.order == schedules::Order::ready;
+    return predicts ? schedules::QueueRoom::reserved : schedules::QueueRoom::all;
+  }
+
+  Costs costs_of(const Plan& plan) const {
+    return options_.profile ? options_.profile->costs() : options_.times.costs(plan.placement);
+  }
+
+  // With the end of step that the costs speak of, unless the plan has its own.
+  Plan ended(Plan compute) const {
+    const bool has_end = compute.stages.front().back().kind == schedules::ActionKind::optimizer;
+    if (has_end || !(options_.profile || options_.times.ends)) return compute;
+    return with_end_of_step(std::move(compute),
+                            options_.profile ? options_.profile->end_of_step() : options_.times.end_of_step());
+  }
+
+  // Keeps plan and timeline of the fastest only: large ones fill gigabytes.
+  void simulate(Plan compute) {
+    Plan plan = ended(std::move(compute));
+    const Costs costs = costs_of(plan);
+    schedules::SimulationOptions how;
+    how.order = options_.order;
+    how.room = room();
+    how.jitter = options_.jitter;
+    how.seed = options_.seed;
+    SimulatedSchedule run;
+    run.name = plan.schedule;
+    run.pp = options_.pp;
+    run.chunks = plan.placement.chunks();
+    run.microbatches = plan.microbatches;
+    if (options_.jitter > 0) run.jitter = jitter_of(plan, costs, how);
+    schedules::Timeline timeline = schedules::simulate(plan, costs, how);
+    if (options_.profile) timeline.unit = "s";
+    std::vector<double> transfers;
+    for (int v = 0; v + 1 < plan.placement.virtual_stages(); ++v) transfers.push_back(costs.transfer(v));
+    run.summary = summarize(timeline, transfers);
+    for (std::size_t stage = 0; options_.profile && stage < timeline.stages.size(); ++stage)
+      run.peak_bytes.push_back(peak_bytes(timeline.stages[stage], costs.chunks[stage]));
+    run.ideal = ideal_time(costs, plan.microbatches);
+    for (const auto& actions : plan.stages) run.actions += std::ssize(actions);
+    if (!options_.slots.empty()) run.fits = true;
+    for (std::size_t stage = 0; stage < options_.slots.size(); ++stage)
+      run.fits = *run.fits && run.summary.stages[stage].peak_activations <= options_.slots[stage] + 1e-9;
+    if (runs_.empty() || time_of(run) < best_time_) {
+      best_time_ = time_of(run);
+      plan_ = std::move(plan);
+      timeline_ = std::move(timeline);
+    }
+    runs_.push_back(std::move(run));
+  }
+
+  // Sets how.seed to the run of median time, to be shown.
+  JitterReport jitter_of(const Plan& plan, const Costs& costs, schedules::SimulationOptions& how) const {
+    const auto result = simulate_jitter(plan, costs, options_.runs, how);
+    std::vector<std::size_t> order(result.makespans.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const auto middle = order.begin() + (std::ssize(order) - 1) / 2;
+    std::nth_element(order.begin(), middle, order.end(),
+                     [&](std::size_t a, std::size_t b) { return result.makespans[a] < result.makespans[b]; });
+    how.seed += *middle;
+    return {options_.runs, options_.seed, result.median, result.p95};
+  }
+
+  void print_prediction(const SimulatedSchedule& run) const {
+    const Profile& profile = *options_.profile;
+    fmt::print(
+        "predicted step: {:.6g} s, of which {:.3g} s are outside the pipeline; the profiled run ({}, {} microbatches, {} "
+        "steps; {}) took {:.6g} s\n\n",
+        time_of(run) + profile.outside, profile.outside, profile.schedule, profile.microbatches, profile.steps,
+        profile.conditions(), profile.step_seconds);
+  }
+
+  const SimulateOptions& options_;
+  std::vector<std::string> notes_;
+  std::vector<SimulatedSchedule> runs_;  // the fastest first, once run
+  double best_time_ = 0;
+  Plan plan_;
+  schedules::Timeline timeline_;
+};
+
+}  // namespace
+
+int run_simulate(const SimulateOptions& options) {
+  Simulation simulation(options);
+  simulation.run();
+  simulation.write_files();
+  simulation.print();
+  return 0;
+}
+
+}  // namespace pipetrain

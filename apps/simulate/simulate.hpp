@@ -1,0 +1,10 @@
+#pragma once
+
+#include "apps/simulate/simulate_options.hpp"
+
+namespace pipetrain {
+
+// Simulates and prints to stdout; writes the files asked for whole or not at all. Returns the exit status. Throws Error.
+int run_simulate(const SimulateOptions& options);
+
+}  // namespace pipetrain

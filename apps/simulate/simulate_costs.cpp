@@ -1,0 +1,127 @@
+#include "apps/simulate/simulate_costs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace pipetrain {
+
+using schedules::ChunkCost;
+using schedules::Costs;
+using schedules::Link;
+using schedules::Placement;
+
+namespace {
+
+constexpr auto above_zero = OptionValues::Range::from_to(schedules::smallest_cost, schedules::largest_cost);
+constexpr auto zero_or_more = OptionValues::Range::zero_or(schedules::smallest_cost, schedules::largest_cost);
+
+// One value per edge between stages: for all, for the edges between neighbours, or with the one from the last stage to the
+// first. Of two stages these are one edge.
+std::vector<double> per_edge(const OptionValues& values, const char* name, int pp, const OptionValues::Range& range) {
+  const auto numbers = values.numbers(name, range);
+  const auto edges = static_cast<std::size_t>(pp), neighbours = edges - 1;
+  if (numbers.size() == 1) return std::vector<double>(edges, numbers.front());
+  if (numbers.empty() || (pp > 2 && (numbers.size() == edges || numbers.size() == neighbours))) return numbers;
+  values.fail(name, pp < 3 ? fmt::format("has {} values for {} stages; give one", numbers.size(), pp)
+                           : fmt::format("has {} values for {} stages; give one for all, {} for the edges between neighbours, "
+                                         "or {} with the edge from the last stage back to the first",
+                                         numbers.size(), pp, neighbours, edges));
+}
+
+void read_edges(const OptionValues& values, int pp, StepTimes& times) {
+  times.edges.assign(static_cast<std::size_t>(pp), Link{});
+  const auto read = [&](const char* name, double Link::*member, const OptionValues::Range& range = zero_or_more) {
+    const auto numbers = per_edge(values, name, pp, range);
+    if (numbers.empty()) return;
+    if (numbers.size() < times.edges.size()) times.edge_option = name, times.edges.resize(numbers.size());
+    for (std::size_t edge = 0; edge < times.edges.size(); ++edge) times.edges[edge].*member = numbers[edge];
+  };
+  read("p2p", &Link::latency);
+  read("latency", &Link::latency);
+  read("bandwidth", &Link::bytes_per_time, above_zero);
+  read("message-bytes", &Link::bytes);
+  for (const char* name : {"latency", "bandwidth", "message-bytes"})
+    if (values.given("p2p") && values.given(name))
+      values.fail(name, "--p2p gives the time of a message already; keep one of them");
+  for (const auto& [name, other] : {std::pair{"bandwidth", "message-bytes"}, {"message-bytes", "bandwidth"}})
+    if (values.given(name) && !values.given(other)) values.fail(name, fmt::format("needs --{} too; give it", other));
+}
+
+void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
+  times.reduce_grads = per_stage(values, "reduce-grads", pp, zero_or_more);
+  times.sum_replicated = per_stage(values, "sum-replicated", pp, zero_or_more);
+  times.sum_tied = per_stage(values, "sum-tied", pp, zero_or_more);
+  times.norm = per_stage(values, "norm", pp, zero_or_more);
+  times.optimizer = per_stage(values, "optimizer", pp, zero_or_more);
+  times.verdict = values.number("verdict", zero_or_more).value_or(0);
+  for (const char* name : {"reduce-grads", "sum-replicated", "sum-tied", "norm", "optimizer", "verdict"})
+    times.ends = times.ends || values.given(name);
+}
+
+double at(const std::vector<double>& values, std::size_t stage) { return values.empty() ? 0 : values[stage]; }
+
+}  // namespace
+
+std::vector<double> per_stage(const OptionValues& values, const char* name, int pp, const OptionValues::Range& range) {
+  auto numbers = values.numbers(name, range);
+  if (numbers.empty()) return numbers;
+  if (numbers.size() != 1 && std::ssize(numbers) != pp)
+    values.fail(name, fmt::format("has {} values for {} stages; give one for all, or one per stage", numbers.size(), pp));
+  if (numbers.size() == 1) numbers.resize(static_cast<std::size_t>(pp), numbers.front());
+  return numbers;
+}
+
+const std::vector<std::string>& step_time_options() {
+  static const std::vector<std::string> names = {"forward",        "input-grad", "weight-grad",   "tp-comm",      "p2p",
+                                                 "latency",        "bandwidth",  "message-bytes", "reduce-grads", "sum-tied",
+                                                 "sum-replicated", "norm",       "optimizer",     "verdict"};
+  return names;
+}
+
+StepTimes read_step_times(const OptionValues& values, int pp) {
+  StepTimes times;
+  const auto of = [&](const char* name, const OptionValues::Range& range, double otherwise) {
+    auto numbers = per_stage(values, name, pp, range);
+    if (numbers.empty()) numbers.assign(static_cast<std::size_t>(pp), otherwise);
+    return numbers;
+  };
+  times.forward = of("forward", above_zero, 1);
+  times.input_grad = of("input-grad", above_zero, 1);
+  times.weight_grad = of("weight-grad", above_zero, 1);
+  const auto exchanges = of("tp-comm", zero_or_more, 0);
+  for (std::size_t stage = 0; stage < exchanges.size(); ++stage) {
+    times.forward[stage] += exchanges[stage];
+    times.input_grad[stage] += exchanges[stage];
+  }
+  read_edges(values, pp, times);
+  read_end_of_step(values, pp, times);
+  return times;
+}
+
+std::string StepTimes::why_not(const Placement& placement) const {
+  if (schedules::edges_used(placement) <= std::ssize(edges)) return {};
+  return fmt::format("says nothing of the edge from the last stage back to the first, which its chunks take; give {} values",
+                     placement.stages());
+}
+
+Costs StepTimes::costs(const Placement& placement) const {
+  Costs costs = Costs::per_stage(placement, forward, input_grad, weight_grad);
+  costs.set_edges(placement, edges);
+  const int chunks = placement.chunks();
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    const auto s = static_cast<std::size_t>(stage);
+    for (ChunkCost& chunk : costs.chunks[s]) {
+      chunk.reduce_grads = at(reduce_grads, s) / chunks;
+      chunk.sum_replicated = at(sum_replicated, s) / chunks;
+      chunk.sum_tied = at(sum_tied, s);
+    }
+  }
+  costs.norm = norm;
+  costs.optimizer = optimizer;
+  costs.verdict = verdict;
+  return costs;
+}
+
+}  // namespace pipetrain

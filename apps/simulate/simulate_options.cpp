@@ -1,0 +1,242 @@
+#include "apps/simulate/simulate_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "apps/options/option_files.hpp"
+#include "apps/options/option_values.hpp"
+#include "apps/options/plan_file.hpp"
+#include "core/error.hpp"
+#include "model/named_model.hpp"
+#include "model/parameters.hpp"
+#include "schedules/builders.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+constexpr std::int64_t most_stages = 65536;
+constexpr std::int64_t most_search_work = std::int64_t{1} << 18;  // of auto: minutes
+constexpr std::int64_t most_runs_work = std::int64_t{1} << 31;    // minutes
+constexpr double most_slots = schedules::most_plan_work;
+constexpr double most_jitter = 10;  // beyond, times differ by more than what their sum can tell apart
+
+std::vector<std::string> names_and_all() {
+  auto names = schedule_names();
+  names.emplace_back("all");
+  return names;
+}
+
+void read_schedule(const OptionValues& values, SimulateOptions& options) {
+  options.schedule = values.text("schedule").value_or(options.schedule);
+  if (!schedules::find_schedule(options.schedule) && options.schedule != "all") {
+    if (!names_plan_file(options.schedule)) fail_unknown_schedule(values, options.schedule, names_and_all());
+    check_input_file(values, "schedule");
+    options.plan = read_plan_file(options.schedule);
+    options.schedule = options.plan->schedule;
+  }
+  if (values.choice("order", {"planned", "ready"}) == std::size_t{1}) options.order = schedules::Order::ready;
+}
+
+// Stages x chunks x microbatches of the schedule, or of the largest of all of them as long as no --chunks says more.
+std::int64_t work_of(const SimulateOptions& options) {
+  const auto* info = options.plan ? nullptr : schedules::find_schedule(options.schedule);
+  return std::int64_t{options.pp} * options.chunks.value_or(info ? info->default_chunks : 2) * options.microbatches;
+}
+
+// Found before anything of that size is made.
+void refuse_long_work(const OptionValues& values, const SimulateOptions& options) {
+  const std::int64_t work = work_of(options);
+  const bool searches = !options.plan && options.schedule == "auto";
+  const std::int64_t most = searches ? most_search_work : schedules::most_plan_work;
+  if (work > most)
+    values.fail(values.given("microbatches") ? "microbatches" : "pp",
+                fmt::format("pp {} x chunks {} x microbatches {} is {}, more than {}, the most that {}; use fewer", options.pp,
+                            work / options.pp / options.microbatches, options.microbatches, work, most,
+                            searches ? "auto searches" : "is simulated"));
+}
+
+void read_shape(const OptionValues& values, SimulateOptions& options) {
+  std::optional<int> pp, microbatches, chunks;
+  std::string source;
+  if (options.plan) {
+    source = fmt::format("the plan {}", values.text("schedule").value_or(""));
+    pp = options.plan->placement.stages(), microbatches = options.plan->microbatches, chunks = options.plan->placement.chunks();
+  } else if (options.profile) {
+    source = fmt::format("the profile {}", values.text("costs").value_or(""));
+    pp = options.profile->pp;
+  }
+  options.pp = agreed(values, "pp", most_stages, pp, source, options.pp);
+  const int usual = options.profile ? options.profile->microbatches : 4 * options.pp;
+  options.microbatches =
+      agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max() / 2, microbatches, source, usual);
+  if (values.given("chunks") || options.plan) options.chunks = agreed(values, "chunks", 1024, chunks, source, 1);
+  const schedules::ScheduleInfo* info = options.plan ? nullptr : schedules::find_schedule(options.schedule);
+  refuse_long_work(values, options);
+  if (info && info->uses_costs && options.chunks.value_or(1) > 2)
+    values.fail("chunks", fmt::format("the schedule {} has 1 or 2 chunks on each stage; give one of them", options.schedule));
+  if (info && !info->uses_costs && options.chunks && *options.chunks != info->default_chunks && !info->chunks_can_vary)
+    values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", options.schedule,
+                                      info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
+  const auto rule = options.plan ? options.plan->ready_rule != schedules::ReadyRule::none : !info || info->has_ready_rule;
+  if (options.order == schedules::Order::ready && !rule)
+    values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
+}
+
+void read_times(const OptionValues& values, SimulateOptions& options) {
+  for (const std::string& name : step_time_options())
+    if (options.profile && values.given(name)) values.fail(name, "--costs gives the times already; keep one of them");
+  options.times = read_step_times(values, options.pp);
+  options.slots = per_stage(values, "memory-slots", options.pp, OptionValues::Range::from_to(1, most_slots));
+  options.jitter = values.number("jitter", OptionValues::Range::from_to(0, most_jitter)).value_or(0);
+  options.runs = static_cast<int>(values.integer("runs", 1, 1'000'000).value_or(options.jitter > 0 ? 101 : 1));
+  if (values.given("runs") && options.jitter == 0)
+    values.fail("runs", "without --jitter every run is the same; give --jitter S, or leave this out");
+  if (const std::int64_t work = work_of(options); work * options.runs > most_runs_work)
+    values.fail("runs",
+                fmt::format("{} runs x {} stages, chunks and microbatches are more than {}, the most that is simulated; "
+                            "use fewer runs",
+                            options.runs, work, most_runs_work));
+  options.seed = values.unsigned_integer("seed").value_or(0);
+}
+
+// What can be known about the model: that the profile is of it, and that it can be cut as the times assume.
+void check_model(const OptionValues& values, const SimulateOptions& options) {
+  const auto name = values.text("model");
+  const auto layers = values.integer("layers", 1, 1'000'000);
+  if (!name && !layers) return;
+  ModelConfig config;  // without a name, of which the number of layers is known
+  if (name) config = named_model(*name, layers);
+  if (layers) config.layers = *layers;
+  if (name && options.profile && profile_config(config) != options.profile->config)
+    values.fail("costs", fmt::format("a profile from another model: it is of {}, not of {}; profile a run of the same model",
+                                     options.profile->model, *name));
+  const auto* info = schedules::find_schedule(options.schedule);
+  const int chunks = options.chunks.value_or(info ? info->default_chunks : 1);
+  const std::int64_t parts = std::int64_t{options.pp} * chunks, blocks = 2 * config.layers;
+  if (parts > blocks)
+    values.fail(values.given("chunks") ? "chunks" : "pp",
+                fmt::format("pp {} x chunks {} is {} virtual stages, more than the {} blocks of {} layers; use fewer",
+                            options.pp, chunks, parts, blocks, config.layers));
+  if (values.given("chunks") && config.layers % parts != 0)
+    values.fail("chunks", fmt::format("{} layers do not divide over pp {} x chunks {}, and the times of a stage are shared "
+                                      "evenly by its chunks; use other chunks",
+                                      config.layers, options.pp, chunks));
+}
+
+void read_outputs(const OptionValues& values, SimulateOptions& options) {
+  options.json = values.on_off("json").value_or(false);
+  options.svg = output_file(values, "svg");
+  options.html = output_file(values, "html");
+  options.trace = output_file(values, "trace");
+  options.csv = output_file(values, "csv");
+  options.plan_out = output_file(values, "plan-out");
+  refuse_shared_files(values, {.inputs = {"costs", "config", "schedule", "model"},
+                               .output_files = {"svg", "html", "trace", "csv", "plan-out"},
+                               .output_folders = {}});
+  if (options.plan_out && options.plan_out->extension() != ".txt" && options.plan_out->extension() != ".csv")
+    values.fail("plan-out", "must end in .txt (our format) or .csv (PyTorch's)");
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& simulate_option_table() {
+  static const std::vector<OptionSpec> table = {
+      {"What", "pp", "P", "pipeline stages", "4; the plan's or the profile's"},
+      {"What", "microbatches", "M", "microbatches of one step", "4 x pp; the plan's or the profile's"},
+      {"What", "schedule", "NAME|all|FILE", "a schedule, all of them sorted by time, or a plan: .txt ours, .csv PyTorch's",
+       "1f1b"},
+      {"What", "chunks", "V", "model chunks on each stage, for schedules that can have several numbers of them",
+       "the schedule's own"},
+      {"What", "order", "planned|ready", "keep the plan's order, or run what is ready first", "planned"},
+
+      {"Costs", "forward", "T",
+       "time of F of a whole stage and one microbatch, shared by its chunks; or one per stage: 1,1,2,1", "1"},
+      {"Costs", "input-grad", "T", "the same of I; B takes I + W", "1"},
+      {"Costs", "weight-grad", "T", "the same of W", "1"},
+      {"Costs", "tp-comm", "T", "what the exchanges between tensor-parallel ranks add to F and to I of a whole stage", "0"},
+      {"Costs", "p2p", "T",
+       "time of a message between two stages, which delays only the receiver; or one per edge: between neighbours, then from "
+       "the "
+       "last stage to the first",
+       "0"},
+      {"Costs", "latency", "T", "instead of p2p: a message takes latency + message-bytes / bandwidth; also one per edge", "0"},
+      {"Costs", "bandwidth", "BYTES/T", "bytes that an edge carries in one unit of time; also one per edge", "no limit"},
+      {"Costs", "message-bytes", "N", "size of a microbatch's activation or gradient; also one per edge", ""},
+      {"Costs", "reduce-grads", "T", "end of step: time of R, the sum of a whole stage's gradients over replicas", "no R"},
+      {"Costs", "sum-replicated", "T", "time of S, the sum over tensor-parallel ranks of what sequence parallelism replicates",
+       "no S"},
+      {"Costs", "sum-tied", "T", "time of T, the sum of tied weights' gradients over the first and the last stage", "no T"},
+      {"Costs", "norm", "T", "time of N, a stage's part of the gradient norm; these five also one per stage", "0"},
+      {"Costs", "optimizer", "T", "time of O, the optimizer", "0"},
+      {"Costs", "verdict", "T", "from the last N to the first O", "0"},
+      {"Costs", "costs", "FILE", "measured times instead: the --profile of a real run", ""},
+      {"Costs", "memory-slots", "N",
+       "microbatches that a stage can hold from F to B or W, also one per stage: the limit of auto, "
+       "and what holds more is marked",
+       "no limit"},
+      {"Costs", "jitter", "S", "lognormal relative deviation of every action's time", "0"},
+      {"Costs", "runs", "N", "simulations with jitter; what is shown is the run of median time", "101 with jitter"},
+      {"Costs", "seed", "N", "of the jitter", "0"},
+      {"Costs", "model", "NAME|DIR", "check that the costs are of this model, and that it has blocks for every virtual stage",
+       ""},
+      {"Costs", "layers", "N", "keep only the first N layers of the model", "all"},
+
+      {"Output", "json", "", "print an array with one object per schedule instead of tables", "off"},
+      {"Output", "svg", "FILE", "the timeline as a picture; with all: of the fastest, as in all files", ""},
+      {"Output", "html", "FILE", "the timeline as a page with zoom, that needs no network", ""},
+      {"Output", "trace", "FILE", "the timeline for chrome://tracing and ui.perfetto.dev", ""},
+      {"Output", "csv", "FILE", "the timeline, one row per action", ""},
+      {"Output", "plan-out", "FILE", "the plan: .txt in our format, .csv in PyTorch's", ""},
+
+      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
+      {"General", "help", "", "print this page", ""},
+      {"General", "version", "", "print the version", ""},
+  };
+  return table;
+}
+
+SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments, const Environment& environment) {
+  SimulateOptions options;
+  const OptionValues values(gather_options(simulate_option_table(), arguments, environment, options.notes));
+  read_schedule(values, options);
+  if (const auto costs = values.text("costs")) {
+    check_input_file(values, "costs");
+    options.profile = read_profile(*costs);
+  }
+  read_shape(values, options);
+  if (options.profile && options.profile->pp != options.pp)
+    values.fail("costs", fmt::format("a profile of pp {}, not of pp {}; profile a run of the same layout", options.profile->pp,
+                                     options.pp));
+  read_times(values, options);
+  placing_errors(values.places(), [&] { check_model(values, options); });
+  read_outputs(values, options);
+  return options;
+}
+
+std::string simulate_help() {
+  return "pipetrain simulate OPTIONS\n"
+         "Run a schedule under a virtual clock, with the same protocol as a real run: how long a step takes, where it waits "
+         "and\n"
+         "what each stage holds.\n"
+         "\n"
+         "  pipetrain simulate --pp 4 --microbatches 8 --schedule 1f1b\n"
+         "  pipetrain simulate --pp 8 --microbatches 32 --schedule all --forward 10 --input-grad 11 --weight-grad 8\n"
+         "  pipetrain simulate --schedule zb-h1 --costs profile.json --html timeline.html\n"
+         "\n" +
+         format_options(simulate_option_table()) +
+         "\n"
+         "Options can also come from the environment (PIPETRAIN_PP=2) or from the --config file. The bubble is the share of "
+         "all\n"
+         "stages' time from first start to last end in which they run nothing; the span bubble leaves out the way to the last\n"
+         "stage: the most that one stage waits between its own first start and last end. Ideal is the time of the slowest\n"
+         "stage's work without any waiting, microbatches x (F + I + W); idle is what a stage waits in the whole step: the\n"
+         "step's time less its own work.\n"
+         "\n"
+         "Limits: pp x chunks x microbatches up to 16,777,216 (262,144 for auto), with --jitter times the runs up to\n"
+         "2,147,483,648. Times, bytes and bandwidths other than 0 are from 1e-100 to 1e100.\n";
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,70 @@
+#include "apps/tokenize/tokenize.hpp"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "apps/output/output_files.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "data/dataset.hpp"
+#include "data/token_file.hpp"
+#include "data/tokenize_files.hpp"
+
+namespace pipetrain {
+namespace {
+
+// "15496\t\"Hello\"", a line an id and an empty line behind each document.
+void show(const Tokenizer& tokenizer, const TokenizedDocuments& documents) {
+  std::size_t document = 0;
+  std::string text;
+  for (std::size_t i = 0; i < documents.ids.size(); ++i) {
+    const std::string piece = tokenizer.piece(documents.ids[i]);
+    text += fmt::format("{}\t{}\n", documents.ids[i],
+                        nlohmann::json(piece).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    if (i + 1 == documents.ends[document]) ++document, text += "\n";
+  }
+  fmt::print("{}", text);
+}
+
+using Take = std::function<void(TokenizedDocuments&&)>;
+
+void tokenize_all(const TokenizeOptions& options, const Tokenizer& tokenizer, const Take& take) {
+  if (!options.data.empty()) return tokenize_files(options.data, tokenizer, options.threads, take);
+  take(tokenize_text(inside_text(), tokenizer));
+}
+
+}  // namespace
+
+int run_tokenize(const TokenizeOptions& options) {
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
+  const Take only_show = [&](TokenizedDocuments&& documents) { show(*tokenizer, documents); };
+  if (!options.out) {
+    tokenize_all(options, *tokenizer, only_show);
+    for (const auto& note : options.notes) print_note(note);
+    return 0;
+  }
+  std::string written;
+  OutputFiles files;
+  files.add("out", *options.out, [&](std::ostream& out) {
+    TokenFileWriter writer(out, {tokenizer->vocabulary(), tokenizer->end_of_text().value_or(0), tokenizer->content()});
+    tokenize_all(options, *tokenizer, [&](TokenizedDocuments&& documents) {
+      writer.add(documents.ids, documents.ends);
+      if (options.show) show(*tokenizer, documents);
+    });
+    if (writer.documents() == 0)
+      throw Error(ErrorKind::input, "--data: there is no text in it, so nothing is written; give files with text");
+    writer.finish();
+    written = fmt::format("{} of {}", counted(writer.tokens(), "token"), counted(writer.documents(), "document"));
+  });
+  files.put_in_place();
+  for (const auto& note : options.notes) print_note(note);
+  print_note(fmt::format("{}: {}", options.out->string(), written));
+  return 0;
+}
+
+}  // namespace pipetrain

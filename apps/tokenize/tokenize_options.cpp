@@ -1,0 +1,83 @@
+#include "apps/tokenize/tokenize_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "apps/options/option_files.hpp"
+#include "apps/options/option_values.hpp"
+#include "apps/output/output_target.hpp"
+#include "core/error.hpp"
+#include "data/formats.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+// The files of text that --data names, folders in their files.
+std::vector<std::filesystem::path> read_data(const OptionValues& values) {
+  std::vector<std::filesystem::path> files;
+  for (const std::string& input : values.list("data")) {
+    for (auto& file : list_data_files(input)) {
+      if (format_of(file)->kind == DataKind::tokens)
+        values.fail("data", fmt::format("{} holds tokens already; give .txt or .jsonl files", file.string()));
+      files.push_back(std::move(file));
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& tokenize_option_table() {
+  static const std::vector<OptionSpec> table = {
+      {"Input", "tokenizer", "PATH",
+       "tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one of them", ""},
+      {"Input", "data", "PATH...", "text (.txt), JSON lines with rows {\"text\"} (.jsonl), or folders of these",
+       "the text that ships inside", true},
+      {"Input", "threads", "N", "that tokenize at the same time", "cores"},
+
+      {"Output", "out", "FILE", "write the ids there, a file of tokens (FILE.tokens) for train --data", ""},
+      {"Output", "show", "", "print each id and its piece, a document after the other", "off"},
+
+      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
+      {"General", "help", "", "print this page", ""},
+      {"General", "version", "", "print the version", ""},
+  };
+  return table;
+}
+
+TokenizeOptions parse_tokenize_options(const std::vector<std::string>& arguments, const Environment& environment) {
+  TokenizeOptions options;
+  const OptionValues values(gather_options(tokenize_option_table(), arguments, environment, options.notes));
+  if (!values.given("tokenizer")) values.fail("tokenizer", "is needed: the tokenizer that turns text into ids; give its path");
+  options.tokenizer = *values.text("tokenizer");
+  placing_errors(values.places(), [&] { options.data = read_data(values); });
+  options.show = values.on_off("show").value_or(false);
+  options.out = output_file(values, "out");
+  if (!options.out && !options.show) values.fail("out", "is needed: the file to write; give it, or --show to print the ids");
+  if (options.out && output_target("out", *options.out).is_stream())
+    values.fail("out", "is no regular file; a file of tokens cannot be written to a pipe or a device");
+  if (options.out && options.out->extension() != ".tokens")
+    values.fail("out", "does not end in .tokens, by which train knows a file of tokens; name it so");
+  refuse_shared_files(values, {.inputs = {"tokenizer", "data", "config"}, .output_files = {"out"}, .output_folders = {}});
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  options.threads = static_cast<int>(values.integer("threads", 1, 1024).value_or(cores));
+  return options;
+}
+
+std::string tokenize_help() {
+  return "pipetrain tokenize --tokenizer PATH OPTIONS\n"
+         "Turn text into token ids: into a file that train reads in place (--out), or on the terminal with their pieces "
+         "(--show).\n"
+         "\n"
+         "  pipetrain tokenize --tokenizer Llama-3.2-1B --data corpus.jsonl --out corpus.tokens\n"
+         "  pipetrain tokenize --tokenizer tokenizer.json --data page.txt --show\n"
+         "\n" +
+         format_options(tokenize_option_table()) +
+         "\n"
+         "Options can also come from the environment (PIPETRAIN_TOKENIZER=...) or from the --config file.\n";
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,46 @@
+// This process among those of a run: it meets the others before training, and tells them of signals.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "actors/training/run_processes.hpp"
+#include "apps/options/train_options.hpp"
+
+namespace pipetrain {
+
+// One at a time in a process. Not thread-safe but for ask_to_stop().
+class JoinedRun {
+ public:
+  // Blocks until all processes of the run have joined. From then on a follower's lines on stderr begin with its ranks. Throws
+  // Error: see join_processes().
+  explicit JoinedRun(const TrainOptions& options);
+  // Leaves the run: after what takes part in it, such as the Trainer.
+  ~JoinedRun();
+  JoinedRun(const JoinedRun&) = delete;
+  JoinedRun& operator=(const JoinedRun&) = delete;
+
+  // For TrainJob::processes.
+  std::shared_ptr<RunProcesses> processes() const { return processes_; }
+
+  // Does the work in every process, or in process 0 only, and returns when all have done theirs. Where it throws an Error, all
+  // throw that: the others' names the process.
+  void together(const std::string& what, const std::function<void()>& work);
+  void in_first(const std::string& what, const std::function<void()>& work);
+
+  // Whether this process knows best who waited for whom when the run failed: process 0, or a follower that has lost it.
+  bool is_to_tell(const Error& failure) const;
+
+  // A signal that came to one process stops all of them, as process 0 decides.
+  void ask_to_stop(int signal) noexcept;
+
+ private:
+  ControlPlane& control() const { return *processes_->control; }
+  bool leads() const { return control().process() == 0; }
+  void on_message(std::span<const std::byte> message);
+
+  std::shared_ptr<RunProcesses> processes_;
+};
+
+}  // namespace pipetrain

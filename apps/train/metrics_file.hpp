@@ -1,0 +1,38 @@
+// The --metrics file: where the lines of records/metrics_line.hpp go.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "apps/output/output_target.hpp"
+#include "records/metrics_line.hpp"
+
+namespace pipetrain {
+
+// Not thread-safe.
+class MetricsFile {
+ public:
+  // For a run that goes on after `steps_done`: from the first line of a later step on, which an earlier run left that got
+  // further than its checkpoint, the file is cut off, and so is an unfinished last line. With 0 the file starts anew. A stream
+  // (apps/output/output_target.hpp) is added to as it stands. Throws Error(input) when it cannot be opened, read or cut, or a
+  // disk has no room for a line.
+  MetricsFile(std::filesystem::path path, std::int64_t steps_done);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  // Whether it has been found that the file can be written, as is done at once with one on a disk; streams show with write().
+  bool tried() const { return tried_; }
+  // The line is with the system when this returns. Throws Error(input) on a full disk; the file then ends with the line before.
+  // Throws Error(aborted) when a stream is not read and the run has been asked to stop.
+  void write(const StepMetrics& metrics);
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  std::optional<OutputStream> stream_;  // instead
+  bool tried_ = false;
+};
+
+}  // namespace pipetrain

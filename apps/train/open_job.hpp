@@ -1,0 +1,20 @@
+// From the options of a run to what a Trainer runs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/training/train_job.hpp"
+#include "apps/options/train_options.hpp"
+#include "apps/train/joined_run.hpp"
+#include "apps/train/save_lock.hpp"
+
+namespace pipetrain {
+
+// The job of this process alone, or of one that has joined others (`joined`, else null): then all of them return, or all throw.
+// Process 0 first takes the folder that the run saves to. Throws Error; adds to `notes`.
+TrainJob open_job(const TrainOptions& options, JoinedRun* joined, std::optional<SaveLock>& lock,
+                  std::vector<std::string>& notes);
+
+}  // namespace pipetrain

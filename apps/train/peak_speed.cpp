@@ -1,0 +1,50 @@
+#include "apps/train/peak_speed.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "core/device_name.hpp"
+
+namespace pipetrain {
+
+std::string PeakSpeed::note() const { return fmt::format("MFU is a share of {:g} TFLOP/s a device: {}", tflops, source); }
+
+std::optional<double> published_bf16_tflops(const std::string& device) {
+  // Dense bf16 in TFLOP/s, from NVIDIA's data sheets. A name that holds another stands before it: PCIe cards are slower.
+  static constexpr std::array<std::pair<std::string_view, double>, 14> table = {{{"H100 PCIe", 756},
+                                                                                 {"H100 NVL", 835},
+                                                                                 {"H200 NVL", 835},
+                                                                                 {"GH200", 989},
+                                                                                 {"H200", 989},
+                                                                                 {"H100", 989},
+                                                                                 {"H800", 989},
+                                                                                 {"H20", 148},
+                                                                                 {"A100", 312},
+                                                                                 {"A800", 312},
+                                                                                 {"A40", 149.7},
+                                                                                 {"A10", 125},
+                                                                                 {"L40S", 362},
+                                                                                 {"L4", 121}}};
+  for (const auto& [name, tflops] : table) {
+    const std::size_t at = device.find(name);
+    if (at == device.npos) continue;
+    const std::size_t end = at + name.size();  // "A10" is not "A100"
+    if (end == device.size() || !std::isalnum(static_cast<unsigned char>(device[end]))) return tflops;
+  }
+  return {};
+}
+
+std::optional<PeakSpeed> peak_speed(const TrainOptions& options) {
+  if (options.peak_tflops) return PeakSpeed{*options.peak_tflops, "given by --peak-tflops"};
+  const RunSettings& run = options.run;
+  if (run.devices.kind != DeviceKind::cuda || run.numerics.precision.compute != DType::bf16) return {};
+  const std::string device = cuda_device_name(run.devices.gpus.empty() ? 0 : run.devices.gpus.front());
+  const auto tflops = published_bf16_tflops(device);
+  if (!tflops) return {};
+  return PeakSpeed{*tflops, fmt::format("{}, dense bf16, as published", device)};
+}
+
+}  // namespace pipetrain

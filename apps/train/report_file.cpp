@@ -1,0 +1,102 @@
+#include "apps/train/report_file.hpp"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <ostream>
+#include <thread>
+
+#include "apps/output/output_files.hpp"
+#include "apps/output/output_target.hpp"
+#include "core/error.hpp"
+#include "records/metrics_reader.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds shortest_pause{5};
+constexpr int writes_to_pause = 50;
+
+std::string local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  std::array<char, 64> text{};
+  if (!::localtime_r(&now, &parts) || std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S %z", &parts) == 0) return "";
+  return text.data();
+}
+
+Facts host_facts(const DeviceSettings& devices, int ranks) {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) name[0] = '\0';
+  utsname system{};
+  ::uname(&system);
+  const bool cpu = devices.kind == DeviceKind::cpu;
+  return {
+      {"host", name.data()},
+      {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
+      {"cores", fmt::format("{}", std::thread::hardware_concurrency())},
+      {"devices", cpu ? fmt::format("{} on the CPU, {} threads each", ranks, devices.threads) : fmt::format("{} GPUs", ranks)},
+      {"pipetrain", PIPETRAIN_VERSION},
+      {"started", local_time()}};
+}
+
+}  // namespace
+
+std::unique_ptr<ReportFile> open_report(const TrainOptions& options, const TrainJob& job) {
+  return options.records.report ? std::make_unique<ReportFile>(options, job) : nullptr;
+}
+
+ReportFile::ReportFile(const TrainOptions& options, const TrainJob& job)
+    : options_(options),
+      is_stream_(output_target("report", *options.records.report).is_stream()),
+      report_(job, options.run.model.name, job_settings(options.run)),
+      host_(host_facts(options.run.devices, static_cast<int>(options.run.ranks()))) {}
+
+void ReportFile::add_history(std::int64_t steps_done) {
+  if (steps_done == 0 || !options_.records.metrics) return;
+  if (output_target("metrics", *options_.records.metrics).is_stream()) return;
+  MetricsReader reader(*options_.records.metrics);
+  reader.read();
+  report_.add_history(reader.steps());
+}
+
+std::optional<std::string> ReportFile::add(const StepMetrics& metrics, const StepReport& report, const Progress& progress) {
+  report_.add(metrics, report);
+  progress_ = progress;
+  const auto begin = Clock::now();
+  if (is_stream_ || begin < next_) return {};
+  std::optional<std::string> told;
+  try {
+    write(RunState::running, "");
+  } catch (const Error& error) {
+    if (!failed_) told = fmt::format("{}; the run goes on, and the page is tried again", error.what());
+    failed_ = true;
+  }
+  const auto end = Clock::now();
+  next_ = end + std::max<Clock::duration>(shortest_pause, writes_to_pause * (end - begin));
+  return told;
+}
+
+void ReportFile::finish(RunState state, const std::string& text) { write(state, text); }
+
+void ReportFile::write(RunState state, const std::string& text) {
+  ReportPage page = report_.page();
+  page.state = state;
+  page.state_text = text;
+  page.steps_total = progress_.total;
+  page.seconds_left = progress_.seconds_left;
+  page.host = host_;
+  page.host.emplace_back("this page", local_time());
+  OutputFiles files;
+  files.add("report", *options_.records.report, [&](std::ostream& out) { write_report(out, page); });
+  files.put_in_place();
+}
+
+}  // namespace pipetrain

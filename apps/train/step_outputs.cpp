@@ -1,0 +1,134 @@
+#include "apps/train/step_outputs.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "apps/output/stderr_lines.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+const auto process_start = std::chrono::steady_clock::now();
+
+double seconds_since_start() { return std::chrono::duration<double>(std::chrono::steady_clock::now() - process_start).count(); }
+
+std::optional<std::int64_t> fullest_device(const StepMetrics& metrics) {
+  std::optional<std::int64_t> fullest;
+  for (const auto& bytes : metrics.memory_bytes) fullest = std::max(fullest, bytes);
+  return fullest;
+}
+
+StepProgress progress_of(const StepMetrics& metrics, std::int64_t total, double seconds_per_step) {
+  StepProgress progress;
+  progress.step = metrics.step;
+  progress.total = total;
+  progress.loss = *metrics.loss;
+  progress.grad_norm = *metrics.grad_norm;
+  progress.lr = *metrics.lr;
+  progress.tokens_per_second = *metrics.tokens_per_second;
+  progress.bubble = metrics.bubble;
+  progress.tflops_per_device = metrics.tflops_per_device;
+  progress.mfu = metrics.mfu;
+  progress.memory_bytes = fullest_device(metrics);
+  progress.skipped = metrics.skipped;
+  if (total > 0) progress.eta_seconds = static_cast<double>(total - metrics.step) * seconds_per_step;
+  return progress;
+}
+
+// Calls `work`; what cannot be written there is about --tensorboard.
+template <class Work>
+void placing_event_errors(const TrainOptions& options, const Work& work) {
+  try {
+    work();
+  } catch (const WriteError& error) {
+    throw Error(error.kind(), Setting{"tensorboard", options.records.tensorboard->string()}, error.what());
+  }
+}
+
+}  // namespace
+
+std::vector<Scalar> scalars_of(const StepMetrics& metrics) {
+  std::vector<Scalar> scalars;
+  const auto add = [&](const char* tag, std::optional<double> value) {
+    if (value) scalars.push_back({tag, *value});
+  };
+  add("loss", metrics.loss);
+  add("grad_norm", metrics.grad_norm);
+  add("lr", metrics.lr);
+  add("tokens_per_second", metrics.tokens_per_second);
+  add("tokens_per_second_per_device", metrics.tokens_per_second_per_device);
+  add("tflops_per_device", metrics.tflops_per_device);
+  add("mfu", metrics.mfu);
+  add("bubble", metrics.bubble);
+  add("step_seconds", metrics.seconds);
+  const auto fullest = fullest_device(metrics);
+  add("memory_bytes", fullest ? std::optional(static_cast<double>(*fullest)) : std::nullopt);
+  add("loss_scale", metrics.loss_scale);
+  add("skipped", metrics.skipped ? 1.0 : 0.0);
+  return scalars;
+}
+
+StepOutputs::StepOutputs(const TrainOptions& options, const Trainer& trainer, double flops_per_token, ReportFile* report)
+    : options_(options),
+      memory_(trainer.memory()),
+      flops_per_token_(flops_per_token),
+      report_(report),
+      peak_(peak_speed(options)),
+      progress_(Progress::on_stderr(options.log_interval)) {
+  if (options.records.metrics) metrics_.emplace(*options.records.metrics, trainer.steps_done());
+  if (options.records.tensorboard)
+    placing_event_errors(options, [&] { events_.emplace(*options.records.tensorboard, trainer.steps_done()); });
+  if (report_) report_->add_history(trainer.steps_done());
+}
+
+void StepOutputs::begin(const std::vector<std::string>& notes, std::int64_t total) {
+  total_ = total;
+  std::vector<std::string> all = notes;
+  if (peak_) all.push_back(peak_->note());
+  if (!metrics_ || metrics_->tried()) return tell(all);
+  held_back_ = std::move(all);
+}
+
+void StepOutputs::step(const StepReport& report) {
+  StepMetrics metrics = step_metrics(report, memory_, flops_per_token_, seconds_since_start());
+  if (peak_ && metrics.tflops_per_device) metrics.mfu = *metrics.tflops_per_device / peak_->tflops;
+  write_metrics(metrics);
+  write_events(metrics);
+  tell(std::exchange(held_back_, {}));
+  // A moving average that forgets the slow first steps.
+  seconds_per_step_ = seconds_per_step_ == 0 ? report.seconds : 0.9 * seconds_per_step_ + 0.1 * report.seconds;
+  const StepProgress progress = progress_of(metrics, total_, seconds_per_step_);
+  progress_.step(progress);
+  if (!report_) return;
+  if (const auto problem = report_->add(metrics, report, {total_, progress.eta_seconds})) tell({*problem});
+}
+
+void StepOutputs::finish() { progress_.finish(); }
+
+void StepOutputs::finish_report(RunState state, const std::string& text) {
+  if (report_) report_->finish(state, text);
+}
+
+void StepOutputs::tell(const std::vector<std::string>& notes) {
+  for (const auto& text : notes) progress_.note(one_line(text));
+}
+
+// Metrics that nobody reads cost a run that is stopped only their lines.
+void StepOutputs::write_metrics(const StepMetrics& metrics) {
+  try {
+    if (metrics_) metrics_->write(metrics);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::aborted) throw;
+    metrics_.reset();
+    held_back_.emplace_back(error.what());
+  }
+}
+
+void StepOutputs::write_events(const StepMetrics& metrics) {
+  if (events_) placing_event_errors(options_, [&] { events_->write(metrics.step, scalars_of(metrics)); });
+}
+
+}  // namespace pipetrain

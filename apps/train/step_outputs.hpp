@@ -1,0 +1,58 @@
+// Everything that hears of a step while a run goes on: progress on stderr, and the files of --metrics, --tensorboard and
+// --report.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/training/step_metrics.hpp"
+#include "actors/training/trainer.hpp"
+#include "apps/options/train_options.hpp"
+#include "apps/train/metrics_file.hpp"
+#include "apps/train/peak_speed.hpp"
+#include "apps/train/progress.hpp"
+#include "apps/train/report_file.hpp"
+#include "records/event_file.hpp"
+
+namespace pipetrain {
+
+// Not thread-safe.
+class StepOutputs {
+ public:
+  // Opens the files: while a signal still ends the process at once, as a pipe may have no reader. The options must outlive
+  // this. Throws Error.
+  // report may be null, and must outlive this.
+  StepOutputs(const TrainOptions& options, const Trainer& trainer, double flops_per_token, ReportFile* report);
+  // Before the first step. total: steps in all, 0 where that is not known. The notes wait until a line of metrics has shown
+  // that metrics can be written.
+  void begin(const std::vector<std::string>& notes, std::int64_t total);
+  // Throws Error where a file cannot be written.
+  void step(const StepReport& report);
+  void finish();
+  // The last page of the report, if there is one. Throws Error.
+  void finish_report(RunState state, const std::string& text = "");
+
+ private:
+  void tell(const std::vector<std::string>& notes);
+  void write_metrics(const StepMetrics& metrics);
+  void write_events(const StepMetrics& metrics);
+
+  const TrainOptions& options_;
+  std::vector<DeviceMemory> memory_;
+  double flops_per_token_;
+  std::optional<MetricsFile> metrics_;
+  std::optional<EventFile> events_;
+  ReportFile* report_;
+  std::optional<PeakSpeed> peak_;  // of one device
+  std::int64_t total_ = 0;
+  double seconds_per_step_ = 0;
+  std::vector<std::string> held_back_;  // notes
+  Progress progress_;
+};
+
+// The scalars of a step's metrics, by the keys of --metrics, without what is not known; memory_bytes is of the fullest device.
+std::vector<Scalar> scalars_of(const StepMetrics& metrics);
+
+}  // namespace pipetrain

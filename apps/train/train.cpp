@@ -1,0 +1,214 @@
+#include "apps/train/train.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "actors/training/job_description.hpp"
+#include "actors/training/run_records.hpp"
+#include "actors/training/trainer.hpp"
+#include "actors/training/training_run.hpp"
+#include "apps/output/output_files.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "apps/signals/signals.hpp"
+#include "apps/train/joined_run.hpp"
+#include "apps/train/open_job.hpp"
+#include "apps/train/save_lock.hpp"
+#include "apps/train/step_outputs.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "model/costs.hpp"
+
+namespace pipetrain {
+namespace {
+
+// The step loop, and what to say at its end.
+class StepLoop {
+ public:
+  StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, StepOutputs& outputs,
+           RunRecords& records)
+      : options_(options), trainer_(trainer), records_(records), run_(options.run, trainer), outputs_(outputs) {
+    outputs_.begin(notes, run_.length().loss_ratio ? 0 : run_.length().steps);
+  }
+
+  // Returns the exit status.
+  int run() {
+    while (!run_.finished() && stop_signal() == 0) {
+      const StepReport report = run_.step();
+      outputs_.step(report);
+      records_.add(report);
+      run_.save_if_due();
+    }
+    outputs_.finish();
+    const bool stopped = save_end();
+    const bool recorded = write_records(stopped);
+    stopped ? tell_stopped() : tell_end();
+    return stopped || !recorded ? stop_signal_status() : 0;
+  }
+
+ private:
+  // What was learned comes first: a trace that cannot be written must not cost it. Returns whether a signal stopped the run;
+  // one that comes while the last checkpoint is saved still does.
+  bool save_end() {
+    run_.save_last();
+    const bool stopped = stop_signal() != 0;
+    if (!stopped) run_.save_model();
+    return stopped;
+  }
+
+  // False when the run was asked to stop and nobody read what is not a file.
+  bool write_records(bool stopped) {
+    try {
+      outputs_.finish_report(stopped ? RunState::stopped : RunState::finished, stopped ? "by " + stop_signal_name() : "");
+      OutputFiles files;
+      records_.write([&](const std::string& setting, const std::filesystem::path& file, const auto& write) {
+        files.add(setting, file, write);
+      });
+      files.put_in_place();
+      return true;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::aborted) throw;
+      print_note(error.what());
+      return false;
+    }
+  }
+
+  void tell_end() const {
+    if (!run_.last_loss()) {
+      fmt::print("nothing left to do: {} done before\n", counted(trainer_.steps_done(), "step"));
+      return;
+    }
+    const auto& folder = options_.run.saving.folder;
+    fmt::print("{}, loss {:.4f} -> {:.4f}{}\n", counted(trainer_.steps_done(), "step"), trainer_.first_loss(),
+               *run_.last_loss(), folder ? fmt::format(", saved {}", (*folder / "model").string()) : "");
+  }
+
+  void tell_stopped() const {
+    const std::string signal = stop_signal_name();
+    if (options_.run.saving.folder && trainer_.steps_done() > 0) {
+      print_note(
+          fmt::format("stopped by {} after step {}; go on with the same command and --resume", signal, trainer_.steps_done()));
+    } else {
+      print_note(fmt::format("stopped by {} after step {}; nothing was saved (--save DIR saves, and --resume goes on)", signal,
+                             trainer_.steps_done()));
+    }
+  }
+
+  const TrainOptions& options_;
+  Trainer& trainer_;
+  RunRecords& records_;
+  TrainingRun run_;
+  StepOutputs& outputs_;
+};
+
+// A run that failed: who waited for whom, then the cause. Threads that still run cannot be joined, so the process ends here.
+[[noreturn]] void leave_running_threads(int status) {
+  std::fflush(nullptr);
+  std::_Exit(status);
+}
+
+// Schedulers kill half a minute after SIGTERM: by then a hung step has been given up, and its cause told.
+constexpr std::chrono::seconds finish_patience{20};
+
+// The step that a signal waits for is finished as long as its actions complete. `joined` may be null.
+void finish_step(const TrainOptions& options, Trainer& trainer, JoinedRun* joined) {
+  if (joined) joined->ask_to_stop(stop_signal());
+  print_beside_progress(fmt::format("{}: finishing this step{}; a second signal stops at once", stop_signal_name(),
+                                    options.run.saving.folder ? ", then saving" : ""));
+  trainer.finish_step(finish_patience);
+}
+
+void print_waiting(const RunFailed& failure) {
+  if (failure.kind() == ErrorKind::input || failure.kind() == ErrorKind::numeric) return;
+  for (const auto& line : failure.waiting()) print_note(line);
+}
+
+void save_config(const TrainOptions& options) {
+  if (!options.save_config) return;
+  OutputFiles files;
+  files.add("save-config", *options.save_config, [&](std::ostream& out) { out << options.config_text; });
+  files.put_in_place();
+}
+
+// The page of a run that failed says so. Its cause has been told: a page that cannot be written does not hide it.
+void report_failure(StepOutputs& outputs, const RunFailed& failure) {
+  try {
+    outputs.finish_report(RunState::failed, failure.what());
+  } catch (const Error& error) {
+    print_note(error.what());
+  }
+}
+
+// Prints what the run would be. Throws Error also where the machine has too little memory for it.
+void dry_run(const TrainOptions& options, const TrainJob& job, const std::vector<std::string>& notes) {
+  std::optional<JobEstimate> estimate;
+  placing_errors(options.places, [&] { estimate = estimate_job(job); });
+  fmt::print("{}", job_description(job, *estimate));
+  for (const auto& note : notes) print_note(note);
+  if (estimate->shortage) throw Error(*estimate->shortage);
+}
+
+// Who waits for whom, in the whole run.
+void answer_question(Trainer& trainer) {
+  for (const auto& line : trainer.waiting()) print_beside_progress(line);
+}
+
+// What a process other than the first does. Returns the exit status.
+int follow(Trainer& trainer, JoinedRun& joined) {
+  const SignalAnswers answers([&] { joined.ask_to_stop(stop_signal()); }, [&] { answer_question(trainer); });
+  trainer.follow();
+  return stop_signal() != 0 ? stop_signal_status() : 0;
+}
+
+}  // namespace
+
+int run_train(const TrainOptions& options) {
+  const SavingSettings& saving = options.run.saving;
+  std::vector<std::string> notes = options.notes;
+  std::unique_ptr<JoinedRun> joined;
+  if (options.processes.several() && !options.dry_run) joined = std::make_unique<JoinedRun>(options);
+  std::optional<SaveLock> save_lock;
+  std::optional<TrainJob> job = open_job(options, joined.get(), save_lock, notes);
+  if (options.processes.leads()) save_config(options);
+  if (options.dry_run) {
+    if (options.processes.leads()) dry_run(options, *job, notes);
+    return 0;
+  }
+  if (job->steps_done > 0) {
+    notes.push_back(fmt::format("going on after step {}", job->steps_done));
+  } else if (saving.resume) {
+    notes.push_back(fmt::format("no complete checkpoint in {}: starting afresh", saving.folder->string()));
+  }
+  const double flops_per_token = model_flops_per_token(job->config, job->dataset->sequence_length());
+  const auto prepare = [&] { prepare_saving(saving); };
+  joined ? joined->in_first("saving", prepare) : prepare();
+  RunRecords records(options.processes.leads() ? options.records : RecordSettings{}, *job, options.run.model.name);
+  const auto report = options.processes.leads() ? open_report(options, *job) : nullptr;
+  std::unique_ptr<Trainer> trainer;
+  placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(std::move(*job)); });
+  job.reset();
+  std::optional<StepOutputs> outputs;  // while a signal still ends the process at once: a pipe may have no reader
+  try {
+    if (!options.processes.leads()) return follow(*trainer, *joined);
+    placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token, report.get()); });
+    const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_question(*trainer); });
+    return StepLoop(options, notes, *trainer, *outputs, records).run();
+  } catch (const RunFailed& failure) {
+    if (!joined || joined->is_to_tell(failure)) print_waiting(failure);
+    print_error(failure.what(), failure.kind());
+    if (outputs) report_failure(*outputs, failure);
+    const bool stopped = failure.kind() == ErrorKind::aborted && stop_signal() != 0;
+    const int status = stopped ? stop_signal_status() : exit_status(failure.kind());
+    if (!failure.everything_stopped()) {
+      save_lock.reset();
+      leave_running_threads(status);
+    }
+    return status;
+  }
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,148 @@
+#include "apps/tune/tune.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "apps/output/output_files.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "model/costs.hpp"
+#include "model/mode_names.hpp"
+#include "schedules/plan_text.hpp"
+#include "schedules/utf8.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+constexpr double gib = std::int64_t{1} << 30;
+
+// As a shell reads it back as one word.
+std::string quoted(const std::string& word) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || std::string("-_./+:@%").find(c) != std::string::npos;
+  };
+  if (std::all_of(word.begin(), word.end(), is_plain)) return word;
+  if (schedules::valid_utf8(word) != word) {  // which JSON cannot hold: by escapes
+    std::string text = "$'";
+    for (const char c : word) text += is_plain(c) ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    return text + "'";
+  }
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// Where the plan of an auto layout goes.
+std::filesystem::path plan_path(const TuneOptions& options, const Layout& layout) {
+  const bool again = layout.recompute != Recompute::none;
+  return *options.plans / fmt::format("auto-pp{}-tp{}-dp{}-microbatch{}{}{}.txt", layout.pp, layout.tp, layout.dp,
+                                      layout.microbatch, again ? "-recompute-" : "", again ? name_of(layout.recompute) : "");
+}
+
+void write_plans(const TuneOptions& options, const SearchResult& result) {
+  if (!options.plans) return;
+  std::error_code error;
+  std::filesystem::create_directory(*options.plans, error);
+  if (error)
+    throw Error(ErrorKind::input, fmt::format("--plans {}: cannot be made ({})", options.plans->string(), error.message()));
+  OutputFiles files;
+  for (const auto& [layout, seconds, bubble, memory] : result.best)
+    if (layout.plan)
+      files.add("plans", plan_path(options, layout), [&](std::ostream& out) { out << schedules::to_text(*layout.plan); });
+  files.put_in_place();
+}
+
+std::string command_line(const TuneOptions& options, const Layout& layout) {
+  std::string line = "pipetrain --model " + quoted(options.model);
+  if (options.layers_given) line += fmt::format(" --layers {}", options.request.config.layers);
+  line += fmt::format(" --seq-len {} --pp {} --tp {} --dp {}", options.request.sequence, layout.pp, layout.tp, layout.dp);
+  line += fmt::format(" --microbatch {} --microbatches {}", layout.microbatch, layout.microbatches);
+  line += " --schedule " + (layout.plan ? quoted(plan_path(options, layout).string()) : layout.schedule);
+  if (layout.schedule == "interleaved" || layout.schedule == "looped-bfs") line += fmt::format(" --chunks {}", layout.chunks);
+  const auto& request = options.request;
+  if (layout.recompute != Recompute::none) line += fmt::format(" --recompute {}", name_of(layout.recompute));
+  line += fmt::format(" --precision {}", precision_name(request.precision));
+  if (request.device == DeviceKind::cpu) line += " --device cpu";
+  if (request.config.dropout > 0) line += " --dropout 0";  // which it is not built to compute, and else refuses
+  return line;
+}
+
+double tokens_per_second(const TuneOptions& options, const RankedLayout& ranked) {
+  return static_cast<double>(options.request.global_batch * options.request.sequence) / ranked.seconds;
+}
+
+void print_json(const TuneOptions& options, const SearchResult& result) {
+  std::string text = "[";
+  for (const auto& ranked : result.best) {
+    const Layout& layout = ranked.layout;
+    const nlohmann::ordered_json object = {{"pp", layout.pp},
+                                           {"tp", layout.tp},
+                                           {"dp", layout.dp},
+                                           {"chunks", layout.chunks},
+                                           {"microbatch", layout.microbatch},
+                                           {"microbatches", layout.microbatches},
+                                           {"schedule", layout.schedule},
+                                           {"recompute", name_of(layout.recompute)},
+                                           {"step_seconds", ranked.seconds},
+                                           {"tokens_per_second", tokens_per_second(options, ranked)},
+                                           {"bubble", ranked.bubble},
+                                           {"memory_bytes", ranked.memory},
+                                           {"command", command_line(options, layout)}};
+    text += (text.size() > 1 ? ",\n " : "\n ") + object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  fmt::print("{}\n]\n", text);
+}
+
+void print_table(const TuneOptions& options, const SearchResult& result) {
+  const auto& request = options.request;
+  const auto& speed = request.speed;
+  fmt::print("{}: {:.3g} B parameters, {} of {:.4g} GiB, {} of {} a step\n", options.model,
+             static_cast<double>(parameter_count(request.config)) / 1e9, counted(request.devices, "device"),
+             speed.memory_bytes / gib, counted(request.global_batch, "sequence"), counted(request.sequence, "token"));
+  fmt::print("each {:g} TFLOP/s in {}, memory {:g} GB/s; links {:g} GB/s, {:g} us; {:g} us a block\n", speed.flops / 1e12,
+             precision_name(request.precision), speed.memory_rate / 1e9, speed.link_rate / 1e9, speed.latency * 1e6,
+             speed.block_overhead * 1e6);
+  fmt::print(
+      "{} layouts looked at, {} of them found too large for the memory{}\n\n", result.candidates, result.too_large,
+      result.auto_left_out > 0 ? fmt::format("; auto had no time for its {} least promising ones", result.auto_left_out) : "");
+  fmt::print("{:>3} {:>3} {:>4} {:<11} {:>6} {:>8} {:<9} {:>8} {:>9} {:>7} {:>6}\n", "pp", "tp", "dp", "schedule", "chunks",
+             "batch", "recompute", "step s", "tokens/s", "bubble", "GiB");
+  for (const auto& ranked : result.best) {
+    const Layout& layout = ranked.layout;
+    fmt::print("{:>3} {:>3} {:>4} {:<11} {:>6} {:>8} {:<9} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}\n", layout.pp, layout.tp,
+               layout.dp, layout.schedule, layout.chunks, fmt::format("{}x{}", layout.microbatches, layout.microbatch),
+               name_of(layout.recompute), ranked.seconds, tokens_per_second(options, ranked), 100 * ranked.bubble,
+               static_cast<double>(*std::max_element(ranked.memory.begin(), ranked.memory.end())) / gib);
+  }
+  fmt::print("\nTo run them, the fastest first; GiB above is of the fullest device, here of each stage's:\n");
+  for (const auto& ranked : result.best) {
+    std::string memory;
+    for (std::size_t stage = 0; stage < std::min<std::size_t>(ranked.memory.size(), 8); ++stage)
+      memory += fmt::format("{}{:.1f}", stage ? " " : "", static_cast<double>(ranked.memory[stage]) / gib);
+    if (ranked.memory.size() > 8) memory += " ...";
+    fmt::print("{}  # {}\n", command_line(options, ranked.layout), memory);
+  }
+}
+
+}  // namespace
+
+int run_tune(const TuneOptions& options) {
+  const SearchResult result = search_layouts(options.request, options.count);
+  if (result.best.empty())
+    throw Error(
+        ErrorKind::out_of_memory,
+        fmt::format("--memory {:g}: none of {} layouts of {} fits {} devices; use more or larger devices, a smaller "
+                    "--global-batch or --seq-len",
+                    options.request.speed.memory_bytes / gib, result.candidates, options.model, options.request.devices));
+  write_plans(options, result);
+  for (const auto& note : options.notes) print_note(note);
+  options.json ? print_json(options, result) : print_table(options, result);
+  return 0;
+}
+
+}  // namespace pipetrain

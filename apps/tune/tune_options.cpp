@@ -1,0 +1,186 @@
+#include "apps/tune/tune_options.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <limits>
+
+#include "apps/options/option_files.hpp"
+#include "apps/options/option_values.hpp"
+#include "core/device.hpp"
+#include "core/error.hpp"
+#include "model/head_size.hpp"
+#include "model/named_model.hpp"
+#include "tuning/measured_devices.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+constexpr std::int64_t most_devices = 65536;
+constexpr double gib = std::int64_t{1} << 30;
+
+void read_model(const OptionValues& values, TuneOptions& options) {
+  options.model = values.text("model").value_or(options.model);
+  options.layers_given = values.given("layers");
+  const auto& config = options.request.config = named_model(options.model, values.integer("layers", 1, 1'000'000));
+  options.request.sequence =
+      values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max()).value_or(config.max_positions);
+  if (options.request.sequence > config.max_positions)
+    values.fail("seq-len", fmt::format("the model {} has only {} positions", options.model, config.max_positions));
+}
+
+// What doctor measured, or usual numbers of a GPU; for the options that are not given.
+struct Usual {
+  std::optional<int> devices;
+  DeviceKind device = DeviceKind::cuda;
+  double memory_bytes = 80 * gib, fp32_flops = 50e12, memory_rate = 3000e9, block_overhead = 40e-6;
+  std::optional<double> bf16_flops = 400e12;
+  double link_rate = 300e9, latency = 15e-6;
+};
+
+Usual usual_numbers(const OptionValues& values, TuneOptions& options) {
+  Usual usual;
+  if (const auto file = values.text("measured")) {
+    check_input_file(values, "measured");
+    const MeasuredDevices measured = read_measured_devices(*file);
+    usual.devices = measured.count;
+    usual.device = measured.kind;
+    usual.memory_bytes = measured.memory_bytes;
+    usual.fp32_flops = measured.fp32_flops;
+    usual.bf16_flops = measured.bf16_flops;
+    usual.memory_rate = measured.memory_rate;
+    usual.block_overhead = measured.block_overhead;
+    usual.link_rate = measured.link_rate.value_or(usual.link_rate);
+    usual.latency = measured.latency.value_or(usual.latency);
+    if (!measured.link_rate && !(values.given("bandwidth") && values.given("latency")))
+      options.notes.push_back(fmt::format("{} has one device and no link between two: those are taken as {:g} GB/s and {:g} us",
+                                          *file, usual.link_rate / 1e9, usual.latency * 1e6));
+  } else if (const int gpus = cuda_device_count(); gpus > 0) {
+    usual.devices = gpus;
+    if (!values.given("memory")) usual.memory_bytes = static_cast<double>(make_cuda_device(0)->memory().free);
+  }
+  return usual;
+}
+
+void read_devices(const OptionValues& values, TuneOptions& options) {
+  const Usual usual = usual_numbers(values, options);
+  auto& request = options.request;
+  const auto devices = values.integer("devices", 1, most_devices);
+  if (!devices && !usual.devices) values.fail("devices", "no GPU is visible to count; say how many devices to plan for");
+  request.devices = devices ? static_cast<int>(*devices) : *usual.devices;
+  const auto kind = values.choice("device", {"auto", "cpu", "cuda"}).value_or(0);
+  request.device = kind == 0 ? usual.device : kind == 1 ? DeviceKind::cpu : DeviceKind::cuda;
+  const bool gpu = request.device == DeviceKind::cuda;
+  if (values.given("measured") && request.device != usual.device)
+    values.fail("device", fmt::format("{} was measured on the other kind of device; keep one of them",
+                                      values.text("measured").value_or("")));
+  const bool bf16_by_default = gpu && computes_heads(request.config, request.device, DType::bf16);
+  if (gpu && !bf16_by_default && !values.given("precision"))
+    options.notes.push_back(
+        fmt::format("planned in fp32: attention in bf16 on GPUs has no heads of size {}", request.config.head_dim));
+  const bool bf16 = values.choice("precision", {"fp32", "bf16"}).value_or(bf16_by_default ? 1 : 0) == 1;
+  if (bf16 && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
+  request.precision = bf16 ? Precision::bf16() : Precision::fp32();
+  if (const auto mode = values.choice("recompute", {"none", "selective", "full"}))
+    request.recompute = std::array{Recompute::none, Recompute::selective, Recompute::full}[*mode];
+  request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
+  request.global_batch =
+      values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});
+  const auto read = [&](const char* name, double unit, const DeviceRange& range, double otherwise) {
+    const auto given = values.number(name, OptionValues::Range::from_to(range.least / unit, range.most / unit));
+    return given ? *given * unit : otherwise;
+  };
+  const double flops = bf16 ? usual.bf16_flops.value_or(usual.fp32_flops) : usual.fp32_flops;
+  request.speed.memory_bytes = read("memory", gib, memory_range, usual.memory_bytes);
+  request.speed.flops = read("tflops", 1e12, flops_range, flops);
+  request.speed.link_rate = read("bandwidth", 1e9, rate_range, usual.link_rate);
+  request.speed.memory_rate = read("memory-bandwidth", 1e9, rate_range, usual.memory_rate);
+  const auto microseconds = [&](const char* name, double otherwise) {
+    const auto given = values.number(name, OptionValues::Range::from_to(0, 1e9));
+    return given ? *given * 1e-6 : otherwise;
+  };
+  request.speed.latency = microseconds("latency", usual.latency);
+  request.speed.block_overhead = microseconds("block-overhead", usual.block_overhead);
+}
+
+// A folder that is there or can be made in one that is.
+void read_plans(const OptionValues& values, TuneOptions& options) {
+  const auto folder = values.text("plans");
+  if (!folder) return;
+  std::error_code ignored;
+  const std::filesystem::path path = *folder, parent = std::filesystem::absolute(path, ignored).parent_path();
+  if (std::filesystem::exists(path, ignored) ? !std::filesystem::is_directory(path, ignored)
+                                             : !std::filesystem::is_directory(parent, ignored))
+    values.fail("plans", "is no folder and cannot be made one; give another");
+  refuse_shared_files(values, {.inputs = {"model", "measured", "config"}, .output_files = {}, .output_folders = {"plans"}});
+  options.plans = path;
+  options.request.with_auto = true;
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& tune_option_table() {
+  static const std::vector<OptionSpec> table = {
+      {"Model and batch", "model", "NAME|DIR", "a preset or a Hugging Face folder (its config.json is enough)", "tiny"},
+      {"Model and batch", "layers", "N", "keep only the first N layers of the model", "all"},
+      {"Model and batch", "seq-len", "N", "tokens of one sequence", "the model's most"},
+      {"Model and batch", "global-batch", "N", "sequences of one step, the same for every layout", "4 x devices"},
+
+      {"Devices", "measured", "FILE", "take what doctor --measure wrote for all below that is not given", ""},
+      {"Devices", "devices", "N", "how many there are; every layout uses them all", "those measured, else the visible GPUs"},
+      {"Devices", "device", "auto|cpu|cuda", "what they are; auto: those measured, else GPUs", "auto"},
+      {"Devices", "precision", "fp32|bf16", "of computation, as of train",
+       "fp32 on CPU, bf16 on GPU where the model's heads allow it"},
+      {"Devices", "recompute", "none|selective|full", "what the backward computes again, as of train",
+       "for each layout the least that fits"},
+      {"Devices", "memory", "GIB", "what a run may take of each", "what the first visible GPU has free, else 80"},
+      {"Devices", "tflops", "X", "what each sustains in matrix products, in the precision of the run", "400; 50 in fp32"},
+      {"Devices", "memory-bandwidth", "GB/S", "of each device's memory", "3000"},
+      {"Devices", "bandwidth", "GB/S", "from one device to another", "300"},
+      {"Devices", "latency", "US", "of a message between devices, in microseconds", "15"},
+      {"Devices", "block-overhead", "US", "that each pass of an attention or MLP block takes whatever its size", "40"},
+      {"Devices", "max-tp", "N", "largest tensor-parallel size, such as the devices of one host", "8"},
+
+      {"Output", "count", "N", "how many of the fastest layouts to print", "10"},
+      {"Output", "plans", "DIR", "search plans of auto too, made for these costs and memory; those of printed layouts go here",
+       ""},
+      {"Output", "json", "", "print an array with one object per layout", "off"},
+
+      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
+      {"General", "help", "", "print this page", ""},
+      {"General", "version", "", "print the version", ""},
+  };
+  return table;
+}
+
+TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const Environment& environment) {
+  TuneOptions options;
+  const OptionValues values(gather_options(tune_option_table(), arguments, environment, options.notes));
+  placing_errors(values.places(), [&] { read_model(values, options); });
+  read_devices(values, options);
+  options.count = static_cast<int>(values.integer("count", 1, 1000).value_or(options.count));
+  options.json = values.on_off("json").value_or(false);
+  read_plans(values, options);
+  return options;
+}
+
+std::string tune_help() {
+  return "pipetrain tune OPTIONS\n"
+         "Search the fastest layouts of a model over devices: pp x tp x dp x chunks x microbatch x schedule x recompute, each\n"
+         "simulated. What does not fit the memory is dropped; its use is counted as a run counts it (--dry-run). Times follow\n"
+         "from the numbers of the devices below, so give those of yours, or measure them.\n"
+         "\n"
+         "  pipetrain tune --model llama2-7b --devices 8 --memory 140 --tflops 650\n"
+         "  pipetrain doctor --measure devices.json && pipetrain tune --model llama3.2-1b --measured devices.json --plans "
+         "plans\n"
+         "\n" +
+         format_options(tune_option_table()) +
+         "\n"
+         "Options can also come from the environment (PIPETRAIN_DEVICES=8) or from the --config file.\n"
+         "\n"
+         "Limits: pp x chunks x microbatches of every layout that fits up to 4,194,304.\n";
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,182 @@
+#include "apps/watch/watch.hpp"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+
+#include "apps/options/operands.hpp"
+#include "apps/options/option_values.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "apps/train/progress.hpp"
+#include "core/error.hpp"
+#include "records/metrics_reader.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t first_plain_lines = 10;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// As setlocale() would choose; a locale whose characters are UTF-8 shows the finer curve.
+Glyphs glyphs_of_locale() {
+  std::string locale = variable("LC_ALL");
+  if (locale.empty()) locale = variable("LC_CTYPE");
+  if (locale.empty()) locale = variable("LANG");
+  std::transform(locale.begin(), locale.end(), locale.begin(), [](unsigned char c) { return std::tolower(c); });
+  return locale.find("utf-8") != locale.npos || locale.find("utf8") != locale.npos ? Glyphs::braille : Glyphs::ascii;
+}
+
+bool is_terminal() { return ::isatty(STDOUT_FILENO) != 0 && variable("TERM") != "dumb" && !variable("TERM").empty(); }
+
+WatchView view_of_stdout(bool terminal) {
+  WatchView view;
+  view.glyphs = glyphs_of_locale();
+  view.color = terminal && variable("NO_COLOR").empty();
+  winsize size{};
+  if (terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+    view.columns = size.ws_col - 1;  // the last column stays free: writing there makes some terminals wrap
+    view.rows = size.ws_row;
+  }
+  return view;
+}
+
+StepProgress progress_of(const StepMetrics& step) {
+  StepProgress progress;
+  progress.step = step.step;
+  progress.loss = step.loss.value_or(0);
+  progress.grad_norm = step.grad_norm.value_or(0);
+  progress.lr = step.lr.value_or(0);
+  progress.tokens_per_second = step.tokens_per_second.value_or(0);
+  progress.bubble = step.bubble;
+  progress.tflops_per_device = step.tflops_per_device;
+  progress.mfu = step.mfu;
+  for (const auto& bytes : step.memory_bytes) progress.memory_bytes = std::max(progress.memory_bytes, bytes);
+  progress.skipped = step.skipped;
+  return progress;
+}
+
+// Where the reader of stdout has gone, the command ends.
+bool flushed() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+
+// A picture that takes the place of the one before; nothing of the screen above it is lost.
+class Screen {
+ public:
+  bool draw(const std::vector<std::string>& lines) {
+    std::string text = lines_ > 0 ? fmt::format("\x1b[{}A\r", lines_) : "\r";
+    for (const auto& line : lines) text += line + "\x1b[K\n";
+    fmt::print("{}\x1b[J", text);
+    lines_ = lines.size();
+    return flushed();
+  }
+
+ private:
+  std::size_t lines_ = 0;
+};
+
+void watch_on_terminal(MetricsReader& reader, Clock::duration interval) {
+  Screen screen;
+  auto changed = Clock::now();
+  for (;;) {
+    if (reader.read()) changed = Clock::now();
+    WatchView view = view_of_stdout(true);
+    view.quiet_seconds = std::chrono::duration<double>(Clock::now() - changed).count();
+    if (!screen.draw(reader.steps().empty() ? std::vector<std::string>{"no step is done yet"}
+                                            : watch_lines(reader.steps(), view)))
+      return;
+    std::this_thread::sleep_for(interval);
+  }
+}
+
+// One line a step, from the last few on.
+void watch_as_lines(MetricsReader& reader, Clock::duration interval) {
+  std::int64_t told = 0;
+  for (bool first = true;; first = false) {
+    reader.read();
+    const auto& steps = reader.steps();
+    if (steps.empty() || steps.back().step < told) told = 0;  // the file began anew
+    if (first && steps.size() > first_plain_lines) told = steps[steps.size() - first_plain_lines - 1].step;
+    auto step = std::partition_point(steps.begin(), steps.end(), [&](const StepMetrics& each) { return each.step <= told; });
+    for (; step != steps.end(); ++step) {
+      fmt::print("{}\n", plain_line(progress_of(*step)));
+      told = step->step;
+    }
+    if (!flushed()) return;
+    std::this_thread::sleep_for(interval);
+  }
+}
+
+void show_once(MetricsReader& reader) {
+  reader.read();
+  if (reader.steps().empty()) throw Error(ErrorKind::input, "watch: no step is done yet; leave --once out to wait for one");
+  for (const auto& line : watch_lines(reader.steps(), view_of_stdout(is_terminal()))) fmt::print("{}\n", line);
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& watch_option_table() {
+  static const std::vector<OptionSpec> table = {
+      {"Picture", "once", "", "show the run as it is now, and end", "off"},
+      {"Picture", "interval", "SECONDS", "from one look at the file to the next", "1"},
+
+      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
+      {"General", "help", "", "print this page", ""},
+      {"General", "version", "", "print the version", ""},
+  };
+  return table;
+}
+
+std::string watch_help() {
+  return "pipetrain watch FILE|DIR OPTIONS\n"
+         "Shows a run while it goes on: its loss as a curve, its speed, what each stage waits and holds. FILE is what "
+         "--metrics\n"
+         "writes, DIR a folder that holds one such file. Any number may watch; the run does not notice.\n"
+         "\n"
+         "  pipetrain --data corpus.jsonl --metrics run.jsonl &\n"
+         "  pipetrain watch run.jsonl\n"
+         "\n" +
+         format_options(watch_option_table()) +
+         "\n"
+         "On a terminal the picture is drawn again and again, as large as the window; elsewhere there is one plain line a "
+         "step, from\n"
+         "the last ten on. Exit status: 0 with --once, 2 the command line or the file is wrong, 130 or 143 ended by Ctrl-C or\n"
+         "SIGTERM, which is how watching ends.\n";
+}
+
+int run_watch(const std::vector<std::string>& given_arguments, const Environment& environment) {
+  std::vector<std::string> arguments = given_arguments, notes;
+  const std::vector<std::string> operands = take_operands(watch_option_table(), arguments);
+  const OptionValues values(gather_options(watch_option_table(), arguments, environment, notes));
+  if (operands.size() != 1)
+    throw Error(
+        ErrorKind::input,
+        fmt::format("watch: takes one file or folder, and {} are given; write pipetrain watch run.jsonl", operands.size()));
+  const double seconds = values.number("interval", OptionValues::Range::from_to(0.01, 3600)).value_or(1);
+  const auto interval = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const bool once = values.on_off("once").value_or(false);
+  MetricsReader reader(find_metrics_file(operands[0]));
+  for (const auto& note : notes) print_note(note);
+  if (once) {
+    show_once(reader);
+  } else if (is_terminal()) {
+    watch_on_terminal(reader, interval);
+  } else {
+    watch_as_lines(reader, interval);
+  }
+  return 0;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,27 @@
+// `pipetrain watch`: a run in the terminal, from its metrics.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/options/train_options.hpp"
+#include "records/metrics_line.hpp"
+#include "records/terminal_curve.hpp"
+
+namespace pipetrain {
+
+std::string watch_help();
+// Goes on until a signal ends it, but with --once. Throws Error(input).
+int run_watch(const std::vector<std::string>& arguments, const Environment& environment);
+
+struct WatchView {
+  int columns = 80, rows = 24;  // of the terminal
+  Glyphs glyphs = Glyphs::ascii;
+  bool color = false;
+  double quiet_seconds = 0;  // since the last step was read
+};
+
+// What is shown of these steps, ascending, in lines that fit the view; at least one step.
+std::vector<std::string> watch_lines(const std::vector<StepMetrics>& steps, const WatchView& view);
+
+}  // namespace pipetrain

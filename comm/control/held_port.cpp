@@ -1,0 +1,50 @@
+#include "comm/control/held_port.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+bool bind_to(int socket, std::uint16_t port) {
+  const sockaddr_in address = loopback(port);
+  return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+}  // namespace
+
+HeldPort::HeldPort(std::uint16_t wanted) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  if (socket_ < 0 || (!bind_to(socket_, wanted) && !bind_to(socket_, 0))) {
+    const int error = errno;
+    if (socket_ >= 0) ::close(socket_);
+    throw Error(ErrorKind::unavailable, std::string("no port of the loopback address is free (") + std::strerror(error) +
+                                            "); end what holds them, or name one");
+  }
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
+  port_ = ntohs(address.sin_port);
+  // Only now: bound without it, the port was nobody else's.
+  const int on = 1;
+  ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+}
+
+HeldPort::~HeldPort() { ::close(socket_); }
+
+}  // namespace pipetrain

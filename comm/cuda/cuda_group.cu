@@ -1,0 +1,364 @@
+#include "comm/cuda/cuda_group.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "comm/cuda/cuda_pieces.hpp"
+#include "comm/cuda/peer_kernels.cuh"
+#include "core/cuda_stream.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+using namespace peer;
+
+// Enough to fill the links, and what nearly fills them while the rest of the chip is left to matrix products.
+constexpr int max_blocks = 64, max_blocks_beside = 16;
+
+static_assert(max_ranks == max_cuda_group_ranks);
+
+// What the ranks of this process share.
+class Meeting {
+ public:
+  Meeting(const std::vector<Device*>& devices, int most_blocks) : max_blocks_(std::min(most_blocks, blocks_at_once(devices))) {
+    void* flag = nullptr;
+    const int first = devices.front()->id().index;
+    cuda_check(cudaHostAlloc(&flag, sizeof(int), cudaHostAllocPortable | cudaHostAllocMapped), "making a group of GPUs", first);
+    aborted_ = static_cast<int*>(flag);
+    *aborted_ = 0;
+  }
+  ~Meeting() {
+    boxes_.clear();  // waits for the kernels
+    cudaFreeHost(aborted_);
+  }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  int most_blocks() const { return max_blocks_; }
+  const int* aborted() const { return aborted_; }
+
+  void keep(std::vector<Buffer> mailboxes) { boxes_ = std::move(mailboxes); }
+
+  // Whether a call may be enqueued on this stream; after an abort it fails instead.
+  bool enter(CudaStream& stream) {
+    std::exception_ptr cause;
+    {
+      const std::lock_guard lock(mutex_);
+      streams_.insert(&stream);
+      cause = cause_;
+    }
+    if (cause) stream.fail(cause);
+    return stream.begin();
+  }
+
+  void forget(Stream* stream) {
+    const std::lock_guard lock(mutex_);
+    streams_.erase(stream);
+  }
+
+  void abort(const std::exception_ptr& cause) {
+    const std::lock_guard lock(mutex_);
+    if (cause_) return;
+    cause_ = cause;
+    *static_cast<volatile int*>(aborted_) = 1;
+    for (Stream* stream : streams_) stream->fail(cause);
+  }
+
+ private:
+  // The kernels of ranks that share a GPU wait for each other, so all their blocks must find room on it together.
+  static int blocks_at_once(const std::vector<Device*>& devices) {
+    int least = max_blocks;
+    for (const Device* device : devices) {
+      int multiprocessors = 0;
+      const int index = device->id().index;
+      cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, index), "counting multiprocessors",
+                 index);
+      const auto sharing =
+          std::count_if(devices.begin(), devices.end(), [&](const Device* other) { return other->id() == device->id(); });
+      least = std::min(least, multiprocessors / static_cast<int>(sharing));
+    }
+    return least;
+  }
+
+  const int max_blocks_;
+  std::vector<Buffer> boxes_;
+  int* aborted_ = nullptr;
+  std::mutex mutex_;
+  std::set<Stream*> streams_;
+  std::exception_ptr cause_;
+};
+
+void check_reach(const std::vector<Device*>& devices, const Device& device) {
+  for (const Device* other : devices) {
+    if (other->id() == device.id()) continue;
+    int possible = 0;
+    cuda_check(cudaDeviceCanAccessPeer(&possible, device.id().index, other->id().index), "asking for peer access",
+               device.id().index);
+    if (possible == 0) {
+      throw Error(ErrorKind::unavailable, to_string(device.id()) + " cannot reach the memory of " + to_string(other->id()) +
+                                              ": choose GPUs of one host with peer access (nvidia-smi topo -p2p r)");
+    }
+  }
+}
+
+Buffer make_mailbox(Device& device) {
+  Buffer box = device.allocate(sizeof(Mailbox), "a mailbox of a group of GPUs");
+  cuda_check(cudaMemset(box.data(), 0, sizeof(Mailbox)), "clearing a mailbox", device.id().index);
+  cuda_check(cudaDeviceSynchronize(), "clearing a mailbox", device.id().index);
+  return box;
+}
+
+// Calls body with a value of the element type.
+template <class Body>
+void with_element(DType dtype, const char* what, Body body) {
+  switch (dtype) {
+    case DType::f32:
+      return body(float{});
+    case DType::bf16:
+      return body(__nv_bfloat16{});
+    case DType::f64:
+      return body(double{});
+    default:
+      throw Error(ErrorKind::internal, std::string(what) + " of GPUs: not for " + to_string(dtype));
+  }
+}
+
+bool divides16(const void* data, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && bytes % 16 == 0;
+}
+
+template <class T>
+using Width = std::integral_constant<int, 16 / static_cast<int>(sizeof(T))>;
+using One = std::integral_constant<int, 1>;
+
+class CudaGroup : public Group {
+ public:
+  // `team` is of call 0. Without a meeting for pieces there are none; far: null where all ranks run in this process.
+  CudaGroup(std::shared_ptr<Meeting> meeting, const Team& team, Device& device, std::shared_ptr<PieceMeeting> piece_meeting,
+            std::shared_ptr<FarMemory> far)
+      : meeting_(std::move(meeting)), piece_meeting_(std::move(piece_meeting)), far_(std::move(far)), team_(team) {
+    if (piece_meeting_) pieces_ = make_cuda_pieces(piece_meeting_, team.rank, device);
+  }
+  ~CudaGroup() override {
+    for (Stream* stream : streams_) meeting_->forget(stream);
+  }
+
+  int rank() const override { return team_.rank; }
+  int size() const override { return team_.size; }
+
+  void share(const Tensor& memory) override {
+    if (far_) far_->share(memory);
+  }
+
+  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) override {
+    check_shared(shard);
+    const auto row_bytes = static_cast<std::size_t>(full.cols()) * size_of(full.dtype);
+    // The unit must suit every rank's shard, and be the same for all: it follows from the row alone, as tensors are aligned.
+    if (row_bytes % 16 == 0) return gather<uint4>(stream, shard, full, row_bytes);
+    if (row_bytes % 4 == 0) return gather<unsigned>(stream, shard, full, row_bytes);
+    gather<unsigned short>(stream, shard, full, row_bytes);
+  }
+
+  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) override {
+    check_shared(full);
+    with_element(full.dtype, "reduce_scatter", [&](auto element) {
+      using T = decltype(element);
+      if (shard.dtype == full.dtype) return scatter<T, T>(stream, full, shard);
+      if constexpr (sizeof(T) == 2) {
+        if (shard.dtype == DType::f32) return scatter<T, float>(stream, full, shard);
+      }
+      throw Error(ErrorKind::internal,
+                  std::string("reduce_scatter of GPUs: ") + to_string(full.dtype) + " into " + to_string(shard.dtype));
+    });
+  }
+
+  void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override {
+    check_shared(tensor);
+    with_element(tensor.dtype, "all_reduce", [&](auto element) {
+      using T = decltype(element);
+      const auto run = [&](auto width, auto maximum) {
+        constexpr int W = decltype(width)::value;
+        const std::int64_t packs = tensor.elements() / W;
+        launch(stream, packs / size() + 1, [&](const Team& team, unsigned blocks, cudaStream_t native) {
+          all_reduce_kernel<T, W, decltype(maximum)::value>
+              <<<blocks, threads, 0, native>>>(team, static_cast<T*>(tensor.data), packs);
+        });
+      };
+      const bool wide = divides16(nullptr, tensor.bytes());
+      if (reduction == Reduction::max) return wide ? run(Width<T>{}, std::true_type{}) : run(One{}, std::true_type{});
+      return wide ? run(Width<T>{}, std::false_type{}) : run(One{}, std::false_type{});
+    });
+  }
+
+  PiecewiseTransfer* in_pieces() override { return pieces_.get(); }
+
+  void abort(std::exception_ptr cause) override {
+    meeting_->abort(cause);
+    if (piece_meeting_) pipetrain::abort(*piece_meeting_, cause);
+    if (far_) far_->abort(cause);
+  }
+
+ private:
+  std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<PieceMeeting> piece_meeting_;
+  std::shared_ptr<FarMemory> far_;
+  std::unique_ptr<PiecewiseTransfer> pieces_;
+  Team team_;
+  bool knows_shifts_ = false;
+  std::set<Stream*> streams_;
+
+  void check_shared(const Tensor& tensor) const {
+    if (!far_ || tensor.bytes() == 0 || far_->shares(tensor)) return;
+    throw Error(ErrorKind::internal, "a collective over processes of a tensor that was not shared");
+  }
+
+  // False after an abort.
+  bool know_shifts(CudaStream& stream) {
+    if (!far_ || knows_shifts_) return true;
+    try {
+      const auto shifts = far_->shifts();
+      std::copy(shifts.begin(), shifts.end(), team_.shift);
+      return knows_shifts_ = true;
+    } catch (...) {
+      stream.fail(std::current_exception());
+      return false;
+    }
+  }
+
+  // work: units for one thread to do.
+  template <class Kernel>
+  void launch(Stream& stream, std::int64_t work, Kernel kernel) {
+    CudaStream& on = cuda_stream(stream);
+    streams_.insert(&stream);
+    ++team_.call;  // also when it is not enqueued: ranks must count alike
+    if (!meeting_->enter(on) || !know_shifts(on)) return;
+    const std::int64_t blocks = std::clamp<std::int64_t>((work + threads - 1) / threads, 1, meeting_->most_blocks());
+    kernel(team_, static_cast<unsigned>(blocks), on.native());
+    on.end("a collective of GPUs");
+  }
+
+  template <class Unit>
+  void gather(Stream& stream, const Tensor& shard, const Tensor& full, std::size_t row_bytes) {
+    const RowSplit rows(full.rows(), size());
+    Cuts cuts{};
+    for (int rank = 0; rank <= size(); ++rank) {
+      cuts.at[rank] = rows.begin(rank) * static_cast<std::int64_t>(row_bytes / sizeof(Unit));
+    }
+    launch(stream, cuts.at[size()], [&](const Team& team, unsigned blocks, cudaStream_t native) {
+      const auto ranks = static_cast<unsigned>(team.size);
+      blocks = std::max(blocks / ranks, 1U) * ranks;  // every peer needs as many
+      all_gather_kernel<Unit>
+          <<<blocks, threads, 0, native>>>(team, static_cast<Unit*>(shard.data), static_cast<Unit*>(full.data), cuts);
+    });
+  }
+
+  template <class T, class TO>
+  void scatter(Stream& stream, const Tensor& full, const Tensor& shard) {
+    const RowSplit rows(full.rows(), size());
+    const std::int64_t first = rows.begin(rank()) * full.cols(), count = rows.count(rank()) * full.cols();
+    const auto run = [&](auto width) {
+      constexpr int W = decltype(width)::value;
+      launch(stream, count / W, [&](const Team& team, unsigned blocks, cudaStream_t native) {
+        reduce_scatter_kernel<T, TO, W><<<blocks, threads, 0, native>>>(team, static_cast<T*>(full.data),
+                                                                        static_cast<TO*>(shard.data), first / W, count / W);
+      });
+    };
+    const auto row_bytes = static_cast<std::size_t>(full.cols()) * sizeof(T);
+    return divides16(shard.data, row_bytes) ? run(Width<T>{}) : run(One{});
+  }
+};
+
+// Modules load when a kernel first runs, and loading may wait for kernels that run: one that waits for its peer must not be
+// among them. So each kernel runs once here, on nothing, in a team of one; call 0 leaves the mailbox as it was.
+template <class T>
+void warm_up(const Team& alone) {
+  const auto reductions = [&](auto width) {
+    constexpr int W = decltype(width)::value;
+    reduce_scatter_kernel<T, T, W><<<1, threads>>>(alone, nullptr, nullptr, 0, 0);
+    if constexpr (sizeof(T) == 2) reduce_scatter_kernel<T, float, W><<<1, threads>>>(alone, nullptr, nullptr, 0, 0);
+    all_reduce_kernel<T, W, false><<<1, threads>>>(alone, nullptr, 0);
+    all_reduce_kernel<T, W, true><<<1, threads>>>(alone, nullptr, 0);
+  };
+  reductions(One{});
+  reductions(Width<T>{});
+}
+
+void warm_up(Team alone, int device) {
+  cuda_check(cudaSetDevice(device), "choosing the device", device);
+  alone.boxes[0] = alone.boxes[alone.rank];
+  alone.rank = 0;
+  alone.size = 1;
+  warm_up<float>(alone);
+  warm_up<double>(alone);
+  warm_up<__nv_bfloat16>(alone);
+  all_gather_kernel<uint4><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});
+  all_gather_kernel<unsigned><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});
+  all_gather_kernel<unsigned short><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});
+  cuda_check(cudaGetLastError(), "loading the kernels of a group of GPUs", device);
+  cuda_check(cudaDeviceSynchronize(), "loading the kernels of a group of GPUs", device);
+}
+
+// Of a rank whose peers' mailboxes are mailbox(peer).
+template <class MailboxOf>
+Team make_team(const Meeting& meeting, int rank, int size, MailboxOf mailbox) {
+  Team team{};
+  for (int peer = 0; peer < size; ++peer) team.boxes[peer] = static_cast<Mailbox*>(mailbox(peer));
+  team.aborted = meeting.aborted();
+  team.rank = rank;
+  team.size = size;
+  return team;
+}
+
+int most_blocks(GroupUse use) { return use == GroupUse::alone ? max_blocks : max_blocks_beside; }
+
+void check_size(std::size_t ranks) {
+  if (ranks >= 1 && ranks <= max_ranks) return;
+  throw Error(ErrorKind::unavailable,
+              "a group of GPUs has 1 to " + std::to_string(max_ranks) + " ranks, not " + std::to_string(ranks));
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices, GroupUse use) {
+  check_size(devices.size());
+  const auto size = static_cast<int>(devices.size());
+  const auto meeting = std::make_shared<Meeting>(devices, most_blocks(use));
+  const auto piece_meeting = make_piece_meeting(size);
+  std::vector<Buffer> boxes;
+  for (Device* device : devices) {
+    check_reach(devices, *device);
+    boxes.push_back(make_mailbox(*device));
+  }
+  std::vector<std::unique_ptr<Group>> groups;
+  for (int rank = 0; rank < size; ++rank) {
+    Device& device = *devices[static_cast<std::size_t>(rank)];
+    const Team team = make_team(*meeting, rank, size, [&](int peer) { return boxes[static_cast<std::size_t>(peer)].data(); });
+    warm_up(team, device.id().index);
+    groups.push_back(std::make_unique<CudaGroup>(meeting, team, device, piece_meeting, nullptr));
+  }
+  meeting->keep(std::move(boxes));
+  return groups;
+}
+
+std::vector<std::unique_ptr<Group>> make_far_cuda_groups(int size, const std::vector<FarGroupRank>& ranks, GroupUse use) {
+  check_size(static_cast<std::size_t>(size));
+  std::vector<Device*> devices;
+  for (const FarGroupRank& rank : ranks) devices.push_back(rank.device);
+  const auto meeting = std::make_shared<Meeting>(devices, most_blocks(use));
+  std::vector<std::unique_ptr<Group>> groups;
+  for (const FarGroupRank& rank : ranks) {
+    const Team team = make_team(*meeting, rank.rank, size, [&](int peer) { return rank.memory->mailbox(peer); });
+    // With a mailbox of its own: peers that are ready may write to the other one already.
+    const Buffer scratch = make_mailbox(*rank.device);
+    warm_up(make_team(*meeting, rank.rank, size, [&](int) { return scratch.data(); }), rank.device->id().index);
+    groups.push_back(std::make_unique<CudaGroup>(meeting, team, *rank.device, nullptr, rank.memory));
+  }
+  return groups;
+}
+
+std::size_t cuda_group_mailbox_bytes() { return sizeof(Mailbox); }
+
+}  // namespace pipetrain

@@ -1,0 +1,255 @@
+#include "comm/cuda/ipc_transport.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "comm/controlled_transport.hpp"
+#include "comm/cuda/cuda_ipc_memory.hpp"
+#include "comm/cuda/cuda_shared_event.hpp"
+#include "comm/cuda/gpu_groups.hpp"
+#include "comm/cuda/ipc_group.hpp"
+#include "core/cuda_stream.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+// What is under way between GPUs may take this long to end.
+constexpr std::chrono::seconds copies_limit{2};
+constexpr std::chrono::milliseconds release_interval{5};
+
+int device_of(const Lane& lane) {
+  cudaPointerAttributes attributes{};
+  const cudaError_t status = cudaPointerGetAttributes(&attributes, lane.tensor.data);
+  if (status != cudaSuccess || attributes.type != cudaMemoryTypeDevice) {
+    cudaGetLastError();
+    throw Error(ErrorKind::internal, "a slot of an edge between GPUs lies in no GPU's memory");
+  }
+  return attributes.device;
+}
+
+SharedEvent& shared(const Lane& lane, std::shared_ptr<Event> Lane::*event) { return static_cast<SharedEvent&>(*(lane.*event)); }
+
+// After an abort: lets the streams of this process go on that wait for another process's, again and again until it is
+// destroyed, because the other one's GPU may still write what it had in hand.
+class Releaser {
+ public:
+  explicit Releaser(std::vector<std::shared_ptr<Event>> events) : events_(std::move(events)), thread_([this] { run(); }) {}
+  ~Releaser() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Releaser(const Releaser&) = delete;
+  Releaser& operator=(const Releaser&) = delete;
+
+ private:
+  std::vector<std::shared_ptr<Event>> events_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    do {
+      for (const auto& event : events_) static_cast<SharedEvent&>(*event).release();
+    } while (!changed_.wait_for(lock, release_interval, [this] { return done_; }));
+  }
+};
+
+// A lane has two numbers in shared memory that the receiver made: how often `ready` and how often `free` were recorded.
+class IpcTransport final : public ControlledTransport {
+ public:
+  IpcTransport(ControlPlane& control, const Mesh& mesh)
+      : ControlledTransport(control, mesh), groups_(mesh, control.process(), [this](int process, const Bytes& message) {
+          WireWriter out = begin_group_message();
+          out.bytes(message);
+          send_to(process, std::move(out));
+        }) {
+    listen();
+  }
+  ~IpcTransport() override { stop_listening(); }
+
+  std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
+                                              const std::map<int, Device*>& devices, GroupUse use) override {
+    refuse_tensor_group(mesh(), ranks);
+    return groups_.make(ranks, number, devices, use);
+  }
+  LinkKind link(int, int) const override { return LinkKind::peer_copy; }
+
+ private:
+  ImportedMemory imported_;
+  IpcGroups groups_;
+  std::shared_ptr<SharedCounters> counters_;  // of the lanes that this process receives in
+  std::size_t next_counter_ = 0;
+  std::mutex waiting_mutex_;
+  std::vector<std::shared_ptr<Event>> waiting_;  // for other processes
+  std::unique_ptr<Releaser> releaser_;
+
+  // --- Set-up -------------------------------------------------------------------------------------------------------------
+
+  Bytes introduce(const Edges& edges) override {
+    std::size_t lanes = 0;
+    const Lane* any = nullptr;
+    for (const auto& [id, receiver] : edges.receivers) {
+      for (const SlotHandle& slot : receiver.slots) {
+        lanes += slot->lanes.size();
+        if (!slot->lanes.empty()) any = &slot->lanes.front();
+      }
+    }
+    next_counter_ = 0;
+    counters_ = any ? SharedCounters::create(2 * lanes, device_of(*any)) : nullptr;
+    WireWriter out;
+    out.text(counters_ ? counters_->name() : "");
+    out.number(static_cast<std::uint64_t>(2 * lanes));
+    return std::move(out).data();
+  }
+
+  Bytes offer(const EdgeReceiver& receiver) override {
+    WireWriter out;
+    out.number(static_cast<std::uint64_t>(next_counter_));
+    for (const SlotHandle& slot : receiver.slots) {
+      for (Lane& lane : slot->lanes) {
+        write(out, export_memory(lane.tensor.data, device_of(lane)));
+        lane.ready = std::make_shared<SharedEvent>(counters_, next_counter_++);
+        lane.free = std::make_shared<SharedEvent>(counters_, next_counter_++);
+      }
+    }
+    return std::move(out).data();
+  }
+
+  void connect(Edges& edges) override {
+    std::map<int, std::shared_ptr<SharedCounters>> counters;  // by process
+    for (auto& [id, sender] : edges.senders) {
+      auto& of_process = counters[sender.edge.to];
+      if (!of_process) of_process = open_counters(edges, sender);
+      mirror(sender, of_process);
+    }
+    const std::lock_guard lock(waiting_mutex_);
+    releaser_.reset();
+    for (const auto& [id, receiver] : edges.receivers) {
+      for (const SlotHandle& slot : receiver.slots) {
+        for (const Lane& lane : slot->lanes) waiting_.push_back(lane.ready);
+      }
+    }
+    for (const auto& [id, sender] : edges.senders) {
+      for (const SlotHandle& slot : sender.mirrors) {
+        for (const Lane& lane : slot->lanes) waiting_.push_back(lane.free);
+      }
+    }
+  }
+
+  std::shared_ptr<SharedCounters> open_counters(const Edges& edges, const Sender& sender) const {
+    WireReader in(edges.introductions[static_cast<std::size_t>(sender.edge.to)]);
+    const std::string name = in.text();
+    const auto count = in.number<std::uint64_t>();
+    return SharedCounters::open(name, count, sender.edge.devices.front()->id().index);
+  }
+
+  // The receiver's memory, as the device of the lane's sender reaches it.
+  void mirror(Sender& sender, const std::shared_ptr<SharedCounters>& counters) {
+    WireReader in(sender.offer.extra);
+    auto counter = static_cast<std::size_t>(in.number<std::uint64_t>());
+    const std::string owner = to_string(control().info(sender.edge.to));
+    for (const auto& lanes : sender.offer.slots) {
+      auto slot = std::make_shared<Slot>();
+      for (std::size_t i = 0; i < lanes.size(); ++i, counter += 2) {
+        if (counter + 2 > counters->count()) WireReader::refuse("more lanes than it shares events for");
+        Lane lane;
+        const ExportedMemory memory = read_exported_memory(in);
+        lane.tensor = {imported_.open(memory, sender.edge.devices[i]->id().index, owner), lanes[i].shape, lanes[i].dtype};
+        lane.capacity = lanes[i].capacity;
+        lane.ready = std::make_shared<SharedEvent>(counters, counter);
+        lane.free = std::make_shared<SharedEvent>(counters, counter + 1);
+        lane.rank = lanes[i].rank;
+        slot->lanes.push_back(lane);
+      }
+      sender.mirrors.push_back(slot);
+    }
+    in.end();
+  }
+
+  void connected(Edges&) override {
+    if (counters_) counters_->unlink();
+  }
+
+  void disconnect(Edges& edges) noexcept override {
+    const auto limit = std::chrono::steady_clock::now() + copies_limit;
+    for (const auto& [id, sender] : edges.senders) {
+      for (const SlotHandle& slot : sender.mirrors) {
+        for (const Lane& lane : slot->lanes) {
+          while (!shared(lane, &Lane::ready).query() && std::chrono::steady_clock::now() < limit) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+        }
+      }
+    }
+    imported_.close();
+    const std::lock_guard lock(waiting_mutex_);
+    waiting_.clear();  // a releaser goes on: streams may still wait
+    counters_.reset();
+  }
+
+  // --- In steps -----------------------------------------------------------------------------------------------------------
+
+  void send(const std::shared_ptr<Edges>&, Sender& sender, Delivery delivery) override {
+    const Slot& slot = *sender.mirrors[static_cast<std::size_t>(delivery.slot)];
+    for (std::size_t i = 0; i < slot.lanes.size(); ++i)
+      delivery.lanes[i].record = shared(slot.lanes[i], &Lane::ready).recorded();
+    tell(sender, delivery);
+  }
+
+  void land(const std::shared_ptr<Edges>&, EdgeReceiver& receiver, const Delivery& delivery) override {
+    const Slot& slot = *receiver.slots[static_cast<std::size_t>(delivery.slot)];
+    for (std::size_t i = 0; i < slot.lanes.size(); ++i) shared(slot.lanes[i], &Lane::ready).expect(delivery.lanes[i].record);
+    receiver.arrived(delivery.slot, delivery.microbatch);
+  }
+
+  void give(EdgeReceiver& receiver, SlotCredit& credit) override {
+    for (const Lane& lane : receiver.slots.at(static_cast<std::size_t>(credit.slot))->lanes) {
+      credit.records.push_back(shared(lane, &Lane::free).recorded());
+    }
+  }
+
+  void take(const std::shared_ptr<Edges>&, Sender& sender, const SlotCredit& credit) override {
+    const Slot& slot = *sender.mirrors[static_cast<std::size_t>(credit.slot)];
+    if (credit.records.size() != slot.lanes.size()) WireReader::refuse("another number of lanes than the slot");
+    for (std::size_t i = 0; i < slot.lanes.size(); ++i) shared(slot.lanes[i], &Lane::free).expect(credit.records[i]);
+    sender.edge.credit(credit.slot);
+  }
+
+  void group_message(int from, WireReader& in) override {
+    WireReader message(in.bytes());
+    in.end();
+    groups_.handle(from, message);
+  }
+
+  void on_abort(const std::exception_ptr& cause) noexcept override {
+    groups_.abort(cause);
+    const std::lock_guard lock(waiting_mutex_);
+    try {
+      releaser_ = std::make_unique<Releaser>(waiting_);
+    } catch (...) {  // no thread to be had: once must do
+      for (const auto& event : waiting_) static_cast<SharedEvent&>(*event).release();
+    }
+  }
+};
+
+}  // namespace
+
+bool has_ipc() noexcept { return true; }
+
+std::unique_ptr<Transport> make_ipc_transport(ControlPlane& control, const Mesh& mesh) {
+  return std::make_unique<IpcTransport>(control, mesh);
+}
+
+}  // namespace pipetrain

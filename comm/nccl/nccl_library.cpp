@@ -1,0 +1,71 @@
+#include "comm/nccl/nccl_library.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "comm/nccl/nccl_transport.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+// The first whose communicators never block a call and take a limit of multiprocessors.
+constexpr int least_version = NCCL_VERSION(2, 18, 1);
+
+template <class Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  if (function == nullptr) throw Error(ErrorKind::unavailable, std::string("this host's NCCL (libnccl.so.2) has no ") + name);
+}
+
+NcclLibrary load() {
+  // Multicast over NVLink gains nothing between two ranks.
+  ::setenv("NCCL_NVLS_ENABLE", "0", 0);
+  // Its service for looking at running jobs listens on a port without a token, and crashes when peers die (nccl#1996).
+  ::setenv("NCCL_RAS_ENABLE", "0", 0);
+  void* library = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    throw Error(ErrorKind::unavailable, std::string("NCCL cannot be loaded: ") + ::dlerror() +
+                                            "; install libnccl2, or name its folder in LD_LIBRARY_PATH");
+  }
+  NcclLibrary found;
+  decltype(&ncclGetVersion) get_version = nullptr;
+  find(library, "ncclGetVersion", get_version);
+  get_version(&found.version);
+  if (found.version < least_version) {
+    throw Error(ErrorKind::unavailable, "this host's NCCL is older than 2.18: install a newer one");
+  }
+  find(library, "ncclGetUniqueId", found.get_unique_id);
+  find(library, "ncclCommInitRankConfig", found.comm_init);
+  find(library, "ncclCommFinalize", found.comm_finalize);
+  find(library, "ncclCommDestroy", found.comm_destroy);
+  find(library, "ncclCommAbort", found.comm_abort);
+  find(library, "ncclCommGetAsyncError", found.comm_state);
+  find(library, "ncclGetErrorString", found.error_string);
+  find(library, "ncclGetLastError", found.last_error);
+  find(library, "ncclSend", found.send);
+  find(library, "ncclRecv", found.receive);
+  find(library, "ncclGroupStart", found.group_start);
+  find(library, "ncclGroupEnd", found.group_end);
+  return found;
+}
+
+}  // namespace
+
+const NcclLibrary& nccl() {
+  static const NcclLibrary library = load();
+  return library;
+}
+
+std::string describe_nccl() {
+  try {
+    const int version = nccl().version;
+    return "ok: " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+           std::to_string(version % 100);
+  } catch (const Error& error) {
+    return std::string("none: ") + error.what();
+  }
+}
+
+}  // namespace pipetrain

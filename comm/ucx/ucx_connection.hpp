@@ -1,0 +1,42 @@
+// One connection to another process, and what its messages begin with; for ucx_peers*.cpp alone.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "comm/ucx/ucx_peers.hpp"
+
+namespace pipetrain {
+
+struct UcxPeers::Connection {
+  UcxPeers* owner = nullptr;
+  ucp_ep_h endpoint = nullptr;
+  int process = -1;  // -1: not known yet
+  bool failed = false;
+  bool near = false;  // the other process can read this one's memory
+  // What the other process is to fetch, by number: to be called once it has.
+  std::map<std::uint64_t, std::function<void()>> fetched_by_it;
+};
+
+struct UcxPeers::Registration {
+  UcxPeers* owner = nullptr;
+  UcxMessage message{};
+  Handler handler;
+};
+
+// Begins every message. Where `fetch` is not 0, its data are `bytes` at `address` in the memory of process `from`, which waits
+// to hear that they have been fetched.
+struct UcxPreamble {
+  std::uint64_t key = 0;
+  std::int32_t from = -1;
+  std::uint32_t reserved = 0;
+  std::uint64_t fetch = 0;
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+};
+
+}  // namespace pipetrain

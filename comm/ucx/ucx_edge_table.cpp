@@ -1,0 +1,183 @@
+#include "comm/ucx/ucx_edge_table.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "comm/ucx/ucx_header.hpp"
+#include "core/device.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+struct LaneDescription {
+  std::uint64_t capacity = 0;
+  DType dtype = DType::f32;
+  Shape shape;
+};
+
+// What a process says of one of its ends.
+struct EndDescription {
+  int other = 0;                      // the process at the other end
+  std::uint32_t slots = 0;            // of a receiver
+  std::size_t lanes = 0;              // of a sender: how many
+  std::vector<LaneDescription> lane;  // of a receiver
+};
+
+struct Described {
+  std::map<EdgeId, EndDescription> receivers, senders;
+};
+
+void describe_lane(WireWriter& to, const Lane& lane) {
+  to.number(static_cast<std::uint64_t>(lane.capacity));
+  to.number(lane.tensor.dtype);
+  write_shape(to, lane.tensor.shape);
+}
+
+Described read_description(std::span<const std::byte> bytes) {
+  WireReader from(bytes);
+  Described described;
+  for (std::size_t left = from.count(16); left > 0; --left) {
+    const auto edge = from.number<EdgeId>();
+    EndDescription end;
+    end.other = from.number<std::int32_t>();
+    end.slots = from.number<std::uint32_t>();
+    for (std::size_t lanes = from.count(10); lanes > 0; --lanes) {
+      LaneDescription lane;
+      lane.capacity = from.number<std::uint64_t>();
+      lane.dtype = from.choice(DType::i32);
+      lane.shape = read_shape(from);
+      end.lane.push_back(lane);
+    }
+    described.receivers[edge] = std::move(end);
+  }
+  for (std::size_t left = from.count(12); left > 0; --left) {
+    const auto edge = from.number<EdgeId>();
+    EndDescription end;
+    end.other = from.number<std::int32_t>();
+    end.lanes = from.number<std::uint32_t>();
+    described.senders[edge] = end;
+  }
+  from.end();
+  return described;
+}
+
+[[noreturn]] void refuse(EdgeId edge, const std::string& why) {
+  throw Error(ErrorKind::internal, "edge " + std::to_string(edge) + ": " + why);
+}
+
+// The end in another process of an edge that this process has the other end of.
+const EndDescription& other_end(const std::map<EdgeId, EndDescription>& ends, EdgeId edge, int process, int self) {
+  const auto found = ends.find(edge);
+  if (found == ends.end() || found->second.other != self) {
+    refuse(edge, "process " + std::to_string(process) + " has not the other end of what process " + std::to_string(self) +
+                     " has one end of");
+  }
+  return found->second;
+}
+
+void check_devices(const EdgeSender& end) {
+  for (const Device* device : end.devices) {
+    if (device->id().kind != DeviceKind::cpu) refuse(end.edge, "UCX carries the memory of CPUs only");
+  }
+}
+
+// One buffer a lane, which holds that lane of every mirror.
+void make_mirrors(UcxSendingEdge& edge, const EndDescription& receiver) {
+  edge.fillings.assign(receiver.slots, 0);
+  edge.credited = std::make_unique<std::atomic<bool>[]>(receiver.slots);
+  for (std::uint32_t slot = 0; slot < receiver.slots; ++slot) edge.mirrors.push_back(std::make_shared<Slot>());
+  for (std::size_t i = 0; i < receiver.lane.size(); ++i) {
+    const LaneDescription& description = receiver.lane[i];
+    const std::size_t stride = align_up(description.capacity);
+    Device& device = *edge.end.devices[i];
+    edge.buffers.push_back(device.allocate(stride * receiver.slots, "what goes to process " + std::to_string(edge.end.to)));
+    for (std::uint32_t slot = 0; slot < receiver.slots; ++slot) {
+      Lane lane;
+      lane.tensor = {static_cast<std::byte*>(edge.buffers.back().data()) + slot * stride, description.shape, description.dtype};
+      lane.capacity = description.capacity;
+      lane.ready = device.make_event();
+      edge.mirrors[slot]->lanes.push_back(std::move(lane));
+    }
+  }
+}
+
+UcxSendingEdge make_sending(EdgeSender end, const EndDescription& receiver) {
+  check_devices(end);
+  if (receiver.lane.size() != end.devices.size()) {
+    refuse(end.edge,
+           std::to_string(end.devices.size()) + " ranks send, and " + std::to_string(receiver.lane.size()) + " receive");
+  }
+  UcxSendingEdge edge;
+  edge.end = std::move(end);
+  make_mirrors(edge, receiver);
+  return edge;
+}
+
+UcxReceivingEdge make_receiving(EdgeReceiver end, const EndDescription& sender) {
+  const std::size_t lanes = end.slots.empty() ? 0 : end.slots.front()->lanes.size();
+  if (sender.lanes != lanes) {
+    refuse(end.edge, std::to_string(sender.lanes) + " ranks send, and " + std::to_string(lanes) + " receive");
+  }
+  UcxReceivingEdge edge;
+  edge.places.resize(end.slots.size());
+  for (auto& place : edge.places) place.begun.assign(std::max<std::size_t>(lanes, 1), false);
+  edge.end = std::move(end);
+  return edge;
+}
+
+}  // namespace
+
+std::set<int> UcxEdgeTable::peers() const {
+  std::set<int> processes;
+  for (const auto& [id, edge] : receiving) processes.insert(edge.end.from);
+  for (const auto& [id, edge] : sending) processes.insert(edge.end.to);
+  return processes;
+}
+
+bool UcxEdgeTable::is_still() const {
+  return std::all_of(moving.begin(), moving.end(), [](const auto& one) { return one.second == 0; });
+}
+
+Bytes describe_edges(const std::vector<EdgeReceiver>& receivers, const std::vector<EdgeSender>& senders) {
+  WireWriter to;
+  to.list(receivers, [&](const EdgeReceiver& end) {
+    to.number(end.edge);
+    to.number(static_cast<std::int32_t>(end.from));
+    to.number(static_cast<std::uint32_t>(end.slots.size()));
+    to.list(end.slots.empty() ? std::vector<Lane>() : end.slots.front()->lanes,
+            [&](const Lane& lane) { describe_lane(to, lane); });
+  });
+  to.list(senders, [&](const EdgeSender& end) {
+    to.number(end.edge);
+    to.number(static_cast<std::int32_t>(end.to));
+    to.number(static_cast<std::uint32_t>(end.devices.size()));
+  });
+  return std::move(to).data();
+}
+
+std::shared_ptr<UcxEdgeTable> make_edge_table(const ControlPlane& control, const std::vector<Bytes>& described,
+                                              std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) {
+  std::vector<Described> all;
+  for (const Bytes& bytes : described) all.push_back(read_description(bytes));
+  const int self = control.process();
+  const auto of = [&](int process, EdgeId edge) -> const Described& {
+    if (process < 0 || process >= control.processes() || process == self) refuse(edge, "no other process is at its other end");
+    return all[static_cast<std::size_t>(process)];
+  };
+  auto table = std::make_shared<UcxEdgeTable>();
+  for (auto& end : receivers) {
+    const EdgeId id = end.edge;
+    const auto& sender = other_end(of(end.from, id).senders, id, end.from, self);
+    table->receiving.emplace(id, make_receiving(std::move(end), sender));
+  }
+  for (auto& end : senders) {
+    const EdgeId id = end.edge;
+    const auto& receiver = other_end(of(end.to, id).receivers, id, end.to, self);
+    table->sending.emplace(id, make_sending(std::move(end), receiver));
+  }
+  return table;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,256 @@
+#include "comm/ucx/ucx_edges.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "comm/ucx/ucx_edge_table.hpp"
+#include "comm/ucx/ucx_header.hpp"
+#include "core/cpu_stream.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+// How long close() waits for what is on its way before it cuts the connections.
+constexpr std::chrono::seconds still_limit{1};
+// And how long after that: a connection that is cut brings nothing more.
+constexpr std::chrono::seconds cut_limit{3};
+
+// Runs the work once the event, if there is one, has been reached.
+void after(const std::shared_ptr<Event>& event, std::function<void()> work) {
+  if (event) {
+    when_complete(*event, std::move(work));
+  } else {
+    work();
+  }
+}
+
+// Whether this message may fill that lane now.
+bool fits(const UcxReceivingEdge& edge, const UcxDataHeader& header, std::size_t bytes) {
+  if (header.slot >= edge.places.size()) return false;
+  const auto& place = edge.places[header.slot];
+  if (header.lane >= place.begun.size() || place.begun[header.lane] || place.held) return false;
+  const bool first = place.left == 0;
+  if (header.filling != place.fillings + (first ? 1 : 0) || (!first && header.microbatch != place.microbatch)) return false;
+  const auto& lanes = edge.end.slots[header.slot]->lanes;
+  if (lanes.empty()) return bytes == 0;
+  const Lane& lane = lanes[header.lane];
+  return header.dtype == lane.tensor.dtype && bytes_of(header.shape, header.dtype) == bytes && bytes <= lane.capacity;
+}
+
+}  // namespace
+
+UcxEdges::UcxEdges(UcxWorker& worker, UcxPeers& peers, ControlPlane& control)
+    : worker_(worker), peers_(peers), control_(control) {
+  peers_.on_message(UcxMessage::data, [this](auto header, UcxPayload& payload) { take_data(header, payload); });
+  peers_.on_message(UcxMessage::credit, [this](auto header, UcxPayload&) { take_credit(header); });
+}
+
+UcxEdges::~UcxEdges() { close(); }
+
+// --- set-up ---
+
+void UcxEdges::open(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) {
+  close();
+  const std::string name = "ucx edges " + std::to_string(++generation_);
+  const auto described = control_.exchange(name, describe_edges(receivers, senders));
+  auto table = make_edge_table(control_, described, std::move(receivers), std::move(senders));
+  table->generation = generation_;
+  const std::set<int> others = table->peers();
+  worker_.call([&] {
+    register_memory(*table);
+    current_ = table;
+  });
+  {
+    const std::lock_guard lock(mutex_);
+    table_ = std::move(table);
+  }
+  peers_.connect(others);
+  control_.exchange(name + " connect", {});
+  peers_.wait_connected(others);
+}
+
+void UcxEdges::register_memory(UcxEdgeTable& table) {
+  for (auto& [id, edge] : table.receiving) {
+    for (std::size_t slot = 0; slot < edge.places.size(); ++slot) {
+      for (const Lane& lane : edge.end.slots[slot]->lanes) {
+        edge.places[slot].memory.push_back(std::make_unique<UcxMemory>(worker_, lane.tensor.data, lane.capacity));
+      }
+    }
+  }
+  for (auto& [id, edge] : table.sending) {
+    for (const Buffer& buffer : edge.buffers) {
+      edge.memory.push_back(std::make_unique<UcxMemory>(worker_, buffer.data(), buffer.bytes()));
+    }
+  }
+}
+
+void UcxEdges::close() noexcept {
+  std::shared_ptr<UcxEdgeTable> table;
+  {
+    const std::lock_guard lock(mutex_);
+    table = std::exchange(table_, nullptr);
+  }
+  if (!table) return;
+  {
+    const std::lock_guard lock(table->gate);
+    table->open = false;
+  }
+  worker_.call([&] {
+    table->closed = true;
+    current_ = nullptr;
+  });
+  wait_until_still(*table);
+  worker_.call([&] {
+    for (auto& [id, edge] : table->receiving) edge.places.clear();
+    for (auto& [id, edge] : table->sending) edge.memory.clear();
+  });
+}
+
+// A message can stay on its way for ever only where the other process does nothing any more: then its connection goes.
+void UcxEdges::wait_until_still(UcxEdgeTable& table) noexcept {
+  const auto limit = std::chrono::steady_clock::now() + still_limit;
+  for (bool still = false, cut = false; !still;) {
+    worker_.call([&] {
+      still = table.is_still();
+      if (still || cut || std::chrono::steady_clock::now() < limit) return;
+      cut = true;
+      for (const auto& [process, messages] : table.moving) {
+        if (messages > 0) peers_.cut(process);
+      }
+    });
+    if (std::chrono::steady_clock::now() > limit + cut_limit) return;
+    if (!still) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+std::shared_ptr<UcxEdgeTable> UcxEdges::table() const {
+  const std::lock_guard lock(mutex_);
+  return table_;
+}
+
+const std::vector<SlotHandle>& UcxEdges::mirrors(EdgeId edge) const {
+  const auto open = table();
+  const auto found = open ? open->sending.find(edge) : decltype(open->sending.find(edge))();
+  if (!open || found == open->sending.end()) {
+    throw Error(ErrorKind::internal, "edge " + std::to_string(edge) + " has no mirrors in this process");
+  }
+  return found->second.mirrors;
+}
+
+// --- in steps ---
+
+void UcxEdges::deliver(EdgeId id, int slot, int microbatch) {
+  const auto open = table();
+  if (!open || peers_.aborted()) return;
+  UcxSendingEdge& edge = open->sending.at(id);
+  const auto number = static_cast<std::size_t>(slot);
+  const Slot& mirror = *edge.mirrors.at(number);
+  edge.credited[number] = false;
+  UcxDataHeader header;
+  header.generation = open->generation;
+  header.edge = id;
+  header.slot = static_cast<std::uint32_t>(slot);
+  header.filling = ++edge.fillings[number];
+  header.microbatch = microbatch;
+  if (mirror.lanes.empty()) send(open, edge, header, Lane());
+  for (const Lane& lane : mirror.lanes) {
+    send(open, edge, header, lane);
+    ++header.lane;
+  }
+}
+
+// Once the lane's content is there.
+void UcxEdges::send(const std::shared_ptr<UcxEdgeTable>& open, UcxSendingEdge& edge, UcxDataHeader header, const Lane& lane) {
+  header.dtype = lane.tensor.dtype;
+  header.shape = lane.tensor.data != nullptr ? lane.tensor.shape : Shape{0};
+  WireWriter bytes = peers_.begin_header();
+  header.write(bytes);
+  const std::size_t size = lane.tensor.data != nullptr ? lane.tensor.bytes() : 0;
+  UcxPeers::Outgoing outgoing{
+      .message = UcxMessage::data, .header = std::move(bytes).data(), .data = lane.tensor.data, .bytes = size};
+  if (size > 0) outgoing.memory = edge.memory[header.lane]->handle();
+  const int to = edge.end.to;
+  outgoing.done = [open, to] { --open->moving[to]; };
+  after(lane.ready, [this, open, to, outgoing = std::move(outgoing)]() mutable {
+    post(open, [this, open, to, outgoing = std::move(outgoing)]() mutable {
+      ++open->moving[to];
+      peers_.send(to, std::move(outgoing));
+    });
+  });
+}
+
+// An event may call back when the edges are closed, and all this is gone.
+void UcxEdges::post(const std::shared_ptr<UcxEdgeTable>& open, std::function<void()> work) {
+  const std::lock_guard lock(open->gate);
+  if (!open->open) return;
+  worker_.post([open, work = std::move(work)] {
+    if (!open->closed) work();
+  });
+}
+
+void UcxEdges::take_data(std::span<const std::byte> bytes, UcxPayload& payload) {
+  const auto header = UcxDataHeader::read(bytes);
+  if (!current_ || !header || header->generation != current_->generation) return peers_.count_dropped();
+  const auto found = current_->receiving.find(header->edge);
+  if (found == current_->receiving.end() || !fits(found->second, *header, payload.bytes())) return peers_.count_dropped();
+
+  auto& edge = found->second;
+  auto& place = edge.places[header->slot];
+  if (place.left == 0) {
+    place.left = place.begun.size();
+    ++place.fillings;
+    place.microbatch = header->microbatch;
+  }
+  place.begun[header->lane] = true;
+  auto& lanes = edge.end.slots[header->slot]->lanes;
+  if (!lanes.empty()) lanes[header->lane].tensor.shape = header->shape;
+  ++current_->moving[edge.end.from];
+  payload.receive(lanes.empty() ? nullptr : lanes[header->lane].tensor.data,
+                  lanes.empty() ? nullptr : place.memory[header->lane]->handle(),
+                  [this, open = current_, &edge, &place, slot = static_cast<int>(header->slot)](bool came) {
+                    --open->moving[edge.end.from];
+                    // What did not come belongs to a connection that broke, and that is reported.
+                    if (!came || open->closed || --place.left > 0) return;
+                    place.held = true;
+                    place.begun.assign(place.begun.size(), false);
+                    if (!peers_.aborted()) edge.end.arrived(slot, place.microbatch);
+                  });
+}
+
+// The slot is free once every lane's last reader is done with it.
+void UcxEdges::give_credit(EdgeId id, int slot) {
+  const auto open = table();
+  if (!open || peers_.aborted()) return;
+  UcxReceivingEdge& edge = open->receiving.at(id);
+  const SlotHandle& handle = edge.end.slots.at(static_cast<std::size_t>(slot));
+  const auto release = [this, open, &edge, id, slot] {
+    edge.places[static_cast<std::size_t>(slot)].held = false;
+    WireWriter header = peers_.begin_header();
+    UcxCreditHeader{open->generation, id, static_cast<std::uint32_t>(slot)}.write(header);
+    peers_.send(edge.end.from, {.message = UcxMessage::credit, .header = std::move(header).data()});
+  };
+  if (handle->lanes.empty()) return post(open, release);
+  const auto left = std::make_shared<std::atomic<std::size_t>>(handle->lanes.size());
+  for (const Lane& lane : handle->lanes) {
+    after(lane.free, [this, open, left, release] {
+      if (left->fetch_sub(1) == 1) post(open, release);
+    });
+  }
+}
+
+void UcxEdges::take_credit(std::span<const std::byte> bytes) {
+  const auto header = UcxCreditHeader::read(bytes);
+  if (!current_ || !header || header->generation != current_->generation) return peers_.count_dropped();
+  const auto found = current_->sending.find(header->edge);
+  if (found == current_->sending.end() || header->slot >= found->second.mirrors.size() ||
+      found->second.credited[header->slot].exchange(true)) {
+    return peers_.count_dropped();
+  }
+  if (!peers_.aborted()) found->second.end.credit(static_cast<int>(header->slot));
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,272 @@
+#include "comm/ucx/ucx_group.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "core/cpu_stream.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+// Small enough that the pieces of a few members stay in the cache while they are added.
+constexpr std::size_t piece_bytes = std::size_t{512} << 10;
+
+using Phase = UcxGroupHeader::Phase;
+
+template <class T>
+void reduce_into(T* target, const T* source, std::int64_t count, Reduction reduction) {
+  if (reduction == Reduction::sum) {
+    for (std::int64_t i = 0; i < count; ++i) target[i] += source[i];
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) target[i] = std::max(target[i], source[i]);
+  }
+}
+
+// In the order of the sources, of which the target may be one.
+template <class T>
+void reduce(const std::vector<const std::byte*>& sources, std::byte* target, std::size_t bytes, Reduction reduction) {
+  constexpr std::int64_t block = 2048;
+  std::array<T, block> sums;
+  const auto count = static_cast<std::int64_t>(bytes / sizeof(T));
+  for (std::int64_t at = 0; at < count; at += block) {
+    const std::int64_t size = std::min(block, count - at);
+    std::copy_n(reinterpret_cast<const T*>(sources[0]) + at, size, sums.data());
+    for (std::size_t rank = 1; rank < sources.size(); ++rank) {
+      reduce_into(sums.data(), reinterpret_cast<const T*>(sources[rank]) + at, size, reduction);
+    }
+    std::copy_n(sums.data(), size, reinterpret_cast<T*>(target) + at);
+  }
+}
+
+}  // namespace
+
+UcxGroupPart::~UcxGroupPart() {
+  worker->call([this] {
+    if (forget) forget();
+    if (mail) mail->close();
+  });
+}
+
+// One collective, on the stream's thread.
+class UcxGroup::Call {
+ public:
+  // What is split: `rows` of `row_bytes` each, into one part a member. At `source`, every member's rows.
+  struct Split {
+    RowSplit rows;
+    std::size_t row_bytes;
+    std::size_t begin(int member) const { return static_cast<std::size_t>(rows.begin(member)) * row_bytes; }
+    std::size_t bytes(int member) const { return static_cast<std::size_t>(rows.count(member)) * row_bytes; }
+  };
+
+  explicit Call(UcxGroup& group) : group_(group), mail_(*group.part_->mail), board_(*group.part_->board) {
+    number_ = ++group.calls_;
+  }
+
+  // full[begin(m) ...] of every member m becomes m's `shard`.
+  void gather(const void* shard, std::byte* full, const Split& split) {
+    send_part(Phase::gather, shard, split.bytes(self()));
+    expect_parts(full, split);
+    board_.bring(self(), shard, number_);
+    for (int member = 0; member < group_.size_; ++member) {
+      if (is_far(member) || split.bytes(member) == 0) continue;
+      const void* from = board_.source(member, number_);
+      std::byte* to = full + split.begin(member);
+      if (from != to) std::memcpy(to, from, split.bytes(member));
+    }
+    end();
+  }
+
+  struct Sum {
+    const std::byte* source;  // every part, as this member has it
+    std::byte* target;        // of the part that this member owns
+    DType dtype;
+    Reduction reduction;
+    std::byte* all;  // where the other parts' sums go; null: nowhere
+  };
+
+  void add(const Sum& sum, const Split& split) {
+    board_.bring(self(), sum.source, number_);
+    for (const int owner : group_.far_) send_pieces(owner, sum.source + split.begin(owner), split.bytes(owner));
+    if (sum.all != nullptr) expect_sums(sum.all, split);
+    add_own(sum, split);
+    if (sum.all != nullptr) {
+      board_.add(self(), sum.target, number_);
+      for (int owner = 0; owner < group_.size_; ++owner) {
+        if (is_far(owner) || owner == self() || split.bytes(owner) == 0) continue;
+        std::memcpy(sum.all + split.begin(owner), board_.result(owner, number_), split.bytes(owner));
+      }
+    }
+    end();
+  }
+
+ private:
+  int self() const { return group_.member_; }
+  bool is_far(int member) const { return mail_.process(member) != mail_.process(self()); }
+
+  // An empty part is one empty piece: every member hears of every other one in every call.
+  static std::uint32_t pieces(std::size_t bytes) {
+    return static_cast<std::uint32_t>(std::max<std::size_t>((bytes + piece_bytes - 1) / piece_bytes, 1));
+  }
+  static std::size_t piece_size(std::size_t bytes, std::uint32_t piece) {
+    return std::min(piece_bytes, bytes - piece * piece_bytes);
+  }
+
+  UcxGroupHeader header(int from, int to, Phase phase, std::uint32_t piece) const {
+    UcxGroupHeader made;
+    made.from = static_cast<std::uint32_t>(from);
+    made.to = static_cast<std::uint32_t>(to);
+    made.call = number_;
+    made.phase = phase;
+    made.piece = piece;
+    return made;
+  }
+
+  void send_part(Phase phase, const void* data, std::size_t bytes) {
+    for (const int member : group_.far_) mail_.send(others_, header(self(), member, phase, 0), data, bytes);
+  }
+
+  void expect_parts(std::byte* full, const Split& split) {
+    for (const int member : group_.far_) {
+      mail_.expect(others_, header(member, self(), Phase::gather, 0), {full + split.begin(member), split.bytes(member)});
+    }
+  }
+
+  void send_pieces(int owner, const std::byte* part, std::size_t bytes) {
+    for (std::uint32_t piece = 0; piece < pieces(bytes); ++piece) {
+      mail_.send(others_, header(self(), owner, Phase::reduce, piece), part + piece * piece_bytes, piece_size(bytes, piece));
+    }
+  }
+
+  // Sums come into the place of what was added: their owner has got this member's piece before it sends the sum.
+  void expect_sums(std::byte* all, const Split& split) {
+    for (const int owner : group_.far_) {
+      for (std::uint32_t piece = 0; piece < pieces(split.bytes(owner)); ++piece) {
+        mail_.expect(others_, header(owner, self(), Phase::gather, piece),
+                     {all + split.begin(owner) + piece * piece_bytes, piece_size(split.bytes(owner), piece)});
+      }
+    }
+  }
+
+  std::byte* place(std::size_t far, std::uint32_t piece) const {
+    return static_cast<std::byte*>(group_.staging_.data()) + (far * 2 + piece % 2) * piece_bytes;
+  }
+
+  void expect_piece(std::uint32_t piece, std::size_t bytes) {
+    for (std::size_t far = 0; far < group_.far_.size(); ++far) {
+      mail_.expect(coming_[piece % 2], header(group_.far_[far], self(), Phase::reduce, piece),
+                   {place(far, piece), piece_size(bytes, piece), group_.memory_->handle()});
+    }
+  }
+
+  // The part that this member owns, piece by piece: two are on their way while one is added.
+  void add_own(const Sum& sum, const Split& split) {
+    const std::size_t bytes = split.bytes(self());
+    const std::uint32_t count = pieces(bytes);
+    for (std::uint32_t piece = 0; piece < std::min(count, 2U); ++piece) expect_piece(piece, bytes);
+    for (std::uint32_t piece = 0; piece < count; ++piece) {
+      mail_.wait(coming_[piece % 2]);
+      std::byte* target = sum.target + piece * piece_bytes;
+      add_piece(sum, split, piece, target);
+      if (piece + 2 < count) expect_piece(piece + 2, bytes);
+      if (sum.all == nullptr) continue;
+      for (const int member : group_.far_) {
+        mail_.send(others_, header(self(), member, Phase::gather, piece), target, piece_size(bytes, piece));
+      }
+    }
+  }
+
+  void add_piece(const Sum& sum, const Split& split, std::uint32_t piece, std::byte* target) {
+    const std::size_t size = piece_size(split.bytes(self()), piece);
+    if (size == 0) return;
+    std::vector<const std::byte*> sources(static_cast<std::size_t>(group_.size_));
+    for (int member = 0; member < group_.size_; ++member) {
+      if (is_far(member)) continue;
+      const auto* all = static_cast<const std::byte*>(board_.source(member, number_));
+      sources[static_cast<std::size_t>(member)] = all + split.begin(self()) + piece * piece_bytes;
+    }
+    for (std::size_t far = 0; far < group_.far_.size(); ++far) {
+      sources[static_cast<std::size_t>(group_.far_[far])] = place(far, piece);
+    }
+    if (sum.dtype == DType::f64) {
+      reduce<double>(sources, target, size, sum.reduction);
+    } else {
+      reduce<float>(sources, target, size, sum.reduction);
+    }
+  }
+
+  void end() {
+    mail_.wait(others_);
+    board_.leave(self(), number_);
+    mail_.finished(self(), number_);
+  }
+
+ public:
+  // Nothing moves to or from the call's memory once it is gone.
+  ~Call() {
+    for (auto* batch : {&others_, &coming_[0], &coming_[1]}) mail_.settle(*batch);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+ private:
+  UcxGroup& group_;
+  UcxGroupMail& mail_;
+  UcxGroupBoard& board_;
+  std::uint64_t number_;
+  UcxGroupMail::Batch others_;     // all but the pieces to be added
+  UcxGroupMail::Batch coming_[2];  // those, by place
+};
+
+UcxGroup::UcxGroup(std::shared_ptr<UcxGroupPart> part, int member, int size, Device& device)
+    : part_(std::move(part)), member_(member), size_(size) {
+  for (int other = 0; other < size; ++other) {
+    if (part_->mail->process(other) != part_->mail->process(member)) far_.push_back(other);
+  }
+  staging_ = device.allocate(far_.size() * 2 * piece_bytes, "pieces of group " + std::to_string(part_->number));
+  part_->worker->call([this] { memory_ = std::make_unique<UcxMemory>(*part_->worker, staging_.data(), staging_.bytes()); });
+}
+
+UcxGroup::~UcxGroup() {
+  part_->worker->call([this] { memory_.reset(); });
+}
+
+template <class Work>
+void UcxGroup::enqueue(Stream& stream, Work work) {
+  cpu_stream(stream).enqueue([this, work] {
+    Call call(*this);
+    work(call);
+  });
+}
+
+void UcxGroup::all_gather(Stream& stream, const Tensor& shard, const Tensor& full) {
+  const Call::Split split{RowSplit(full.rows(), size_), static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
+  enqueue(stream, [shard, full, split](Call& call) { call.gather(shard.data, static_cast<std::byte*>(full.data), split); });
+}
+
+void UcxGroup::reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) {
+  const Call::Split split{RowSplit(full.rows(), size_), static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
+  enqueue(stream, [shard, full, split](Call& call) {
+    call.add(
+        {static_cast<const std::byte*>(full.data), static_cast<std::byte*>(shard.data), full.dtype, Reduction::sum, nullptr},
+        split);
+  });
+}
+
+void UcxGroup::all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) {
+  const Call::Split split{RowSplit(tensor.elements(), size_), size_of(tensor.dtype)};
+  enqueue(stream, [member = member_, tensor, reduction, split](Call& call) {
+    auto* data = static_cast<std::byte*>(tensor.data);
+    call.add({data, data + split.begin(member), tensor.dtype, reduction, data}, split);
+  });
+}
+
+void UcxGroup::abort(std::exception_ptr cause) {
+  part_->board->abort(cause);
+  part_->mail->abort(std::move(cause));
+}
+
+}  // namespace pipetrain

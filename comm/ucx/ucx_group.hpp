@@ -1,0 +1,94 @@
+// Collectives between CPU ranks of several processes.
+//
+// Every member sends each other one its rows of that one's part; the part's owner adds them in rank order, so that sums have
+// the bits that they have within one process, and sends the sums to all that want them. Members of one process read each
+// other's memory. Large parts go in pieces through two places per sender: what a call keeps in flight does not grow with it.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "comm/ucx/ucx_group_mail.hpp"
+#include "comm/ucx/ucx_peers.hpp"
+#include "comm/ucx/ucx_worker.hpp"
+#include "core/buffer.hpp"
+#include "core/device.hpp"
+#include "core/process_group.hpp"
+
+namespace pipetrain {
+
+// Where the members of one process tell each other what can be read. Members sleep while they wait.
+class UcxGroupBoard {
+ public:
+  struct Place {
+    const void* source = nullptr;                    // what the member brings to the call
+    const void* result = nullptr;                    // the part that it owns, once it is added
+    std::uint64_t brought = 0, added = 0, left = 0;  // calls: source is there; result is; it reads nothing of others any more
+  };
+
+  explicit UcxGroupBoard(const std::vector<int>& members);  // of this process
+
+  void bring(int member, const void* source, std::uint64_t call);
+  void add(int member, const void* result, std::uint64_t call);
+  // Blocks until no other member reads this one's memory.
+  void leave(int member, std::uint64_t call);
+  // Each blocks until it is there, and throws the cause of an abort.
+  const void* source(int member, std::uint64_t call);
+  const void* result(int member, std::uint64_t call);
+  void abort(std::exception_ptr cause);
+
+ private:
+  template <class Ready>
+  void wait(std::unique_lock<std::mutex>& lock, Ready ready);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int, Place> places_;
+  std::exception_ptr cause_;
+};
+
+// What the members of one process share.
+struct UcxGroupPart {
+  // The last one lets the group go.
+  ~UcxGroupPart();
+
+  std::shared_ptr<UcxWorker> worker;
+  std::shared_ptr<UcxPeers> peers;
+  std::uint32_t number = 0;
+  std::unique_ptr<UcxGroupMail> mail;
+  std::unique_ptr<UcxGroupBoard> board;
+  std::function<void()> forget;  // on the worker's thread: nothing is handed to `mail` any more
+};
+
+class UcxGroup : public Group {
+ public:
+  // member: this rank's place in the group. Throws Error(out_of_memory).
+  UcxGroup(std::shared_ptr<UcxGroupPart> part, int member, int size, Device& device);
+  ~UcxGroup() override;
+
+  int rank() const override { return member_; }
+  int size() const override { return size_; }
+  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) override;
+  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) override;
+  void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override;
+  void abort(std::exception_ptr cause) override;
+
+ private:
+  class Call;
+  template <class Work>
+  void enqueue(Stream& stream, Work work);
+
+  std::shared_ptr<UcxGroupPart> part_;
+  int member_, size_;
+  std::uint64_t calls_ = 0;            // on the stream's thread
+  std::vector<int> far_;               // members in other processes
+  Buffer staging_;                     // two pieces for each of them
+  std::unique_ptr<UcxMemory> memory_;  // of staging_
+};
+
+}  // namespace pipetrain

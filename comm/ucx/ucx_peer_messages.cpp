@@ -1,0 +1,240 @@
+// What the processes say to each other, and how their data get across.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "comm/ucx/ucx_connection.hpp"
+#include "comm/ucx/ucx_cross_memory.hpp"
+#include "comm/ucx/ucx_peers.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+// Messages of more bytes are fetched between processes of one machine: UCX copies smaller ones through shared memory.
+constexpr std::size_t most_sent = 8192;
+// Of a fetch; other messages have their turn in between.
+constexpr std::size_t piece = std::size_t{256} << 10;
+
+constexpr bool is_own(UcxMessage message) { return message <= UcxMessage::leave; }
+
+struct Sent {
+  Bytes header;  // UCX reads it until the message is gone
+  std::function<void()> done;
+};
+
+void finish_send(void* request, ucs_status_t, void* user_data) {
+  const std::unique_ptr<Sent> sent(static_cast<Sent*>(user_data));
+  ucp_request_free(request);
+  if (sent->done) sent->done();
+}
+
+struct OwnHeader {
+  std::uint64_t first = 0, second = 0;
+};
+
+}  // namespace
+
+void UcxPeers::on_message(UcxMessage message, Handler handler) {
+  auto registration = std::make_unique<Registration>(Registration{this, message, std::move(handler)});
+  ucp_am_handler_param_t param{};
+  param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                     UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  param.id = static_cast<unsigned>(message);
+  param.flags = UCP_AM_FLAG_WHOLE_MSG;
+  param.arg = registration.get();
+  param.cb = [](void* to, const void* header, std::size_t header_bytes, void* data, std::size_t bytes,
+                const ucp_am_recv_param_t* about) {
+    const auto& own = *static_cast<Registration*>(to);
+    const bool has_reply = (about->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+    return own.owner->receive(own, {static_cast<const std::byte*>(header), header_bytes},
+                              UcxPayload(own.owner->worker_.handle(), data, bytes, about->recv_attr),
+                              has_reply ? about->reply_ep : nullptr);
+  };
+  worker_.call([&] {
+    check_ucx(ucp_worker_set_am_recv_handler(worker_.handle(), &param), "take messages");
+    handlers_.push_back(std::move(registration));
+  });
+}
+
+// --- in ---
+
+ucs_status_t UcxPeers::receive(const Registration& registration, std::span<const std::byte> header, UcxPayload payload,
+                               ucp_ep_h reply) {
+  UcxPreamble preamble;
+  if (header.size() >= sizeof preamble) std::memcpy(&preamble, header.data(), sizeof preamble);
+  if (preamble.key != key_ || preamble.from < 0 || preamble.from >= control_.processes()) {
+    count_dropped();
+    return UCS_OK;
+  }
+  header = header.subspan(sizeof preamble);
+  if (is_own(registration.message)) {
+    greet(registration.message, preamble.from, header, reply);
+    return UCS_OK;
+  }
+  if (preamble.fetch != 0) {
+    UcxPayload elsewhere = payload_elsewhere(preamble);
+    if (!aborted()) registration.handler(header, elsewhere);
+    return UCS_OK;
+  }
+  if (!aborted()) registration.handler(header, payload);
+  return payload.status();
+}
+
+void UcxPeers::greet(UcxMessage message, int process, std::span<const std::byte> header, ucp_ep_h endpoint) {
+  OwnHeader content;
+  const bool whole = header.size() == sizeof content;
+  if (whole) std::memcpy(&content, header.data(), sizeof content);
+  if (whole && message == UcxMessage::hello && process > control_.process() && peers_.count(process) == 0 &&
+      admit(process, endpoint)) {
+    probe(*peers_[process], content.first, content.second);
+    return;
+  }
+  const auto peer = peers_.find(process);
+  if (!whole || message == UcxMessage::hello || peer == peers_.end()) return count_dropped();
+  Connection& connection = *peer->second;
+  if (message != UcxMessage::fetched && connection.endpoint != endpoint) return count_dropped();
+  if (message == UcxMessage::welcome) {
+    probe(connection, content.first, content.second);
+    mark_connected(process);
+  } else if (message == UcxMessage::near) {
+    connection.near = true;
+  } else if (message == UcxMessage::fetched) {
+    take_fetched(connection, content.first);
+  } else {
+    if (left_.insert(process).second && !leaving_) send_own(connection, UcxMessage::leave);
+    notify();
+  }
+}
+
+bool UcxPeers::admit(int process, ucp_ep_h endpoint) {
+  const auto stranger =
+      std::find_if(strangers_.begin(), strangers_.end(), [=](const auto& one) { return one->endpoint == endpoint; });
+  if (stranger == strangers_.end()) return false;
+  auto& peer = *(peers_[process] = std::move(*stranger));
+  strangers_.erase(stranger);
+  peer.process = process;
+  send_own(peer, UcxMessage::welcome, reinterpret_cast<std::uintptr_t>(&probe_), probe_);
+  mark_connected(process);
+  return true;
+}
+
+// --- data that are fetched ---
+
+// Sees whether the other process's memory can be read: that it is this very process tells the value.
+void UcxPeers::probe(Connection& connection, std::uint64_t address, std::uint64_t value) {
+  const ProcessInfo& own = control_.info(control_.process());
+  const ProcessInfo& other = control_.info(connection.process);
+  std::uint64_t read = 0;
+  if (own.machine.empty() || own.machine != other.machine) return;
+  if (!read_cross_memory({other.pid, address}, &read, sizeof read) || read != value) return;
+  send_own(connection, UcxMessage::near);
+}
+
+UcxPayload UcxPeers::payload_elsewhere(const UcxPreamble& preamble) {
+  const CrossMemory from{control_.info(preamble.from).pid, preamble.address};
+  return UcxPayload(preamble.bytes, [this, from, process = preamble.from, number = preamble.fetch, bytes = preamble.bytes](
+                                        void* to, std::function<void(bool)> done) {
+    const auto finish = [this, process, number, done = std::move(done)](bool came) {
+      done(came);
+      const auto peer = peers_.find(process);
+      if (peer != peers_.end() && !peer->second->failed) send_own(*peer->second, UcxMessage::fetched, number);
+    };
+    if (to == nullptr) return finish(false);
+    fetch(process, from, static_cast<std::byte*>(to), bytes, finish);
+  });
+}
+
+void UcxPeers::fetch(int process, const CrossMemory& from, std::byte* to, std::size_t bytes, std::function<void(bool)> done) {
+  const std::size_t size = std::min(bytes, piece);
+  if (leaving_) return done(false);
+  if (!read_cross_memory(from, to, size)) {
+    if (left_.count(process) == 0) lose(process, std::string("its memory cannot be read (") + std::strerror(errno) + ")");
+    return done(false);
+  }
+  if (size == bytes) return done(true);
+  worker_.post([this, process, next = CrossMemory{from.pid, from.address + size}, to = to + size, left = bytes - size,
+                done = std::move(done)]() mutable { fetch(process, next, to, left, std::move(done)); });
+}
+
+void UcxPeers::take_fetched(Connection& connection, std::uint64_t number) {
+  const auto sent = connection.fetched_by_it.find(number);
+  if (sent == connection.fetched_by_it.end()) return count_dropped();
+  const auto done = std::move(sent->second);
+  connection.fetched_by_it.erase(sent);
+  if (done) done();
+}
+
+void UcxPeers::forget_fetches(Connection& connection) {
+  for (const auto& [number, done] : std::exchange(connection.fetched_by_it, {})) {
+    if (done) done();
+  }
+}
+
+// --- out ---
+
+WireWriter UcxPeers::begin_header() const {
+  WireWriter header;
+  const UcxPreamble preamble{.key = key_, .from = control_.process()};
+  header.number(preamble.key);
+  header.number(preamble.from);
+  header.number(preamble.reserved);
+  header.number(preamble.fetch);
+  header.number(preamble.address);
+  header.number(preamble.bytes);
+  return header;
+}
+
+void UcxPeers::send_own(Connection& connection, UcxMessage message, std::uint64_t first, std::uint64_t second) {
+  WireWriter header = begin_header();
+  header.number(first);
+  header.number(second);
+  send_on(connection, {.message = message, .header = std::move(header).data()},
+          message == UcxMessage::fetched ? 0 : UCP_AM_SEND_FLAG_REPLY);
+}
+
+void UcxPeers::send(int process, Outgoing outgoing) {
+  const auto peer = peers_.find(process);
+  if (peer == peers_.end() || peer->second->failed || left_.count(process) > 0 || aborted()) {
+    if (outgoing.done) outgoing.done();
+    return;
+  }
+  Connection& connection = *peer->second;
+  if (connection.near && outgoing.bytes > most_sent) {
+    UcxPreamble preamble;
+    std::memcpy(&preamble, outgoing.header.data(), sizeof preamble);
+    preamble.fetch = ++last_fetch_;
+    preamble.address = reinterpret_cast<std::uintptr_t>(outgoing.data);
+    preamble.bytes = outgoing.bytes;
+    std::memcpy(outgoing.header.data(), &preamble, sizeof preamble);
+    connection.fetched_by_it.emplace(preamble.fetch, std::move(outgoing.done));
+    outgoing = {.message = outgoing.message, .header = std::move(outgoing.header)};
+  }
+  send_on(connection, std::move(outgoing), 0);
+}
+
+void UcxPeers::send_on(Connection& connection, Outgoing outgoing, unsigned flags) {
+  auto sent = std::make_unique<Sent>(Sent{std::move(outgoing.header), std::move(outgoing.done)});
+  ucp_request_param_t param{};
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  param.flags = flags;
+  if (outgoing.memory != nullptr) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    param.memh = outgoing.memory;
+  }
+  param.cb.send = finish_send;
+  param.user_data = sent.get();
+  void* request = ucp_am_send_nbx(connection.endpoint, static_cast<unsigned>(outgoing.message), sent->header.data(),
+                                  sent->header.size(), outgoing.data, outgoing.bytes, &param);
+  if (request != nullptr && !UCS_PTR_IS_ERR(request)) {
+    (void)sent.release();
+  } else if (sent->done) {
+    sent->done();
+  }
+}
+
+}  // namespace pipetrain

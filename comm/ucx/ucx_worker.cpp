@@ -1,0 +1,201 @@
+#include "comm/ucx/ucx_worker.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <ucs/config/global_opts.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <future>
+#include <string>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+// Shared memory takes part in connections whose peer's death is to be reported only when told to. UCX 1.13 heeds the
+// environment here, and not ucp_config_modify(). What the user has set wins.
+void allow_shared_memory() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    for (const char* name : {"UCX_POSIX_ERROR_HANDLING", "UCX_SYSV_ERROR_HANDLING"}) setenv(name, "y", 0);
+  });
+}
+
+ucp_context_h open_context(UcxWorker::SharedMemory shared_memory) {
+  ucp_config_t* config = nullptr;
+  check_ucx(ucp_config_read(nullptr, nullptr, &config), "read its configuration");
+  const bool chosen = std::getenv("UCX_TLS") != nullptr;  // what the user has set wins
+  if (shared_memory == UcxWorker::SharedMemory::avoided && !chosen) (void)ucp_config_modify(config, "TLS", "^sm");
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.name = "pipetrain";
+  ucp_context_h context = nullptr;
+  const ucs_status_t status = ucp_init(&params, config, &context);
+  ucp_config_release(config);
+  check_ucx(status, "start");
+  return context;
+}
+
+}  // namespace
+
+void quiet_ucx() {
+  if (std::getenv("UCX_LOG_LEVEL") == nullptr) (void)ucs_global_opts_set_value("LOG_LEVEL", "fatal");
+}
+
+void check_ucx(ucs_status_t status, const char* what) {
+  if (UCS_STATUS_IS_ERR(status)) {
+    throw Error(ErrorKind::unavailable, std::string("UCX cannot ") + what + ": " + ucs_status_string(status));
+  }
+}
+
+UcxWorker::UcxWorker(SharedMemory shared_memory) {
+  quiet_ucx();
+  allow_shared_memory();
+  std::promise<void> opened;
+  auto result = opened.get_future();
+  thread_ = std::thread([this, shared_memory, &opened] {
+    pthread_setname_np(pthread_self(), "ucx");
+    try {
+      open(shared_memory);
+    } catch (...) {
+      close();
+      opened.set_exception(std::current_exception());
+      return;
+    }
+    opened.set_value();
+    run();
+    close();
+  });
+  try {
+    result.get();
+  } catch (...) {
+    thread_.join();
+    throw;
+  }
+}
+
+UcxWorker::~UcxWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake();
+  thread_.join();
+}
+
+void UcxWorker::open(SharedMemory shared_memory) {
+  posted_events_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (posted_events_ < 0) throw Error(ErrorKind::unavailable, "UCX cannot start: the process has too many files open");
+  context_ = open_context(shared_memory);
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  check_ucx(ucp_worker_create(context_, &params, &worker_), "make a worker");
+  check_ucx(ucp_worker_get_efd(worker_, &worker_events_), "wait for events");
+}
+
+void UcxWorker::close() noexcept {
+  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (context_ != nullptr) ucp_cleanup(context_);
+  if (posted_events_ >= 0) ::close(posted_events_);
+}
+
+void UcxWorker::post(std::function<void()> work) {
+  bool wake_up;
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.push_back(std::move(work));
+    wake_up = std::exchange(asleep_, false);
+  }
+  if (wake_up) wake();
+}
+
+void UcxWorker::call(const std::function<void()>& work) {
+  std::promise<void> done;
+  post([&] {
+    try {
+      work();
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
+  });
+  done.get_future().get();
+}
+
+void UcxWorker::wake() noexcept {
+  const std::uint64_t one = 1;
+  while (::write(posted_events_, &one, sizeof one) < 0 && errno == EINTR) {
+  }
+}
+
+bool UcxWorker::run_posted() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (posted_.empty()) return false;
+    running_.swap(posted_);
+  }
+  for (auto& work : running_) {
+    work();
+    work = nullptr;  // what it holds may end here
+  }
+  running_.clear();
+  return true;
+}
+
+void UcxWorker::run() {
+  for (;;) {
+    const bool ran = run_posted();
+    const bool moved = ucp_worker_progress(worker_) != 0;
+    if (ran || moved) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!posted_.empty()) continue;
+      if (stop_) return;
+      asleep_ = true;
+    }
+    sleep();
+    const std::lock_guard lock(mutex_);
+    asleep_ = false;
+  }
+}
+
+// Returns at once when UCX cannot be armed because something has just come.
+void UcxWorker::sleep() {
+  const ucs_status_t armed = ucp_worker_arm(worker_);
+  if (armed == UCS_ERR_BUSY) return;
+  pollfd events[] = {{worker_events_, POLLIN, 0}, {posted_events_, POLLIN, 0}};
+  if (poll(events, 2, armed == UCS_OK ? -1 : 10) <= 0) return;  // interrupted, or UCX cannot tell: it is asked again soon
+  if (events[1].revents != 0) {
+    std::uint64_t count;
+    (void)!::read(posted_events_, &count, sizeof count);
+  }
+}
+
+UcxMemory::UcxMemory(UcxWorker& worker, void* data, std::size_t bytes) : worker_(worker) {
+  if (bytes == 0) return;
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+  params.address = data;
+  params.length = bytes;
+  params.memory_type = UCS_MEMORY_TYPE_HOST;
+  const ucs_status_t status = ucp_mem_map(worker_.context(), &params, &handle_);
+  if (status != UCS_OK) {
+    throw Error(ErrorKind::out_of_memory,
+                "UCX cannot register " + std::to_string(bytes) + " bytes: " + ucs_status_string(status) + "; see ulimit -l");
+  }
+}
+
+UcxMemory::~UcxMemory() {
+  if (handle_ != nullptr) (void)ucp_mem_unmap(worker_.context(), handle_);
+}
+
+}  // namespace pipetrain

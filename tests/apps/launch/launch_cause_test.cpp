@@ -1,0 +1,115 @@
+#include "apps/launch/launch_cause.hpp"
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "apps/launch/launch_report.hpp"
+#include "apps/output/process_label.hpp"
+#include "catch.hpp"
+
+using namespace pipetrain;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+ProcessEnd ended(int process, int status) { return {.process = process, .status = status}; }
+ProcessEnd told(int process, int status, ErrorKind kind, const std::string& line) {
+  ProcessEnd end = ended(process, status);
+  end.failure = kind;
+  end.line = line;
+  return end;
+}
+ProcessEnd killed(int process, int signal) { return {.process = process, .signal = signal}; }
+
+std::optional<LaunchCause> cause(const std::vector<ProcessEnd>& ends) {
+  return first_cause(ends, [](int process) { return "process " + std::to_string(process); });
+}
+
+}  // namespace
+
+TEST_CASE("processes that ended well have no cause") {
+  CHECK(!cause({}));
+  CHECK(!cause({ended(1, 0), ended(0, 0)}));
+  ProcessEnd behind = killed(1, SIGKILL);
+  behind.left_behind = true;
+  CHECK(!cause({ended(0, 0), behind}));
+}
+
+TEST_CASE("a process that a signal ended is the cause, whatever the others say of it") {
+  const auto lost = [](int process) { return told(process, 1, ErrorKind::peer_lost, "process 2 went away"); };
+  const auto found = cause({killed(2, SIGKILL), lost(1), lost(0)});
+  REQUIRE(found);
+  CHECK(found->status == 1);
+  CHECK(found->kind == ErrorKind::peer_lost);
+  CHECK_THAT(found->line, StartsWith("process 2 was ended by SIGKILL"));
+  CHECK_THAT(cause({lost(1), killed(0, SIGSEGV)})->line, StartsWith("process 0 was ended by SIGSEGV; this is a bug"));
+}
+
+TEST_CASE("a stopped process is the cause, though launch has to end it") {
+  ProcessEnd stopped = killed(1, SIGSTOP);
+  stopped.stopped = true;
+  const auto found = cause({told(0, 1, ErrorKind::peer_lost, "process 1 is silent"), stopped});
+  REQUIRE(found);
+  CHECK_THAT(found->line, StartsWith("process 1 was stopped by SIGSTOP"));
+}
+
+TEST_CASE("the cause that process 0 knows comes before what others say") {
+  const auto found = cause({told(2, 1, ErrorKind::out_of_memory, "mine"), told(1, 1, ErrorKind::peer_lost, "lost"),
+                            told(0, 1, ErrorKind::out_of_memory, "rank 2: no memory")});
+  REQUIRE(found);
+  CHECK(found->line == "rank 2: no memory");
+  CHECK(found->kind == ErrorKind::out_of_memory);
+  // Unless it only knows that somebody went away.
+  CHECK(cause({told(2, 2, ErrorKind::input, "no such file"), told(0, 1, ErrorKind::peer_lost, "lost")})->line ==
+        "no such file");
+  CHECK(cause({told(2, 2, ErrorKind::input, "no such file"), told(0, 1, ErrorKind::peer_lost, "lost")})->status == 2);
+}
+
+TEST_CASE("a process that ends without a word is the cause of what the others say") {
+  const auto found = cause({ended(1, 3), told(0, 1, ErrorKind::peer_lost, "lost")});
+  REQUIRE(found);
+  CHECK(found->line == "process 1 ended with status 3");
+  CHECK(found->status == 3);
+}
+
+TEST_CASE("where all of this host tell that another went away, that is told") {
+  const auto found =
+      cause({told(3, 1, ErrorKind::peer_lost, "process 0 on host b"), told(2, 1, ErrorKind::peer_lost, "the same")});
+  REQUIRE(found);
+  CHECK(found->line == "process 0 on host b");
+}
+
+TEST_CASE("a run that signals stopped needs no error") {
+  const auto found = cause({ended(1, 143), ended(0, 143)});
+  REQUIRE(found);
+  CHECK(found->status == 143);
+  CHECK(found->line.empty());
+  CHECK(found->kind == ErrorKind::aborted);
+}
+
+TEST_CASE("reports of a process are read as they were written, and nothing else") {
+  CHECK(!parse_launch_report("joined")->failure);
+  const auto report = parse_launch_report("failed 1 rank 2: no memory");
+  REQUIRE(report);
+  CHECK(report->failure == ErrorKind::out_of_memory);
+  CHECK(report->line == "rank 2: no memory");
+  for (const char* wrong : {"", "x", "failed", "failed ", "failed 1", "failed 99 x", "failed -1 x", "failed x y", "joined "}) {
+    INFO(wrong);
+    CHECK(!parse_launch_report(wrong));
+  }
+}
+
+TEST_CASE("processes are called by their ranks, stages and replicas") {
+  const ProcessLabels pipeline({.pp = 4}, 4);
+  CHECK(pipeline.ranks(2) == "rank 2");
+  CHECK(pipeline.label(2) == "rank 2, stage 2");
+  CHECK(pipeline.name(2, "b") == "process 2 (rank 2, stage 2) on host b");
+  const ProcessLabels both({.dp = 2, .pp = 2, .tp = 2}, 2);
+  CHECK(both.label(0) == "ranks 0-3, stages 0-1, replica 0");
+  CHECK(both.label(1) == "ranks 4-7, stages 0-1, replica 1");
+  const ProcessLabels uneven({.pp = 3}, 2);
+  CHECK(uneven.label(0) == "ranks 0-1, stages 0-1");
+  CHECK(uneven.label(1) == "rank 2, stage 2");
+  CHECK(ProcessLabels({.tp = 2}, 2).label(1) == "rank 1");
+}

@@ -1,0 +1,338 @@
+// Runs of several processes, started as users start them: what they learn, and how they end.
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/live_run.hpp"
+#include "apps/pipetrain_program.hpp"
+#include "bench/faults/marked_processes.hpp"
+#include "catch.hpp"
+#include "comm/control/held_port.hpp"
+
+using namespace pipetrain;
+using bench::ProcessMark;
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+
+namespace {
+
+const std::string small = "--device cpu --threads 1 --seq-len 8 --layers 4 --microbatches 4 ";
+const std::string for_ever = small + "--steps 1000000 --log-interval 1000000 ";
+
+struct Learned {
+  std::vector<std::pair<double, double>> metrics;  // loss and norm of each step
+  std::string weights;
+  bool operator==(const Learned&) const = default;
+};
+
+Learned learned(const fs::path& folder) {
+  Learned result;
+  std::ifstream lines(folder / "metrics.jsonl");
+  for (std::string line; std::getline(lines, line);) {
+    const auto step = nlohmann::json::parse(line);
+    result.metrics.emplace_back(step.at("loss"), step.at("grad_norm"));
+  }
+  result.weights = read_file(folder / "run" / "model" / "model.safetensors");
+  return result;
+}
+
+std::string outputs(const fs::path& folder) {
+  return " --metrics '" + (folder / "metrics.jsonl").string() + "' --save '" + (folder / "run").string() + "' ";
+}
+
+// Of a run that ends by itself. `command` begins with "launch" or is empty.
+Learned train(const std::string& command, const std::string& options, const std::string& variables = "") {
+  const TempFolder folder;
+  const ProcessMark mark;
+  const Result result = run(command + " " + small + options + outputs(folder.path()), variables + " " + mark.variable());
+  INFO(command << " " << options << ": " << result.err);
+  CHECK(result.status == 0);
+  CHECK(mark.all_gone());
+  CHECK(std::count(result.out.begin(), result.out.end(), '\n') == 1);  // of process 0 alone
+  return learned(folder.path());
+}
+
+// At the loopback address, by any process.
+bool is_listened_at(int port) {
+  char entry[64];  // of the kernel's table: local address, remote address, state (0A: listens)
+  std::snprintf(entry, sizeof entry, "0100007F:%04X 00000000:0000 0A", static_cast<unsigned>(port));
+  return read_file("/proc/net/tcp").find(entry) != std::string::npos;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+// Checks that a launch with this fault ends with one message, this status, and nothing left. Returns stderr.
+std::string failed(const std::string& options, const std::string& fault, int status = 1) {
+  const ProcessMark mark;
+  const Result result = run("launch " + small + options, "PIPETRAIN_FAULT=" + fault + " " + mark.variable());
+  INFO(options << ": " << result.err);
+  CHECK(result.status == status);
+  CHECK(count(result.err, "pipetrain: error: ") == 1);
+  CHECK(result.out.empty());
+  CHECK(mark.all_gone());
+  return result.err;
+}
+
+// A launch under way, to which something is done.
+class LiveLaunch {
+ public:
+  explicit LiveLaunch(const std::string& options, const std::string& variables = "")
+      : run_("launch " + options, variables + " " + mark_.variable()) {
+    run_.wait_until([&] { return run_.err().find("step 1/") != std::string::npos; });
+  }
+  const ProcessMark& mark() const { return mark_; }
+  LiveRun& run() { return run_; }
+  // Waits for its end. Its exit status.
+  int wait() { return run_.end_by(0); }
+
+ private:
+  ProcessMark mark_;
+  LiveRun run_;
+};
+
+std::string host() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+}  // namespace
+
+TEST_CASE("processes of a pipeline learn what one process learns, to the bit", "[launch]") {
+  const std::string options = "--pp 4 --steps 4 ";
+  const Learned alone = train("", options);
+  REQUIRE(alone.metrics.size() == 4);
+  for (const char* nproc : {"1", "2", "3", "4"}) {
+    INFO(nproc << " processes");
+    CHECK(train("launch --nproc " + std::string(nproc), options) == alone);
+  }
+}
+
+TEST_CASE("processes of other layouts learn what one process learns, to the bit", "[launch][slow]") {
+  struct Layout {
+    const char* options;
+    std::vector<const char*> processes;
+  };
+  const std::vector<Layout> layouts = {{"--dp 2 --pp 2 --steps 3", {"2", "4"}},
+                                       {"--pp 2 --tp 2 --steps 3", {"2"}},
+                                       {"--pp 2 --schedule interleaved --chunks 2 --steps 3", {"2"}},
+                                       {"--pp 4 --schedule zb-v --steps 3", {"2", "4"}},
+                                       {"--pp 2 --order ready --steps 3", {"2"}},
+                                       {"--dp 4 --steps 3 --microbatches 2", {"2", "4"}}};
+  for (const Layout& layout : layouts) {
+    const Learned alone = train("", layout.options);
+    for (const char* nproc : layout.processes) {
+      INFO(layout.options << " in " << nproc);
+      CHECK(train("launch --nproc " + std::string(nproc), layout.options) == alone);
+    }
+  }
+}
+
+TEST_CASE("a failure in one process ends all with one message that names the rank", "[launch]") {
+  const std::string options = "--nproc 2 --pp 2 --steps 5";
+  CHECK_THAT(failed(options, "1:2:throw"), Contains("error: rank 1 (stage 1") && Contains("in step 2"));
+  CHECK_THAT(failed(options, "0:2:throw"), Contains("error: rank 0 (stage 0") && Contains("in step 2"));
+  CHECK_THAT(failed(options, "1:2:oom"), Contains("rank 1 (stage 1") && Contains("bytes"));
+  CHECK_THAT(failed(options, "1:2:nan"), Contains("the loss of step 2 is NaN"));
+  CHECK_THAT(failed(options, "1:2:exit"),
+             Contains("error: process 1 (rank 1, stage 1) on host " + host() + " ended with status 1"));
+  CHECK_THAT(failed(options, "0:2:exit"),
+             Contains("error: process 0 (rank 0, stage 0) on host " + host() + " ended with status 1"));
+  CHECK_THAT(failed(options + " --stall-timeout 1", "1:2:hang"), Contains("a worker of stage 1 hangs"));
+  // The other replica waits for its gradients, and is not accused.
+  CHECK_THAT(failed("--nproc 2 --pp 2 --dp 2 --steps 5 --stall-timeout 1", "3:2:hang"),
+             Contains("a worker of stage 1 of replica 1 hangs"));
+}
+
+TEST_CASE("a process that is killed is named, with who waited", "[launch]") {
+  for (const int process : {0, 1}) {
+    LiveLaunch launch(for_ever + "--nproc 3 --pp 3");
+    REQUIRE(launch.mark().signal(process, SIGKILL));
+    CHECK(launch.wait() == 1);
+    CHECK(launch.mark().all_gone());
+    const std::string err = launch.run().err(), number = std::to_string(process);
+    INFO(err);
+    CHECK_THAT(err, Contains("error: process " + number + " (rank " + number + ", stage " + number + ") on host " + host() +
+                             " was ended by SIGKILL"));
+    CHECK(count(err, "pipetrain: error: ") == 1);
+    CHECK_THAT(err, Contains("stage 2: "));
+  }
+}
+
+TEST_CASE("a process that is stopped is named, and ended", "[launch]") {
+  for (const int process : {0, 1}) {
+    LiveLaunch launch(for_ever + "--nproc 2 --pp 2");
+    REQUIRE(launch.mark().signal(process, SIGSTOP));
+    CHECK(launch.wait() == 1);
+    CHECK(launch.mark().all_gone());
+    INFO(launch.run().err());
+    CHECK_THAT(launch.run().err(), Contains("error: process " + std::to_string(process)) && Contains("was stopped by SIGSTOP"));
+    CHECK(count(launch.run().err(), "pipetrain: error: ") == 1);
+  }
+}
+
+TEST_CASE("processes do not outlive the launch that started them, however it ends", "[launch]") {
+  LiveLaunch launch(for_ever + "--nproc 3 --pp 3");
+  CHECK(launch.mark().processes().size() == 4);
+  CHECK(launch.run().end_by(SIGKILL) == -1);
+  CHECK(launch.mark().all_gone());
+}
+
+TEST_CASE("a signal to the launch, or to any process, stops the run after its step, and saves it", "[launch]") {
+  for (const int process : {-1, 0, 1}) {
+    const TempFolder folder;
+    LiveLaunch launch(for_ever + "--nproc 2 --pp 2 --save '" + (folder.path() / "run").string() + "'");
+    if (process < 0) {
+      CHECK(launch.run().end_by(SIGTERM) == 143);
+    } else {
+      REQUIRE(launch.mark().signal(process, SIGTERM));
+      CHECK(launch.wait() == 143);
+    }
+    INFO(process << ": " << launch.run().err());
+    CHECK(launch.mark().all_gone());
+    CHECK(count(launch.run().err(), "stopped by SIGTERM after step ") == 1);
+    CHECK(count(launch.run().err(), "error") == 0);
+    CHECK(names_in(folder.path() / "run").size() == 1);
+  }
+}
+
+TEST_CASE("SIGUSR1 to the launch, or to any process, tells who waits for whom in the whole run", "[launch]") {
+  for (const int process : {-1, 0, 1}) {
+    LiveLaunch launch(for_ever + "--nproc 2 --pp 2");
+    if (process < 0) {
+      launch.run().signal(SIGUSR1);
+    } else {
+      REQUIRE(launch.mark().signal(process, SIGUSR1));
+    }
+    launch.run().wait_until([&] {
+      const std::string err = launch.run().err();
+      return err.find("stage 0: ") != std::string::npos && err.find("stage 1: ") != std::string::npos;
+    });
+    CHECK(launch.run().end_by(SIGINT) == 130);
+    CHECK(launch.mark().all_gone());
+  }
+}
+
+TEST_CASE("a run that is started again learns what an undisturbed one learns", "[launch]") {
+  const std::string options = "--pp 2 --steps 6 --save-interval 2 ";
+  const Learned alone = train("", options);
+  for (const char* fault : {"1:4:exit", "0:4:exit", "1:4:throw"}) {
+    INFO(fault);
+    const TempFolder folder;
+    const ProcessMark mark;
+    const Result result = run("launch --nproc 2 --restart 1 " + small + options + outputs(folder.path()),
+                              std::string("PIPETRAIN_FAULT=") + fault + " " + mark.variable());
+    INFO(result.err);
+    CHECK(result.status == 0);
+    CHECK(count(result.err, "the run starts again from its last checkpoint (restart 1 of 1)") == 1);
+    CHECK(count(result.err, "pipetrain: error: ") == 0);
+    CHECK(mark.all_gone());
+    CHECK(learned(folder.path()) == alone);
+  }
+}
+
+TEST_CASE("what fails each time is not started again for ever", "[launch]") {
+  const TempFolder folder;
+  const std::string save = "--save '" + (folder.path() / "run").string() + "' ";
+  // Wrong input, and a number that is none, would be the same again.
+  Result result = run("launch --nproc 2 --pp 2 --restart 5 --steps 3 " + save + small, "PIPETRAIN_FAULT=1:2:nan");
+  CHECK(result.status == 1);
+  CHECK(count(result.err, "starts again") == 0);
+  result =
+      run("launch --nproc 2 --pp 2 --restart 5 --steps 3 --data '" + folder.path().string() + "/none.txt' " + save + small);
+  CHECK(result.status == 2);
+  CHECK(count(result.err, "starts again") == 0);
+  CHECK(count(result.err, "\n") == 1);
+}
+
+TEST_CASE("processes that launchers start train together", "[launch]") {
+  const std::string options = small + "--pp 2 --steps 2 ";
+  const TempFolder folder;
+  const ProcessMark mark;
+  const auto port = std::to_string(HeldPort(0).port());
+  LiveRun second(options, mark.variable() + " RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port);
+  const Result first =
+      run(options + outputs(folder.path()), mark.variable() + " RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port);
+  INFO(first.err << second.err());
+  CHECK(first.status == 0);
+  CHECK(second.end_by(0) == 0);
+  CHECK(second.err().empty());
+  CHECK(learned(folder.path()) == train("", "--pp 2 --steps 2"));
+}
+
+TEST_CASE("two launches on one host stand for two hosts", "[launch]") {
+  const auto port = std::to_string(HeldPort(0).port());
+  const std::string options = small + "--pp 4 --steps 3 --nproc 2 --nnodes 2 --master 127.0.0.1:" + port;
+  const TempFolder folder;
+  const ProcessMark mark;
+  LiveRun second("launch --node-rank 1 " + options, mark.variable());
+  const Result first = run("launch --node-rank 0 " + options + outputs(folder.path()), mark.variable());
+  INFO(first.err << second.err());
+  CHECK(first.status == 0);
+  CHECK(second.end_by(0) == 0);
+  CHECK(mark.all_gone());
+  CHECK(learned(folder.path()) == train("", "--pp 4 --steps 3"));
+}
+
+TEST_CASE("processes that do not fit together are refused in one line", "[launch]") {
+  const std::string options = "--pp 2 --steps 2 --nnodes 2 --rendezvous-timeout 2 " + small;
+  const auto pair = [&](const std::string& one, const std::string& two, const std::string& variables = "") {
+    const auto port = std::to_string(HeldPort(0).port());
+    const std::string master = " --master 127.0.0.1:" + port + " ";
+    LiveRun first(options + master + "--node-rank 0 " + one, variables.empty() ? "" : "PIPETRAIN_TOKEN=a");
+    const Result second = run(options + master + "--node-rank 1 " + two, variables);
+    INFO(second.err << first.err());
+    CHECK(count(second.err, "\n") == 1);
+    CHECK(first.end_by(0) == 1);
+    CHECK(count(first.err(), "\n") == 1);
+    CHECK_THAT(first.err(), Contains("process 1") && Contains("did not join"));
+    return second;
+  };
+  Result result = pair("--lr 1e-3", "--lr 1e-4");
+  CHECK(result.status == 2);
+  CHECK_THAT(result.err, Contains("error: --lr "));
+  result = pair("", "--adam-eps 1e-7");
+  CHECK(result.status == 2);
+  CHECK_THAT(result.err, Contains("error: --adam-eps "));
+  result = pair("", "", "PIPETRAIN_TOKEN=b");
+  CHECK(result.status == 2);
+  CHECK_THAT(result.err, Contains("token"));
+}
+
+TEST_CASE("a process that does not come, and an address in use, are named", "[launch]") {
+  const HeldPort port(0);
+  const std::string options =
+      small + "--pp 2 --steps 2 --nnodes 2 --rendezvous-timeout 1 --master 127.0.0.1:" + std::to_string(port.port());
+  Result result = run(options + " --node-rank 0");
+  CHECK(result.status == 1);
+  CHECK_THAT(result.err, Contains("error: process 1 of the run's 2 did not join"));
+  result = run(options + " --node-rank 1");
+  CHECK(result.status == 1);
+  CHECK_THAT(result.err, Contains("error: process 0 was not reached at 127.0.0.1"));
+  LiveRun waits(small +
+                "--pp 2 --nnodes 2 --node-rank 0 --rendezvous-timeout 30 --master 127.0.0.1:" + std::to_string(port.port()));
+  waits.wait_until([&] { return is_listened_at(port.port()); });
+  result = run(options + " --node-rank 0");
+  CHECK(result.status == 1);
+  CHECK_THAT(result.err, Contains("127.0.0.1:" + std::to_string(port.port()) + ": Address already in use"));
+  CHECK(waits.end_by(SIGTERM) == 143);
+}
+
+TEST_CASE("wrong input of one process is told once, and ends all", "[launch]") {
+  const ProcessMark mark;
+  const Result result = run("launch --nproc 2 --pp 2 --steps 2 --data /nowhere/at-all.txt " + small, mark.variable());
+  CHECK(result.status == 2);
+  CHECK(count(result.err, "\n") == 1);
+  CHECK_THAT(result.err, Contains("/nowhere/at-all.txt"));
+  CHECK(mark.all_gone());
+}

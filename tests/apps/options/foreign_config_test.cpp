@@ -1,0 +1,228 @@
+// --config with the files of other systems: what they mean here, what they may not ask for, and what --save-config makes of
+// them.
+#include <string>
+#include <vector>
+
+#include "apps/options/train_options.hpp"
+#include "apps/pipetrain_program.hpp"
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "temp_folder.hpp"
+
+using namespace pipetrain;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+using Words = std::vector<std::string>;
+
+namespace {
+
+TrainOptions from(const std::string& name, const std::string& content, Words words = {}) {
+  const TempFolder folder;
+  words.insert(words.end(), {"--config", folder.write(name, content).string()});
+  return parse_train_options(words, {}, {.gpus = 8, .cores = 8});
+}
+
+std::string error_of(const std::string& name, const std::string& content, const Words& words = {}) {
+  try {
+    from(name, content, words);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    const std::string text = error.what();
+    return text.substr(std::min(text.find(name), text.size()));
+  }
+  return "no error";
+}
+
+const std::string batch = R"("train_micro_batch_size_per_gpu": 2, )";
+
+const std::string torchtitan_file = R"(
+[job]
+dump_folder = "out"
+description = "a run"
+[profiling]
+enable_profiling = false
+save_traces_folder = "profile_trace"
+[metrics]
+log_freq = 10
+enable_tensorboard = true
+save_tb_folder = "tb"
+[model]
+name = "llama3"
+flavor = "8B"
+[optimizer]
+name = "AdamW"
+lr = 3e-4
+eps = 1e-8
+[lr_scheduler]
+warmup_steps = 200
+decay_type = "cosine"
+min_lr_factor = 0.1
+[training]
+local_batch_size = 8
+seq_len = 8192
+max_norm = 1.0
+steps = 1000
+mixed_precision_param = "bfloat16"
+[parallelism]
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = 1
+tensor_parallel_degree = 2
+enable_async_tensor_parallel = false
+pipeline_parallel_degree = 4
+pipeline_parallel_schedule = "ZBVZeroBubble"
+pipeline_parallel_microbatch_size = 2
+context_parallel_degree = 1
+[checkpoint]
+enable = false
+folder = "checkpoint"
+interval = 500
+[activation_checkpoint]
+mode = "selective"
+selective_ac_option = "op"
+)";
+
+}  // namespace
+
+TEST_CASE("a DeepSpeed file says the same here") {
+  const TrainOptions options = from("ds.json", R"({
+    "train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto",
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.98], "eps": 1e-6, "weight_decay": 0.05}},
+    "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": 0.0001, "warmup_num_steps": 20,
+                  "total_num_steps": 500, "warmup_type": "linear"}},
+    "gradient_clipping": 0.5, "steps_per_print": 10, "bf16": {"enabled": true}, "fp16": {"enabled": false, "loss_scale": 0},
+    "zero_optimization": {"stage": 0, "overlap_comm": true, "reduce_bucket_size": 5e8, "offload_optimizer": {"device": "none"}},
+    "pipeline": {"stages": 4, "partition_method": "uniform", "activation_checkpoint_interval": 1},
+    "tensorboard": {"enabled": false, "output_path": "/nowhere/at/all"}, "wandb": {"enabled": false, "project": "x"},
+    "wall_clock_breakdown": false, "flops_profiler": {"enabled": true, "profile_step": 1}})");
+  const RunSettings& run = options.run;
+  CHECK(run.batch.microbatch == 2);
+  CHECK(run.batch.microbatches == 16);
+  CHECK(run.layout.pp == 4);
+  CHECK(run.learning_rate.peak == 1e-4);
+  CHECK(run.learning_rate.kind == LearningRate::Kind::linear);
+  CHECK(run.learning_rate.warmup_steps == 20);
+  CHECK(run.length.steps == 500);
+  CHECK(run.optimizer.beta2 == 0.98F);
+  CHECK(run.optimizer.eps == 1e-6F);
+  CHECK(run.clip_norm == 0.5);
+  CHECK(run.numerics.precision == Precision::bf16());
+  CHECK(run.numerics.recompute == Recompute::full);
+  CHECK(options.log_interval == 10);
+  CHECK(!options.records.tensorboard);
+  CHECK(from("ds.json", "{" + batch + R"("bf16": {"enabled": false}})").run.numerics.precision == Precision::fp32());
+  CHECK(from("ds.json", "{" + batch + R"("gradient_clipping": 1})", {"--clip-grad", "3"}).run.clip_norm == 3);
+}
+
+TEST_CASE("what a DeepSpeed file asks for that is not so here is refused by its key") {
+  const auto answer = [](const std::string& rest) { return error_of("ds.json", "{\n" + batch + "\n" + rest + "}"); };
+  CHECK_THAT(answer(R"("optimizer": {"type": "Lion"})"),
+             StartsWith("ds.json:3: optimizer.type: Lion is not so here: the optimizer is AdamW"));
+  CHECK_THAT(answer(R"("optimizer": {"type": "AdamW", "params": {"betas": [0.9]}})"),
+             Contains("optimizer.params.betas: must be a list of 2"));
+  CHECK_THAT(answer(R"("scheduler": {"type": "OneCycle"})"),
+             Contains("scheduler.type: onecycle is not built; known are WarmupLR"));
+  CHECK_THAT(answer(R"("zero_optimization": {"stage": 2})"), Contains("zero_optimization.stage = 2") && Contains("not built"));
+  CHECK_THAT(answer(R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}})"),
+             Contains("offload_optimizer.device = on"));
+  CHECK_THAT(answer(R"("fp16": {"enabled": true})"), Contains("fp16.enabled = fp16") && Contains("fp16 is not built yet"));
+  CHECK_THAT(answer(R"("fp16": {"enabled": true, "loss_scale": 0})"), Contains("fp16.loss_scale: loss scaling is for fp16"));
+  CHECK_THAT(answer(R"("elasticity": {"enabled": true})"),
+             Contains("elasticity.enabled: is no key of DeepSpeed's that is known here"));
+  CHECK_THAT(answer(R"("wandb": {"enabled": true})"), Contains("wandb.enabled: nothing is sent over the network"));
+  CHECK_THAT(answer(R"("gradient_clipping": {"x": {"y": 1}})"), Contains("gradient_clipping.x.y: is no key"));
+  CHECK_THAT(answer(R"("bf16": {"enabled": "yes"})"), Contains("bf16.enabled: must be true or false"));
+  CHECK_THAT(answer(R"("optimizer": {"params": {"lr": 1}}, "scheduler": {"params": {"warmup_max_lr": 2}})"),
+             Contains("scheduler.params.warmup_max_lr = 2: but ") && Contains("optimizer.params.lr = 1; keep one of them"));
+}
+
+TEST_CASE("a torchtitan file says the same here") {
+  const TrainOptions options = from("tt.toml", torchtitan_file);
+  const RunSettings& run = options.run;
+  CHECK(run.model.name == "llama3-8b");
+  CHECK(run.layout.pp == 4);
+  CHECK(run.layout.tp == 2);
+  CHECK(run.layout.schedule == "zb-v");
+  CHECK(run.batch.microbatch == 2);
+  CHECK(run.batch.microbatches == 4);
+  CHECK(run.learning_rate.minimum == Approx(3e-5));
+  CHECK(run.learning_rate.warmup_steps == 200);
+  CHECK(run.numerics.recompute == Recompute::selective);
+  CHECK(options.records.tensorboard == std::filesystem::path("out/tb"));
+  CHECK(!run.saving.folder);  // not enabled
+}
+
+TEST_CASE("what a torchtitan file asks for that is not so here is refused by its key, but for what the command line gives") {
+  CHECK_THAT(error_of("tt.toml", "[training]\ndataset = 'c4'\n"),
+             StartsWith("tt.toml:2: training.dataset: data is files here: give --data PATH"));
+  const TempFolder folder;
+  CHECK(from("tt.toml", "[training]\ndataset = 'c4'\n", {"--data", folder.write("x.txt", "hello").string()})
+            .run.data.inputs.size() == 1);
+  CHECK_THAT(error_of("tt.toml", "[parallelism]\ncontext_parallel_degree = 2\n"),
+             Contains("tt.toml:2: parallelism.context_parallel_degree: 2 is not so here"));
+  CHECK_THAT(error_of("tt.toml", "[parallelism]\ndata_parallel_shard_degree = -1\n"), Contains("give 1"));
+  CHECK_THAT(error_of("tt.toml",
+                      "[training]\nlocal_batch_size = 3\n[parallelism]\npipeline_parallel_degree = "
+                      "2\npipeline_parallel_microbatch_size = 2\n"),
+             Contains("is no multiple of pipeline_parallel_microbatch_size"));
+  CHECK_THAT(error_of("tt.toml", "[training]\nfoo = 1\n"), Contains("training.foo: is no key of torchtitan's"));
+}
+
+TEST_CASE("a line of Megatron-LM's arguments says the same here") {
+  const TempFolder folder;
+  const std::string a = folder.write("a.txt", "hello").string(), b = folder.write("b.txt", "hello").string();
+  const TrainOptions options =
+      from("m.args",
+           "# a run\n--pipeline-model-parallel-size 2 --tensor-model-parallel-size=2 \\\n --sequence-parallel\n"
+           "--micro-batch-size 1 --global-batch-size 16 --train-iters 100 --seq-length 128\n"
+           "--lr 1e-4 --min-lr 1.0e-5 --lr-decay-style cosine --lr-warmup-iters 10 --clip-grad 1.0 --bf16\n"
+           "--adam-beta1 0.9 --adam-beta2 0.95 --recompute-granularity full --recompute-method uniform\n"
+           "--use-flash-attn --overlap-grad-reduce --no-masked-softmax-fusion --eval-iters 0 --eval-interval 100\n"
+           "--num-layers 16 --hidden-size 2048 --swiglu --data-path 0.25 '" +
+               a + "' 0.75 \"" + b + "\" --log-interval 5\n",
+           {"--model", "llama3.2-1b"});
+  const RunSettings& run = options.run;
+  CHECK(run.layout.pp == 2);
+  CHECK(run.layout.tp == 2);
+  CHECK(run.layout.sequence_parallel);
+  CHECK(run.batch.microbatches == 16);
+  CHECK(run.length.steps == 100);
+  CHECK(run.learning_rate.minimum == 1e-5);
+  CHECK(run.numerics.recompute == Recompute::full);
+  REQUIRE(run.data.inputs.size() == 2);
+  CHECK(run.data.inputs[0].weight == 0.25);
+  CHECK(run.data.inputs[1].path == b);
+  CHECK(options.log_interval == 5);
+
+  CHECK_THAT(error_of("m.args", "--lr 1\n--num-layers 16\n"),
+             StartsWith("m.args:2: num-layers: the model's shape comes from --model"));
+  CHECK_THAT(error_of("m.args", "--eval-iters 10"), Contains("eval-iters: 10 is not so here: evaluation is not built yet"));
+  CHECK_THAT(error_of("m.args", "--lr $LR"), Contains("m.args:1: holds a shell's variable"));
+  CHECK_THAT(error_of("m.args", "torchrun pretrain.py --lr 1"), Contains("m.args:1: torchrun: arguments begin with --"));
+  CHECK_THAT(error_of("m.args", "--lr '1"), Contains("a quote is not closed"));
+  CHECK_THAT(error_of("m.args", "--lr 1 2"), Contains("m.args:1: "));
+  CHECK_THAT(error_of("m.args", "--moe-router-topk 2"), Contains("moe-router-topk: is no key of Megatron-LM's"));
+}
+
+TEST_CASE("the options of a run are saved as a file that asks for the same run") {
+  const TempFolder folder;
+  const std::string
+      ds =
+          folder.write("ds.json", "{" + batch + R"("gradient_clipping": 0.5, "optimizer": {"params": {"lr": 1e-3}}})").string(),
+      saved = (folder.path() / "ours.toml").string(), again = (folder.path() / "again.toml").string(),
+      data = folder.write("a \"b\".txt", std::string(4000, 'x')).string();
+  const Result first = run("--config " + ds + " --device cpu --seq-len 8 --layers 1 --steps 2 --data '" + data +
+                               "' --dry-run --save-config " + saved,
+                           "PIPETRAIN_PP=2");
+  INFO(first.err);
+  REQUIRE(first.status == 0);
+  const std::string text = read_file(saved);
+  CHECK_THAT(text, Contains("pp = 2\n") && Contains("microbatch = 2\n") && Contains("lr = \"0.001\"\n") &&
+                       Contains("clip-grad = \"0.5\"\n") && Contains("a \\\"b\\\".txt") && !Contains("config") &&
+                       !Contains("dry-run"));
+  const Result second = run("--config " + saved + " --dry-run --save-config " + again);
+  INFO(second.err);
+  REQUIRE(second.status == 0);
+  CHECK(second.out == first.out);
+  CHECK(read_file(again) == text);
+  CHECK_THAT(refused("--dry-run --config " + saved + " --save-config " + saved), Contains("give each its own place"));
+}

@@ -1,0 +1,264 @@
+#include "apps/options/train_options.hpp"
+
+#include <iterator>
+#include <sstream>
+
+#include "apps/options/option_table.hpp"
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "temp_folder.hpp"
+
+using namespace pipetrain;
+using pipetrain::TempFolder;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+const Machine no_gpu{0, 8};
+const Machine four_gpus{4, 8};
+
+Words words(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+TrainOptions parse(const Words& arguments, const Environment& environment = {}, const Machine& machine = no_gpu) {
+  return parse_train_options(arguments, environment, machine);
+}
+
+}  // namespace
+
+TEST_CASE("defaults are the contract's") {
+  const TrainOptions options = parse({});
+  CHECK(options.run.model.name == "tiny");
+  CHECK_FALSE(options.run.model.load_weights);
+  CHECK_FALSE(options.run.model.layers);
+  CHECK(options.run.data.inputs.empty());
+  CHECK((options.run.layout.pp == 1 && options.run.layout.tp == 1 && options.run.batch.dp == 1));
+  CHECK_FALSE(options.run.layout.sequence_parallel);
+  CHECK((options.run.batch.dp == 1 && options.run.batch.microbatches == 4 && options.run.batch.microbatch == 1));
+  CHECK(options.run.layout.schedule == "1f1b");
+  CHECK(options.run.layout.chunks == 1);
+  CHECK(options.run.layout.order == schedules::Order::planned);
+  CHECK_FALSE(options.run.data.seq_len);
+  CHECK(options.run.samples.shuffle);
+  CHECK(options.run.samples.seed == 0);
+  CHECK_FALSE(options.run.length.steps);
+  CHECK_FALSE(options.run.length.epochs);
+  CHECK(options.run.learning_rate.peak == 3e-4);
+  CHECK(options.run.learning_rate.minimum == 0);
+  CHECK(options.run.learning_rate.kind == LearningRate::Kind::cosine);
+  CHECK(options.run.learning_rate.warmup_steps == 0);
+  CHECK_FALSE(options.run.learning_rate.warmup_ratio);
+  CHECK(options.run.optimizer.beta1 == 0.9F);
+  CHECK(options.run.optimizer.beta2 == 0.95F);
+  CHECK(options.run.optimizer.eps == 1e-8F);
+  CHECK(options.run.optimizer.weight_decay == 0.1F);
+  CHECK(options.run.clip_norm == 1.0);
+  CHECK(options.run.numerics.precision == Precision::fp32());
+  CHECK(options.run.numerics.recompute == Recompute::none);
+  CHECK(options.run.numerics.deterministic);
+  CHECK(options.run.devices.kind == DeviceKind::cpu);
+  CHECK(options.run.devices.threads == 8);
+  CHECK_FALSE(options.run.saving.folder);
+  CHECK_FALSE(options.records.metrics);
+  CHECK_FALSE(options.run.saving.resume);
+  CHECK_FALSE(options.dry_run);
+  CHECK(options.notes.size() == 1);  // auto found no GPU
+}
+
+TEST_CASE("options reach their places") {
+  TempFolder folder;
+  const std::string data = folder.write("a.txt", "text").string();
+  const std::string dir = folder.path().string();
+  const TrainOptions options = parse(words(
+      "--model llama2-7b --layers 2 --data " + data + ":2 " + data +
+      ":1 --shuffle off --seed 7 --pp 2 --tp=4 --dp 3 --order ready " +
+      "--steps 10 --epochs 2 --lr 1e-3 --min-lr 1e-4 --lr-schedule linear --warmup-ratio 0.1 --clip-grad 0 --device cpu " +
+      "--threads 3 --seq-len 64 --schedule gpipe --log-interval 10 --save " + dir + "/new/run --metrics " + dir + "/m.jsonl"));
+  CHECK(options.run.model.name == "llama2-7b");
+  CHECK(options.run.model.layers == 2);
+  REQUIRE(options.run.data.inputs.size() == 2);
+  CHECK(options.run.data.inputs[0].path == data);
+  CHECK(options.run.data.inputs[0].weight == 2.0);
+  CHECK_FALSE(options.run.samples.shuffle);
+  CHECK(options.run.samples.seed == 7);
+  CHECK((options.run.layout.pp == 2 && options.run.layout.tp == 4 && options.run.batch.dp == 3 && options.run.ranks() == 24));
+  CHECK(options.run.layout.sequence_parallel);
+  CHECK(options.run.batch.microbatches == 8);
+  CHECK(options.run.batch.global_batch() == 24);
+  CHECK(options.run.layout.order == schedules::Order::ready);
+  CHECK(options.run.layout.schedule == "gpipe");
+  CHECK(options.run.length.steps == 10);
+  CHECK(options.run.length.epochs == 2);
+  CHECK(options.run.learning_rate.peak == 1e-3);
+  CHECK(options.run.learning_rate.minimum == 1e-4);
+  CHECK(options.run.clip_norm == 0);
+  CHECK(options.run.devices.threads == 3);
+  CHECK(*options.run.saving.folder == dir + "/new/run");
+  CHECK_FALSE(std::filesystem::exists(dir + "/new"));  // checked, not made
+  CHECK(*options.records.metrics == dir + "/m.jsonl");
+  CHECK(options.log_interval == 10);
+  CHECK(options.run.data.seq_len == 64);
+  CHECK(options.notes.empty());
+  const LearningRate rate = options.run.learning_rate.over(15);
+  CHECK(rate.kind == LearningRate::Kind::linear);
+  CHECK(rate.warmup_steps == 2);
+  CHECK(rate.total_steps == 15);
+  CHECK(parse({"--data", data, "--data", data}).run.data.inputs.size() == 2);
+  CHECK(parse({"--pp", "2", "--pp", "3"}).run.layout.pp == 3);  // the last one counts, so that scripts can add to a line
+}
+
+TEST_CASE("checkpoint options and switches reach their places, once they are built") {
+  TempFolder folder;
+  const std::string dir = folder.path().string();
+  const auto built = [](const char* name) { return find_option(train_option_table(), name)->built; };
+  if (built("save-interval")) CHECK(parse({"--save", dir, "--save-interval", "5"}).run.saving.interval == 5);
+  if (built("save-keep")) CHECK(parse({"--save", dir, "--save-keep", "2"}).run.saving.keep == 2);
+  if (built("load")) CHECK(*parse({"--load", dir}).run.saving.load == dir);
+  if (built("dry-run")) CHECK(parse({"--dry-run"}).dry_run);
+  if (built("resume")) {
+    CHECK(parse({"--save", dir, "--resume"}).run.saving.resume);
+    CHECK(parse({"--save", dir}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
+    CHECK_FALSE(parse({"--save", dir, "--resume=off"}, {{"PIPETRAIN_RESUME", "1"}}).run.saving.resume);
+  }
+}
+
+TEST_CASE("the batch sizes that are not given follow from the others") {
+  const auto sizes = [](Words words) {
+    const BatchShape shape = parse(words).run.batch;
+    return std::vector<std::int64_t>{shape.dp, shape.microbatches, shape.microbatch};
+  };
+  using Sizes = std::vector<std::int64_t>;
+  CHECK(sizes({"--pp", "3", "--microbatch", "2"}) == Sizes{1, 12, 2});
+  CHECK(sizes({"--dp", "2", "--global-batch", "12"}) == Sizes{2, 6, 1});
+  CHECK(sizes({"--dp", "2", "--global-batch", "12", "--microbatch", "3"}) == Sizes{2, 2, 3});
+  CHECK(sizes({"--dp", "2", "--global-batch", "12", "--microbatches", "3"}) == Sizes{2, 3, 2});
+  CHECK(sizes({"--dp", "2", "--global-batch", "12", "--microbatches", "3", "--microbatch", "2"}) == Sizes{2, 3, 2});
+}
+
+TEST_CASE("the command line wins over the environment, that over the file, that over the default") {
+  TempFolder folder;
+  const std::string toml = folder
+                               .write("run.toml",
+                                      "# comment\npp = 2\ntp = 2\ndp = 2\nlr = 1e-3\nshuffle = false\n"
+                                      "schedule = \"gpipe\"\nlog_interval = 3\n")
+                               .string();
+  const TrainOptions options =
+      parse({"--config", toml, "--pp", "4"}, {{"PIPETRAIN_PP", "3"}, {"PIPETRAIN_TP", "4"}, {"PIPETRAIN_SEQ_LEN", "17"}});
+  CHECK(options.run.layout.pp == 4);
+  CHECK(options.run.layout.tp == 4);
+  CHECK(options.run.batch.dp == 2);
+  CHECK(options.run.learning_rate.peak == 1e-3);
+  CHECK_FALSE(options.run.samples.shuffle);
+  CHECK(options.run.layout.schedule == "gpipe");
+  CHECK(options.log_interval == 3);
+  CHECK(options.run.data.seq_len == 17);
+  CHECK(options.run.learning_rate.minimum == 0);
+
+  const std::string json = folder
+                               .write("run.json", R"({"pp": 2, "lr": 0.01, "steps": null, "data": ["a.txt:1", "b.txt:2"],
+    "shuffle": false, "seq_len": 12})")
+                               .string();
+  const TrainOptions from_json = parse({}, {{"PIPETRAIN_CONFIG", json}, {"PIPETRAIN_DP", ""}});
+  CHECK(from_json.run.layout.pp == 2);
+  CHECK(from_json.run.batch.dp == 1);
+  CHECK(from_json.run.learning_rate.peak == 0.01);
+  CHECK_FALSE(from_json.run.length.steps);
+  CHECK(from_json.run.data.inputs.size() == 2);
+  CHECK(from_json.run.data.seq_len == 12);
+  CHECK_FALSE(from_json.run.samples.shuffle);
+
+  const TrainOptions two = parse({"--device", "cpu"}, {{"PIPETRAIN_DATA", "a.txt b.txt"}, {"PIPETRAIN_FAULT", "0:1:nan"}});
+  CHECK(two.run.data.inputs.size() == 2);
+  CHECK(two.notes.empty());
+  const auto note = [](const char* name) { return parse({"--device", "cpu"}, {{name, "2"}}).notes.at(0); };
+  const std::string passed_over = " is no option of pipetrain and is passed over; ";
+  CHECK(note("PIPETRAIN_PPP") == "the environment variable PIPETRAIN_PPP" + passed_over + "did you mean PIPETRAIN_PP?");
+  CHECK(note("PIPETRAIN_PP_SIZE") == "the environment variable PIPETRAIN_PP_SIZE" + passed_over + "here it is PIPETRAIN_PP");
+  for (const char* reserved : {"PIPETRAIN_ZERO", "PIPETRAIN_LOSS_SCALE"})
+    CHECK_THROWS_AS(parse({}, {{reserved, "2"}}), pipetrain::Error);
+}
+
+TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
+  const TempFolder folder;
+  const auto from = [&](const std::string& name, const std::string& content, Words words = {}) {
+    words.insert(words.end(), {"--config", folder.write(name, content).string()});
+    return parse(words, {}, four_gpus);
+  };
+  const TrainOptions options = from("ds.json", R"({"pp": 2, "clip_grad": 0.5, "fp16": {"enabled": false, "loss_scale": 0},
+      "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "none"}, "overlap_comm": true},
+      "flops_profiler": {"enabled": false}, "tensorboard": {"enabled": false}, "gradient_checkpointing": false})");
+  CHECK(options.run.layout.pp == 2);
+  CHECK(options.run.clip_norm == 0.5);
+  CHECK(options.run.numerics.precision == Precision::bf16());
+  CHECK(from("ds.toml", "fp16 = false\n[zero_optimization]\nstage = 0\n[zero_optimization.offload_param]\ndevice = 'none'\n")
+            .run.layout.pp == 1);
+
+  const std::string off = R"({"bf16": {"enabled": false}})";
+  CHECK(from("ds.json", off).run.numerics.precision == Precision::fp32());
+  CHECK(from("ds.json", off, {"--precision", "bf16"}).run.numerics.precision == Precision::bf16());
+  CHECK(from("ds.json", R"({"bf16": false, "precision": "fp32"})").run.numerics.precision == Precision::fp32());
+}
+
+TEST_CASE("options that are not built may be given what happens anyway") {
+  CHECK(parse({"--zero", "0", "--dropout", "0.0", "--offload", "off"}).run.layout.pp == 1);
+  CHECK(parse({"--offload", "none"}).run.layout.pp == 1);
+  CHECK(parse({}, {{"PIPETRAIN_ZERO", "0"}}).run.layout.pp == 1);
+  for (const Words& words : {Words{"--zero", "1"}, {"--dropout", "0.1"}, {"--offload", "on"}})
+    CHECK_THROWS_AS(parse(words), pipetrain::Error);
+}
+
+TEST_CASE("names with underscores, words after switches and words in capitals are understood") {
+  CHECK(parse({"--seq_len", "8", "--log_interval=3"}).run.data.seq_len == 8);
+  CHECK(parse({"--dry_run", "true", "--pp", "2"}).run.layout.pp == 2);
+  CHECK_FALSE(parse({"--dry-run", "off"}).dry_run);
+  CHECK(parse({"--dry-run", "on"}).dry_run);
+  CHECK(parse({"--dry-run=True"}).dry_run);
+  CHECK_FALSE(parse({"--shuffle", "OFF"}).run.samples.shuffle);
+  CHECK(parse({"--warmup-ratio", "1"}).run.learning_rate.warmup_ratio == 1);
+}
+
+TEST_CASE("lists in a file are what commas are on the command line, and auto is the default of a number") {
+  TempFolder folder;
+  const std::string toml = folder.write("run.toml", "devices = [3, 1]\npp = 2\nlr = \"auto\"\n").string();
+  const TrainOptions options = parse({"--config", toml}, {}, four_gpus);
+  CHECK(options.run.devices.gpus == std::vector<int>{3, 1});
+  CHECK(options.run.learning_rate.peak == 3e-4);
+}
+
+TEST_CASE("recomputation has three modes") {
+  CHECK(parse({"--recompute", "none"}).run.numerics.recompute == Recompute::none);
+  CHECK(parse({"--recompute", "selective"}).run.numerics.recompute == Recompute::selective);
+  CHECK(parse({}, {{"PIPETRAIN_RECOMPUTE", "full"}}).run.numerics.recompute == Recompute::full);
+}
+
+TEST_CASE("GPUs are taken when there are enough") {
+  const TrainOptions gpu = parse({"--pp", "2", "--tp", "2"}, {}, four_gpus);
+  CHECK(gpu.run.devices.kind == DeviceKind::cuda);
+  CHECK(gpu.run.devices.gpus == std::vector<int>{0, 1, 2, 3});
+  CHECK(gpu.run.numerics.precision == Precision::bf16());
+  CHECK_FALSE(gpu.run.numerics.deterministic);
+  CHECK(gpu.notes.empty());
+  CHECK(parse({"--precision", "fp32"}, {}, four_gpus).run.numerics.deterministic);
+  CHECK(parse({"--pp", "2", "--devices", "3,1"}, {}, four_gpus).run.devices.gpus == std::vector<int>{3, 1});
+  const TrainOptions cpu = parse({"--pp", "5"}, {}, four_gpus);
+  CHECK(cpu.run.devices.kind == DeviceKind::cpu);
+  CHECK(cpu.run.devices.threads == 1);
+  REQUIRE(cpu.notes.size() == 1);
+  CHECK(cpu.notes[0] == "pp 5 x tp 1 x dp 1 takes 5 GPUs, and 4 are visible: training on the CPU");
+  CHECK(parse({"--device", "cpu", "--pp", "2"}, {}, four_gpus).run.devices.threads == 4);
+}
+
+TEST_CASE("help names every option of the contract") {
+  const std::string help = train_help();
+  for (const std::string& name :
+       words("model init layers data tokenizer pp tp dp sequence-parallel microbatch microbatches global-batch "
+             "schedule chunks order seq-len shuffle seed steps epochs lr min-lr lr-schedule warmup-steps "
+             "warmup-ratio beta1 beta2 adam-eps weight-decay clip-grad precision recompute deterministic device "
+             "devices threads save save-interval save-keep load resume metrics tensorboard trace profile report "
+             "log-interval config dry-run help version"))
+    CHECK_THAT(help, Catch::Matchers::Contains("\n  --" + name));
+}

@@ -1,0 +1,309 @@
+// Every wrong turn on the command line ends in one line that tells the way.
+#include "apps/options/option_table.hpp"
+#include "apps/options/train_options.hpp"
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "temp_folder.hpp"
+
+using namespace pipetrain;
+using pipetrain::TempFolder;
+
+namespace {
+
+std::string error_of(const std::vector<std::string>& arguments, const Environment& environment = {},
+                     const Machine& machine = {0, 8}) {
+  try {
+    parse_train_options(arguments, environment, machine);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    return error_line(error);
+  }
+  return "no error";
+}
+
+std::string config_error(const std::string& name, const std::string& content) {
+  TempFolder folder;
+  std::string error = error_of({"--config", folder.write(name, content).string()});
+  const std::string prefix = folder.path().string() + "/";
+  if (const auto at = error.find(prefix); at != std::string::npos) error.erase(at, prefix.size());
+  return error;
+}
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+}  // namespace
+
+TEST_CASE("an unknown option is answered with the nearest, or with what it is called here") {
+  CHECK(error_of({"--microbach", "2"}) == "--microbach: unknown option; did you mean --microbatch?");
+  CHECK(error_of({"--microbatchs", "2"}) == "--microbatchs: unknown option; did you mean --microbatches?");
+  CHECK(error_of({"--seq_lem", "2"}) == "--seq_lem: unknown option; did you mean --seq-len?");
+  CHECK(error_of({"--pipeline-model-parallel-size=2"}) == "--pipeline-model-parallel-size: unknown option; here it is --pp");
+  CHECK(error_of({"--micro-batch-size", "2"}) == "--micro-batch-size: unknown option; here it is --microbatch");
+  CHECK(error_of({"--gradient_accumulation_steps", "2"}) ==
+        "--gradient_accumulation_steps: unknown option; here it is --microbatches");
+  CHECK(error_of({"-p", "zero2"}) == "-p: unknown option; here it is --pp, --tp and --dp");
+  CHECK(error_of({"--flash_attention"}) == "--flash_attention: unknown option; this is always on here, leave it out");
+  CHECK(error_of({"--zero_stage", "1"}) ==
+        "--zero_stage: unknown option; here it is --zero, which is not built yet; leave it out");
+  CHECK_THAT(error_of({"--growth_interval", "9"}), Contains("loss scaling is for fp16, which is not built yet; leave it out"));
+  CHECK_THAT(error_of({"--fp16"}), Contains("fp16 is not built yet; use --precision bf16 on GPUs"));
+  CHECK_THAT(error_of({"--nproc_per_node", "8"}), Contains("here it is --nproc"));
+  CHECK(error_of({"--allgather_bucket_size=5"}) ==
+        "--allgather_bucket_size: unknown option; this is automatic here, leave it out");
+  CHECK(error_of({"--parallelism.pipeline_parallel_degree", "2"}) ==
+        "--parallelism.pipeline_parallel_degree: unknown option; here it is --pp");
+  CHECK(error_of({"--training.seq_len=8"}) == "--training.seq_len: unknown option; here it is --seq-len");
+  CHECK(error_of({"--seq", "4"}) == "--seq: unknown option; did you mean --seq-len?");
+  CHECK(error_of({"--zyx"}) == "--zyx: unknown option; --help lists them all");
+  CHECK_THAT(error_of({"train", "--pp", "2"}), StartsWith("train: unexpected argument"));
+  CHECK_THAT(error_of({"--pp", "2", "4"}), StartsWith("4: unexpected argument"));
+}
+
+TEST_CASE("options and values of later are errors that say so") {
+  for (const char* name : {"--zero", "--offload", "--loss-scale", "--loss-scale-window", "--dropout", "--eval-data"})
+    CHECK_THAT(error_of({name, "1"}), StartsWith(name) && Contains("not built yet"));
+  for (const OptionSpec& spec : train_option_table()) {
+    if (spec.built) continue;
+    std::vector<std::string> arguments = {"--" + spec.name};
+    if (!spec.value.empty()) arguments.push_back("5");
+    CHECK_THAT(error_of(arguments), StartsWith("--" + spec.name) && Contains("not built yet"));
+  }
+  CHECK_THAT(error_of({"--precision", "fp16"}), StartsWith("--precision fp16: fp16 is not built yet"));
+  CHECK_THAT(error_of({"--schedule", "plan.csv"}), StartsWith("--schedule plan.csv: there is no such file"));
+  CHECK_THAT(error_of({"--precision", "bf16", "--device", "cpu"}),
+             StartsWith("--precision bf16: bf16 is not built yet on the CPU"));
+  CHECK_THAT(error_of({"--recompute", "all"}), StartsWith("--recompute all: "));
+}
+
+TEST_CASE("an error found late names where the option was given") {
+  CHECK(config_error("run.toml", "pp = 2\ndata = 'nothing.txt:x'\n").starts_with("run.toml:2: --data nothing.txt:x: "));
+  CHECK_THAT(error_of({}, {{"PIPETRAIN_DATA", "nothing.txt:x"}}), StartsWith("PIPETRAIN_DATA: --data nothing.txt:x: "));
+  CHECK_THAT(error_of({"--data", "nothing.txt:x"}), StartsWith("--data nothing.txt:x: "));
+}
+
+TEST_CASE("a fault has a rank of the layout") {
+  CHECK(error_of({"--pp", "2"}, {{"PIPETRAIN_FAULT", "2:1:throw"}}) ==
+        "PIPETRAIN_FAULT=2:1:throw: there is no rank 2; pp 2 x tp 1 x dp 1 has 2 ranks, counted from 0");
+  CHECK(error_of({"--pp", "2"}, {{"PIPETRAIN_FAULT", "1:1:throw"}}) == "no error");
+  CHECK(error_of({}, {{"PIPETRAIN_FAULT", ""}}) == "no error");
+}
+
+TEST_CASE("blank values are refused, wherever they are given") {
+  for (const char* name : {"data", "model", "save", "lr"}) {
+    CHECK(error_of({std::string("--") + name, " \t"}) ==
+          "--" + std::string(name) + "  \\t: is blank; give a value or leave it out");
+    CHECK_THAT(config_error("run.toml", name + std::string(" = '  '\n")), Contains("is blank; give a value or leave it out"));
+  }
+  CHECK_THAT(error_of({}, {{"PIPETRAIN_DATA", "  "}}), StartsWith("PIPETRAIN_DATA=  : is blank"));
+  CHECK(error_of({}, {{"PIPETRAIN_DATA", ""}}) == "no error");
+}
+
+TEST_CASE("letters that are not ASCII outside of a string end in the options file's error") {
+  for (const char* text : {"\u00e9pp = 2\n", "pp\u00e9 = 2\n", "pp = \u00e9\n", "pp \u1681= 2\n", "pp = 2 \u2100\n"}) {
+    INFO(text);
+    CHECK_THAT(config_error("run.toml", text), StartsWith("run.toml:1: is not TOML"));
+  }
+}
+
+TEST_CASE("brackets are part of a name") {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--data", "[d,e]"}, {"--data=[d,e]"}})
+    CHECK(parse_train_options(arguments, {}, {0, 8}).run.data.inputs.front().path == "[d,e]");
+  CHECK_THAT(error_of({"--model", "[a]/b"}), StartsWith("--model [a]/b: there is no such folder"));
+  CHECK_THAT(error_of({"[x]"}), StartsWith("[x]: unexpected argument"));
+  const TempFolder folder;
+  const std::string file = folder.write("[d].txt", "text").string();
+  CHECK(parse_train_options({"--data", file, "[x].txt:2"}, {}, {0, 8}).run.data.inputs.front().path == file);
+}
+
+TEST_CASE("values of megabytes are quoted in part, and cost no time") {
+  const std::string large(3'000'000, 'x');
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {"--" + large}, {"--pp", large}, {"--seed", large}, {"--schedule", large}, {"--device", large}, {"--lr=" + large}})
+    CHECK_FALSE(error_of(arguments) == "no error");
+  CHECK(error_of({"--pp", large}).size() < 300);
+  const std::string key = large.substr(0, 500'000);  // as long as a file may be
+  CHECK_THAT(config_error("run.toml", key + " = 1\n"), Contains("unknown option"));
+  CHECK_THAT(config_error("run.json", "{\"" + key + "\": 1}"), Contains("unknown option"));
+}
+
+TEST_CASE("missing and surplus values are named") {
+  CHECK(error_of({"--pp"}) == "--pp: needs a value; write --pp N");
+  CHECK(error_of({"--pp", "--tp", "2"}) == "--pp: needs a value; write --pp N");
+  CHECK(error_of({"--data"}) == "--data: needs a value; write --data PATH[:WEIGHT]...");
+  CHECK(error_of({"--model="}) == "--model: needs a value; write --model NAME|DIR");
+}
+
+TEST_CASE("numbers out of their range name the rule") {
+  for (const char* name : {"pp", "tp", "dp", "microbatch", "microbatches", "global-batch", "layers", "seq-len", "steps",
+                           "epochs", "log-interval", "threads"}) {
+    const std::string option = std::string("--") + name;
+    CHECK(error_of({option, "0"}) == option + " 0: must be at least 1");
+    CHECK(error_of({option, "-2"}) == option + " -2: must be at least 1");
+    for (const char* value : {"x", "2.5", "1e3", "nan", "2 "})
+      CHECK(error_of({option, value}) == option + " " + value + ": must be an integer of at least 1");
+    CHECK_THAT(error_of({option, "99999999999999999999"}), StartsWith(option + " 99999999999999999999: must be from 1 to "));
+  }
+  CHECK_THAT(error_of({"--seed", "-1"}), StartsWith("--seed -1: must be an integer from 0"));
+  for (const char* name : {"lr", "min-lr", "weight-decay", "clip-grad"}) {
+    const std::string option = std::string("--") + name;
+    for (const char* value : {"-1", "nan", "inf", "x", "1e999", "1,5"})
+      CHECK(error_of({option, value}) == option + " " + value + ": must be a number of at least 0");
+  }
+  CHECK(error_of({"--warmup-ratio", "1.1"}) == "--warmup-ratio 1.1: must be a number from 0 to 1");
+  for (const char* name : {"beta1", "beta2"}) {
+    const std::string option = std::string("--") + name;
+    for (const char* value : {"-0.1", "1", "nan"})
+      CHECK(error_of({option, value}) == option + " " + value + ": must be a number of at least 0 and below 1");
+  }
+  CHECK(error_of({"--adam-eps", "0"}) == "--adam-eps 0: must be a number above 0");
+  CHECK_THAT(error_of({"--warmup-steps", "-1"}), StartsWith("--warmup-steps -1: must be at least 0"));
+  CHECK_THAT(error_of({"--pp", "60000", "--tp", "60000"}), Contains("is more than 65536 devices"));
+}
+
+TEST_CASE("words outside the choices name them") {
+  CHECK(error_of({"--shuffle", "maybe"}) == "--shuffle maybe: must be on or off");
+  CHECK(error_of({"--order", "redy"}) == "--order redy: must be one of planned, ready; did you mean ready?");
+  CHECK(error_of({"--lr-schedule", "wsd"}) == "--lr-schedule wsd: must be one of constant, linear, cosine");
+  CHECK(error_of({"--precision", "fp23"}) == "--precision fp23: must be one of fp32, bf16; did you mean fp32?");
+  CHECK(error_of({"--schedule", "ZBVZeroBubble"}) == "--schedule ZBVZeroBubble: unknown schedule; here it is zb-v");
+  CHECK(error_of({"--schedule", "Interleaved_1F1B"}) ==
+        "--schedule Interleaved_1F1B: unknown schedule; here it is interleaved");
+  CHECK(error_of({"--schedule", "1F1B"}) == "--schedule 1F1B: unknown schedule; here it is 1f1b");
+  CHECK(error_of({"--schedule", "1f1"}) == "--schedule 1f1: unknown schedule; did you mean 1f1b?");
+  CHECK_THAT(error_of({"--chunks", "2"}), StartsWith("--chunks 2: the schedule 1f1b has 1 chunk on each stage"));
+}
+
+TEST_CASE("batch sizes that disagree name the numbers") {
+  CHECK(error_of({"--global-batch", "10", "--dp", "4"}) ==
+        "--global-batch 10: 10 sequences cannot be split into dp 4 x microbatch 1 = 4; use a multiple of it, such as 8 or 12");
+  CHECK(error_of({"--global-batch", "3", "--microbatches", "4"}) ==
+        "--global-batch 3: 3 sequences cannot be split into dp 1 x microbatches 4 = 4; use a multiple of it, such as 4");
+  CHECK(
+      error_of({"--global-batch", "16", "--microbatches", "4", "--microbatch", "2"}) ==
+      "--global-batch 16: must be microbatch x microbatches x dp, which is 2 x 4 x 1 = 8; leave one of them out, or make them "
+      "agree");
+}
+
+TEST_CASE("settings that contradict each other are refused") {
+  CHECK_THAT(error_of({"--lr", "1e-4", "--min-lr", "1e-3"}),
+             StartsWith("--min-lr 1e-3: must not be above the peak, --lr 0.0001"));
+  CHECK_THAT(error_of({"--warmup-steps", "3", "--warmup-ratio", "0.1"}),
+             StartsWith("--warmup-ratio 0.1: --warmup-steps 3 is given"));
+  CHECK_THAT(error_of({"--init", "hf"}), StartsWith("--init hf: ") && Contains("tiny is no folder"));
+}
+
+TEST_CASE("checkpoint options need what they belong to, once they are built") {
+  TempFolder folder;
+  const std::string dir = folder.path().string();
+  const auto built = [](const char* name) { return find_option(train_option_table(), name)->built; };
+  if (built("save-interval")) CHECK_THAT(error_of({"--save-interval", "5"}), StartsWith("--save-interval 5: needs --save"));
+  if (built("save-keep")) CHECK_THAT(error_of({"--save-keep", "0"}), StartsWith("--save-keep 0: must be at least 1"));
+  if (built("resume")) CHECK_THAT(error_of({"--resume"}), StartsWith("--resume: needs --save"));
+  if (built("load")) CHECK_THAT(error_of({"--load", dir + "/none"}), Contains("there is no such checkpoint folder"));
+  if (built("load") && built("resume"))
+    CHECK_THAT(error_of({"--resume", "--save", dir, "--load", dir}), Contains("keep one of them"));
+}
+
+TEST_CASE("devices that are not there are refused") {
+  CHECK(error_of({"--device", "cuda"}) ==
+        "--device cuda: pp 1 x tp 1 x dp 1 takes 1 GPU, and 0 are visible; use smaller sizes, or --device cpu");
+  CHECK_THAT(error_of({"--device", "cpu", "--devices", "0"}), StartsWith("--devices 0: names GPUs, but --device is cpu"));
+  CHECK_THAT(error_of({"--devices", "0"}), StartsWith("--devices 0: ") && Contains("0 are visible"));
+  const Machine four{4, 8};
+  CHECK_THAT(error_of({"--devices", "0,1"}, {}, four), Contains("names 2 GPUs, but pp x tp x dp takes 1"));
+  CHECK_THAT(error_of({"--devices", "4"}, {}, four), Contains("there is no GPU 4"));
+  CHECK_THAT(error_of({"--pp", "2", "--devices", "1,1"}, {}, four), Contains("GPU 1 stands twice"));
+  for (const char* list : {"x", "1,", "", "-1", "1 2"}) CHECK(error_of({"--devices", list}, {}, four) != "no error");
+}
+
+TEST_CASE("files and folders that cannot be used are refused before the run") {
+  TempFolder folder;
+  const std::string dir = folder.path().string(), file = folder.write("file", "x").string();
+  CHECK_THAT(error_of({"--metrics", "-"}), Contains("write /dev/stdout for the standard output"));
+  CHECK_THAT(error_of({"--metrics", dir}), StartsWith("--metrics " + dir + ": is a folder"));
+  CHECK_THAT(error_of({"--metrics", dir + "/none/m.jsonl"}), Contains("there is no folder " + dir + "/none"));
+  CHECK_THAT(error_of({"--save", file}), StartsWith("--save " + file) && Contains("is not a folder"));
+  CHECK_THAT(error_of({"--save", file + "/sub/run"}), Contains(file + " is not a folder"));
+  CHECK_THAT(error_of({"--model", dir + "/none"}), Contains("there is no such folder"));
+  CHECK_THAT(error_of({"--data", file + ":x"}), Contains("is no weight"));
+  CHECK_THAT(error_of({"--data", file + ":-1"}), Contains("is no weight"));
+}
+
+TEST_CASE("an error names the layer that gave the value") {
+  CHECK(error_of({}, {{"PIPETRAIN_PP", "0"}}) == "PIPETRAIN_PP=0: must be at least 1");
+  CHECK(error_of({}, {{"PIPETRAIN_SEQ_LEN", "x"}}) == "PIPETRAIN_SEQ_LEN=x: must be an integer of at least 1");
+  CHECK(config_error("run.toml", "tp = 1\n\npp = 0\n") == "run.toml:3: pp = 0: must be at least 1");
+  CHECK(config_error("run.json", "{\n\"tp\": 1,\n\"pp\": 0}") == "run.json:3: pp = 0: must be at least 1");
+  CHECK(config_error("run.toml", "lr = nan\n") == "run.toml:1: lr = nan: must be a number of at least 0");
+  CHECK(config_error("run.toml", "\nmicro_batch_size = 2\n") ==
+        "run.toml:2: micro_batch_size: unknown option; here it is --microbatch");
+  CHECK(config_error("run.json", "{\"zero\": 1}").find("run.json:1: zero = 1: ") == 0);
+}
+
+TEST_CASE("what a file of DeepSpeed's turns on is answered with ours") {
+  const auto answer = [](const std::string& content) { return config_error("ds.json", content); };
+  CHECK_THAT(answer(R"({"fp16": {"enabled": true}})"), StartsWith("ds.json:1: fp16: unknown option; fp16 is not built yet"));
+  CHECK_THAT(answer(R"({"bf16": {"enabled": true}})"), Contains("here it is --precision bf16"));
+  CHECK_THAT(answer(R"({"bf16": {"enabled": "auto"}})"), Contains("here it is --precision bf16"));
+  for (const char* zero : {R"({"stage": 1})", R"({"stage": 0, "offload_optimizer": {"device": "cpu"}})", "true"})
+    CHECK_THAT(answer(R"({"zero_optimization": )" + std::string(zero) + "}"),
+               Contains("here it is --zero, which is not built"));
+  CHECK_THAT(answer(R"({"offload": {"device": "cpu"}})"), StartsWith("ds.json:1: offload: "));
+  CHECK_THAT(answer(R"({"pp": {"enabled": false}})"), Contains("has no single value"));
+  CHECK_THAT(answer(R"({"overlap_comm": false})"), Contains("automatic here, leave it out"));
+  CHECK(answer("{\"precision\": \"bf16\",\n\"bf16\": {\"enabled\": false}}") ==
+        "ds.json:2: bf16 is off: this file's precision is bf16; keep one of them");
+}
+
+TEST_CASE("a config file that cannot be understood is refused with its line") {
+  CHECK_THAT(config_error("run.toml", "pp = 2\ntp = = 3\n"), StartsWith("run.toml:2: is not TOML"));
+  CHECK_THAT(config_error("run.toml", "pp = 2\npp = 3\n"), StartsWith("run.toml:2: "));
+  CHECK_THAT(config_error("run.toml", "seq-len = 2\nseq_len = 3\n"), Contains("stands twice"));
+  CHECK_THAT(config_error("run.toml", "[pp]\nx = 2\n"), StartsWith("run.toml:1: pp: has no single value"));
+  CHECK_THAT(config_error("run.toml", "pp = [1, 2]\n"), StartsWith("run.toml:1: pp = 1,2: must be an integer"));
+  CHECK_THAT(config_error("run.toml", "config = \"other.toml\"\n"), Contains("cannot stand in a file"));
+  CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n \"tp\": }"), StartsWith("run.json:2: not valid JSON: "));
+  CHECK(config_error("run.json", "{\"pp\": 2,\n\"pp\": 3}") == "run.json:2: key \"pp\" appears twice; keep one");
+  CHECK_THAT(config_error("run.json", "{\"pp\": 2,\n\"seq-len\": 2, \"seq_len\": 3}"),
+             StartsWith("run.json:2: ") && Contains("stands twice"));
+  CHECK_THAT(config_error("run.json", std::string("{\"pp\": 2}\0, 3", 14)),
+             StartsWith("run.json:1: not valid JSON: it holds a NUL byte"));
+  CHECK(config_error("run.json", "{\"pp\": 2,\n\"lr\": 1e400}") ==
+        "run.json:2: \"lr\": is too large a number; give a smaller one");
+  CHECK_THAT(config_error("run.json", "{\"steps\": 99999999999999999999}"), Contains("must be from 1 to 9223372036854775807"));
+  CHECK_THAT(config_error("run.json", "[1]"), StartsWith("run.json:1: not a JSON object"));
+  CHECK_THAT(config_error("run.yaml", "pp: 2"), Contains("neither .toml nor .json"));
+  CHECK_THAT(error_of({"--config", "/nonexistent/run.toml"}), StartsWith("--config /nonexistent/run.toml: cannot be read"));
+  TempFolder folder;
+  CHECK_THAT(error_of({"--config", folder.path().string()}), Contains("is a folder"));
+  std::filesystem::create_directory(folder.path() / "run.toml");
+  CHECK_THAT(error_of({"--config", (folder.path() / "run.toml").string()}), Contains("is a folder"));
+}
+
+TEST_CASE("a config file that does not end, or holds more than options, is refused at once") {
+  TempFolder folder;
+  CHECK_THAT(error_of({"--config", "/dev/zero"}), StartsWith("--config /dev/zero: cannot be read: not a regular file"));
+  std::filesystem::create_symlink("/dev/zero", folder.path() / "zero.json");
+  CHECK_THAT(error_of({"--config", (folder.path() / "zero.json").string()}),
+             Contains("zero.json: cannot be read: not a regular file"));
+  for (const char* name : {"run.json", "run.toml"})
+    CHECK_THAT(config_error(name, std::string((1 << 19) + 1, ' ')), Contains("524289 bytes are more than the 524288 allowed"));
+  // Keys like these once overflowed the stack.
+  const std::string dots = [] {
+    std::string key = "a";
+    for (int i = 0; i < 200'000; ++i) key += ".a";
+    return key;
+  }();
+  for (const std::string& text : {"pp = 2\n" + dots + " = 1\n", "\n[" + dots + "]\n", "\nx = {" + dots + " = 1}\n"})
+    CHECK(config_error("run.toml", text) == "run.toml:2: has more than 256 dots in a line; break it up");
+  CHECK_THAT(config_error("run.toml", "a = " + std::string(100'000, '[') + "\n"), StartsWith("run.toml:1: is not TOML"));
+  // Long once, at a cost that grew with the square of the keys.
+  std::string keys = "{\"zz\": 1";
+  for (int i = 0; keys.size() < 450'000; ++i) keys += ",\n\"" + std::to_string(i) + "\": {\"a\": 1}";
+  CHECK_THAT(config_error("run.json", keys + "}"), StartsWith("run.json:1: zz: unknown option"));
+  std::string off = "{\"a\": {\"enabled\": false}";
+  for (int i = 0; off.size() < 450'000; ++i) off += ",\n\"" + std::to_string(i) + "\": {\"enabled\": false}";
+  CHECK(config_error("run.json", off + "}") == "no error");
+}

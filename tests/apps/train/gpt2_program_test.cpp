@@ -1,0 +1,83 @@
+// GPT-2 through the program: a folder as it is published, trained, stopped and gone on with.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "apps/pipetrain_program.hpp"
+#include "catch.hpp"
+
+using nlohmann::json;
+using pipetrain::read_file;
+using pipetrain::refused;
+using pipetrain::run;
+using pipetrain::TempFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path golden = fs::path(PIPETRAIN_TEST_DATA) / "golden/gpt2_tiny";
+// The name of a folder whose model drops a tenth of the attention's weights.
+std::string write_with_dropout(const TempFolder& folder) {
+  json config = json::parse(std::ifstream(golden / "config.json"));
+  config["attn_pdrop"] = 0.1;
+  folder.write("config.json", config.dump());
+  return folder.path().string();
+}
+
+const std::string small = " --device cpu --threads 1 --seq-len 16 --lr-schedule constant --init random --layers 2";
+
+}  // namespace
+
+TEST_CASE("a GPT-2 made with dropout trains without it only when told to") {
+  const TempFolder folder;
+  const std::string model = "--model " + write_with_dropout(folder);
+  CHECK(refused(model + small) ==
+        model + ": its config.json asks for dropout of 0.1, which is not built yet; set dropout to 0 to train without");
+  CHECK(run(model + small + " --dropout 0 --dry-run").status == 0);
+}
+
+TEST_CASE("what tune and simulate say of a GPT-2 made with dropout is of training it without") {
+  const TempFolder folder;
+  const std::string model = "--model " + write_with_dropout(folder);
+  const auto tuned = run("tune " + model + " --devices 2 --device cpu --count 1 --json");
+  INFO(tuned.err);
+  REQUIRE(tuned.status == 0);
+  const std::string command = json::parse(tuned.out)[0]["command"];
+  INFO(command);
+  CHECK(run(command.substr(command.find("--model")) + " --init random --dry-run").status == 0);
+
+  const TempFolder records;
+  const std::string profile = (records.path() / "profile.json").string();
+  REQUIRE(run(model + small + " --dropout 0 --pp 2 --steps 1 --profile " + profile).status == 0);
+  CHECK(run("simulate " + model + " --layers 2 --costs " + profile).status == 0);
+}
+
+TEST_CASE("tune plans in fp32 where bf16 on GPUs has no heads of a GPT-2's size, and refuses a bf16 that is asked for") {
+  const TempFolder folder;
+  json config = json::parse(std::ifstream(golden / "config.json"));
+  config["n_embd"] = 96;
+  folder.write("config.json", config.dump());
+  const std::string tune = "tune --devices 2 --device cuda --memory 80 --model " + folder.path().string();
+  CHECK(refused(tune + " --precision bf16") ==
+        "--precision bf16: the model's heads have size 12, and attention in bf16 on GPUs needs a multiple of 8; use fp32");
+  const auto usual = run(tune), fp32 = run(tune + " --precision fp32");
+  CHECK(usual.status == 0);
+  CHECK(usual.err == "planned in fp32: attention in bf16 on GPUs has no heads of size 12\n");
+  CHECK(usual.out == fp32.out);
+}
+
+TEST_CASE("a GPT-2 goes on from its checkpoint to the same bits, in other stages") {
+  const TempFolder folder;
+  const auto train = [&](const std::string& name, const std::string& arguments) {
+    const auto result =
+        run("--model " + golden.string() + small + " --tp 2 --save " + (folder.path() / name).string() + " " + arguments);
+    INFO(result.err);
+    CHECK(result.status == 0);
+  };
+  train("whole", "--pp 2 --steps 4");
+  train("parts", "--pp 2 --steps 2 --save-interval 2");
+  train("parts", "--pp 1 --steps 4 --resume --microbatches 8");
+  const std::string weights = read_file(folder.path() / "whole/model/model.safetensors");
+  CHECK(!weights.empty());
+  CHECK(read_file(folder.path() / "parts/model/model.safetensors") == weights);
+}

@@ -1,0 +1,122 @@
+// What a run leaves behind to be looked at: its trace, and its profile, from which simulate foretells other runs.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "apps/simulate_program.hpp"
+#include "catch.hpp"
+
+using nlohmann::json;
+using pipetrain::read_file;
+using pipetrain::TempFolder;
+using pipetrain::simulate_program::run;
+using pipetrain::simulate_program::simulated;
+using pipetrain::simulate_program::wrong;
+
+using Catch::Matchers::Contains;
+
+namespace {
+
+void train(const std::string& arguments) {
+  const auto result = pipetrain::run("--device cpu " + arguments);
+  INFO(arguments << ": " << result.err);
+  REQUIRE(result.status == 0);
+}
+
+// A run whose backward is split, and its profile.
+struct ProfiledRun {
+  TempFolder folder;
+  json profile;
+
+  ProfiledRun() {
+    train("--pp 2 --dp 2 --threads 1 --recompute full --schedule zb-h1 --microbatches 4 --steps 3 --profile " + at("zb.json") +
+          " --trace " + at("trace.json"));
+    profile = json::parse(read_file(at("zb.json")));
+  }
+
+  std::string at(const std::string& name) const { return (folder.path() / name).string(); }
+  // "--costs" of this run, or of a profile that is not quite its own.
+  std::string costs() const { return "--costs " + at("zb.json"); }
+  std::string costs(const json& changed) const { return "--costs " + folder.write("changed.json", changed.dump()).string(); }
+};
+
+}  // namespace
+
+TEST_CASE("a run's trace has every action, in the form that the file's name says") {
+  const ProfiledRun zb;
+  const json trace = json::parse(read_file(zb.at("trace.json")));
+  std::size_t events = 0;
+  for (const auto& event : trace["traceEvents"]) events += event["ph"] == "X" ? 1 : 0;
+  CHECK(events == 3 * 4 * (4 * 3 + 3));  // steps x stages of all replicas x (F, I, W; R, N, O)
+  for (const char* drawn : {"run.html", "run.svg"}) train("--pp 2 --microbatches 2 --steps 1 --trace " + zb.at(drawn));
+  CHECK_THAT(read_file(zb.at("run.html")), Contains("[\"O\",0,-1,") && Contains("</html>"));
+  CHECK_THAT(read_file(zb.at("run.svg")), Contains("<title>B1: ") && Contains("</svg>"));
+}
+
+TEST_CASE("a run's profile is what simulate counts, and says how the run computed") {
+  const ProfiledRun zb;
+  CHECK(zb.profile["layout"]["dp"] == 2);
+  REQUIRE(zb.profile["p2p"].size() == 1);  // a message between the two stages
+  CHECK(zb.profile["p2p"][0].get<double>() > 0);
+  double slowest = 0;
+  for (const auto& stage : zb.profile["stages"]) {
+    for (const char* kind : {"norm", "optimizer"}) CHECK(stage[kind].get<double>() > 0);
+    const json& chunk = stage["chunks"][0];
+    double microbatch = 0;
+    for (const char* kind : {"forward", "input_grad", "weight_grad"}) microbatch += chunk[kind].get<double>();
+    slowest = std::max(slowest, 4 * microbatch);
+  }
+  const json runs = simulated(zb.costs() + " --schedule zb-h1 --model tiny");
+  CHECK(runs[0]["pp"] == 2);
+  CHECK(runs[0]["microbatches"] == 4);
+  CHECK(runs[0]["ideal"].get<double>() == Approx(slowest));
+  CHECK(runs[0]["makespan"].get<double>() > slowest);
+  CHECK(runs[0]["actions"] == 2 * (4 * 3 + 3));
+  CHECK(simulated("--schedule all " + zb.costs()).size() == 5);  // those of one chunk
+  CHECK_THAT(run(zb.costs()).out,
+             Contains("MiB") && Contains("predicted step") &&
+                 Contains("(zb-h1, 4 microbatches, 2 steps; cpu, fp32, recompute full, deterministic on, threads 1)"));
+
+  json earlier = zb.profile;  // of a build that did not record how it computed
+  for (const char* key : {"precision", "recompute", "deterministic", "threads"}) earlier["layout"].erase(key);
+  CHECK_THAT(run(zb.costs(earlier)).out, Contains("2 steps; cpu) took "));
+  json slow = zb.profile;  // what messages and the end of the step took is counted
+  slow["p2p"][0] = 1000, slow["stages"][0]["optimizer"] = 500;
+  CHECK(simulated("--schedule zb-h1 " + zb.costs(slow))[0]["makespan"].get<double>() > 2500);
+}
+
+TEST_CASE("a profile serves the same model, layout and kind of backward only") {
+  const ProfiledRun zb;
+  CHECK_THAT(wrong("--pp 4 " + zb.costs()), Contains("has pp 2"));
+  CHECK_THAT(wrong("--schedule zb-v " + zb.costs()), Contains("a profile of pp 2 x chunks 1"));
+  CHECK_THAT(wrong("--model llama-7b " + zb.costs()), Contains("a profile from another model"));
+  CHECK_THAT(wrong("--forward 1 " + zb.costs()), Contains("keep one of them"));
+  train("--pp 2 --steps 1 --profile " + zb.at("1f1b.json"));
+  CHECK_THAT(wrong("--schedule zb-h1 --costs " + zb.at("1f1b.json")), Contains("measured B"));
+  CHECK(simulated("--schedule gpipe --costs " + zb.at("1f1b.json")).size() == 1);
+}
+
+TEST_CASE("a profile that is damaged is refused with what is wrong in it") {
+  const ProfiledRun zb;
+  CHECK_THAT(wrong(zb.costs({{"format", "pipetrain profile"}, {"version", 2}})),
+             Contains("changed.json: is not a profile: model is missing"));
+  json broken = zb.profile;
+  broken["stages"][1]["chunks"][0]["forward"] = -1;
+  CHECK_THAT(wrong(zb.costs(broken)), Contains("forward is -1"));
+  broken = zb.profile;
+  broken["p2p"][0] = -1;
+  CHECK_THAT(wrong(zb.costs(broken)), Contains("p2p is -1"));
+  for (const double value : {5e-324, 1e-320, 1e308}) {
+    for (const char* key : {"forward", "backward", "input_grad", "sum_tied"}) {
+      broken = zb.profile;
+      broken["stages"][0]["chunks"][0][key] = value;
+      CHECK_THAT(wrong(zb.costs(broken)), Contains(std::string(key) + " is ") && Contains("not 0 or a number from 1e-100 to"));
+    }
+  }
+  broken = zb.profile;
+  broken["layout"]["microbatches"] = 2'000'000'000;
+  CHECK_THAT(wrong(zb.costs(broken)), Contains("microbatches 2000000000") && Contains("more than 16777216"));
+  broken = zb.profile;
+  broken["p2p"] = {0, 0};
+  CHECK_THAT(wrong(zb.costs(broken)), Contains("p2p is not a list of 1"));
+}

@@ -1,0 +1,275 @@
+// Processes that may not join, cannot, or do not come.
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <thread>
+
+#include "catch.hpp"
+#include "comm/control/control_fixture.hpp"
+#include "comm/control/raw_peer.hpp"
+#include "core/error.hpp"
+#include "skip.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+using Catch::Contains;
+using std::chrono::milliseconds;
+
+// Process 0 waits for another one, which gets its chance after `attempt`.
+void while_first_waits(const std::function<void(std::uint16_t port)>& attempt) {
+  const std::uint16_t port = free_port();
+  std::unique_ptr<ControlPlane> first;
+  std::jthread waiting([&] {
+    Rendezvous rendezvous = rendezvous_of(0, 2, port);
+    rendezvous.settings = {{"seed", "1"}, {"model", "tiny"}};
+    first = control::join_processes(rendezvous, quick_settings());
+  });
+  attempt(port);
+  Rendezvous rendezvous = rendezvous_of(1, 2, port);
+  rendezvous.settings = {{"model", "tiny"}, {"seed", "1"}};
+  const auto second = control::join_processes(rendezvous, quick_settings());
+  waiting.join();
+  CHECK(first->info(1).label == "rank 1");
+  in_threads(2, [&](int process) { (process == 0 ? *first : *second).leave(); });
+}
+
+// How process 1 of 2 fares that says what `change` makes of the truth.
+std::string error_of_changed(const std::function<void(Rendezvous&)>& change) {
+  std::string error;
+  while_first_waits([&](std::uint16_t port) {
+    Rendezvous rendezvous = rendezvous_of(1, 2, port);
+    rendezvous.settings = {{"seed", "1"}, {"model", "tiny"}};
+    change(rendezvous);
+    error = error_of([&] { control::join_processes(rendezvous, quick_settings()); });
+  });
+  return error;
+}
+
+RawPeer connect_when_ready(std::uint16_t port) {
+  for (;;) {
+    try {
+      return RawPeer(port);
+    } catch (const std::runtime_error&) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a process with another token is refused, and the run goes on waiting for the right one", "[control]") {
+  for (const char* token : {"", "a tokem", "a token ", "a toke"}) {
+    INFO(token);
+    CHECK_THAT(error_of_changed([&](Rendezvous& rendezvous) { rendezvous.token = token; }),
+               Contains("wrong input: ") && Contains("token is not the run's"));
+  }
+}
+
+TEST_CASE("a setting that differs is named, with both values", "[control]") {
+  CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings[0].second = "2"; }),
+             Contains("wrong input: seed 2: process 0 has '1'"));
+  CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings.pop_back(); }),
+             Contains("wrong input: model: process 0 has 'tiny' and this process none"));
+  CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings.emplace_back("lr", "1e-3"); }),
+             Contains("wrong input: lr 1e-3: process 0 has none"));
+  std::string name;
+  while_first_waits([&](std::uint16_t port) {
+    try {
+      control::join_processes(rendezvous_of(1, 2, port), quick_settings());
+    } catch (const Error& error) {
+      name = error.setting() != nullptr ? error.setting()->name : "no setting";
+    }
+  });
+  CHECK(name == "seed");
+}
+
+TEST_CASE("runs of another size, other versions and places that are taken are refused", "[control]") {
+  CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.processes = 3; }),
+             Contains("wrong input: ") && Contains("a run of 3 processes, process 0 for 2"));
+  while_first_waits([](std::uint16_t port) {
+    auto settings = quick_settings();
+    settings.version = 7;
+    CHECK_THAT(error_of([&] { control::join_processes(rendezvous_of(1, 2, port), settings); }),
+               Contains("wrong input: ") && Contains("speaks version 7") && Contains("process 0 version 1"));
+    RawPeer peer = connect_when_ready(port);
+    control::Hello hello = control::hello_of(rendezvous_of(1, 2, port));
+    hello.program = "9.9";
+    peer.send({.kind = control::FrameKind::token, .payload = bytes_of("a token")});
+    peer.send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
+    CHECK_THAT(peer.refusal(), Contains("this is pipetrain 9.9, and process 0 of the run is "));
+  });
+}
+
+TEST_CASE("two processes that claim one place: the later one is refused", "[control]") {
+  const std::uint16_t port = free_port();
+  Planes planes(3);
+  const auto join = [&](int process) {
+    planes[process] = control::join_processes(rendezvous_of(process, 3, port), quick_settings());
+  };
+  const auto check_refused = [&] {
+    CHECK_THAT(error_of([&] { control::join_processes(rendezvous_of(1, 3, port), quick_settings()); }),
+               Contains("wrong input: two processes claim to be process 1 of the run: pid ") && Contains("came later"));
+  };
+  {
+    std::jthread first([&] { join(0); });
+    {
+      RawPeer earlier = connect_when_ready(port);
+      earlier.greet(rendezvous_of(1, 3, port));
+      const auto answer = earlier.receive();
+      REQUIRE(answer);
+      REQUIRE(answer->kind == control::FrameKind::accepted);
+      check_refused();
+    }
+    in_threads(2, [&](int i) { join(i + 1); });  // its place is free again
+  }
+  check_refused();  // when the run has begun, too
+  leave_all(planes);
+}
+
+TEST_CASE("processes that do not come are named everywhere when the time is over", "[control]") {
+  const std::uint16_t port = free_port();
+  std::vector<std::string> errors(2);
+  in_threads(2, [&](int process) {
+    Rendezvous rendezvous = rendezvous_of(process, 4, port);
+    if (process == 0) rendezvous.timeout = milliseconds(600);
+    errors[process] = error_of([&] { control::join_processes(rendezvous, quick_settings()); });
+  });
+  for (const std::string& error : errors)
+    CHECK_THAT(error, Contains("peer lost: process 2 and process 3 of the run's 4 did not join at 127.0.0.1:") &&
+                          Contains("within 0.6 s"));
+}
+
+TEST_CASE("a process that is refused or dies before the run begins is named with the reason", "[control]") {
+  const std::uint16_t port = free_port();
+  std::string error;
+  std::jthread first([&] {
+    Rendezvous rendezvous = rendezvous_of(0, 3, port);
+    rendezvous.timeout = milliseconds(1500);
+    rendezvous.settings = {{"seed", "1"}};
+    error = error_of([&] { control::join_processes(rendezvous, quick_settings()); });
+  });
+  CHECK_THAT(error_of([&] { control::join_processes(rendezvous_of(1, 3, port), quick_settings()); }),
+             Contains("seed: process 0"));
+  {
+    Rendezvous rendezvous = rendezvous_of(2, 3, port);
+    rendezvous.settings = {{"seed", "1"}};
+    RawPeer peer(port);
+    peer.greet(rendezvous);
+    REQUIRE(peer.receive()->kind == control::FrameKind::accepted);
+  }
+  first.join();
+  CHECK_THAT(error, Contains("process 1 (it was refused: seed: process 0 has '1'") &&
+                        Contains("process 2 (it joined and was lost: ") && Contains("killed or ended"));
+}
+
+TEST_CASE("an address that is in use, not of this host or unknown is one line", "[control]") {
+  const std::uint16_t port = free_port();
+  const FakeServer other(port, {});
+  const auto error_at = [&](int process, const std::string& host, const std::string& token) {
+    Rendezvous rendezvous = rendezvous_of(process, 2, port);
+    rendezvous.host = host;
+    rendezvous.token = token;
+    rendezvous.timeout = milliseconds(300);
+    return error_of([&] { control::join_processes(rendezvous, quick_settings()); });
+  };
+  CHECK_THAT(error_at(0, "127.0.0.1", ""), Contains("peer lost: cannot listen at 127.0.0.1:") && Contains("in use"));
+  CHECK_THAT(error_at(0, "192.0.2.1", "a token"), Contains("peer lost: ") && Contains("it is not an address of this host"));
+  CHECK_THAT(error_at(0, "no-such-host.invalid", "a token"),
+             Contains("peer lost: ") && Contains("the host's address is unknown"));
+  CHECK_THAT(error_at(0, "0.0.0.0", ""), Contains("wrong input: master 0.0.0.0:") && Contains("the same token"));
+  CHECK_THAT(error_at(1, "192.0.2.1", ""), Contains("wrong input: master 192.0.2.1:") && Contains("the same token"));
+  CHECK_THAT(
+      error_at(1, "no-such-host.invalid", "a token"),
+      Contains("peer lost: process 0 was not reached at no-such-host.invalid:") && Contains("the host's address is unknown"));
+}
+
+TEST_CASE("where nobody listens, or something that is not pipetrain, the attempts end with the time", "[control]") {
+  const auto error_at = [](std::uint16_t port) {
+    Rendezvous rendezvous = rendezvous_of(1, 2, port);
+    rendezvous.timeout = milliseconds(1500);
+    return error_of([&] { control::join_processes(rendezvous, quick_settings()); });
+  };
+  CHECK_THAT(error_at(free_port()),
+             Contains("peer lost: process 0 was not reached at 127.0.0.1:") && Contains("within 1.5 s: Connection refused"));
+  {
+    const std::uint16_t port = free_port();
+    const FakeServer silent(port, {});
+    CHECK_THAT(error_at(port), Contains("no answer within 1 s"));
+  }
+  const std::uint16_t port = free_port();
+  const FakeServer web(port, bytes_of("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"));
+  CHECK_THAT(error_at(port), Contains("it sent what is no message of pipetrain"));
+}
+
+TEST_CASE("the clock of another host is compared with that of process 0", "[control]") {
+  const std::uint16_t port = free_port();
+  std::unique_ptr<ControlPlane> first;
+  std::jthread waiting([&] { first = control::join_processes(rendezvous_of(0, 2, port), quick_settings()); });
+  const auto behind = std::chrono::hours(5);
+  RawPeer peer = connect_when_ready(port);
+  control::Hello hello = control::hello_of(rendezvous_of(1, 2, port));
+  hello.info.machine = "another one";
+  peer.send({.kind = control::FrameKind::token, .payload = bytes_of("a token")});
+  peer.send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
+  while (const auto frame = peer.receive()) {
+    if (frame->kind == control::FrameKind::welcome) break;
+    if (frame->kind != control::FrameKind::ping) continue;
+    WireWriter writer;
+    writer.number(static_cast<std::int64_t>(
+        std::chrono::nanoseconds((std::chrono::steady_clock::now() - behind).time_since_epoch()).count()));
+    peer.send({.kind = control::FrameKind::pong, .payload = std::move(writer).data()});
+  }
+  waiting.join();
+  CHECK(std::chrono::abs(first->info(1).clock_offset - behind) < std::chrono::seconds(1));
+  CHECK(first->info(1).machine == "another one");
+}
+
+TEST_CASE("a network namespace is a machine of its own, though memory could be shared with it", "[control]") {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNET) != 0) ::_exit(77);
+    const Bytes said = to_bytes(control::hello_of(rendezvous_of(1, 2, 29500)));
+    ::_exit(::write(ends[1], said.data(), said.size()) == static_cast<ssize_t>(said.size()) ? 0 : 1);
+  }
+  ::close(ends[1]);
+  Bytes said(4096);
+  const ssize_t size = ::read(ends[0], said.data(), said.size());
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) return skip("needs the right to make a network namespace");
+  REQUIRE(status == 0);
+  const ProcessInfo here = control::hello_of(rendezvous_of(0, 2, 29500)).info;
+  const ProcessInfo there = control::read_hello({said.data(), static_cast<std::size_t>(size)}).info;
+  CHECK(there.memory_scope == here.memory_scope);
+  CHECK(there.machine != here.machine);
+  CHECK(here.machine == control::hello_of(rendezvous_of(0, 2, 29500)).info.machine);
+}
+
+TEST_CASE("a process may come before process 0 does", "[control]") {
+  const std::uint16_t port = free_port();
+  Planes planes(2);
+  in_threads(2, [&](int process) {
+    if (process == 0) std::this_thread::sleep_for(milliseconds(300));
+    planes[process] = control::join_processes(rendezvous_of(process, 2, port), quick_settings());
+  });
+  leave_all(planes);
+}
+
+TEST_CASE("what cannot be a process of a run is refused at once", "[control]") {
+  for (const auto& [process, processes] : {std::pair(0, 0), std::pair(2, 2), std::pair(-1, 2), std::pair(0, 70000)}) {
+    CHECK_THAT(
+        error_of([&, process = process, processes = processes] { join_processes(rendezvous_of(process, processes, 1)); }),
+        Contains("wrong input: "));
+  }
+  Rendezvous rendezvous = rendezvous_of(0, 2, 1);
+  rendezvous.token = std::string(5000, 'x');
+  CHECK_THAT(error_of([&] { join_processes(rendezvous); }), Contains("wrong input: ") && Contains("5000 bytes"));
+}
+
+}  // namespace pipetrain::test

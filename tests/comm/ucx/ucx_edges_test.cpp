@@ -1,0 +1,102 @@
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "comm/shared_control.hpp"
+#include "comm/ucx/ucx_traffic.hpp"
+#include "comm/ucx/ucx_transport.hpp"
+
+using namespace pipetrain;
+using test::Traffic;
+using test::TrafficEdge;
+
+namespace {
+
+Mesh mesh_of(int processes) {
+  MeshShape shape;
+  shape.pp = processes;
+  return Mesh(shape, deal_ranks(processes, processes));
+}
+
+// Every process runs its ends of the edges, `rounds` times over edges opened anew.
+void run_traffic(test::SharedControl& shared, int process, const std::vector<TrafficEdge>& edges, int rounds = 1) {
+  const auto control = shared.plane(process);
+  const Mesh mesh = mesh_of(control->processes());
+  UcxTransport transport(*control, mesh);
+  for (int round = 0; round < rounds; ++round) {
+    Traffic traffic(transport, process, edges);
+    traffic.run();
+    control->exchange("done", {});
+  }
+  test::require(transport.dropped() == 0, "messages were dropped");
+}
+
+void in_threads(int processes, const std::vector<TrafficEdge>& edges, int rounds = 1) {
+  test::SharedControl shared(processes);
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(processes));
+  std::vector<std::thread> threads;
+  for (int process = 0; process < processes; ++process) {
+    threads.emplace_back([&, process] {
+      try {
+        run_traffic(shared, process, edges, rounds);
+      } catch (...) {
+        failures[static_cast<std::size_t>(process)] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+void in_forks(int processes, const std::vector<TrafficEdge>& edges, bool one_machine = true) {
+  test::SharedControl shared(processes, one_machine);
+  const auto wrong = test::in_processes(processes, [&](int process) { run_traffic(shared, process, edges); });
+  for (const auto& line : wrong) UNSCOPED_INFO(line);
+  CHECK(wrong.empty());
+}
+
+}  // namespace
+
+TEST_CASE("an edge over UCX carries microbatches of every shape between two transports of one process") {
+  CHECK_NOTHROW(in_threads(2, {{.edge = 7, .from = 0, .to = 1, .slots = 3, .lanes = 2, .microbatches = 50}}));
+}
+
+TEST_CASE("edges over UCX can be opened again after they were closed") {
+  CHECK_NOTHROW(in_threads(2, {{.edge = 7, .from = 0, .to = 1}, {.edge = 9, .from = 1, .to = 0}}, 3));
+}
+
+TEST_CASE("edges over UCX join forked processes") {
+  in_forks(2, {{.edge = 1, .from = 0, .to = 1, .slots = 4, .lanes = 3, .microbatches = 300}});
+}
+
+TEST_CASE("32 MB go over an edge in both directions at once") {
+  in_forks(2, {{.edge = 1, .from = 0, .to = 1, .microbatches = 8, .most_rows = 8192, .cols = 1024},
+               {.edge = 2, .from = 1, .to = 0, .microbatches = 8, .most_rows = 8192, .cols = 1024}});
+}
+
+TEST_CASE("large microbatches go over UCX itself where processes do not share a machine") {
+  in_forks(2,
+           {{.edge = 1, .from = 0, .to = 1, .lanes = 2, .microbatches = 20, .most_rows = 4096, .cols = 256},
+            {.edge = 2, .from = 1, .to = 0, .microbatches = 20, .most_rows = 4096, .cols = 256}},
+           false);
+}
+
+TEST_CASE("eight interleaved edges between three processes do not wait for each other") {
+  std::vector<TrafficEdge> edges;
+  for (int i = 0; i < 8; ++i) {
+    TrafficEdge edge;
+    edge.edge = static_cast<EdgeId>(i);
+    edge.from = i % 3;
+    edge.to = (i + 1 + i / 3 % 2) % 3;
+    edge.slots = 1 + i % 4;
+    edge.lanes = 1 + i % 2;
+    edge.microbatches = 100 + 10 * i;
+    edge.most_rows = i % 2 == 0 ? 16 : 2000;
+    edge.cols = 64;
+    edges.push_back(edge);
+  }
+  in_forks(3, edges);
+}
