@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "comm/cpu_rank_sum.hpp"
 #include "core/cpu_stream.hpp"
 #include "core/error.hpp"
 
@@ -61,37 +62,6 @@ class Meeting {
   std::exception_ptr cause_;
 };
 
-template <class T>
-void reduce_into(T* target, const T* source, std::int64_t count, Reduction reduction) {
-  if (reduction == Reduction::sum) {
-    for (std::int64_t i = 0; i < count; ++i) target[i] += source[i];
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) target[i] = std::max(target[i], source[i]);
-  }
-}
-
-// Elements [begin, end) of every member's source, in rank order, to `out` (count of them).
-template <class T>
-void reduce_range(const std::vector<Meeting::Place>& places, std::int64_t begin, std::int64_t end, Reduction reduction,
-                  T* out) {
-  std::copy_n(places[0].source.as<T>() + begin, end - begin, out);
-  for (std::size_t rank = 1; rank < places.size(); ++rank) {
-    reduce_into(out, places[rank].source.as<T>() + begin, end - begin, reduction);
-  }
-}
-
-// Reduces one block of all members' tensors in place: through a block on the stack, because the members' memory is the source.
-template <class T>
-void all_reduce_range(const std::vector<Meeting::Place>& places, std::int64_t begin, std::int64_t end, Reduction reduction) {
-  constexpr std::int64_t block = 2048;
-  T sums[block];
-  for (std::int64_t at = begin; at < end; at += block) {
-    const std::int64_t stop = std::min(at + block, end);
-    reduce_range(places, at, stop, reduction, sums);
-    for (const auto& place : places) std::copy_n(sums, stop - at, place.target.as<T>() + at);
-  }
-}
-
 class InprocessGroup : public Group {
  public:
   InprocessGroup(std::shared_ptr<Meeting> meeting, int rank) : meeting_(std::move(meeting)), rank_(rank) {}
@@ -113,23 +83,17 @@ class InprocessGroup : public Group {
   void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) override {
     meet(stream, full, shard, [this, full, shard] {
       const std::int64_t begin = RowSplit(full.rows(), size()).begin(rank_) * full.cols();
-      const std::int64_t end = begin + shard.elements();
-      if (full.dtype == DType::f64) {
-        reduce_range(meeting_->places, begin, end, Reduction::sum, shard.as<double>());
-      } else {
-        reduce_range(meeting_->places, begin, end, Reduction::sum, shard.as<float>());
-      }
+      auto* target = static_cast<std::byte*>(shard.data);
+      reduce_in_rank_order({from_every_source(begin), {&target, 1}, shard.elements(), full.dtype, Reduction::sum});
     });
   }
 
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override {
     meet(stream, tensor, tensor, [this, tensor, reduction] {
       const RowSplit split(tensor.elements(), size());
-      if (tensor.dtype == DType::f64) {
-        all_reduce_range<double>(meeting_->places, split.begin(rank_), split.end(rank_), reduction);
-      } else {
-        all_reduce_range<float>(meeting_->places, split.begin(rank_), split.end(rank_), reduction);
-      }
+      std::vector<std::byte*> targets;
+      for (const auto& [source, target] : meeting_->places) targets.push_back(element(target, split.begin(rank_)));
+      reduce_in_rank_order({from_every_source(split.begin(rank_)), targets, split.count(rank_), tensor.dtype, reduction});
     });
   }
 
@@ -137,6 +101,17 @@ class InprocessGroup : public Group {
 
  private:
   const Meeting::Place& place(int rank) const { return meeting_->places[static_cast<std::size_t>(rank)]; }
+
+  static std::byte* element(const Tensor& tensor, std::int64_t index) {
+    return static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(index) * size_of(tensor.dtype);
+  }
+
+  // Every member's source from this element on, in rank order.
+  std::vector<const std::byte*> from_every_source(std::int64_t begin) const {
+    std::vector<const std::byte*> sources;
+    for (const auto& [source, target] : meeting_->places) sources.push_back(element(source, begin));
+    return sources;
+  }
 
   // Everybody's memory may be read and written between the two arrivals, and only there.
   template <class Work>

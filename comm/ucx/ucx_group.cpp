@@ -1,11 +1,11 @@
 #include "comm/ucx/ucx_group.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
 
+#include "comm/cpu_rank_sum.hpp"
 #include "core/cpu_stream.hpp"
 #include "core/error.hpp"
 
@@ -16,31 +16,6 @@ namespace {
 constexpr std::size_t piece_bytes = std::size_t{512} << 10;
 
 using Phase = UcxGroupHeader::Phase;
-
-template <class T>
-void reduce_into(T* target, const T* source, std::int64_t count, Reduction reduction) {
-  if (reduction == Reduction::sum) {
-    for (std::int64_t i = 0; i < count; ++i) target[i] += source[i];
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) target[i] = std::max(target[i], source[i]);
-  }
-}
-
-// In the order of the sources, of which the target may be one.
-template <class T>
-void reduce(const std::vector<const std::byte*>& sources, std::byte* target, std::size_t bytes, Reduction reduction) {
-  constexpr std::int64_t block = 2048;
-  std::array<T, block> sums;
-  const auto count = static_cast<std::int64_t>(bytes / sizeof(T));
-  for (std::int64_t at = 0; at < count; at += block) {
-    const std::int64_t size = std::min(block, count - at);
-    std::copy_n(reinterpret_cast<const T*>(sources[0]) + at, size, sums.data());
-    for (std::size_t rank = 1; rank < sources.size(); ++rank) {
-      reduce_into(sums.data(), reinterpret_cast<const T*>(sources[rank]) + at, size, reduction);
-    }
-    std::copy_n(sums.data(), size, reinterpret_cast<T*>(target) + at);
-  }
-}
 
 }  // namespace
 
@@ -191,11 +166,8 @@ class UcxGroup::Call {
     for (std::size_t far = 0; far < group_.far_.size(); ++far) {
       sources[static_cast<std::size_t>(group_.far_[far])] = place(far, piece);
     }
-    if (sum.dtype == DType::f64) {
-      reduce<double>(sources, target, size, sum.reduction);
-    } else {
-      reduce<float>(sources, target, size, sum.reduction);
-    }
+    const auto count = static_cast<std::int64_t>(size / size_of(sum.dtype));
+    reduce_in_rank_order({sources, {&target, 1}, count, sum.dtype, sum.reduction});
   }
 
   void end() {

@@ -14,7 +14,7 @@
 
 #include "actors/training/run_processes.hpp"
 #include "catch.hpp"
-#include "comm/held_port.hpp"
+#include "comm/control/held_port.hpp"
 
 namespace pipetrain::test {
 namespace {

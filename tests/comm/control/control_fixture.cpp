@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "comm/held_port.hpp"
+#include "comm/control/held_port.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::test {
