@@ -39,6 +39,7 @@ set(training_public_headers
   actors/training/training_run.hpp
   core/device_kind.hpp
   data/dataset.hpp
+  data/sample.hpp
   data/sampler.hpp
   model/block.hpp
   model/config.hpp

@@ -149,9 +149,16 @@ std::unique_ptr<Dataset> open_inside_text(const DatasetOptions& options, const T
 }  // namespace
 
 std::vector<std::int32_t> Dataset::read(std::int64_t index) const {
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(sequence_length()) + 1);
-  read(index, tokens);
-  return tokens;
+  Sample sample;
+  read(index, sample);
+  sample.ids.push_back(sample.labels.back());
+  return std::move(sample.ids);
+}
+
+std::vector<std::int32_t> Dataset::documents(std::int64_t index) const {
+  Sample sample;
+  read(index, sample);
+  return std::move(sample.documents);
 }
 
 DataInput parse_data_input(std::string_view text) {

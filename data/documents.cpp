@@ -84,11 +84,14 @@ class PackedDataset : public Dataset {
   std::int64_t size() const override { return (joints_.size() - 1) / sequence_length(); }
 
   using Dataset::read;
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
-    assert(index >= 0 && std::ssize(tokens) == sequence_length() + 1);
+  void read(std::int64_t index, Sample& sample) const override {
+    assert(index >= 0);
+    sample.ids.resize(static_cast<std::size_t>(sequence_length()) + 1);
     joints_.read(
-        index % size() * sequence_length(), tokens, marker_,
+        index % size() * sequence_length(), sample.ids, marker_,
         [this](std::size_t stream, std::int64_t first, std::span<std::int32_t> part) { streams_[stream]->read(first, part); });
+    label_with_next_ids(sample);
+    sample.documents.clear();
   }
 
   std::uint64_t content() const override { return content_; }

@@ -65,10 +65,10 @@ class JsonlIds : public Dataset {
  public:
   JsonlIds(const std::filesystem::path& path, std::int64_t length, std::int64_t vocabulary)
       : Dataset(length), file_(path), vocabulary_(vocabulary) {
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(length) + 1);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(length) + 1);
     for (std::int64_t row = file_.next_row(0); row >= 0; row = file_.next_row(file_.end_of_row(row))) {
-      read_row(row, tokens);
-      content_.add(tokens.data(), tokens.size() * sizeof tokens[0]);
+      read_row(row, ids);
+      content_.add(ids.data(), ids.size() * sizeof ids[0]);
       rows_.push_back(row);
     }
     file_.expect_random_reads();
@@ -77,16 +77,19 @@ class JsonlIds : public Dataset {
   std::int64_t size() const override { return std::ssize(rows_); }
 
   using Dataset::read;
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
-    assert(index >= 0 && std::ssize(tokens) == sequence_length() + 1);
-    read_row(rows_[static_cast<std::size_t>(index % size())], tokens);
+  void read(std::int64_t index, Sample& sample) const override {
+    assert(index >= 0);
+    sample.ids.resize(static_cast<std::size_t>(sequence_length()) + 1);
+    read_row(rows_[static_cast<std::size_t>(index % size())], sample.ids);
+    label_with_next_ids(sample);
+    sample.documents.clear();
   }
 
   std::uint64_t content() const override { return content_.value(); }
 
  private:
-  void read_row(std::int64_t row, std::span<std::int32_t> tokens) const {
-    const Row fields = file_.parse(row, tokens, vocabulary_);
+  void read_row(std::int64_t row, std::span<std::int32_t> ids) const {
+    const Row fields = file_.parse(row, ids, vocabulary_);
     if (!fields.ids)
       file_.fail(row, R"(this row has "text", but the rows before it have "input_ids"; keep one kind in a file)");
     if (*fields.ids != sequence_length() + 1)

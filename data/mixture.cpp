@@ -24,6 +24,16 @@ void add_contents(Checksum& sum, const std::vector<std::unique_ptr<Dataset>>& pa
   }
 }
 
+bool any_isolates(const std::vector<std::unique_ptr<Dataset>>& parts) {
+  return std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part->isolates_documents(); });
+}
+
+// A sample of one part.
+struct Place {
+  const Dataset* part;
+  std::int64_t index;  // in it, counting on over epochs
+};
+
 class Concatenation : public Dataset {
  public:
   explicit Concatenation(std::vector<std::unique_ptr<Dataset>> parts)
@@ -34,10 +44,18 @@ class Concatenation : public Dataset {
   std::int64_t size() const override { return ends_.back(); }
 
   using Dataset::read;
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
-    const std::int64_t place = index % size();
-    const auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), place) - ends_.begin());
-    parts_[part]->read(place - (part == 0 ? 0 : ends_[part - 1]), tokens);
+  void read(std::int64_t index, Sample& sample) const override {
+    const Place place = place_of(index);
+    place.part->read(place.index, sample);
+  }
+  SampleSize measure(std::int64_t index) const override {
+    const Place place = place_of(index);
+    return place.part->measure(place.index);
+  }
+  bool isolates_documents() const override { return any_isolates(parts_); }
+  std::vector<std::int32_t> documents(std::int64_t index) const override {
+    const Place place = place_of(index);
+    return place.part->documents(place.index);
   }
 
   std::uint64_t content() const override {
@@ -47,6 +65,12 @@ class Concatenation : public Dataset {
   }
 
  private:
+  Place place_of(std::int64_t index) const {
+    const std::int64_t place = index % size();
+    const auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), place) - ends_.begin());
+    return {parts_[part].get(), place - (part == 0 ? 0 : ends_[part - 1])};
+  }
+
   std::vector<std::unique_ptr<Dataset>> parts_;
   std::vector<std::int64_t> ends_;
 };
@@ -74,17 +98,18 @@ class Mixture : public Dataset {
   std::int64_t size() const override { return size_; }
 
   using Dataset::read;
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
-    const std::int64_t place = index % size_;
-    const std::size_t part = draw(place);
-    const std::int64_t turn = index / size_ * in_epoch_[part] + drawn_before(place, part);
-    const std::int64_t samples = parts_[part]->size();
-    std::int64_t sample = turn % samples;
-    if (shuffle_) {
-      const std::uint64_t pass = static_cast<std::uint64_t>(turn / samples);
-      sample = Permutation(samples, derive_key(seed_, order_key + part, pass))(sample);
-    }
-    parts_[part]->read(turn / samples * samples + sample, tokens);
+  void read(std::int64_t index, Sample& sample) const override {
+    const Place place = place_of(index);
+    place.part->read(place.index, sample);
+  }
+  SampleSize measure(std::int64_t index) const override {
+    const Place place = place_of(index);
+    return place.part->measure(place.index);
+  }
+  bool isolates_documents() const override { return any_isolates(parts_); }
+  std::vector<std::int32_t> documents(std::int64_t index) const override {
+    const Place place = place_of(index);
+    return place.part->documents(place.index);
   }
 
   std::uint64_t content() const override {
@@ -95,6 +120,19 @@ class Mixture : public Dataset {
   }
 
  private:
+  Place place_of(std::int64_t index) const {
+    const std::int64_t place = index % size_;
+    const std::size_t part = draw(place);
+    const std::int64_t turn = index / size_ * in_epoch_[part] + drawn_before(place, part);
+    const std::int64_t samples = parts_[part]->size();
+    std::int64_t sample = turn % samples;
+    if (shuffle_) {
+      const std::uint64_t pass = static_cast<std::uint64_t>(turn / samples);
+      sample = Permutation(samples, derive_key(seed_, order_key + part, pass))(sample);
+    }
+    return {parts_[part].get(), turn / samples * samples + sample};
+  }
+
   static constexpr std::int64_t block_size = 1024;
   static constexpr std::uint64_t draw_key = 0x6d6978;
   static constexpr std::uint64_t order_key = 0x6d697800000000;

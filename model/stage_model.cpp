@@ -30,6 +30,7 @@ class TransformerStage final : public StageModel {
   TransformerStage(const StageModelSpec& spec, const TensorParallel& tp, Ops& ops)
       : config_(spec.config),
         layout_(layout_parameters(spec.config, spec.chunks, tp.rank(), tp.size())),
+        largest_(spec.shape),
         shape_(spec.shape),
         tp_(tp),
         ops_(ops),
@@ -79,6 +80,11 @@ class TransformerStage final : public StageModel {
   }
 
   void listen(GradientListener listener) override { listener_ = std::move(listener); }
+
+  void set_sequence(std::int64_t sequence) override {
+    assert(sequence >= 1 && sequence <= largest_.sequence);
+    shape_.sequence = sequence;
+  }
 
   void begin_step() override {
     for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
@@ -143,9 +149,9 @@ class TransformerStage final : public StageModel {
   }
 
   void upload_rotary_table() {
-    const std::vector<float> table = rotary_table(config_, shape_.sequence);
+    const std::vector<float> table = rotary_table(config_, largest_.sequence);
     rotary_memory_ = ops_.stream().device().allocate(table.size() * sizeof(float), "the rotary table");
-    rotary_table_ = {rotary_memory_.data(), {shape_.sequence, 2, config_.head_dim / 2}, DType::f32};
+    rotary_table_ = {rotary_memory_.data(), {largest_.sequence, 2, config_.head_dim / 2}, DType::f32};
     ops_.stream().copy(rotary_table_.data, table.data(), rotary_table_.bytes());
     ops_.stream().synchronize();
   }
@@ -213,7 +219,7 @@ class TransformerStage final : public StageModel {
 
     const Tensor hidden{nullptr, hidden_shape(), numerics_.precision.compute}, ids{nullptr, {shape_.tokens()}, DType::i32};
     const Tensor loss_sum{nullptr, {1}, DType::f64};
-    const ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum};
+    const ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum, {}};
     run_forward(context, chunk, forward, *slot);
     run_backward(context, chunk, {hidden, hidden, 1}, *slot, Accumulate::yes, true);
     run_weight_grad(context, *slot);
@@ -235,7 +241,7 @@ class TransformerStage final : public StageModel {
 
   ModelConfig config_;
   ParameterLayout layout_;
-  MicrobatchShape shape_;
+  MicrobatchShape largest_, shape_;  // what memory is for; of the current actions
   TensorParallel tp_;
   Ops& ops_;
   Numerics numerics_;

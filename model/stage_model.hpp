@@ -1,7 +1,8 @@
 // The part of a transformer that one rank of one stage computes: explicit forward and backward of its chunks. Everything is
 // enqueued on the Ops' stream; memory is the caller's. Not thread-safe.
 //
-// Shapes as in ops.hpp: T = batch x sequence tokens of a microbatch, Tr this rank's rows of them, H hidden size.
+// Shapes as in ops.hpp: T = batch x sequence tokens of a microbatch, Tr this rank's rows of them, H hidden size. The sequence
+// may differ from step to step.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +43,9 @@ struct ForwardArgs {
   Tensor targets;   // last chunk only: [T] i32; must stay valid until B or I
   Tensor output;    // [Tr, H]; unused by the last chunk
   Tensor loss_sum;  // last chunk only: [1] f64, written
+  // [T] i32: for each token, the place in its sample of the first token of its document, which attention and positions begin
+  // with; must stay valid until B or W. Without memory: a sample is one document.
+  Tensor documents = {};
 };
 
 struct BackwardArgs {
@@ -57,7 +61,7 @@ class StageModel {
   virtual const ParameterLayout& parameters() const = 0;
   virtual ActivationBytes activation_bytes(int chunk) const = 0;
   virtual std::size_t workspace_bytes() const = 0;  // the most that any action needs, those of the step's end included
-  virtual Shape hidden_shape() const = 0;           // [Tr, H]
+  virtual Shape hidden_shape() const = 0;           // [Tr, H], of the sequence that is set
 
   // The arenas of parameters(), flat: weights in the activations' type and zero where no parameter is, gradients f32. The store
   // outlives the model's actions. Must be called before the first of them. Where positions are rotary, also takes the memory of
@@ -77,6 +81,8 @@ class StageModel {
   // Sets the callback after each matrix gradient; null removes it.
   virtual void listen(GradientListener listener) = 0;
 
+  // The tokens of each sample in the actions that follow, from 1 to the spec's; before the first call it is the spec's.
+  virtual void set_sequence(std::int64_t sequence) = 0;
   // Gradients start anew: each chunk's next B or W overwrites those of matrices, and this zeroes the others.
   virtual void begin_step() = 0;
   virtual void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) = 0;
@@ -90,7 +96,7 @@ class StageModel {
 struct StageModelSpec {
   ModelConfig config;
   std::vector<std::vector<Block>> chunks;  // the runs of blocks that this stage holds
-  MicrobatchShape shape;
+  MicrobatchShape shape;                   // the largest
   Numerics numerics = {};
 };
 

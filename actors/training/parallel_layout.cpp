@@ -160,6 +160,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.chunks = chunks_of(setup.id.pp);
   setup.shape = {job.batch.microbatch, job.dataset->sequence_length()};
   setup.microbatches = static_cast<int>(job.batch.microbatches);
+  setup.isolates_documents = job.dataset->isolates_documents();
   setup.sequence_parallel = job.layout.sequence_parallel;
   setup.numerics = job.numerics;
   add_links(setup);

@@ -40,6 +40,10 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   losses_ = reports_.row_range(0, losses);
   square_sums_ = reports_.row_range(losses, losses + sums);
 
+  if (setup_.isolates_documents) {
+    documents_memory_ = device.allocate(documents_bytes(setup_), to_string(id) + ": documents");
+    documents_host_memory_ = device.allocate_host(documents_bytes(setup_), to_string(id) + ": documents");
+  }
   activations_.emplace(*model_, setup_.needs, setup_.microbatches, device, to_string(id));
   links_.emplace(setup_.links, LinkSetup{&device, hidden_bytes(setup_, model_->hidden_shape()), to_string(id)});
   clock_ = std::make_unique<ActionClock>(device);
@@ -104,8 +108,27 @@ Lane RankCompute::make_lane(InputKind kind, int chunk) {
 void RankCompute::begin_step(const StepInfo& step) {
   step_ = step;
   clock_->begin_step(*stream_);
+  const std::int64_t sequence = setup_.samples->size(step.step).sequence;
+  model_->set_sequence(sequence);
+  if (setup_.isolates_documents) load_documents(step.step, sequence);
   model_->begin_step();
   if (setup_.fault && setup_.fault->step == step.step) provoke(*setup_.fault);
+}
+
+// The host's copy is free: the step before has ended.
+void RankCompute::load_documents(std::int64_t step, std::int64_t sequence) {
+  const auto tokens = static_cast<std::size_t>(setup_.shape.batch * sequence);
+  documents_ = {documents_memory_.data(), {setup_.microbatches, static_cast<std::int64_t>(tokens)}, DType::i32};
+  auto* const begins = static_cast<std::int32_t*>(documents_host_memory_.data());
+  for (int microbatch = 0; microbatch < setup_.microbatches; ++microbatch) {
+    setup_.samples->read_documents({step, setup_.id.dp, microbatch}, sequence,
+                                   {begins + static_cast<std::size_t>(microbatch) * tokens, tokens});
+  }
+  stream_->copy(documents_.data, begins, documents_.bytes());
+}
+
+Tensor RankCompute::documents_of(int microbatch) const {
+  return documents_.row_range(microbatch, microbatch + 1).reshaped({documents_.cols()});
 }
 
 void RankCompute::run(const Launch& launch) {
@@ -114,6 +137,7 @@ void RankCompute::run(const Launch& launch) {
     if (input) wait_until_ready(*stream_, *input, lane);
   }
   Lane* output = launch.output ? &launch.output->lanes[lane] : nullptr;
+  if (output) output->tensor.shape = model_->hidden_shape();
   Link* link = output ? &links_->to(*output) : nullptr;
   const Tensor target = link ? link->begin(*stream_, *output) : Tensor{};
   clock_->start(*stream_, launch.action);
@@ -145,7 +169,8 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(1.0 / step_.tokens)};
   switch (action.kind) {
     case ActionKind::forward: {
-      ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}};
+      ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}, {}};
+      if (documents_.data != nullptr) forward.documents = documents_of(action.microbatch);
       if (launch.target) forward.loss_sum = losses_.row_range(action.microbatch, action.microbatch + 1);
       model_->forward(action.chunk, forward, slot);
       break;

@@ -65,6 +65,9 @@ class RankCompute {
   // All that this rank enqueues to.
   std::vector<Stream*> streams() const;
   void provoke(const Fault& fault);
+  // Where the documents of the step's microbatches begin, onto the device.
+  void load_documents(std::int64_t step, std::int64_t sequence);
+  Tensor documents_of(int microbatch) const;  // [T]
   // `output`: where to write what the launch's output slot is to hold.
   void run_compute(const Launch& launch, const Tensor& output);
   void run_end_of_step(const schedules::Action& action);
@@ -73,9 +76,11 @@ class RankCompute {
   MemoryUse memory_;
   std::unique_ptr<QuietGroup> tensor_group_;  // null: one rank
   Buffer workspace_memory_, reports_memory_, reports_host_memory_;
+  Buffer documents_memory_, documents_host_memory_;  // none where the data does not isolate documents
   std::vector<Buffer> lane_memory_;
   Tensor losses_, square_sums_;    // f64, on the device
   Tensor reports_, reports_host_;  // both in one piece, and its copy on the host
+  Tensor documents_;               // [microbatches of the step, T] i32, or without memory: see ForwardArgs
   std::unique_ptr<Stream> stream_;
   // On a GPU a host callback holds up its stream, so callbacks have one of their own.
   std::unique_ptr<Stream> callbacks_;

@@ -44,6 +44,11 @@ std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
   return Tensor{nullptr, hidden, setup.numerics.precision.comm}.bytes();
 }
 
+std::size_t documents_bytes(const RankSetup& setup) {
+  if (!setup.isolates_documents) return 0;
+  return static_cast<std::size_t>(setup.microbatches * setup.shape.tokens()) * sizeof(std::int32_t);
+}
+
 StageModelSpec model_spec(const RankSetup& setup) {
   return {.config = setup.config, .chunks = setup.chunks, .shape = setup.shape, .numerics = setup.numerics};
 }
@@ -55,6 +60,7 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   use.activations = ActivationPool::bytes(model, setup.needs);
   const Shape hidden = model.hidden_shape();
   use.queues += OutgoingLinks::memory(setup.links, hidden_bytes(setup, hidden));
+  use.queues += documents_bytes(setup);
   use.workspace += setup.group_bytes;
   use.queues += static_cast<std::size_t>(setup.mirrors) * align_up(hidden_bytes(setup, hidden));
   for (int chunk = 0; chunk < static_cast<int>(setup.chunks.size()); ++chunk) {

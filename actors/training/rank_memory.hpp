@@ -10,6 +10,9 @@ Tensor lane_tensor(const RankSetup& setup, schedules::InputKind kind, int chunk,
 std::size_t lane_bytes(const RankSetup& setup, schedules::InputKind kind, int chunk, const Shape& hidden);
 std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden);
 
+// Of RankCompute's documents: 0 where the data does not isolate them.
+std::size_t documents_bytes(const RankSetup& setup);
+
 // What the setup's rank computes.
 StageModelSpec model_spec(const RankSetup& setup);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
+#include "actors/training/step_samples.hpp"
 #include "actors/training/train_job.hpp"
 #include "comm/outgoing_links.hpp"
 #include "core/device.hpp"
@@ -33,8 +34,10 @@ struct RankSetup {
   RankGroups groups;
   ModelConfig config;
   std::vector<std::vector<Block>> chunks;  // of this stage
-  MicrobatchShape shape;
+  MicrobatchShape shape;                   // the largest
   int microbatches = 1;
+  bool isolates_documents = false;             // of the data
+  std::shared_ptr<const StepSamples> samples;  // null: only to be estimated
   bool sequence_parallel = true;
   Numerics numerics;
   LinkKinds links;              // to the ranks whose slots it fills

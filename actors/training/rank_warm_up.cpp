@@ -30,7 +30,7 @@ void RankCompute::warm_up() {
       const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
       const auto index = static_cast<decltype(Action::chunk)>(chunk);
       ActivationSlot& slot = activations_->take({ActionKind::forward, index, 0});
-      model_->forward(chunk, {first ? ids : input, ids, output, loss}, slot);
+      model_->forward(chunk, {first ? ids : input, ids, output, loss, {}}, slot);
       model_->backward(chunk, backward, slot);
       activations_->release({ActionKind::backward, index, 0});
     }

@@ -5,37 +5,41 @@
 #include <vector>
 
 #include "actors/engine/input_source.hpp"
+#include "actors/training/step_samples.hpp"
 #include "core/device.hpp"
-#include "data/dataset.hpp"
-#include "data/sampler.hpp"
 
 namespace pipetrain {
 
 class TokenSource : public InputSource {
  public:
   // The devices of the ranks of the first virtual stage, which get tokens, and of the last, which get targets.
-  TokenSource(int replica, std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
-              const BatchShape& batch, const std::vector<Device*>& first, const std::vector<Device*>& last);
+  TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Device*>& first,
+              const std::vector<Device*>& last);
 
   void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) override;
   // Reads the next step's first microbatch, so that the step does not begin with waiting for it.
   void look_ahead(const StepInfo& filled) override;
 
  private:
-  // The inputs of this microbatch, sample after sample, and then the targets: read from the dataset unless they are here.
-  const std::int32_t* read(std::int64_t step, int microbatch);
+  // The inputs of a microbatch and then its targets, `tokens` of each.
+  struct Staged {
+    const std::int32_t* data = nullptr;
+    std::int64_t tokens = 0;
+  };
+  // Read from the dataset unless they are here.
+  Staged read(std::int64_t step, int microbatch);
   std::size_t place_of(std::int64_t step, int microbatch) const;
+  std::int64_t tokens_of(std::int64_t step);  // of a microbatch
 
   int replica_;
-  std::shared_ptr<const Dataset> dataset_;
-  std::shared_ptr<const Sampler> sampler_;
-  std::int64_t tokens_;  // of a microbatch
-  int microbatches_;
+  std::shared_ptr<const StepSamples> samples_;
+  std::int64_t most_tokens_;  // of a microbatch
   // Where the copies start from: by place, inputs then targets. In the next step the same place is free again; the first
   // microbatch has two, in turns, because it is read while the step before may still be copying its own.
   Buffer staging_;
-  std::vector<std::int64_t> steps_;                    // by place: whose samples are there; 0 for none
-  std::vector<std::unique_ptr<Stream>> first_, last_;  // one per lane
+  std::vector<std::int64_t> steps_;                       // by place: whose samples are there; 0 for none
+  std::int64_t measured_step_ = 0, measured_tokens_ = 0;  // what tokens_of() found last
+  std::vector<std::unique_ptr<Stream>> first_, last_;     // one per lane
 };
 
 }  // namespace pipetrain

@@ -12,11 +12,11 @@
 #include "actors/training/rank_state.hpp"
 #include "actors/training/run_processes.hpp"
 #include "actors/training/step_results.hpp"
+#include "actors/training/step_samples.hpp"
 #include "actors/training/token_source.hpp"
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
-#include "data/sampler.hpp"
 #include "model/gradient_norm.hpp"
 #include "model/weights/weights.hpp"
 
@@ -63,7 +63,7 @@ class Trainer::Run {
       : job_(std::move(job)),
         channel_(std::move(channel)),
         layout_(job_, channel_),
-        sampler_(std::make_shared<Sampler>(job_.dataset->size(), job_.batch, job_.samples.shuffle, job_.samples.seed)),
+        samples_(std::make_shared<StepSamples>(job_.dataset, job_.batch, job_.samples.shuffle, job_.samples.seed)),
         results_(layout_, job_),
         steps_done_(job_.steps_done),
         applied_steps_(job_.initial.applied_steps),
@@ -92,7 +92,7 @@ class Trainer::Run {
 
   StepReport step() {
     const std::int64_t number = steps_done_ + 1;
-    const auto tokens = job_.batch.global_batch() * job_.dataset->sequence_length();
+    const std::int64_t tokens = counted_tokens(number);
     const StepInfo info{number, static_cast<int>(job_.batch.microbatches), static_cast<double>(tokens),
                         job_.learning_rate.at(number)};
     StepReport report;
@@ -117,7 +117,7 @@ class Trainer::Run {
   std::int64_t steps_done() const { return steps_done_; }
   double first_loss() const { return first_loss_; }
   std::optional<double> last_loss() const { return last_loss_; }
-  std::int64_t steps_per_epoch() const { return sampler_->steps_per_epoch(); }
+  std::int64_t steps_per_epoch() const { return samples_->sampler().steps_per_epoch(); }
   Pipeline& pipeline() { return *pipeline_; }
 
   std::vector<DeviceMemory> memory() const {
@@ -149,6 +149,14 @@ class Trainer::Run {
   }
 
  private:
+  // What the loss of a step is a mean over.
+  std::int64_t counted_tokens(std::int64_t step) const {
+    const std::int64_t counted = samples_->size(step).counted;
+    if (counted > 0) return counted;
+    throw Error(ErrorKind::input, "no label of step " + std::to_string(step) +
+                                      " counts, so it has no loss; give data with labels to learn in every global batch");
+  }
+
   // The host's memory is that of all processes on it.
   void check_memory() {
     const auto devices = estimate_devices(layout_, job_);
@@ -166,6 +174,7 @@ class Trainer::Run {
     std::vector<std::future<std::shared_ptr<TransformerCompute>>> building;
     for (const StageId id : layout_.stages()) {
       auto setups = layout_.rank_setups(job_, id);
+      for (RankSetup& setup : setups) setup.samples = samples_;
       building.push_back(std::async(std::launch::async, [this, setups = std::move(setups)]() mutable {
         return std::make_shared<TransformerCompute>(std::move(setups), job_.initial);
       }));
@@ -186,7 +195,7 @@ class Trainer::Run {
   std::shared_ptr<InputSource> make_source(int replica, int part) {
     const auto& placement = layout_.plan().placement;
     return std::make_shared<TokenSource>(
-        replica, job_.dataset, sampler_, job_.batch, layout_.stage_devices({replica, placement.at(0).stage, part}),
+        replica, samples_, layout_.stage_devices({replica, placement.at(0).stage, part}),
         layout_.stage_devices({replica, placement.at(placement.virtual_stages() - 1).stage, part}));
   }
 
@@ -204,7 +213,7 @@ class Trainer::Run {
   TrainJob job_;
   std::shared_ptr<EngineChannel> channel_;  // null: one process
   ParallelLayout layout_;                   // devices and groups: outlives the computes
-  std::shared_ptr<const Sampler> sampler_;
+  std::shared_ptr<const StepSamples> samples_;
   std::vector<std::shared_ptr<TransformerCompute>> computes_;  // replica-major
   std::unique_ptr<Pipeline> pipeline_;                         // its actors end first
   StepResults results_;

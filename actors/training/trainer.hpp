@@ -30,7 +30,7 @@ struct StepReport {
   double loss = 0;        // mean over the target tokens of the global batch
   double grad_norm = 0;   // global L2 norm before clipping
   double learning_rate = 0;
-  std::int64_t tokens = 0;  // of the global batch
+  std::int64_t tokens = 0;  // target tokens of the global batch that count
   bool skipped = false;     // the optimizer left weights and its states as they were
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none

@@ -33,9 +33,11 @@ class TinyData final : public Dataset {
   TinyData(std::int64_t sequence, std::int64_t vocabulary) : Dataset(sequence), vocabulary_(vocabulary) {}
   std::int64_t size() const override { return 1000; }
   std::uint64_t content() const override { return 0; }
-  void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
-    for (std::size_t i = 0; i < tokens.size(); ++i)
-      tokens[i] = static_cast<std::int32_t>((index * 7 + static_cast<std::int64_t>(i * i) * 3) % vocabulary_);
+  void read(std::int64_t index, Sample& sample) const override {
+    sample.ids.resize(static_cast<std::size_t>(sequence_length()) + 1);
+    for (std::size_t i = 0; i < sample.ids.size(); ++i)
+      sample.ids[i] = static_cast<std::int32_t>((index * 7 + static_cast<std::int64_t>(i * i) * 3) % vocabulary_);
+    label_with_next_ids(sample);
   }
 
  private:

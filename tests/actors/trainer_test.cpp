@@ -194,9 +194,10 @@ TEST_CASE("data that cannot be read end the run in the step that asks for them, 
     explicit Broken(std::int64_t good_samples) : Dataset(8), good(good_samples) {}
     std::int64_t size() const override { return 64; }
     std::uint64_t content() const override { return 0; }
-    void read(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    void read(std::int64_t index, Sample& sample) const override {
       if (index >= good) throw Error(ErrorKind::input, "rows.jsonl:7: not JSON");
-      for (auto& token : tokens) token = static_cast<std::int32_t>(index + 1);
+      sample.ids.assign(9, static_cast<std::int32_t>(index + 1));
+      label_with_next_ids(sample);
     }
     std::int64_t good;
   };
