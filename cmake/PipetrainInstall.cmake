@@ -2,24 +2,27 @@
 #
 #   find_package(pipetrain COMPONENTS schedules)   pipetrain::schedules, no dependency at all
 #   find_package(pipetrain COMPONENTS engine)      pipetrain::engine: the actors, any compute
-#   find_package(pipetrain COMPONENTS training)    pipetrain::training, pipetrain::tuning: everything
+#   find_package(pipetrain COMPONENTS training)    pipetrain::training: whole runs
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pipetrain)
 
 # One export set per component, so that each asks only for what it needs.
 set(schedules_rooms schedules)
 set(engine_rooms core comm engine)
-set(training_rooms files records data ops model training tuning)
-foreach(component schedules engine training)
+set(training_rooms files records data ops model training)
+set(exported_components schedules engine training)
+foreach(component IN LISTS exported_components)
   list(TRANSFORM ${component}_rooms PREPEND pipetrain_ OUTPUT_VARIABLE targets)
   install(TARGETS ${targets} EXPORT pipetrain-${component} COMPONENT development ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT pipetrain-${component} NAMESPACE pipetrain:: DESTINATION ${package_dir} COMPONENT development)
 endforeach()
 
 include(PublicHeaders)
-foreach(header IN LISTS schedules_public_headers engine_public_headers training_public_headers)
-  get_filename_component(folder ${header} DIRECTORY)
-  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pipetrain/${folder} COMPONENT development)
+foreach(component IN LISTS exported_components)
+  foreach(header IN LISTS ${component}_headers ${component}_included_headers)
+    get_filename_component(folder ${header} DIRECTORY)
+    install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pipetrain/${folder} COMPONENT development)
+  endforeach()
 endforeach()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/pipetrainConfig.cmake.in ${PROJECT_BINARY_DIR}/pipetrainConfig.cmake

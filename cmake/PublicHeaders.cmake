@@ -1,52 +1,47 @@
-# The public headers of each component: what programs that embed pipetrain include, and what these headers include themselves. Only these are
-# installed; docs/api.md has an example of each header that a program names, and a test compiles the examples.
-set(schedules_public_headers
-  schedules/action.hpp
+# The headers that are installed, by component. COMPONENT_headers are for programs to include: docs/api.md has an example of each, and a
+# test compiles the examples. COMPONENT_included_headers are what those include themselves.
+set(schedules_headers
   schedules/auto_schedule.hpp
   schedules/builders.hpp
-  schedules/cost.hpp
   schedules/draw.hpp
-  schedules/invalid_plan.hpp
   schedules/plan.hpp
   schedules/plan_text.hpp
   schedules/simulate.hpp
-  schedules/stage_needs.hpp
   schedules/stage_protocol.hpp
-  schedules/timeline.hpp
   schedules/validate.hpp)
-set(engine_public_headers
-  actors/engine/input_source.hpp
+set(schedules_included_headers
+  schedules/action.hpp
+  schedules/cost.hpp
+  schedules/timeline.hpp)
+set(engine_headers
   actors/engine/noop_compute.hpp
   actors/engine/pipeline.hpp
   actors/engine/stage_compute.hpp
+  core/error.hpp)
+set(engine_included_headers
   actors/engine/step.hpp
   actors/engine/trace.hpp
   comm/slot.hpp
   core/dtype.hpp
-  core/error.hpp
   core/event.hpp
   core/mesh.hpp
   core/stream.hpp
   core/tensor.hpp)
-set(training_public_headers
-  actors/training/batch_sizes.hpp
-  actors/training/fault.hpp
-  actors/training/make_train_job.hpp
-  actors/training/run_length.hpp
-  actors/training/run_settings.hpp
+set(training_headers
   actors/training/train_job.hpp
   actors/training/trainer.hpp
-  actors/training/training_run.hpp
+  actors/training/training_run.hpp)
+set(training_included_headers
+  actors/training/fault.hpp
+  actors/training/run_length.hpp
+  actors/training/run_settings.hpp
   core/device_kind.hpp
   data/dataset.hpp
   data/sample.hpp
   data/sampler.hpp
-  model/block.hpp
   model/config.hpp
   model/learning_rate.hpp
   model/numerics.hpp
   model/optimizer_settings.hpp
   model/precision.hpp
-  model/recompute.hpp
-  tuning/layout_search.hpp
-  tuning/measured_devices.hpp)
+  model/recompute.hpp)

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "schedules/grid.hpp"
-#include "schedules/invalid_plan.hpp"
+#include "schedules/validate.hpp"
 
 namespace pipetrain::schedules {
 

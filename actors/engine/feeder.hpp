@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "actors/engine/input_source.hpp"
 #include "actors/engine/protocol.hpp"
+#include "actors/engine/stage_compute.hpp"
 
 namespace pipetrain {
 

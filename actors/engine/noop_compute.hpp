@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 
-#include "actors/engine/input_source.hpp"
 #include "actors/engine/stage_compute.hpp"
 
 namespace pipetrain {

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "actors/engine/input_source.hpp"
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
 #include "core/mesh.hpp"

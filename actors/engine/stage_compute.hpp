@@ -1,6 +1,6 @@
-// What a stage actor knows of its work: launch an action on these inputs, report when it is enqueued and completed. The
-// transformer is one implementation, a no-op and a sleeping one serve tests and measurements, and any program can bring its
-// own.
+// What a program brings to a pipeline. StageCompute is what a stage actor knows of its work: launch an action on these inputs,
+// report when it is enqueued and completed. The transformer is one implementation, a no-op and a sleeping one serve tests and
+// measurements. InputSource feeds tokens to the first virtual stage and targets to the last.
 #pragma once
 
 #include <chrono>
@@ -111,6 +111,18 @@ class StageCompute {
   virtual void read_state(std::int64_t number, const StatePart& part, float* out);
   // How many values read_state() would fill. Thread-safe. Throws where there is no such part.
   virtual std::size_t state_elements(const StatePart& part) const;
+};
+
+// Where the microbatches of one replica come from. Called by the feeder actor, one call at a time; must not block for long.
+class InputSource {
+ public:
+  virtual ~InputSource() = default;
+  // Puts microbatch `microbatch` of the step into every lane of the slot: tokens for InputKind::activation, targets for
+  // InputKind::target; sets the lanes' shapes and, where a lane has events, waits for `free` and records `ready`. What it
+  // throws ends the run.
+  virtual void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) = 0;
+  // All of this step has been filled: time to get ready for the one that may come next. Must not throw.
+  virtual void look_ahead(const StepInfo&) {}
 };
 
 // Slots without memory, for computes that move none.

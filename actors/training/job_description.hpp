@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "actors/training/trainer.hpp"
+#include "actors/training/job_estimate.hpp"
 
 namespace pipetrain {
 

@@ -15,7 +15,7 @@
 #include "core/process_group.hpp"
 #include "model/optimizer.hpp"
 #include "model/stage_model.hpp"
-#include "schedules/stage_needs.hpp"
+#include "schedules/validate.hpp"
 
 namespace pipetrain {
 

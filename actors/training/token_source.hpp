@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/engine/input_source.hpp"
+#include "actors/engine/stage_compute.hpp"
 #include "actors/training/step_samples.hpp"
 #include "core/device.hpp"
 

@@ -1,4 +1,4 @@
-// What a Trainer runs: settings whose model, data and weights have been opened.
+// What a Trainer runs: settings whose model, data and weights have been opened. make_train_job() opens them.
 #pragma once
 
 #include <functional>
@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/training/run_settings.hpp"
 #include "core/mesh.hpp"
@@ -54,5 +55,10 @@ struct TrainJob {
 
   std::shared_ptr<RunProcesses> processes;  // see run_processes.hpp; null: this process runs all ranks
 };
+
+// Throws Error(input) for a model or data that is wrong, or that do not go together, and for what resume.hpp refuses, with the
+// setting where there is one. What a user should know of, such as a damaged checkpoint that was passed over, is added to
+// `notes`, a line each.
+TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes);
 
 }  // namespace pipetrain

@@ -48,15 +48,6 @@ void check_finite(double value, const char* what, std::int64_t step) {
 
 }  // namespace
 
-JobEstimate estimate_job(const TrainJob& of) {
-  TrainJob job = of;
-  job.processes = nullptr;
-  const ParallelLayout layout(job);
-  JobEstimate estimate{layout.plan(), layout.needs(), layout.parts(), estimate_devices(layout, job), {}};
-  estimate.shortage = memory_shortage(layout, job, estimate.devices);
-  return estimate;
-}
-
 class Trainer::Run {
  public:
   Run(TrainJob job, std::shared_ptr<EngineChannel> channel)

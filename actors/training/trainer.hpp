@@ -12,10 +12,6 @@
 
 #include "actors/engine/pipeline.hpp"
 #include "actors/training/train_job.hpp"
-#include "core/error.hpp"
-#include "model/block.hpp"
-#include "schedules/plan.hpp"
-#include "schedules/stage_needs.hpp"
 
 namespace pipetrain {
 
@@ -43,16 +39,6 @@ struct DeviceMemory {
   MeshCoordinate rank;
   MemoryUse use;
 };
-
-// What a job would take, found without allocating it. Throws Error(input) when the model cannot be laid out so.
-struct JobEstimate {
-  schedules::Plan plan;
-  std::vector<schedules::StageNeeds> needs;  // by stage
-  std::vector<std::vector<Block>> blocks;    // by virtual stage
-  std::vector<DeviceMemory> devices;
-  std::optional<Error> shortage;  // what a Trainer of this job would throw where the machine has too little memory
-};
-JobEstimate estimate_job(const TrainJob& job);
 
 // Steps and saving from one thread; waiting(), finish_step() and abort() from any.
 //

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "actors/training/checkpoint.hpp"
-#include "actors/training/make_train_job.hpp"
+#include "actors/training/train_job.hpp"
 
 namespace pipetrain {
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/training/job_description.hpp"
+#include "actors/training/job_estimate.hpp"
 #include "actors/training/run_records.hpp"
 #include "actors/training/trainer.hpp"
 #include "actors/training/training_run.hpp"

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "actors/training/job_estimate.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "golden_run.hpp"

@@ -1,4 +1,4 @@
-#include "actors/training/make_train_job.hpp"
+#include "actors/training/train_job.hpp"
 
 #include <fmt/format.h>
 

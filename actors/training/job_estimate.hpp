@@ -1,0 +1,25 @@
+// What a job would take, found without allocating it: for `--dry-run`.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "actors/training/trainer.hpp"
+#include "core/error.hpp"
+#include "model/block.hpp"
+#include "schedules/plan.hpp"
+#include "schedules/validate.hpp"
+
+namespace pipetrain {
+
+struct JobEstimate {
+  schedules::Plan plan;
+  std::vector<schedules::StageNeeds> needs;  // by stage
+  std::vector<std::vector<Block>> blocks;    // by virtual stage
+  std::vector<DeviceMemory> devices;
+  std::optional<Error> shortage;  // what a Trainer of this job would throw where the machine has too little memory
+};
+// Throws Error(input) when the model cannot be laid out so.
+JobEstimate estimate_job(const TrainJob& job);
+
+}  // namespace pipetrain
