@@ -9,6 +9,7 @@ std::size_t size_of(DType dtype) noexcept {
     case DType::f32:
       return 4;
     case DType::bf16:
+    case DType::f16:
       return 2;
     case DType::f64:
       return 8;
@@ -24,6 +25,8 @@ const char* to_string(DType dtype) noexcept {
       return "f32";
     case DType::bf16:
       return "bf16";
+    case DType::f16:
+      return "f16";
     case DType::f64:
       return "f64";
     case DType::i32:

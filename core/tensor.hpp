@@ -53,7 +53,7 @@ struct Tensor {
   std::int64_t rows() const { return shape[0]; }
   std::int64_t cols() const { return shape[0] == 0 ? 0 : elements() / shape[0]; }
 
-  // T must be the host type of dtype (float, double, std::int32_t; std::uint16_t for bf16). Host-readable memory only.
+  // T must be the host type of dtype (float, double, std::int32_t; std::uint16_t for bf16 and f16). Host-readable memory only.
   template <class T>
   T* as() const {
     assert(sizeof(T) == size_of(dtype));

@@ -10,6 +10,8 @@ constexpr const char* name_of(Recompute mode) {
   return mode == Recompute::none ? "none" : mode == Recompute::selective ? "selective" : "full";
 }
 
-constexpr const char* precision_name(const Precision& precision) { return precision.compute == DType::bf16 ? "bf16" : "fp32"; }
+constexpr const char* precision_name(const Precision& precision) {
+  return precision.compute == DType::bf16 ? "bf16" : precision.compute == DType::f16 ? "fp16" : "fp32";
+}
 
 }  // namespace pipetrain

@@ -7,7 +7,7 @@
 namespace pipetrain {
 
 struct Numerics {
-  Precision precision = {};  // bf16 on GPUs only
+  Precision precision = {};  // bf16 and fp16 on GPUs only
   Recompute recompute = Recompute::none;
   bool deterministic = true;  // see make_cuda_ops()
 };

@@ -12,7 +12,7 @@
 namespace pipetrain {
 namespace {
 
-// Aligned in a bf16 arena too, and so in an fp32 one.
+// Aligned in a 16-bit arena too, and so in an fp32 one.
 std::size_t align_elements(std::size_t elements) { return align_up(elements * size_of(DType::bf16)) / size_of(DType::bf16); }
 
 // "1, 2, 4 or 8": the sizes that divide all of the counts.

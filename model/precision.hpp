@@ -14,12 +14,14 @@ struct Precision {
   static constexpr Precision fp32() { return {}; }
   // Mixed: fp32 master weights are rounded once a step to what the operations read.
   static constexpr Precision bf16() { return {.compute = DType::bf16, .comm = DType::bf16}; }
+  // The same, with more digits and less range: gradients need a loss scale.
+  static constexpr Precision fp16() { return {.compute = DType::f16, .comm = DType::f16}; }
 
   bool rounds_weights() const { return compute != master; }
   bool operator==(const Precision&) const = default;
 };
 
-// Throws Error(unavailable) for a mixture that is not built: only fp32() and bf16() are.
+// Throws Error(unavailable) for a mixture that is not built: only fp32(), bf16() and fp16() are.
 void check_precision(const Precision& precision);
 
 }  // namespace pipetrain

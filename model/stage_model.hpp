@@ -51,7 +51,7 @@ struct ForwardArgs {
 struct BackwardArgs {
   Tensor output_grad;    // [Tr, H]; unused by the last chunk; must stay valid until B or W
   Tensor input_grad;     // [Tr, H], written; unused by the first chunk
-  float loss_scale = 1;  // last chunk only: 1 / target tokens of the whole global batch
+  float loss_scale = 1;  // last chunk only: the run's loss scale / target tokens of the whole global batch
 };
 
 class StageModel {

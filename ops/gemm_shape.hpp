@@ -25,7 +25,7 @@ struct GemmShape {
 };
 
 // Microseconds that each algorithm of the GPU library's list takes for this product of random numbers, best guess first; the
-// median of several runs, in turns. `memory`: random numbers, bf16 or f32, at least as many as the three matrices have.
+// median of several runs, in turns. `memory`: random numbers of the shape's types, at least as many as the three matrices have.
 // Throws Error(unavailable) in a build without CUDA.
 std::vector<double> time_gemm_algorithms(Stream& stream, const GemmShape& shape, const Buffer& memory);
 // "major.minor.patch" of the GPU library that computes products.

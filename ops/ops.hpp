@@ -4,8 +4,8 @@
 // Shapes: T tokens of a microbatch (batch x sequence, sequence fastest), Tr the rows of T that this rank owns under sequence
 // parallelism (all of T without it), H hidden size, K input and N output columns of a matrix on this rank, I the MLP's inner
 // size on this rank, V the vocabulary rows on this rank, Hq and Hkv query and key-value heads on this rank, D the size of a
-// head. Weights are [N, K] as Hugging Face stores them: y = x w^T. Activations have one dtype (f32 or bf16), statistics are
-// f32, weight gradients are f32 and accumulate. Every operation gives the same bits for the same shapes and inputs.
+// head. Weights are [N, K] as Hugging Face stores them: y = x w^T. Activations have one dtype (f32, bf16 or f16), statistics
+// are f32, weight gradients are f32 and accumulate. Every operation gives the same bits for the same shapes and inputs.
 #pragma once
 
 #include <cstdint>
@@ -144,7 +144,7 @@ class Ops {
 
   // Decoupled weight decay, bias-corrected (Loshchilov and Hutter 2019).
   virtual void adamw(const AdamWArgs& args, const AdamW& settings) = 0;
-  // target [same length] bf16 = source f32, rounded to nearest even: the copy of fp32 master weights that bf16 matrices are
+  // target [same length] bf16 or f16 = source f32, rounded to nearest even: the copy of fp32 master weights that matrices are
   // computed from. Throws Error(unavailable) where activations are f32 only.
   virtual void round(const Tensor& source, const Tensor& target);
   // adamw, then round(weight, rounded), in one pass where that is faster.

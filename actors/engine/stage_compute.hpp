@@ -26,6 +26,7 @@ struct StepInfo {
   int microbatches = 1;   // of one replica
   double tokens = 1;      // target tokens of the whole global batch: what the loss is a mean over
   double learning_rate = 0;
+  double loss_scale = 1;  // what the backward's gradients are multiplied by
 };
 
 // What the compute of a stage has to say at its N action: losses, parts of the gradient norm, in an order that it and whoever
@@ -35,7 +36,7 @@ using StageResult = std::vector<double>;
 // Apply or skip the optimizer step, the same for every stage.
 struct Verdict {
   bool apply = true;
-  double grad_scale = 1;  // from clipping
+  double grad_scale = 1;  // from clipping and the loss scale
 };
 
 // Bytes on one device, by purpose.

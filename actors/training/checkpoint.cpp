@@ -181,6 +181,7 @@ InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointState& 
     initial.states[name] = std::make_shared<TensorFile>(checkpoint / file_of(name), tensors);
   }
   initial.applied_steps = state.applied_steps;
+  initial.loss_scale = state.loss_scale;
   return initial;
 }
 

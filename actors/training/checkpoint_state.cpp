@@ -96,6 +96,19 @@ CheckpointChecksums checksums_in(const json& value, const fs::path& file) {
   return checksums;
 }
 
+ordered_json to_json(const LossScaleState& state) {
+  return {{"scale", state.scale}, {"good_steps", state.good_steps}, {"overflows", state.overflows}};
+}
+
+LossScaleState loss_scale_in(const json& value, const fs::path& file) {
+  LossScaleState state;
+  state.scale = value.at("scale");
+  if (!(state.scale > 0)) refuse(file, fmt::format("the loss scale is {}", value.at("scale").dump()));
+  state.good_steps = whole_number(value, "good_steps", 0, file);
+  state.overflows = whole_number(value, "overflows", 0, file);
+  return state;
+}
+
 CheckpointState state_in(const json& value, const fs::path& file) {
   CheckpointState state;
   state.step = whole_number(value, "step", 1, file);
@@ -104,6 +117,7 @@ CheckpointState state_in(const json& value, const fs::path& file) {
     refuse(file, fmt::format("step is {}, applied_steps {}", state.step, state.applied_steps));
   state.first_loss = value.at("first_loss");
   if (value.contains("last_loss")) state.last_loss = value.at("last_loss").get<double>();
+  if (value.contains("loss_scale")) state.loss_scale = loss_scale_in(value.at("loss_scale"), file);
   state.global_batch = whole_number(value, "global_batch", 1, file);
   state.sequence = whole_number(value, "sequence", 1, file);
   state.seed = value.at("seed").get_ref<const json::number_unsigned_t&>();
@@ -135,6 +149,7 @@ void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
                         {"applied_steps", state.applied_steps},
                         {"first_loss", state.first_loss}};
   if (state.last_loss) value["last_loss"] = *state.last_loss;
+  if (state.loss_scale) value["loss_scale"] = to_json(*state.loss_scale);
   value["global_batch"] = state.global_batch;
   value["sequence"] = state.sequence;
   value["seed"] = state.seed;

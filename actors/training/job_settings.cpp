@@ -7,6 +7,7 @@
 #include "actors/training/train_job.hpp"
 #include "core/checksum.hpp"
 #include "data/fingerprint.hpp"
+#include "model/mode_names.hpp"
 #include "model/weights/weights.hpp"
 #include "schedules/plan_text.hpp"
 
@@ -51,7 +52,7 @@ void add_layout(const RunSettings& settings, NamedValues& values) {
 }
 
 void add_numerics(const RunSettings& settings, NamedValues& values) {
-  values.emplace_back("precision", settings.numerics.precision == Precision::fp32() ? "fp32" : "bf16");
+  values.emplace_back("precision", precision_name(settings.numerics.precision));
   values.emplace_back("recompute", text(settings.numerics.recompute));
   values.emplace_back("deterministic", text(settings.numerics.deterministic));
   values.emplace_back("optimizer", settings.optimizer.name);
@@ -60,6 +61,12 @@ void add_numerics(const RunSettings& settings, NamedValues& values) {
   values.emplace_back("eps", text(settings.optimizer.eps));
   values.emplace_back("weight-decay", text(settings.optimizer.weight_decay));
   values.emplace_back("clip-grad", text(settings.clip_norm));
+  const LossScaleSettings& scale = settings.loss_scale;
+  values.emplace_back("loss-scale", scale.dynamic ? "dynamic" : text(scale.initial));
+  values.emplace_back("loss-scale-initial", text(scale.initial));
+  values.emplace_back("loss-scale-window", text(scale.window));
+  values.emplace_back("loss-scale-hysteresis", text(scale.hysteresis));
+  values.emplace_back("loss-scale-min", text(scale.minimum));
   values.emplace_back("lr", text(settings.learning_rate.peak));
   values.emplace_back("min-lr", text(settings.learning_rate.minimum));
   values.emplace_back("lr-schedule", text(settings.learning_rate.kind));

@@ -166,7 +166,7 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   if (state_->is_replicated() && setup_.same_order && action.microbatch == setup_.microbatches - 1) {
     model_->listen([this](const Tensor& dw) { state_->start_reduction(dw); });
   }
-  const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(1.0 / step_.tokens)};
+  const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(step_.loss_scale / step_.tokens)};
   switch (action.kind) {
     case ActionKind::forward: {
       ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}, {}};

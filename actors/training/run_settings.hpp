@@ -15,6 +15,7 @@
 #include "data/dataset.hpp"
 #include "data/sampler.hpp"
 #include "model/learning_rate.hpp"
+#include "model/loss_scale.hpp"
 #include "model/numerics.hpp"
 #include "model/optimizer_settings.hpp"
 #include "schedules/stage_protocol.hpp"
@@ -93,6 +94,7 @@ struct RunSettings {
   Numerics numerics;
   OptimizerSettings optimizer{.weight_decay = 0.1F};
   double clip_norm = 1;  // 0: off
+  LossScaleSettings loss_scale;
   LearningRateSettings learning_rate;
   LengthSettings length;
   SavingSettings saving;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 namespace pipetrain {
 
@@ -34,7 +35,7 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
   StepMetrics metrics;
   metrics.step = report.step;
   metrics.loss = report.loss;
-  metrics.grad_norm = report.grad_norm;
+  if (std::isfinite(report.grad_norm)) metrics.grad_norm = report.grad_norm;
   metrics.lr = report.learning_rate;
   metrics.tokens = report.tokens;
   metrics.seconds = report.seconds;
@@ -46,6 +47,7 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
   metrics.tflops_per_device = rate * flops_per_token / devices / 1e12;
   metrics.bubble = report.bubble;
   metrics.skipped = report.skipped;
+  metrics.loss_scale = report.loss_scale;
   metrics.stage_bubble = stage_bubbles(report.trace);
   for (const auto& device : memory) metrics.memory_bytes.push_back(static_cast<std::int64_t>(device.use.total()));
   return metrics;

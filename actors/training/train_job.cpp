@@ -59,6 +59,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.numerics = settings.numerics;
   job.optimizer = settings.optimizer;
   job.clip_norm = settings.clip_norm;
+  job.loss_scale = settings.loss_scale;
   job.stall = settings.stall;
   job.fault = settings.fault;
   complete_plan(job);

@@ -24,7 +24,8 @@ struct InitialState {
   std::shared_ptr<const WeightSource> weights;
   // The optimizer's states by name; those that are not here start at zero.
   std::map<std::string, std::shared_ptr<const WeightSource>> states;
-  std::int64_t applied_steps = 0;  // optimizer steps behind them
+  std::int64_t applied_steps = 0;            // optimizer steps behind them
+  std::optional<LossScaleState> loss_scale;  // not given: as a new run begins
 };
 
 // What a rank computes with, given what it otherwise would: for measurements. Called by all ranks' workers at once.
@@ -44,6 +45,7 @@ struct TrainJob {
   OptimizerSettings optimizer;
   LearningRate learning_rate;
   double clip_norm = 1;  // 0: off
+  LossScaleSettings loss_scale;
 
   std::int64_t steps_done = 0;      // by the run that this one goes on from
   double first_loss = 0;            // of its first step

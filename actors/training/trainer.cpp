@@ -1,5 +1,7 @@
 #include "actors/training/trainer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <future>
@@ -18,6 +20,7 @@
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
 #include "model/gradient_norm.hpp"
+#include "model/loss_scale.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
@@ -58,6 +61,8 @@ class Trainer::Run {
         results_(layout_, job_),
         steps_done_(job_.steps_done),
         applied_steps_(job_.initial.applied_steps),
+        loss_scale_(job_.loss_scale.dynamic && job_.initial.loss_scale ? LossScale(job_.loss_scale, *job_.initial.loss_scale)
+                                                                       : LossScale(job_.loss_scale)),
         first_loss_(job_.first_loss),
         last_loss_(job_.last_loss) {
     check_memory();
@@ -85,7 +90,7 @@ class Trainer::Run {
     const std::int64_t number = steps_done_ + 1;
     const std::int64_t tokens = counted_tokens(number);
     const StepInfo info{number, static_cast<int>(job_.batch.microbatches), static_cast<double>(tokens),
-                        job_.learning_rate.at(number)};
+                        job_.learning_rate.at(number), loss_scale_.value()};
     StepReport report;
     report.step = number;
     report.learning_rate = info.learning_rate;
@@ -126,6 +131,7 @@ class Trainer::Run {
     CheckpointState state;
     state.step = steps_done_;
     state.applied_steps = applied_steps_;
+    if (loss_scale_.is_dynamic()) state.loss_scale = loss_scale_.state();
     state.first_loss = first_loss_;
     state.last_loss = last_loss_;
     state.global_batch = job_.batch.global_batch();
@@ -192,13 +198,28 @@ class Trainer::Run {
 
   MeshCoordinate rank_at(std::size_t rank) const { return layout_.mesh().at(static_cast<int>(rank)); }
 
-  Verdict decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) const {
+  Verdict decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) {
     report.loss = results_.loss_sum(results) / info.tokens;
     check_finite(report.loss, "loss", info.step);
-    report.grad_norm = results_.grad_norm(results);
-    check_finite(report.grad_norm, "gradient norm", info.step);
+    report.grad_norm = results_.grad_norm(results) / info.loss_scale;
+    if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;
     report.skipped = job_.fault && job_.fault->kind == FaultKind::skip && job_.fault->step == info.step;
-    return {!report.skipped, clip_factor(report.grad_norm, job_.clip_norm)};
+    if (loss_scale_.is_dynamic() && !std::isfinite(report.grad_norm)) {
+      report.skipped = true;
+      lower_loss_scale(info);
+    } else {
+      check_finite(report.grad_norm, "gradient norm", info.step);
+      loss_scale_.applied();
+    }
+    if (report.skipped) return {.apply = false};
+    return {true, clip_factor(report.grad_norm, job_.clip_norm) / info.loss_scale};
+  }
+
+  void lower_loss_scale(const StepInfo& info) {
+    if (loss_scale_.overflowed()) return;
+    throw Error(ErrorKind::numeric, fmt::format("the gradients of step {} overflow at the smallest loss scale, {}; lower the "
+                                                "learning rate, or train in bf16",
+                                                info.step, info.loss_scale));
   }
 
   TrainJob job_;
@@ -210,6 +231,7 @@ class Trainer::Run {
   StepResults results_;
   std::int64_t steps_done_;
   std::int64_t applied_steps_;  // of them, those the optimizer applied
+  LossScale loss_scale_;
   double first_loss_;
   std::optional<double> last_loss_;
 };

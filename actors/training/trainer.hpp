@@ -24,10 +24,11 @@ struct DeviceTrace {
 struct StepReport {
   std::int64_t step = 0;  // counts from 1
   double loss = 0;        // mean over the target tokens of the global batch
-  double grad_norm = 0;   // global L2 norm before clipping
+  double grad_norm = 0;   // global L2 norm before clipping; not finite in a step that was skipped for it
   double learning_rate = 0;
-  std::int64_t tokens = 0;  // target tokens of the global batch that count
-  bool skipped = false;     // the optimizer left weights and its states as they were
+  std::int64_t tokens = 0;           // target tokens of the global batch that count
+  std::optional<double> loss_scale;  // of this step; nothing where the loss is not scaled
+  bool skipped = false;              // the optimizer left weights and its states as they were
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none
   std::vector<StageTrace> trace;     // of each stage's first rank

@@ -63,7 +63,17 @@ const std::vector<OptionSpec>& train_option_table() {
        false},
       {"Optimizer (AdamW)", "clip-grad", "X", "largest global gradient norm; 0 turns clipping off", "1.0"},
 
-      {"Numbers and devices", "precision", "fp32|bf16", "of computation", "fp32 on CPU, bf16 on GPU"},
+      {"Numbers and devices", "precision", "fp32|bf16|fp16", "of computation; bf16 and fp16 on GPUs only",
+       "fp32 on CPU, bf16 on GPU"},
+      {"Numbers and devices", "loss-scale", "dynamic|X",
+       "what the loss is multiplied by before the backward; dynamic (or 0): a step whose gradients overflow is skipped, and "
+       "the "
+       "scale halves",
+       "dynamic in fp16, else 1"},
+      {"Numbers and devices", "loss-scale-initial", "X", "where a dynamic scale begins", "65536"},
+      {"Numbers and devices", "loss-scale-window", "N", "steps without overflow after which it doubles", "1000"},
+      {"Numbers and devices", "loss-scale-hysteresis", "N", "overflows since it last doubled, before it halves", "2"},
+      {"Numbers and devices", "loss-scale-min", "X", "its smallest value; an overflow there ends the run", "1"},
       {"Numbers and devices", "recompute", "none|selective|full", "what the backward computes again to save memory", "none"},
       {"Numbers and devices", "zero", "0..3", "shard optimizer state, gradients and weights over the replicas", "0", false,
        false},
@@ -173,7 +183,6 @@ std::string format_options(const std::vector<OptionSpec>& table) {
 }
 
 std::string_view reserved_option(std::string_view name) {
-  if (name.starts_with("loss-scale")) return "loss scaling is for fp16, which is not built yet; leave it out";
   if (name.starts_with("eval-")) return "evaluation is not built yet; leave it out";
   return {};
 }

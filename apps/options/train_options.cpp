@@ -10,6 +10,7 @@
 #include "actors/training/batch_sizes.hpp"
 #include "actors/training/checkpoint.hpp"
 #include "apps/options/device_choice.hpp"
+#include "apps/options/numerics_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/options/plan_file.hpp"
@@ -147,16 +148,6 @@ void read_length_and_optimizer(const OptionValues& values, RunSettings& run) {
   run.clip_norm = values.number("clip-grad", {}).value_or(run.clip_norm);
 }
 
-void read_numerics(const OptionValues& values, bool gpu, Numerics& numerics) {
-  if (values.text("precision") == "fp16") values.fail("precision", "fp16 is not built yet; use fp32, or bf16 on GPUs");
-  const std::size_t precision = values.choice("precision", {"fp32", "bf16"}).value_or(gpu ? 1 : 0);
-  numerics.precision = precision == 1 ? Precision::bf16() : Precision::fp32();
-  if (numerics.precision == Precision::bf16() && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
-  constexpr Recompute modes[] = {Recompute::none, Recompute::selective, Recompute::full};
-  numerics.recompute = modes[values.choice("recompute", {"none", "selective", "full"}).value_or(0)];
-  numerics.deterministic = values.on_off("deterministic").value_or(numerics.precision == Precision::fp32() || !gpu);
-}
-
 void read_saving(const OptionValues& values, SavingSettings& saving) {
   saving.folder = output_folder(values, "save");
   saving.interval = values.integer("save-interval", 1, any_count);
@@ -232,7 +223,8 @@ void read_run(const Sources& sources, TrainOptions& options, const std::function
   read_chunks_and_order(values, run.layout);
   read_length_and_optimizer(values, run);
   choose_devices(values, machine, options);
-  read_numerics(values, run.devices.kind == DeviceKind::cuda, run.numerics);
+  run.numerics = read_numerics(values, run.devices.kind == DeviceKind::cuda);
+  run.loss_scale = read_loss_scale(values, run.numerics.precision);
   read_files(values, options);
   read_fault(environment, run);
   go_on_after_restart(options);

@@ -7,13 +7,15 @@
 #include <utility>
 
 #include "core/device_name.hpp"
+#include "model/mode_names.hpp"
 
 namespace pipetrain {
 
 std::string PeakSpeed::note() const { return fmt::format("MFU is a share of {:g} TFLOP/s a device: {}", tflops, source); }
 
-std::optional<double> published_bf16_tflops(const std::string& device) {
-  // Dense bf16 in TFLOP/s, from NVIDIA's data sheets. A name that holds another stands before it: PCIe cards are slower.
+std::optional<double> published_half_tflops(const std::string& device) {
+  // Dense bf16 and fp16, which are equally fast, in TFLOP/s, from NVIDIA's data sheets. A name that holds another stands before
+  // it: PCIe cards are slower.
   static constexpr std::array<std::pair<std::string_view, double>, 14> table = {{{"H100 PCIe", 756},
                                                                                  {"H100 NVL", 835},
                                                                                  {"H200 NVL", 835},
@@ -40,11 +42,11 @@ std::optional<double> published_bf16_tflops(const std::string& device) {
 std::optional<PeakSpeed> peak_speed(const TrainOptions& options) {
   if (options.peak_tflops) return PeakSpeed{*options.peak_tflops, "given by --peak-tflops"};
   const RunSettings& run = options.run;
-  if (run.devices.kind != DeviceKind::cuda || run.numerics.precision.compute != DType::bf16) return {};
+  if (run.devices.kind != DeviceKind::cuda || run.numerics.precision == Precision::fp32()) return {};
   const std::string device = cuda_device_name(run.devices.gpus.empty() ? 0 : run.devices.gpus.front());
-  const auto tflops = published_bf16_tflops(device);
+  const auto tflops = published_half_tflops(device);
   if (!tflops) return {};
-  return PeakSpeed{*tflops, fmt::format("{}, dense bf16, as published", device)};
+  return PeakSpeed{*tflops, fmt::format("{}, dense {}, as published", device, precision_name(run.numerics.precision))};
 }
 
 }  // namespace pipetrain

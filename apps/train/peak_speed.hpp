@@ -18,6 +18,6 @@ struct PeakSpeed {
 // sparsity, as in the maker's data sheets. Nothing where it is not known, as for CPUs: mfu is null then.
 std::optional<PeakSpeed> peak_speed(const TrainOptions& options);
 // The published one, by the device's name.
-std::optional<double> published_bf16_tflops(const std::string& device);
+std::optional<double> published_half_tflops(const std::string& device);
 
 }  // namespace pipetrain

@@ -24,7 +24,7 @@ std::vector<std::string> fields(const StepProgress& progress) {
                                      : fmt::format("step {}", progress.step));
   if (progress.skipped) parts.push_back("skipped");
   parts.push_back(fmt::format("loss {:.4f}", progress.loss));
-  parts.push_back(fmt::format("grad norm {:.3f}", progress.grad_norm));
+  parts.push_back(progress.grad_norm ? fmt::format("grad norm {:.3f}", *progress.grad_norm) : "grad norm overflows");
   parts.push_back(fmt::format("lr {:.2e}", progress.lr));
   parts.push_back(fmt::format("{} tokens/s", format_thousands(std::llround(progress.tokens_per_second))));
   if (progress.bubble) parts.push_back(fmt::format("bubble {:.1f} %", 100 * *progress.bubble));
@@ -32,6 +32,7 @@ std::vector<std::string> fields(const StepProgress& progress) {
   if (progress.tflops_per_device) parts.push_back(fmt::format("{:.4g} TFLOP/s", *progress.tflops_per_device));
   if (progress.mfu) parts.push_back(fmt::format("MFU {:.1f} %", 100 * *progress.mfu));
   if (progress.memory_bytes) parts.push_back("memory " + format_bytes(*progress.memory_bytes));
+  if (progress.loss_scale) parts.push_back(fmt::format("loss scale {}", *progress.loss_scale));
   return parts;
 }
 
@@ -41,7 +42,7 @@ std::vector<std::string> short_fields(const StepProgress& progress) {
   parts.push_back(progress.total > 0 ? fmt::format("{}/{}", progress.step, progress.total) : fmt::format("{}", progress.step));
   if (progress.skipped) parts.push_back("skipped");
   parts.push_back(fmt::format("loss {:.4f}", progress.loss));
-  parts.push_back(fmt::format("norm {:.3f}", progress.grad_norm));
+  parts.push_back(progress.grad_norm ? fmt::format("norm {:.3f}", *progress.grad_norm) : "norm overflows");
   parts.push_back(fmt::format("lr {:.1e}", progress.lr));
   parts.push_back(fmt::format("{} tok/s", format_thousands(std::llround(progress.tokens_per_second))));
   if (progress.bubble) parts.push_back(fmt::format("bubble {:.0f}%", 100 * *progress.bubble));

@@ -12,7 +12,9 @@ namespace pipetrain {
 
 struct StepProgress {
   std::int64_t step = 0, total = 0;  // from 1; total 0: not known
-  double loss = 0, grad_norm = 0, lr = 0;
+  double loss = 0, lr = 0;
+  std::optional<double> grad_norm;   // nothing where it overflowed
+  std::optional<double> loss_scale;  // nothing where the loss is not scaled
   double tokens_per_second = 0;
   std::optional<double> bubble;       // 0 to 1
   std::optional<double> eta_seconds;  // until the last step
@@ -23,7 +25,7 @@ struct StepProgress {
 };
 
 // "step 12/100  loss 4.5321  grad norm 1.234  lr 3.00e-04  12,345 tokens/s  bubble 12.3 %  ETA 1:02:03  401.2 TFLOP/s
-// MFU 40.6 %  memory 71.3 GiB"; TFLOP/s and memory are of one device
+// MFU 40.6 %  memory 71.3 GiB  loss scale 65536"; TFLOP/s and memory are of one device
 std::string plain_line(const StepProgress& progress);
 // The same with a bar before it, in at most `width` columns. Where that does not fit: without the bar, then in short words,
 // then without the last fields.

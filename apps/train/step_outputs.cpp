@@ -26,7 +26,8 @@ StepProgress progress_of(const StepMetrics& metrics, std::int64_t total, double 
   progress.step = metrics.step;
   progress.total = total;
   progress.loss = *metrics.loss;
-  progress.grad_norm = *metrics.grad_norm;
+  progress.grad_norm = metrics.grad_norm;
+  progress.loss_scale = metrics.loss_scale;
   progress.lr = *metrics.lr;
   progress.tokens_per_second = *metrics.tokens_per_second;
   progress.bubble = metrics.bubble;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "apps/options/numerics_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "core/device.hpp"
@@ -80,9 +81,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   if (gpu && !bf16_by_default && !values.given("precision"))
     options.notes.push_back(
         fmt::format("planned in fp32: attention in bf16 on GPUs has no heads of size {}", request.config.head_dim));
-  const bool bf16 = values.choice("precision", {"fp32", "bf16"}).value_or(bf16_by_default ? 1 : 0) == 1;
-  if (bf16 && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
-  request.precision = bf16 ? Precision::bf16() : Precision::fp32();
+  request.precision = read_precision(values, gpu, bf16_by_default ? Precision::bf16() : Precision::fp32());
   if (const auto mode = values.choice("recompute", {"none", "selective", "full"}))
     request.recompute = std::array{Recompute::none, Recompute::selective, Recompute::full}[*mode];
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
@@ -92,7 +91,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
     const auto given = values.number(name, OptionValues::Range::from_to(range.least / unit, range.most / unit));
     return given ? *given * unit : otherwise;
   };
-  const double flops = bf16 ? usual.bf16_flops.value_or(usual.fp32_flops) : usual.fp32_flops;
+  const double flops = request.precision != Precision::fp32() ? usual.bf16_flops.value_or(usual.fp32_flops) : usual.fp32_flops;
   request.speed.memory_bytes = read("memory", gib, memory_range, usual.memory_bytes);
   request.speed.flops = read("tflops", 1e12, flops_range, flops);
   request.speed.link_rate = read("bandwidth", 1e9, rate_range, usual.link_rate);
@@ -131,7 +130,7 @@ const std::vector<OptionSpec>& tune_option_table() {
       {"Devices", "measured", "FILE", "take what doctor --measure wrote for all below that is not given", ""},
       {"Devices", "devices", "N", "how many there are; every layout uses them all", "those measured, else the visible GPUs"},
       {"Devices", "device", "auto|cpu|cuda", "what they are; auto: those measured, else GPUs", "auto"},
-      {"Devices", "precision", "fp32|bf16", "of computation, as of train",
+      {"Devices", "precision", "fp32|bf16|fp16", "of computation, as of train",
        "fp32 on CPU, bf16 on GPU where the model's heads allow it"},
       {"Devices", "recompute", "none|selective|full", "what the backward computes again, as of train",
        "for each layout the least that fits"},

@@ -58,7 +58,8 @@ StepProgress progress_of(const StepMetrics& step) {
   StepProgress progress;
   progress.step = step.step;
   progress.loss = step.loss.value_or(0);
-  progress.grad_norm = step.grad_norm.value_or(0);
+  progress.grad_norm = step.grad_norm;
+  progress.loss_scale = step.loss_scale;
   progress.lr = step.lr.value_or(0);
   progress.tokens_per_second = step.tokens_per_second.value_or(0);
   progress.bubble = step.bubble;

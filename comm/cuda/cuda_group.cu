@@ -119,6 +119,8 @@ void with_element(DType dtype, const char* what, Body body) {
       return body(float{});
     case DType::bf16:
       return body(__nv_bfloat16{});
+    case DType::f16:
+      return body(__half{});
     case DType::f64:
       return body(double{});
     default:
@@ -294,6 +296,7 @@ void warm_up(Team alone, int device) {
   warm_up<float>(alone);
   warm_up<double>(alone);
   warm_up<__nv_bfloat16>(alone);
+  warm_up<__half>(alone);
   all_gather_kernel<uint4><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});
   all_gather_kernel<unsigned><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});
   all_gather_kernel<unsigned short><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});

@@ -20,8 +20,8 @@ namespace pipetrain {
 constexpr int max_cuda_group_ranks = 8;
 
 // One handle per rank, in the devices' order; a device may appear more than once, which serves tests. At most 8 ranks. Besides
-// what Group promises, all_reduce takes bf16, and reduce_scatter of bf16 may leave its sums as f32. The streams used must
-// outlive the rank's handle, and freeing memory of a device while a call runs there may stop it for ever. Throws
+// what Group promises, all_reduce takes bf16 and f16, and reduce_scatter of these may leave its sums as f32. The streams used
+// must outlive the rank's handle, and freeing memory of a device while a call runs there may stop it for ever. Throws
 // Error(unavailable) when the devices cannot reach each other's memory, or in a build without CUDA.
 std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices, GroupUse use = GroupUse::alone);
 

@@ -73,6 +73,8 @@ void run(CudaStream& stream, const RankSum& sum) {
   if (sum.dtype == DType::f64 && sum.out_dtype == DType::f64) return run<double, double>(stream, sum);
   if (sum.dtype == DType::bf16 && sum.out_dtype == DType::bf16) return run<__nv_bfloat16, __nv_bfloat16>(stream, sum);
   if (sum.dtype == DType::bf16 && sum.out_dtype == DType::f32) return run<__nv_bfloat16, float>(stream, sum);
+  if (sum.dtype == DType::f16 && sum.out_dtype == DType::f16) return run<__half, __half>(stream, sum);
+  if (sum.dtype == DType::f16 && sum.out_dtype == DType::f32) return run<__half, float>(stream, sum);
   throw Error(ErrorKind::internal,
               std::string("a sum over ranks of ") + to_string(sum.dtype) + " into " + to_string(sum.out_dtype));
 }
@@ -81,8 +83,9 @@ void run(CudaStream& stream, const RankSum& sum) {
 
 void enqueue_rank_sum(CudaStream& stream, const RankSum& sum) {
   if (sum.pieces.size() <= max_ranks) return run(stream, sum);
-  if (sum.dtype != sum.out_dtype || sum.dtype == DType::bf16) {
-    throw Error(ErrorKind::internal, "a sum of bf16 over more than " + std::to_string(max_ranks) + " ranks");
+  if (sum.dtype != sum.out_dtype || size_of(sum.dtype) == 2) {
+    throw Error(ErrorKind::internal,
+                std::string("a sum of ") + to_string(sum.dtype) + " over more than " + std::to_string(max_ranks) + " ranks");
   }
   // What is added so far is the first piece of the next sum: it is kept as it is added, so that no bit changes.
   RankSum part = sum;

@@ -17,7 +17,7 @@ struct RankSum {
   std::vector<const void*> pieces;  // by rank, `count` numbers each, of this GPU's memory
   void* out = nullptr;              // may be one of them, up to max_ranks_at_once
   std::int64_t count = 0;
-  DType dtype = DType::f32, out_dtype = DType::f32;  // f32, f64, bf16; bf16 also into f32
+  DType dtype = DType::f32, out_dtype = DType::f32;  // f32, f64, bf16, f16; the latter two also into f32
   Reduction reduction = Reduction::sum;
   int most_blocks = 16;  // multiprocessors that it takes at most
 };

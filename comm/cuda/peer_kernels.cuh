@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cstdint>
 
@@ -104,6 +105,14 @@ __device__ inline float convert<float, __nv_bfloat16>(__nv_bfloat16 value) {
 template <>
 __device__ inline __nv_bfloat16 convert<__nv_bfloat16, float>(float value) {
   return __float2bfloat16_rn(value);
+}
+template <>
+__device__ inline float convert<float, __half>(__half value) {
+  return __half2float(value);
+}
+template <>
+__device__ inline __half convert<__half, float>(float value) {
+  return __float2half_rn(value);
 }
 
 template <class T, int W>

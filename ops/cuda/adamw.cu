@@ -9,9 +9,9 @@ struct Factors {
   float grad_scale, beta1, beta2, inv_correction1, inv_correction2, lr, eps, decay;  // decay = 1 - lr * weight_decay
 };
 
-template <int W>
-__global__ void adamw_kernel(float* weight, const float* grad, float* m, float* v, bf16* rounded, std::int64_t packs,
-                             Factors f) {
+// T: of the rounded copy, which may be null.
+template <class T, int W>
+__global__ void adamw_kernel(float* weight, const float* grad, float* m, float* v, T* rounded, std::int64_t packs, Factors f) {
   wait_for_previous();
   const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
@@ -45,10 +45,13 @@ void adamw(cudaStream_t stream, const AdamWArgs& args, const std::optional<Tenso
   const auto run = [&](auto w, std::int64_t from, std::int64_t elements) {
     constexpr int W = decltype(w)::value;
     if (elements == 0) return;
-    bf16* copy = rounded ? data_of<bf16>(*rounded) + from : nullptr;
-    launch(stream, adamw_kernel<W>, blocks_for(elements / W, 256), 256, 0, data_of<float>(args.weight) + from,
-           data_of<float>(args.grad) + from, data_of<float>(args.m) + from, data_of<float>(args.v) + from, copy, elements / W,
-           factors);
+    with_type(rounded ? rounded->dtype : DType::f32, "adamw's rounded weights", [&](auto t) {
+      using T = typename decltype(t)::type;
+      T* copy = rounded ? data_of<T>(*rounded) + from : nullptr;
+      launch(stream, adamw_kernel<T, W>, blocks_for(elements / W, 256), 256, 0, data_of<float>(args.weight) + from,
+             data_of<float>(args.grad) + from, data_of<float>(args.m) + from, data_of<float>(args.v) + from, copy, elements / W,
+             factors);
+    });
   };
   const bool aligned = aligned16(args.weight.data) && aligned16(args.grad.data) && aligned16(args.m.data) &&
                        aligned16(args.v.data) && (!rounded || aligned16(rounded->data));

@@ -1,6 +1,6 @@
 // Causal attention of fp32 tensors, summed in fp64 without tensor cores: exact, and the same bits every time. For checks and
-// golden runs, whose first steps of Adam magnify rounding; bf16 goes through cuDNN (attention_cudnn.cpp). Tiles of 32 queries
-// by 32 keys with a running softmax (Dao 2023).
+// golden runs, whose first steps of Adam magnify rounding; bf16 and f16 go through cuDNN (attention_cudnn.cpp). Tiles of 32
+// queries by 32 keys with a running softmax (Dao 2023).
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"

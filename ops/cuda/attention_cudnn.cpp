@@ -24,9 +24,11 @@ struct Plan {
   std::size_t workspace = 0;
 };
 
-using Key = std::tuple<bool, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+using Key = std::tuple<bool, DType, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
-Key key_of(bool backward, const AttentionShape& s) { return {backward, s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim}; }
+Key key_of(bool backward, DType dtype, const AttentionShape& s) {
+  return {backward, dtype, s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim};
+}
 
 std::string text_of(const AttentionShape& s) {
   return std::to_string(s.batch) + " x " + std::to_string(s.sequence) + " tokens, " + std::to_string(s.heads) + " heads on " +
@@ -83,11 +85,11 @@ struct CudnnAttention::State {
     stream = wanted;
   }
 
-  Plan& plan(bool backward, const AttentionShape& shape) {
-    auto& plan = plans[key_of(backward, shape)];
+  Plan& plan(bool backward, DType dtype, const AttentionShape& shape) {
+    auto& plan = plans[key_of(backward, dtype, shape)];
     if (plan) return *plan;
     auto made = std::make_unique<Plan>();
-    made->graph.set_io_data_type(fe::DataType_t::BFLOAT16)
+    made->graph.set_io_data_type(dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
     if (backward) {
@@ -163,7 +165,7 @@ CudnnAttention::~CudnnAttention() {
 void CudnnAttention::forward(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args,
                              const Scratch& scratch) {
   state_->set_stream(stream);
-  Plan& plan = state_->plan(false, shape);
+  Plan& plan = state_->plan(false, args.qkv.dtype, shape);
   state_->execute(
       plan,
       std::array<void*, 5>{args.qkv.data, head_at(args.qkv, shape, shape.heads),
@@ -174,7 +176,7 @@ void CudnnAttention::forward(cudaStream_t stream, const AttentionShape& shape, c
 void CudnnAttention::backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args,
                               const Scratch& scratch) {
   state_->set_stream(stream);
-  Plan& plan = state_->plan(true, shape);
+  Plan& plan = state_->plan(true, args.qkv.dtype, shape);
   const std::int64_t key_head = shape.heads, value_head = shape.heads + shape.kv_heads;
   state_->execute(plan,
                   std::array<void*, 9>{args.qkv.data, head_at(args.qkv, shape, key_head), head_at(args.qkv, shape, value_head),

@@ -1,4 +1,4 @@
-// Causal bf16 attention through cuDNN's graph API. Plans are built once per shape.
+// Causal attention in bf16 and f16 through cuDNN's graph API. Plans are built once per shape.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -140,15 +140,13 @@ void add_residual(cudaStream_t stream, const Tensor& sum, const std::optional<Te
   const std::int64_t count = out.elements();
   if (count == 0) return;
   const bool aligned = aligned16(sum.data) && aligned16(out.data) && (!residual || aligned16(residual->data));
-  with_type(sum.dtype, "add_residual's sum", [&](auto ti) {
-    with_type(out.dtype, "add_residual", [&](auto t) {
-      using TI = typename decltype(ti)::type;
-      using T = typename decltype(t)::type;
-      with_width<T>(aligned && count % full_width<T> == 0, [&](auto w) {
-        constexpr int W = decltype(w)::value;
-        launch(stream, add_residual_kernel<TI, T, W>, blocks_for(count / W, 256), 256, 0, data_of<TI>(sum),
-               data_or_null<T>(residual), data_of<T>(out), count / W);
-      });
+  with_types(sum.dtype, out.dtype, "add_residual", [&](auto ti, auto t) {
+    using TI = typename decltype(ti)::type;
+    using T = typename decltype(t)::type;
+    with_width<T>(aligned && count % full_width<T> == 0, [&](auto w) {
+      constexpr int W = decltype(w)::value;
+      launch(stream, add_residual_kernel<TI, T, W>, blocks_for(count / W, 256), 256, 0, data_of<TI>(sum),
+             data_or_null<T>(residual), data_of<T>(out), count / W);
     });
   });
 }

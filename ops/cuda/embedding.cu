@@ -165,14 +165,12 @@ __global__ void embedding_grad_kernel(const int* ids_in_order, const int* order,
 void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out) {
   if (out.elements() == 0) return;
   const bool aligned = aligned16(table.data) && aligned16(out.data);
-  with_type(table.dtype, "embedding's table", [&](auto tt) {
-    with_type(out.dtype, "embedding", [&](auto t) {
-      using TT = typename decltype(tt)::type;
-      using T = typename decltype(t)::type;
-      with_width<T>(aligned && out.cols() % full_width<T> == 0, [&](auto w) {
-        launch(stream, embedding_kernel<TT, T, decltype(w)::value>, static_cast<unsigned>(out.rows()), 128, 0,
-               data_of<int>(ids), data_of<TT>(table), first_id, table.rows(), data_of<T>(out), static_cast<int>(out.cols()));
-      });
+  with_types(table.dtype, out.dtype, "embedding", [&](auto tt, auto t) {
+    using TT = typename decltype(tt)::type;
+    using T = typename decltype(t)::type;
+    with_width<T>(aligned && out.cols() % full_width<T> == 0, [&](auto w) {
+      launch(stream, embedding_kernel<TT, T, decltype(w)::value>, static_cast<unsigned>(out.rows()), 128, 0, data_of<int>(ids),
+             data_of<TT>(table), first_id, table.rows(), data_of<T>(out), static_cast<int>(out.cols()));
     });
   });
 }

@@ -11,7 +11,9 @@
 namespace pipetrain::cuda {
 namespace {
 
-cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t type_of(DType dtype) {
+  return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 void check(cublasStatus_t status, const char* what, int device) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -57,7 +59,7 @@ class Preference {
 
 std::size_t Gemm::Hash::operator()(const Key& key) const noexcept {
   std::size_t hash =
-      static_cast<std::size_t>(key.product) * 16 + static_cast<std::size_t>(key.in) * 4 + static_cast<std::size_t>(key.out);
+      static_cast<std::size_t>(key.product) * 64 + static_cast<std::size_t>(key.in) * 8 + static_cast<std::size_t>(key.out);
   for (const std::int64_t size : {key.m, key.n, key.k}) hash = (hash ^ static_cast<std::size_t>(size)) * 0x9E3779B97F4A7C15U;
   return hash;
 }

@@ -22,7 +22,7 @@ constexpr int gemm_algorithms = 16;
 // Whose dimensions are which: Product.
 struct GemmOperands {
   Product product;
-  Tensor a, b;                   // f32 or bf16, of one type
+  Tensor a, b;                   // f32, bf16 or f16, of one type
   const void* addend = nullptr;  // null: nothing; out's shape and type, and possibly its memory
   Tensor out;                    // of the inputs' type or f32
 };

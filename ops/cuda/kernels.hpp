@@ -78,7 +78,7 @@ void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float
 void cross_entropy_loss(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found);
 void cross_entropy_backward(cudaStream_t stream, const CrossEntropyBackwardArgs& args);
 
-// adamw.cu; rounded: none, or bf16
+// adamw.cu; rounded: none, or bf16 or f16
 void adamw(cudaStream_t stream, const AdamWArgs& args, const std::optional<Tensor>& rounded, const AdamW& settings);
 
 // elementwise.cu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct Type {
   using type = T;
 };
 
-// Calls body(Type<float>) or body(Type<bf16>).
+// Calls body(Type<float>), body(Type<bf16>) or body(Type<half>).
 template <class Body>
 void with_type(DType dtype, const char* what, Body body) {
   switch (dtype) {
@@ -27,9 +28,27 @@ void with_type(DType dtype, const char* what, Body body) {
       return body(Type<float>{});
     case DType::bf16:
       return body(Type<__nv_bfloat16>{});
+    case DType::f16:
+      return body(Type<__half>{});
     default:
       throw Error(ErrorKind::internal, std::string(what) + ": not for " + to_string(dtype));
   }
+}
+
+// Calls body with both types. A run has one type of 16 bits: bf16 and half never meet.
+template <class Body>
+void with_types(DType first, DType second, const char* what, Body body) {
+  with_type(first, what, [&](auto a) {
+    using A = typename decltype(a)::type;
+    with_type(second, what, [&](auto b) {
+      using B = typename decltype(b)::type;
+      if constexpr (std::is_same_v<A, B> || std::is_same_v<A, float> || std::is_same_v<B, float>) {
+        body(a, b);
+      } else {
+        throw Error(ErrorKind::internal, std::string(what) + ": not for " + to_string(first) + " and " + to_string(second));
+      }
+    });
+  });
 }
 
 template <int N>

@@ -110,11 +110,9 @@ void with_packs(const char* what, std::int64_t packs, int wanted, int limit, Bod
 // Calls body(T, TW, W) for these types.
 template <class Body>
 void with_norm_types(const char* what, const Tensor& x, const Tensor& weight, bool aligned, Body body) {
-  with_type(x.dtype, what, [&](auto t) {
-    with_type(weight.dtype, what, [&](auto tw) {
-      using T = typename decltype(t)::type;
-      with_width<T>(aligned && x.cols() % full_width<T> == 0, [&](auto w) { body(t, tw, w); });
-    });
+  with_types(x.dtype, weight.dtype, what, [&](auto t, auto tw) {
+    using T = typename decltype(t)::type;
+    with_width<T>(aligned && x.cols() % full_width<T> == 0, [&](auto w) { body(t, tw, w); });
   });
 }
 

@@ -95,7 +95,7 @@ void ParallelMatmul::matmul(MatmulKind kind, const MatmulScatterArgs& args) {
 void ParallelMatmul::multiply(Product product, const Tensor& a, const Tensor& b, const void* addend, const Tensor& out) {
   CudaStream& stream = ops_.stream();
   if (!stream.begin()) return;
-  if (addend == out.data && out.dtype == DType::bf16) {
+  if (addend == out.data && out.dtype != DType::f32) {
     // In place cuBLASLt adds in memory: it rounds the product, then the sum. Apart, it rounds once.
     void* apart = ops_.scratch(out.bytes());
     stream.copy(apart, addend, out.bytes());

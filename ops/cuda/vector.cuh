@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 namespace pipetrain::cuda {
 
 using bf16 = __nv_bfloat16;
+using half = __half;
 
 // The first statement of every kernel that launch() of launch.hpp starts. Its blocks may be there while the kernel before it in
 // the stream still runs; what follows sees all that that one wrote, and may overwrite what it read. Such a kernel's pointers
@@ -23,6 +25,7 @@ constexpr int full_width = 16 / static_cast<int>(sizeof(T));  // elements of the
 
 __device__ inline float to_float(float value) { return value; }
 __device__ inline float to_float(bf16 value) { return __bfloat162float(value); }
+__device__ inline float to_float(half value) { return __half2float(value); }
 
 template <class T>
 __device__ T from_float(float value);
@@ -34,13 +37,27 @@ template <>
 __device__ inline bf16 from_float<bf16>(float value) {
   return __float2bfloat16_rn(value);
 }
+template <>
+__device__ inline half from_float<half>(float value) {
+  return __float2half_rn(value);
+}
+
+// Two in one instruction.
+__device__ inline void from_floats(float first, float second, bf16* at) {
+  const auto pair = __floats2bfloat162_rn(first, second);
+  at[0] = pair.x, at[1] = pair.y;
+}
+__device__ inline void from_floats(float first, float second, half* at) {
+  const auto pair = __floats2half2_rn(first, second);
+  at[0] = pair.x, at[1] = pair.y;
+}
 
 // What operations on elements of type T compute in, so that rounding their results is nearly all they err: fp32 runs are for
 // checks, and the first steps of Adam magnify rounding.
 template <class T>
 using Real = std::conditional_t<sizeof(T) == 2, float, double>;
 
-// For bf16 in two instructions: 2^-21 relative near 0, far below its rounding. fp32 takes the exact one.
+// For types of 16 bits in two instructions: 2^-21 relative near 0, far below their rounding. fp32 takes the exact one.
 template <class T>
 __device__ Real<T> exponential(Real<T> value) {
   if constexpr (sizeof(T) == 2) {
@@ -93,12 +110,9 @@ __device__ void forget(Pack<T, W>& pack) {
 template <int W, class T, class R>
 __device__ void store(T* data, std::int64_t pack, const R (&values)[W]) {
   Pack<T, W> packed;
-  if constexpr (sizeof(T) == 2 && W % 2 == 0) {  // two in one instruction
+  if constexpr (sizeof(T) == 2 && W % 2 == 0) {
 #pragma unroll
-    for (int i = 0; i < W; i += 2) {
-      const auto pair = __floats2bfloat162_rn(values[i], values[i + 1]);
-      packed.at[i] = pair.x, packed.at[i + 1] = pair.y;
-    }
+    for (int i = 0; i < W; i += 2) from_floats(values[i], values[i + 1], packed.at + i);
   } else {
 #pragma unroll
     for (int i = 0; i < W; ++i) packed.at[i] = from_float<T>(static_cast<float>(values[i]));

@@ -23,12 +23,14 @@ void put(WireWriter& out, const BeginStep& message) {
   out.number(static_cast<std::int32_t>(message.step.microbatches));
   out.number(message.step.tokens);
   out.number(message.step.learning_rate);
+  out.number(message.step.loss_scale);
 }
 void get(const Source& from, BeginStep& message) {
   message.step.step = from.count();
   message.step.microbatches = from.below(from.limits.microbatches + 1);
   message.step.tokens = from.finite();
   message.step.learning_rate = from.finite();
+  message.step.loss_scale = from.finite();
 }
 
 void put(WireWriter& out, const GiveVerdict& message) {

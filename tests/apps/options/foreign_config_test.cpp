@@ -113,6 +113,16 @@ TEST_CASE("a DeepSpeed file says the same here") {
   CHECK(from("ds.json", "{" + batch + R"("gradient_clipping": 1})", {"--clip-grad", "3"}).run.clip_norm == 3);
 }
 
+TEST_CASE("a DeepSpeed file's fp16 is ours, with its loss scale") {
+  const auto run = from("ds.json", "{" + batch + R"("fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 12,
+      "loss_scale_window": 500, "hysteresis": 3, "min_loss_scale": 2, "consecutive_hysteresis": false}})")
+                       .run;
+  CHECK(run.numerics.precision == Precision::fp16());
+  CHECK(run.loss_scale == LossScaleSettings{true, 4096, 500, 3, 2});
+  CHECK(from("ds.json", "{" + batch + R"("fp16": {"enabled": true, "loss_scale": 128}})").run.loss_scale ==
+        LossScaleSettings{.dynamic = false, .initial = 128});
+}
+
 TEST_CASE("what a DeepSpeed file asks for that is not so here is refused by its key") {
   const auto answer = [](const std::string& rest) { return error_of("ds.json", "{\n" + batch + "\n" + rest + "}"); };
   CHECK_THAT(answer(R"("optimizer": {"type": "Lion"})"),
@@ -124,8 +134,8 @@ TEST_CASE("what a DeepSpeed file asks for that is not so here is refused by its 
   CHECK_THAT(answer(R"("zero_optimization": {"stage": 2})"), Contains("zero_optimization.stage = 2") && Contains("not built"));
   CHECK_THAT(answer(R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}})"),
              Contains("offload_optimizer.device = on"));
-  CHECK_THAT(answer(R"("fp16": {"enabled": true})"), Contains("fp16.enabled = fp16") && Contains("fp16 is not built yet"));
-  CHECK_THAT(answer(R"("fp16": {"enabled": true, "loss_scale": 0})"), Contains("fp16.loss_scale: loss scaling is for fp16"));
+  CHECK_THAT(answer(R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true})"),
+             Contains("master weights and gradients are fp32"));
   CHECK_THAT(answer(R"("elasticity": {"enabled": true})"),
              Contains("elasticity.enabled: is no key of DeepSpeed's that is known here"));
   CHECK_THAT(answer(R"("wandb": {"enabled": true})"), Contains("wandb.enabled: nothing is sent over the network"));

@@ -262,3 +262,13 @@ TEST_CASE("help names every option of the contract") {
              "log-interval config dry-run help version"))
     CHECK_THAT(help, Catch::Matchers::Contains("\n  --" + name));
 }
+
+TEST_CASE("a loss scale is dynamic in fp16, and of other runs as it is given") {
+  const auto scale = [](Words words) { return parse(words, {}, four_gpus).run.loss_scale; };
+  CHECK(scale({}) == LossScaleSettings{});
+  CHECK(scale({"--precision", "fp16"}) == LossScaleSettings{true, 65536, 1000, 2, 1});
+  CHECK(scale({"--precision", "fp16", "--loss-scale", "512"}) == LossScaleSettings{.initial = 512});
+  CHECK(scale({"--loss-scale", "dynamic", "--loss-scale-initial", "0.5", "--loss-scale-window", "7", "--loss-scale-hysteresis",
+               "3", "--loss-scale-min", "0.25"}) == LossScaleSettings{true, 0.5, 7, 3, 0.25});
+  CHECK(scale({"--loss-scale", "0"}).dynamic);
+}

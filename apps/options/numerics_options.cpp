@@ -1,0 +1,57 @@
+#include "apps/options/numerics_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "model/mode_names.hpp"
+
+namespace pipetrain {
+namespace {
+
+constexpr double usual_dynamic_scale = 65536;
+constexpr OptionValues::Range scale_range{.minimum = 0, .above = true, .has_maximum = true, .maximum = 1e30};
+
+}  // namespace
+
+Precision read_precision(const OptionValues& values, bool gpu, const Precision& otherwise) {
+  constexpr Precision precisions[] = {Precision::fp32(), Precision::bf16(), Precision::fp16()};
+  const auto choice = values.choice("precision", {"fp32", "bf16", "fp16"});
+  const Precision precision = choice ? precisions[*choice] : otherwise;
+  if (precision != Precision::fp32() && !gpu)
+    values.fail("precision", fmt::format("{} is not built yet on the CPU; use fp32", precision_name(precision)));
+  return precision;
+}
+
+Numerics read_numerics(const OptionValues& values, bool gpu) {
+  Numerics numerics;
+  numerics.precision = read_precision(values, gpu, gpu ? Precision::bf16() : Precision::fp32());
+  constexpr Recompute modes[] = {Recompute::none, Recompute::selective, Recompute::full};
+  numerics.recompute = modes[values.choice("recompute", {"none", "selective", "full"}).value_or(0)];
+  numerics.deterministic = values.on_off("deterministic").value_or(numerics.precision == Precision::fp32() || !gpu);
+  return numerics;
+}
+
+LossScaleSettings read_loss_scale(const OptionValues& values, const Precision& precision) {
+  LossScaleSettings scale;
+  const auto given = values.text("loss-scale");
+  scale.dynamic = given ? *given == "dynamic" || *given == "0" : precision == Precision::fp16();
+  if (!scale.dynamic) {
+    for (const char* name : {"loss-scale-initial", "loss-scale-window", "loss-scale-hysteresis", "loss-scale-min"})
+      if (values.given(name))
+        values.fail(name, "is of a dynamic loss scale, and this run has none; add --loss-scale dynamic, or leave it out");
+    if (given) scale.initial = *values.number("loss-scale", scale_range);
+    return scale;
+  }
+  constexpr auto any_count = std::numeric_limits<std::int64_t>::max();
+  scale.initial = values.number("loss-scale-initial", scale_range).value_or(usual_dynamic_scale);
+  scale.window = values.integer("loss-scale-window", 1, any_count).value_or(scale.window);
+  scale.hysteresis = values.integer("loss-scale-hysteresis", 1, any_count).value_or(scale.hysteresis);
+  scale.minimum = values.number("loss-scale-min", scale_range).value_or(std::min(scale.minimum, scale.initial));
+  if (scale.minimum > scale.initial)
+    values.fail("loss-scale-min", fmt::format("is above where the scale begins, {}; lower it", scale.initial));
+  return scale;
+}
+
+}  // namespace pipetrain
