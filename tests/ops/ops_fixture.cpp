@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "half.hpp"
+
 namespace pipetrain::testing {
 namespace {
 
@@ -25,9 +27,9 @@ std::vector<unsigned char> encode(const Values& values, DType dtype) {
     } else {
       const auto single = static_cast<float>(rounded(values.data[i], dtype));
       const auto bits = std::bit_cast<std::uint32_t>(single);
-      const auto upper = static_cast<std::uint16_t>(bits >> 16);
-      if (dtype == DType::bf16) {
-        std::memcpy(at, &upper, 2);
+      const auto upper = static_cast<std::uint16_t>(bits >> 16), half = test::to_half(single);
+      if (size_of(dtype) == 2) {
+        std::memcpy(at, dtype == DType::bf16 ? &upper : &half, 2);
       } else {
         std::memcpy(at, &bits, 4);
       }
@@ -48,10 +50,11 @@ double decode(const unsigned char* at, DType dtype) {
     return value;
   }
   std::uint32_t bits = 0;
-  if (dtype == DType::bf16) {
-    std::uint16_t upper = 0;
-    std::memcpy(&upper, at, 2);
-    bits = static_cast<std::uint32_t>(upper) << 16;
+  if (size_of(dtype) == 2) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, at, 2);
+    if (dtype == DType::f16) return test::from_half(half);
+    bits = static_cast<std::uint32_t>(half) << 16;
   } else {
     std::memcpy(&bits, at, 4);
   }

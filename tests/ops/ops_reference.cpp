@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "half.hpp"
+
 namespace pipetrain::testing {
 namespace {
 
@@ -27,6 +29,8 @@ double rounded(double value, DType dtype) {
       return static_cast<float>(value);
     case DType::bf16:
       return round_to_bf16(value);
+    case DType::f16:
+      return test::from_half(test::to_half(static_cast<float>(value)));
     case DType::f64:
       return value;
     case DType::i32:

@@ -164,7 +164,7 @@ TEST_CASE("attention and its gradient match the reference", "[ops]") {
   on_every_backend([](Bench& b) {
     for (const AttentionShape& shape : attention_shapes) {
       INFO(text(shape));
-      if (b.dtype == DType::bf16 && shape.head_dim % 8 != 0) continue;  // cuDNN has no other head sizes
+      if (b.dtype != DType::f32 && shape.head_dim % 8 != 0) continue;  // cuDNN has no other head sizes
       const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
       const Values dout = b.draw({shape.tokens(), shape.heads * shape.head_dim});
       const Tensor tqkv = b.put(qkv), tdout = b.put(dout), out = b.poisoned(dout.shape), dqkv = b.poisoned(qkv.shape);

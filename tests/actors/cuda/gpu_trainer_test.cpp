@@ -1,5 +1,5 @@
-// Whole runs on GPUs: fp32 against the golden trajectories, bf16 against fp32. Ranks share a GPU where there are too few: the
-// arithmetic is the same, only the links are not used.
+// Whole runs on GPUs: fp32 against the golden trajectories, bf16 and fp16 against fp32. Ranks share a GPU where there are too
+// few: the arithmetic is the same, only the links are not used.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -43,8 +43,8 @@ void check_golden_on(int gpus, const std::vector<Layout>& layouts) {
   }
 }
 
-// Of sizes that the bf16 operations take.
-ModelConfig bf16_config() {
+// Of sizes that the operations of 16 bits take.
+ModelConfig half_config() {
   ModelConfig config;
   config.hidden = 256;
   config.layers = 4;
@@ -56,6 +56,29 @@ ModelConfig bf16_config() {
   config.max_positions = 128;
   config.init_std = 0.05;
   return config;
+}
+
+// Thirty deterministic steps: the same bits on every layout, and near the reference.
+void check_follows(const ModelConfig& config, const Precision& precision, const RunRecord& reference) {
+  RunRecord first;
+  for (const int gpus : {1, 2}) {
+    for (const Layout layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}}) {
+      TrainJob job = random_job(config, 128, 8, layout);
+      if (!on_gpus(job, gpus, precision)) continue;
+      if (precision == Precision::fp16()) job.loss_scale = {.dynamic = true, .initial = 65536};
+      INFO(precision_name(precision) << ", tied " << config.tied_embeddings << ", " << to_string(layout) << " on " << gpus
+                                     << " GPUs");
+      const RunRecord record = run(std::move(job), 30);
+      if (first.loss.empty()) first = record;
+      CHECK((record == first));
+      for (std::size_t step = 0; step < record.loss.size(); ++step) {
+        // In the first, steep steps a little rounding moves the loss much.
+        INFO("step " << step + 1 << ": " << record.loss[step] << " and " << reference.loss[step]);
+        CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= (step < 10 ? 0.02 : 0.01));
+      }
+    }
+  }
+  CHECK(first.loss.back() < 0.8 * first.loss.front());
 }
 
 }  // namespace
@@ -102,9 +125,9 @@ TEST_CASE("fp32 on GPUs is the same to the bit over pp, schedule, order and reru
   }
 }
 
-TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in deterministic bf16", "[gpu]") {
-  for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
-    const auto job = [&](const Layout& layout) { return random_job(bf16_config(), 128, 8, layout); };
+TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in deterministic bf16 and fp16", "[gpu]") {
+  for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp16()}) {
+    const auto job = [&](const Layout& layout) { return random_job(half_config(), 128, 8, layout); };
     for (const int gpus : {1, 2}) {
       for (Layout layout : {Layout{2, 1, 1, 2}, Layout{1, 2, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, Layout{2, 2, 1, 2, "zb-h1"}}) {
         TrainJob plain = job(layout);
@@ -122,30 +145,41 @@ TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in determi
   }
 }
 
-TEST_CASE("bf16 follows fp32, and is the same to the bit over pp when it is deterministic", "[gpu]") {
-  ModelConfig config = bf16_config();
+TEST_CASE("bf16 and fp16 follow fp32, and are the same to the bit over pp when they are deterministic", "[gpu]") {
+  ModelConfig config = half_config();
   for (const bool tied : {false, true}) {
     config.tied_embeddings = tied;
     TrainJob exact = random_job(config, 128, 8, {1, 1, 1, 2});
     if (!on_gpus(exact, 1)) return;
     const RunRecord reference = run(std::move(exact), 30);
-    RunRecord first;
-    for (const int gpus : {1, 2}) {
-      for (const Layout layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}}) {
-        TrainJob job = random_job(config, 128, 8, layout);
-        if (!on_gpus(job, gpus, Precision::bf16())) continue;
-        INFO("tied " << tied << ", " << to_string(layout) << " on " << gpus << " GPUs");
-        const RunRecord record = run(std::move(job), 30);
-        if (first.loss.empty()) first = record;
-        CHECK((record == first));
-        for (std::size_t step = 0; step < record.loss.size(); ++step) {
-          // In the first, steep steps a little rounding moves the loss much.
-          INFO("step " << step + 1 << ": " << record.loss[step] << " and " << reference.loss[step]);
-          CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= (step < 10 ? 0.02 : 0.01));
-        }
+    for (const Precision& precision : {Precision::bf16(), Precision::fp16()}) check_follows(config, precision, reference);
+  }
+}
+
+TEST_CASE("fp16 whose gradients overflow skips these steps, alike on every layout, and then learns", "[gpu]") {
+  std::vector<double> scales, losses;
+  for (const int gpus : {1, 2}) {
+    for (const Layout layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}}) {
+      TrainJob job = random_job(half_config(), 128, 8, layout);
+      if (!on_gpus(job, gpus, Precision::fp16())) return;
+      job.loss_scale = {.dynamic = true, .initial = 0x1p40, .window = 10, .hysteresis = 1};
+      Trainer trainer(std::move(job));
+      std::vector<double> scale, loss;
+      int skipped = 0;
+      for (int step = 0; step < 50; ++step) {
+        const StepReport report = trainer.step();
+        scale.push_back(report.loss_scale.value());
+        loss.push_back(report.loss);
+        skipped += report.skipped ? 1 : 0;
       }
+      INFO(to_string(layout) << " on " << gpus << " GPUs");
+      CHECK(skipped > 5);
+      CHECK(skipped < 40);
+      CHECK(loss.back() < 0.9 * loss.front());
+      if (scales.empty()) scales = scale, losses = loss;
+      CHECK(scale == scales);
+      CHECK(loss == losses);
     }
-    CHECK(first.loss.back() < 0.8 * first.loss.front());
   }
 }
 

@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "comm/cuda/cuda_group.hpp"
 #include "core/error.hpp"
+#include "half.hpp"
 #include "skip.hpp"
 
 namespace pipetrain {
@@ -71,6 +72,11 @@ class Ranks {
       std::memcpy(&value, raw + 8 * i, 8);
       return static_cast<float>(value);
     }
+    if (dtype == DType::f16) {
+      std::uint16_t half = 0;
+      std::memcpy(&half, raw + 2 * i, 2);
+      return test::from_half(half);
+    }
     std::uint32_t bits = 0;
     const std::size_t bytes = size_of(dtype);
     std::memcpy(reinterpret_cast<char*>(&bits) + 4 - bytes, raw + bytes * i, bytes);  // bf16 is the upper half
@@ -86,6 +92,9 @@ class Ranks {
       const double wide = values[i];
       if (tensor.dtype == DType::f64) {
         std::memcpy(raw.data() + 8 * i, &wide, 8);
+      } else if (tensor.dtype == DType::f16) {
+        const std::uint16_t half = test::to_half(values[i]);
+        std::memcpy(raw.data() + 2 * i, &half, 2);
       } else {
         std::memcpy(raw.data() + bytes * i, reinterpret_cast<const char*>(&values[i]) + 4 - bytes, bytes);
       }
@@ -97,7 +106,7 @@ class Ranks {
 
 bool have_gpu() { return test::needs_gpus(cuda_device_count()); }
 
-// Multiples of 1/8 below 16: bf16 holds them, and sums of eight are exact.
+// Multiples of 1/8 below 16: bf16 and f16 hold them, and sums of eight are exact.
 std::vector<float> random_eighths(std::int64_t count, std::mt19937& random) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 127) - 63) / 8;
@@ -109,8 +118,9 @@ struct Case {
   DType dtype;
 };
 
-const std::vector<Case> cases{{7, 24, DType::f32}, {64, 5, DType::f32},     {1000, 512, DType::bf16}, {13, 6, DType::bf16},
-                              {9, 3, DType::bf16}, {5000, 128, DType::f32}, {2, 64, DType::bf16},     {77, 10, DType::f64}};
+const std::vector<Case> cases{{7, 24, DType::f32},     {64, 5, DType::f32},     {1000, 512, DType::bf16}, {13, 6, DType::bf16},
+                              {9, 3, DType::bf16},     {5000, 128, DType::f32}, {2, 64, DType::bf16},     {77, 10, DType::f64},
+                              {1000, 512, DType::f16}, {13, 6, DType::f16}};
 
 // What the ranks put into collectives, and what must come out.
 struct CollectiveTensors {
@@ -168,7 +178,7 @@ void check_collectives(Ranks& ranks, int size, const Case& c, std::mt19937& rand
     CHECK((ranks.get(rank, t.wide[r]) == own));
     CHECK((ranks.get(rank, t.full[r]) == t.gathered));
     CHECK((ranks.get(rank, t.maxima[r]) == t.largest));
-    if (c.dtype != DType::bf16) {
+    if (size_of(c.dtype) != 2) {
       CHECK((ranks.get(rank, t.reduced[r]) == own));
       CHECK((ranks.get(rank, t.sums[r]) == t.sum));
     } else {

@@ -212,7 +212,6 @@ TEST_CASE("GPU optimizer, sums of squares and addition", "[gpu]") {
                  tv = rank.put(v, DType::f32);
     const Tensor sum = rank.poisoned({1}, DType::f64), again = rank.poisoned({1}, DType::f64),
                  more = rank.put(grad, DType::f32);
-    const Tensor tw2 = rank.put(weight, DType::f32), tm2 = rank.put(m, DType::f32), tv2 = rank.put(v, DType::f32);
     const AdamW settings{1e-2F, 0.9F, 0.95F, 1e-8F, 0.1F, 3, 0.5F};
     team.run([&](TestRank& r) {
       r.ops().adamw({.weight = tw, .grad = tg, .m = tm, .v = tv}, settings);
@@ -220,16 +219,19 @@ TEST_CASE("GPU optimizer, sums of squares and addition", "[gpu]") {
       r.ops().square_sum(tg, again);
       r.ops().add(more, tg);
     });
-    reference::adamw(weight, grad, m, v, settings);
-    const Tensor before = rank.poisoned({count}, DType::bf16), after = rank.poisoned({count}, DType::bf16);
     const Values stepped = rank.get(tw);
-    team.run([&](TestRank& r) {
-      r.ops().round(tw, before);
-      r.ops().adamw_rounded({.weight = tw2, .grad = tg, .m = tm2, .v = tv2}, settings, after);
-    });
-    CHECK((rank.get(before).data == rounded(stepped, DType::bf16).data));
-    CHECK((rank.bytes(tw2) == rank.bytes(tw)));
-    CHECK((rank.bytes(after) == rank.bytes(before)));
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      const Tensor w = rank.put(weight, DType::f32), m2 = rank.put(m, DType::f32), v2 = rank.put(v, DType::f32);
+      const Tensor before = rank.poisoned({count}, dtype), after = rank.poisoned({count}, dtype);
+      team.run([&](TestRank& r) {
+        r.ops().round(tw, before);
+        r.ops().adamw_rounded({.weight = w, .grad = tg, .m = m2, .v = v2}, settings, after);
+      });
+      CHECK((rank.get(before).data == rounded(stepped, dtype).data));
+      CHECK((rank.bytes(w) == rank.bytes(tw)));
+      CHECK((rank.bytes(after) == rank.bytes(before)));
+    }
+    reference::adamw(weight, grad, m, v, settings);
     CHECK(relative_error(rank.get(tw), weight) < 1e-6);
     CHECK(relative_error(rank.get(tm), m) < 1e-6);
     CHECK(relative_error(rank.get(tv), v) < 1e-6);
