@@ -1,24 +1,32 @@
 // Seeded failures, in one process and of runs of several: nothing may hang, everything must be named.
-#include <fmt/format.h>
-
-#include <charconv>
-#include <cstring>
+#include <CLI/CLI.hpp>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "bench/faults/one_process.hpp"
 #include "bench/faults/processes.hpp"
 
 int main(int argc, char** argv) {
+  using namespace pipetrain::bench;
+  std::map<std::string, Fault> names;
+  for (const Fault kind : all_faults) names[to_string(kind)] = kind;
   int runs = 100;
-  for (int i = 1; i < argc; ++i) {
-    const char* end = i + 1 < argc ? argv[i + 1] + std::strlen(argv[i + 1]) : nullptr;
-    if (std::strcmp(argv[i], "--faults") == 0 && end && std::from_chars(argv[i + 1], end, runs).ptr == end && runs > 0) {
-      ++i;
-    } else {
-      fmt::print(stderr, "faults: {}: give --faults N, of each kind [100]\n", argv[i]);
-      return 2;
-    }
+  std::vector<Fault> kinds;
+
+  CLI::App app{"Failures of runs in one process, and of runs of several processes"};
+  app.add_option("--faults", runs, "of each kind")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--kind", kinds, "only these, of runs of several processes; several programs may run side by side")
+      ->transform(CLI::CheckedTransformer(names))
+      ->delimiter(',');
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
   }
-  const bool one = pipetrain::bench::faults_in_one_process(runs);
-  const bool several = pipetrain::bench::faults_of_processes(runs);
+
+  const bool one = !kinds.empty() || faults_in_one_process(runs);
+  const bool several =
+      faults_of_processes(runs, kinds.empty() ? std::vector(std::begin(all_faults), std::end(all_faults)) : kinds);
   return one && several ? 0 : 1;
 }

@@ -246,13 +246,13 @@ bool faults_of_kind(Fault kind, int runs, const fs::path& folder, const Hosts& h
 
 }  // namespace
 
-bool faults_of_processes(int runs) {
+bool faults_of_processes(int runs, const std::vector<Fault>& kinds) {
   const fs::path folder = fs::temp_directory_path() / fmt::format("pipetrain-faults-{}", ::getpid());
   fs::create_directories(folder);
   const Hosts hosts(most_processes);
   Undisturbed undisturbed(folder / "undisturbed");
   bool all = true;
-  for (const Fault kind : all_faults) {
+  for (const Fault kind : kinds) {
     if (!hosts.made() && (kind == Fault::link || kind == Fault::disk)) {
       fmt::print(stderr, "faults of processes, {}: not tried, which needs root (ip netns, mount)\n", to_string(kind));
       all = false;

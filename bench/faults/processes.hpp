@@ -2,9 +2,13 @@
 // and cause, leave no process behind and, where it may start again, learn to the bit what an undisturbed run learns.
 #pragma once
 
+#include <vector>
+
+#include "bench/faults/seeded_fault.hpp"
+
 namespace pipetrain::bench {
 
-// So many of each kind, every second one with --restart. Prints what was found; returns whether all is well.
-bool faults_of_processes(int runs);
+// So many of each of these kinds, every second one with --restart. Prints what was found; returns whether all is well.
+bool faults_of_processes(int runs, const std::vector<Fault>& kinds);
 
 }  // namespace pipetrain::bench
