@@ -1,7 +1,7 @@
 // The options of number types and of the loss scale.
 #pragma once
 
-#include "apps/option_values.hpp"
+#include "apps/options/option_values.hpp"
 #include "model/loss_scale.hpp"
 #include "model/numerics.hpp"
 
