@@ -6,8 +6,10 @@
 
 namespace pipetrain::test {
 
+__extension__ using Half = _Float16;
+
 // Rounded to nearest even.
-inline std::uint16_t to_half(float value) { return std::bit_cast<std::uint16_t>(static_cast<__extension__ _Float16>(value)); }
-inline float from_half(std::uint16_t bits) { return static_cast<float>(std::bit_cast<__extension__ _Float16>(bits)); }
+inline std::uint16_t to_half(float value) { return std::bit_cast<std::uint16_t>(static_cast<Half>(value)); }
+inline float from_half(std::uint16_t bits) { return static_cast<float>(std::bit_cast<Half>(bits)); }
 
 }  // namespace pipetrain::test
