@@ -41,6 +41,7 @@ set(training_included_headers
   data/sampler.hpp
   model/config.hpp
   model/learning_rate.hpp
+  model/loss_scale.hpp
   model/numerics.hpp
   model/optimizer_settings.hpp
   model/precision.hpp
