@@ -76,8 +76,8 @@ class ControlPlane {
   virtual void send(int process, Channel channel, Bytes message) = 0;
 
   // Set-up only, from one thread: every process calls it with the same key in the same order and gets what each one gave, by
-  // process. Blocks until all have, for as long as the others are heard of: one may load or save for long in between. Throws
-  // Error(peer_lost) when one is gone.
+  // process. Blocks until all have: one may load or save for long in between, see Settings::patience. Throws
+  // Error(peer_lost) when one is gone or hangs.
   virtual std::vector<Bytes> exchange(const std::string& key, Bytes mine) = 0;
 
   // This process ends on purpose: others shall not hear of it as lost. Waits shortly for what is queued to be sent. Whoever

@@ -10,6 +10,7 @@
 #include "apps/output/process_label.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
+#include "comm/control/settings.hpp"
 #include "core/wire.hpp"
 
 namespace pipetrain {
@@ -58,7 +59,9 @@ Error decode(const Bytes& bytes, const std::string& process) {
 
 JoinedRun::JoinedRun(const TrainOptions& options) : processes_(std::make_shared<RunProcesses>()) {
   processes_->transport = options.processes.transport;
-  placing_errors(options.places, [&] { processes_->control = join_processes(rendezvous_of(options)); });
+  placing_errors(options.places, [&] {
+    processes_->control = control::join_processes(rendezvous_of(options), {.patience = options.run.stall});
+  });
   control().on_message(Channel::run, [this](int, std::span<const std::byte> message) { on_message(message); });
   if (!leads()) set_line_begin("[" + labels_of(options).ranks(control().process()) + "] ");
   report_joined();

@@ -45,10 +45,7 @@ void Coordinator::came(std::shared_ptr<Connection> connection, Hello hello) {
                       {},
                       "the run there has begun without it: " + to_string(*joined_[hello.info.process]) + " is gone (" +
                           peer(hello.info.process).gone + ")"};
-  if (refusal) {
-    if (known) known_[hello.info.process] = std::string("it was refused: ") + to_error(*refusal).what();
-    return refuse(*connection, *refusal);
-  }
+  if (refusal) return turn_away(*connection, to_string(hello.info), *refusal);
   const int process = hello.info.process;
   connection->process = process;
   connection->set_owner(*this);
@@ -62,6 +59,17 @@ void Coordinator::came(std::shared_ptr<Connection> connection, Hello hello) {
   } else {
     ping(peers_[process]);
   }
+}
+
+void Coordinator::misfit(std::shared_ptr<Connection> connection, const Refusal& refusal) {
+  turn_away(*connection, "a process", refusal);
+}
+
+// Its place will not be taken by itself, so waiting for the others makes no sense either. They get the reason once it has.
+void Coordinator::turn_away(Connection& connection, const std::string& who, const Refusal& refusal) {
+  refuse(connection, refusal, [this, why = who + " was refused: " + to_error(refusal).what()] {
+    if (phase_ == Phase::rendezvous) give_rendezvous_up({ErrorKind::input, {}, why});
+  });
 }
 
 void Coordinator::ping(Peer& peer) {
@@ -185,15 +193,18 @@ void Coordinator::tick(Clock::time_point now) {
       connection->send({.kind = FrameKind::heartbeat});
     }
   }
-  if (phase_ == Phase::rendezvous && now > deadline_) give_rendezvous_up();
+  if (phase_ == Phase::rendezvous && now > deadline_) {
+    give_rendezvous_up({ErrorKind::peer_lost,
+                        {},
+                        missing(joined_, known_) + " of the run's " + std::to_string(peers_.size()) + " did not join at " +
+                            address_of(rendezvous_) + " within " + seconds_text(rendezvous_.timeout) +
+                            "; see what became of it, or give it longer"});
+  }
 }
 
-void Coordinator::give_rendezvous_up() {
-  const std::string why = missing(joined_, known_) + " of the run's " + std::to_string(peers_.size()) + " did not join at " +
-                          address_of(rendezvous_) + " within " + seconds_text(rendezvous_.timeout) +
-                          "; see what became of it, or give it longer";
-  part({.kind = FrameKind::refused, .payload = to_bytes(Refusal{ErrorKind::peer_lost, {}, why})},
-       [this, why] { events_.failed(std::make_exception_ptr(Error(ErrorKind::peer_lost, why))); });
+void Coordinator::give_rendezvous_up(const Refusal& why) {
+  part({.kind = FrameKind::refused, .payload = to_bytes(why)},
+       [this, why] { events_.failed(std::make_exception_ptr(to_error(why))); });
 }
 
 void Coordinator::leave(std::function<void()> done) { part({.kind = FrameKind::left, .from = 0}, std::move(done)); }

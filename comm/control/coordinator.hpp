@@ -36,6 +36,7 @@ class Coordinator final : public StarEnd, private Host, private ConnectionOwner 
   };
 
   void came(std::shared_ptr<Connection> connection, Hello hello) override;
+  void misfit(std::shared_ptr<Connection> connection, const Refusal& refusal) override;
   void on_frame(Connection& connection, Frame&& frame) override;
   void on_end(Connection& connection, const std::string& why) override;
 
@@ -47,7 +48,9 @@ class Coordinator final : public StarEnd, private Host, private ConnectionOwner 
   void left(int process);
   void lose(int process, const std::string& why);
   void tell_others(int process, const Frame& frame);
-  void give_rendezvous_up();
+  // Refuses it; before the run begins that ends the rendezvous for all.
+  void turn_away(Connection& connection, const std::string& who, const Refusal& refusal);
+  void give_rendezvous_up(const Refusal& why);
   // Ends all connections with this frame, then calls `done`.
   void part(const Frame& last, std::function<void()> done);
   Peer& peer(int process) { return peers_[static_cast<std::size_t>(process)]; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/control/reasons.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::control {
@@ -53,10 +54,15 @@ void ExchangeBoard::gone(int process, bool lost, const std::string& why) {
 }
 
 std::vector<Bytes> ExchangeBoard::wait(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all) {
+  const auto deadline = std::chrono::steady_clock::now() + patience_;
   std::unique_lock lock(mutex_);
   while (!complete(parts_.at(number))) {
     throw_if_hopeless(parts_.at(number), key, all);
-    changed_.wait(lock);
+    if (patience_.count() == 0) {
+      changed_.wait(lock);
+    } else if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && !complete(parts_.at(number))) {
+      throw_late(parts_.at(number), key, all);
+    }
   }
   return take(number, key, all);
 }
@@ -72,6 +78,15 @@ void ExchangeBoard::throw_if_hopeless(const Parts& parts, const std::string& key
       throw Error(ErrorKind::peer_lost,
                   to_string(all[process]) + " is gone, while the others were at '" + key + "': " + gone->why);
   }
+}
+
+void ExchangeBoard::throw_late(const Parts& parts, const std::string& key, const std::vector<ProcessInfo>& all) const {
+  std::string who;
+  for (std::size_t process = 0; process < parts.size(); ++process) {
+    if (!parts[process]) who += (who.empty() ? "" : ", ") + to_string(all[process]);
+  }
+  throw Error(ErrorKind::peer_lost, who + " did not come to '" + key + "' within " + seconds_text(patience_) +
+                                        ", where the others wait: it hangs, or the stall timeout is too short");
 }
 
 std::vector<Bytes> ExchangeBoard::take(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all) {

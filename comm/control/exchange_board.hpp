@@ -1,6 +1,7 @@
 // Collects what every process gives to an exchange.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -27,7 +28,9 @@ ExchangePart read_exchange_part(std::span<const std::byte> payload);
 // Thread-safe.
 class ExchangeBoard {
  public:
-  explicit ExchangeBoard(int processes) : gone_(static_cast<std::size_t>(processes)) {}
+  // patience: see Settings.
+  ExchangeBoard(int processes, std::chrono::milliseconds patience)
+      : patience_(patience), gone_(static_cast<std::size_t>(processes)) {}
 
   // The number of the exchange that this process takes part in now.
   std::uint32_t begin();
@@ -36,9 +39,9 @@ class ExchangeBoard {
   // No more parts come from this process. `lost`: it did not go on purpose.
   void gone(int process, bool lost, const std::string& why);
 
-  // Blocks until all parts of the exchange are there, however long that takes: a process that hangs or stands still is gone()
-  // one day, told by others. Throws Error: peer_lost when one will not come, naming its process; internal when a process gave
-  // another key.
+  // Blocks until all parts of the exchange are there. Throws Error: peer_lost, naming the process, when one is gone() or does
+  // not come within the patience (its connection may live on while the thread that should come hangs); internal when a
+  // process gave another key.
   std::vector<Bytes> wait(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all);
 
  private:
@@ -51,7 +54,9 @@ class ExchangeBoard {
   bool complete(const Parts& parts) const;
   std::vector<Bytes> take(std::uint32_t number, const std::string& key, const std::vector<ProcessInfo>& all);
   void throw_if_hopeless(const Parts& parts, const std::string& key, const std::vector<ProcessInfo>& all) const;
+  [[noreturn]] void throw_late(const Parts& parts, const std::string& key, const std::vector<ProcessInfo>& all) const;
 
+  std::chrono::milliseconds patience_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint32_t begun_ = 0;  // exchanges

@@ -63,7 +63,9 @@ void Reception::check_token(Stranger& stranger, const Frame& frame) {
   if (frame.kind != FrameKind::token || !same_token(frame.payload, token_)) {
     refuse(connection, wrong_token());
   } else if (frame.version != settings_.version) {
-    refuse(connection, wrong_version(frame.version, settings_.version));
+    const auto known = stranger.connection;
+    strangers_.remove_if([&](const Stranger& one) { return one.connection == known; });
+    host_.misfit(known, wrong_version(frame.version, settings_.version));
   } else {
     stranger.token_shown = true;
     connection.reader().allow(most_hello_bytes);
@@ -91,9 +93,9 @@ void Reception::close() {
   strangers_.clear();
 }
 
-void refuse(Connection& connection, const Refusal& refusal) {
+void refuse(Connection& connection, const Refusal& refusal, std::function<void()> done) {
   connection.send({.kind = FrameKind::refused, .payload = to_bytes(refusal)});
-  connection.finish([] {});
+  connection.finish(std::move(done));
 }
 
 }  // namespace pipetrain::control

@@ -15,6 +15,8 @@ class Host {
  public:
   // Takes the connection over and sends the answer; none of the reception's business any more.
   virtual void came(std::shared_ptr<Connection> connection, Hello hello) = 0;
+  // The same of a process that has the run's token but cannot be understood any further.
+  virtual void misfit(std::shared_ptr<Connection> connection, const Refusal& refusal) = 0;
 
  protected:
   ~Host() = default;
@@ -54,7 +56,8 @@ class Reception final : public ConnectionOwner {
   std::list<Stranger> strangers_;  // oldest first
 };
 
-// Answers with the reason and ends the connection once that has arrived.
-void refuse(Connection& connection, const Refusal& refusal);
+// Answers with the reason and ends the connection once that has arrived; then calls `done`.
+void refuse(
+    Connection& connection, const Refusal& refusal, std::function<void()> done = [] {});
 
 }  // namespace pipetrain::control

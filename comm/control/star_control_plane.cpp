@@ -44,7 +44,7 @@ StarControlPlane::StarControlPlane(const Rendezvous& rendezvous, const Settings&
       io_(1),
       work_(io_.get_executor()),
       ticks_(io_),
-      board_(rendezvous.processes),
+      board_(rendezvous.processes, settings.patience),
       gone_(static_cast<std::size_t>(rendezvous.processes)) {
   if (rendezvous.process == 0) {
     end_ = std::make_unique<Coordinator>(io_, rendezvous_, settings_, static_cast<StarEvents&>(*this));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "apps/live_run.hpp"
@@ -284,29 +285,36 @@ TEST_CASE("two launches on one host stand for two hosts", "[launch]") {
   CHECK(learned(folder.path()) == train("", "--pp 4 --steps 3"));
 }
 
-TEST_CASE("processes that do not fit together are refused in one line", "[launch]") {
-  const std::string options = "--pp 2 --steps 2 --nnodes 2 --rendezvous-timeout 2 " + small;
-  const auto pair = [&](const std::string& one, const std::string& two, const std::string& variables = "") {
-    const auto port = std::to_string(HeldPort(0).port());
-    const std::string master = " --master 127.0.0.1:" + port + " ";
-    LiveRun first(options + master + "--node-rank 0 " + one, variables.empty() ? "" : "PIPETRAIN_TOKEN=a");
-    const Result second = run(options + master + "--node-rank 1 " + two, variables);
+TEST_CASE("processes that do not fit together end at once, in one line each", "[launch]") {
+  const std::string options = "--pp 2 --steps 2 --nnodes 2 " + small;
+  for (const auto& [one, two, name] :
+       {std::tuple("--lr 1e-3", "--lr 1e-4", "lr "), std::tuple("", "--adam-eps 1e-7", "adam-eps ")}) {
+    const std::string master = " --master 127.0.0.1:" + std::to_string(HeldPort(0).port()) + " ";
+    LiveRun first(options + master + "--node-rank 0 " + one);
+    const Result second = run(options + master + "--node-rank 1 " + two);
     INFO(second.err << first.err());
+    CHECK(second.status == 2);
     CHECK(count(second.err, "\n") == 1);
-    CHECK(first.end_by(0) == 1);
+    CHECK_THAT(second.err, Contains(std::string("error: --") + name));
+    CHECK(first.end_by(0) == 2);  // long before --rendezvous-timeout
     CHECK(count(first.err(), "\n") == 1);
-    CHECK_THAT(first.err(), Contains("process 1") && Contains("did not join"));
-    return second;
-  };
-  Result result = pair("--lr 1e-3", "--lr 1e-4");
-  CHECK(result.status == 2);
-  CHECK_THAT(result.err, Contains("error: --lr "));
-  result = pair("", "--adam-eps 1e-7");
-  CHECK(result.status == 2);
-  CHECK_THAT(result.err, Contains("error: --adam-eps "));
-  result = pair("", "", "PIPETRAIN_TOKEN=b");
-  CHECK(result.status == 2);
-  CHECK_THAT(result.err, Contains("token"));
+    CHECK_THAT(first.err(), Contains("error: process 1 ") && Contains(std::string("was refused: ") + name));
+  }
+}
+
+TEST_CASE("a process with another token is refused, and the others go on waiting", "[launch]") {
+  const std::string options =
+      "--pp 2 --steps 2 --nnodes 2 --rendezvous-timeout 2 --master 127.0.0.1:" + std::to_string(HeldPort(0).port()) + " " +
+      small;
+  LiveRun first(options + "--node-rank 0", "PIPETRAIN_TOKEN=a");
+  const Result second = run(options + "--node-rank 1", "PIPETRAIN_TOKEN=b");
+  INFO(second.err << first.err());
+  CHECK(second.status == 2);
+  CHECK(count(second.err, "\n") == 1);
+  CHECK_THAT(second.err, Contains("token"));
+  CHECK(first.end_by(0) == 1);
+  CHECK(count(first.err(), "\n") == 1);
+  CHECK_THAT(first.err(), Contains("process 1") && Contains("did not join"));
 }
 
 TEST_CASE("a process that does not come, and an address in use, are named", "[launch]") {

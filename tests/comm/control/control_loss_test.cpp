@@ -172,6 +172,18 @@ TEST_CASE("exchanges wait for a process that is heard of, beyond the rendezvous'
                Contains("peer lost: process 2 (rank 2) on host ") && Contains("at 'buffers'") && Contains("killed or ended"));
 }
 
+TEST_CASE("exchanges do not wait for ever for a process whose main thread hangs", "[control]") {
+  auto settings = quick_settings();
+  settings.patience = milliseconds(300);
+  Planes planes = join_all(3, settings);
+  in_threads(2, [&](int process) {
+    CHECK_THAT(error_of([&] { planes[process]->exchange("loaded", {}); }),
+               Contains("peer lost: process 2 (rank 2) on host ") && Contains("did not come to 'loaded' within 0.3 s") &&
+                   Contains("hangs, or the stall timeout is too short"));
+  });
+  leave_all(planes);
+}
+
 TEST_CASE("a handler that cannot take a message loses its sender", "[control]") {
   Planes planes = join_all(3, quick_settings());
   Notes notes;

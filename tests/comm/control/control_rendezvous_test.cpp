@@ -36,15 +36,38 @@ void while_first_waits(const std::function<void(std::uint16_t port)>& attempt) {
   in_threads(2, [&](int process) { (process == 0 ? *first : *second).leave(); });
 }
 
-// How process 1 of 2 fares that says what `change` makes of the truth.
+Rendezvous second_of_two(std::uint16_t port) {
+  Rendezvous rendezvous = rendezvous_of(1, 2, port);
+  rendezvous.settings = {{"seed", "1"}, {"model", "tiny"}};
+  return rendezvous;
+}
+
+// What process 0 of a run that is refused another one throws; `attempt` is that one's.
+std::string error_of_first(int processes, const std::function<void(std::uint16_t port)>& attempt) {
+  const std::uint16_t port = free_port();
+  std::string error;
+  std::jthread first([&] {
+    Rendezvous rendezvous = rendezvous_of(0, processes, port);
+    rendezvous.settings = {{"seed", "1"}, {"model", "tiny"}};
+    error = error_of([&] { control::join_processes(rendezvous, quick_settings()); });
+  });
+  attempt(port);
+  first.join();
+  return error;
+}
+
+// Process 1 of 2 says what `change` makes of the truth: its own error is also the end of process 0.
 std::string error_of_changed(const std::function<void(Rendezvous&)>& change) {
   std::string error;
-  while_first_waits([&](std::uint16_t port) {
-    Rendezvous rendezvous = rendezvous_of(1, 2, port);
-    rendezvous.settings = {{"seed", "1"}, {"model", "tiny"}};
+  const std::string of_first = error_of_first(2, [&](std::uint16_t port) {
+    Rendezvous rendezvous = second_of_two(port);
     change(rendezvous);
     error = error_of([&] { control::join_processes(rendezvous, quick_settings()); });
   });
+  const std::string prefix = "wrong input: ";
+  REQUIRE(error.rfind(prefix, 0) == 0);
+  CHECK_THAT(of_first,
+             Contains("wrong input: process 1 (rank 1) on host ") && Contains(" was refused: " + error.substr(prefix.size())));
   return error;
 }
 
@@ -63,12 +86,16 @@ RawPeer connect_when_ready(std::uint16_t port) {
 TEST_CASE("a process with another token is refused, and the run goes on waiting for the right one", "[control]") {
   for (const char* token : {"", "a tokem", "a token ", "a toke"}) {
     INFO(token);
-    CHECK_THAT(error_of_changed([&](Rendezvous& rendezvous) { rendezvous.token = token; }),
-               Contains("wrong input: ") && Contains("token is not the run's"));
+    while_first_waits([&](std::uint16_t port) {
+      Rendezvous rendezvous = second_of_two(port);
+      rendezvous.token = token;
+      CHECK_THAT(error_of([&] { control::join_processes(rendezvous, quick_settings()); }),
+                 Contains("wrong input: ") && Contains("token is not the run's"));
+    });
   }
 }
 
-TEST_CASE("a setting that differs is named, with both values", "[control]") {
+TEST_CASE("a setting that differs is named, with both values, and ends the run at once", "[control]") {
   CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings[0].second = "2"; }),
              Contains("wrong input: seed 2: process 0 has '1'"));
   CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings.pop_back(); }),
@@ -76,7 +103,7 @@ TEST_CASE("a setting that differs is named, with both values", "[control]") {
   CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.settings.emplace_back("lr", "1e-3"); }),
              Contains("wrong input: lr 1e-3: process 0 has none"));
   std::string name;
-  while_first_waits([&](std::uint16_t port) {
+  error_of_first(2, [&](std::uint16_t port) {
     try {
       control::join_processes(rendezvous_of(1, 2, port), quick_settings());
     } catch (const Error& error) {
@@ -86,14 +113,17 @@ TEST_CASE("a setting that differs is named, with both values", "[control]") {
   CHECK(name == "seed");
 }
 
-TEST_CASE("runs of another size, other versions and places that are taken are refused", "[control]") {
+TEST_CASE("processes of runs of another size and of other versions are refused, and end the run", "[control]") {
   CHECK_THAT(error_of_changed([](Rendezvous& rendezvous) { rendezvous.processes = 3; }),
              Contains("wrong input: ") && Contains("a run of 3 processes, process 0 for 2"));
-  while_first_waits([](std::uint16_t port) {
+  std::string error = error_of_first(2, [](std::uint16_t port) {
     auto settings = quick_settings();
     settings.version = 7;
     CHECK_THAT(error_of([&] { control::join_processes(rendezvous_of(1, 2, port), settings); }),
                Contains("wrong input: ") && Contains("speaks version 7") && Contains("process 0 version 1"));
+  });
+  CHECK_THAT(error, Contains("wrong input: a process was refused: ") && Contains("speaks version 7"));
+  error = error_of_first(2, [](std::uint16_t port) {
     RawPeer peer = connect_when_ready(port);
     control::Hello hello = control::hello_of(rendezvous_of(1, 2, port));
     hello.program = "9.9";
@@ -101,31 +131,51 @@ TEST_CASE("runs of another size, other versions and places that are taken are re
     peer.send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
     CHECK_THAT(peer.refusal(), Contains("this is pipetrain 9.9, and process 0 of the run is "));
   });
+  CHECK_THAT(error, Contains("was refused: this is pipetrain 9.9"));
 }
 
-TEST_CASE("two processes that claim one place: the later one is refused", "[control]") {
+TEST_CASE("two processes that claim one place: the later one is refused, and before the run begins all end", "[control]") {
+  const std::string twice = "two processes claim to be process 1 of the run: pid ";
+  const auto claim = [](std::uint16_t port) {
+    Rendezvous rendezvous = rendezvous_of(1, 3, port);
+    rendezvous.settings = {{"seed", "1"}, {"model", "tiny"}};
+    return error_of([&] { control::join_processes(rendezvous, quick_settings()); });
+  };
+  const std::string first = error_of_first(3, [&](std::uint16_t port) {
+    RawPeer earlier = connect_when_ready(port);
+    Rendezvous rendezvous = rendezvous_of(1, 3, port);
+    rendezvous.settings = {{"seed", "1"}, {"model", "tiny"}};
+    earlier.greet(rendezvous);
+    REQUIRE(earlier.receive()->kind == control::FrameKind::accepted);
+    CHECK_THAT(claim(port), Contains("wrong input: " + twice) && Contains("came later"));
+  });
+  CHECK_THAT(first, Contains("wrong input: process 1 (rank 1) on host ") && Contains("was refused: " + twice));
+
+  // A run that has begun is not disturbed.
   const std::uint16_t port = free_port();
-  Planes planes(3);
-  const auto join = [&](int process) {
-    planes[process] = control::join_processes(rendezvous_of(process, 3, port), quick_settings());
-  };
-  const auto check_refused = [&] {
-    CHECK_THAT(error_of([&] { control::join_processes(rendezvous_of(1, 3, port), quick_settings()); }),
-               Contains("wrong input: two processes claim to be process 1 of the run: pid ") && Contains("came later"));
-  };
+  Planes planes(2);
+  in_threads(
+      2, [&](int process) { planes[process] = control::join_processes(rendezvous_of(process, 2, port), quick_settings()); });
+  CHECK_THAT(error_of([&] { control::join_processes(rendezvous_of(1, 2, port), quick_settings()); }), Contains(twice));
+  planes[0]->send(1, Channel::run, bytes_of("on we go"));
+  leave_all(planes);
+}
+
+TEST_CASE("the place of a process that is lost before the run begins is free again", "[control]") {
+  const std::uint16_t port = free_port();
+  Planes planes(2);
+  std::jthread first([&] { planes[0] = control::join_processes(rendezvous_of(0, 2, port), quick_settings()); });
   {
-    std::jthread first([&] { join(0); });
-    {
-      RawPeer earlier = connect_when_ready(port);
-      earlier.greet(rendezvous_of(1, 3, port));
-      const auto answer = earlier.receive();
-      REQUIRE(answer);
-      REQUIRE(answer->kind == control::FrameKind::accepted);
-      check_refused();
-    }
-    in_threads(2, [&](int i) { join(i + 1); });  // its place is free again
+    RawPeer earlier = connect_when_ready(port);
+    control::Hello hello = control::hello_of(rendezvous_of(1, 2, port));
+    hello.info.machine = "another one";  // the run begins only when its clock has been read
+    earlier.send({.kind = control::FrameKind::token, .payload = bytes_of("a token")});
+    earlier.send({.kind = control::FrameKind::hello, .payload = to_bytes(hello)});
+    REQUIRE(earlier.receive()->kind == control::FrameKind::accepted);
   }
-  check_refused();  // when the run has begun, too
+  std::this_thread::sleep_for(milliseconds(100));  // until process 0 has noticed, the place is taken
+  planes[1] = control::join_processes(rendezvous_of(1, 2, port), quick_settings());
+  first.join();
   leave_all(planes);
 }
 
@@ -142,27 +192,21 @@ TEST_CASE("processes that do not come are named everywhere when the time is over
                           Contains("within 0.6 s"));
 }
 
-TEST_CASE("a process that is refused or dies before the run begins is named with the reason", "[control]") {
+TEST_CASE("a process that dies before the run begins is named with the reason", "[control]") {
   const std::uint16_t port = free_port();
   std::string error;
   std::jthread first([&] {
     Rendezvous rendezvous = rendezvous_of(0, 3, port);
-    rendezvous.timeout = milliseconds(1500);
-    rendezvous.settings = {{"seed", "1"}};
+    rendezvous.timeout = milliseconds(1000);
     error = error_of([&] { control::join_processes(rendezvous, quick_settings()); });
   });
-  CHECK_THAT(error_of([&] { control::join_processes(rendezvous_of(1, 3, port), quick_settings()); }),
-             Contains("seed: process 0"));
   {
-    Rendezvous rendezvous = rendezvous_of(2, 3, port);
-    rendezvous.settings = {{"seed", "1"}};
-    RawPeer peer(port);
-    peer.greet(rendezvous);
+    RawPeer peer = connect_when_ready(port);
+    peer.greet(rendezvous_of(2, 3, port));
     REQUIRE(peer.receive()->kind == control::FrameKind::accepted);
   }
   first.join();
-  CHECK_THAT(error, Contains("process 1 (it was refused: seed: process 0 has '1'") &&
-                        Contains("process 2 (it joined and was lost: ") && Contains("killed or ended"));
+  CHECK_THAT(error, Contains("process 1 and process 2 (it joined and was lost: ") && Contains("killed or ended"));
 }
 
 TEST_CASE("an address that is in use, not of this host or unknown is one line", "[control]") {
