@@ -6,6 +6,9 @@
 
 namespace pipetrain {
 
+// From what computes least again.
+inline constexpr Recompute recompute_modes[] = {Recompute::none, Recompute::selective, Recompute::full};
+
 constexpr const char* name_of(Recompute mode) {
   return mode == Recompute::none ? "none" : mode == Recompute::selective ? "selective" : "full";
 }

@@ -89,14 +89,16 @@ double LayoutCosts::parameters(const Layout& layout, const Placement& placement,
 double LayoutCosts::reduce_seconds(const Layout& layout, double parameters) const {
   if (layout.dp == 1) return 0;
   const double share = 2.0 * (layout.dp - 1) / layout.dp;
-  return share * parameters * gradient_bytes / request_.speed.link_rate + 2.0 * (layout.dp - 1) * request_.speed.latency;
+  const LinkSpeed link = links_.replicas(layout);
+  return share * parameters * gradient_bytes / link.rate + 2.0 * (layout.dp - 1) * link.latency;
 }
 
 // Two stages exchange their sums; one stage with both ends adds them up where they are: it reads two and writes one.
 double LayoutCosts::tied_seconds(const Layout& layout, const Placement& placement) const {
   const double bytes = static_cast<double>(request_.config.hidden * request_.config.vocabulary) * gradient_bytes / layout.tp;
   if (tied_sum_places(placement).size() == 1) return 3 * bytes / request_.speed.memory_rate;
-  return request_.speed.latency + bytes / request_.speed.link_rate;
+  const LinkSpeed link = links_.stages(layout, 0, layout.pp - 1);
+  return link.latency + bytes / link.rate;
 }
 
 double LayoutCosts::norm_seconds(double parameters) const { return parameters * gradient_bytes / request_.speed.memory_rate; }
@@ -106,13 +108,17 @@ double LayoutCosts::optimizer_seconds(double parameters) const {
   return parameters * (7.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
 }
 
-Link LayoutCosts::link(const Layout& layout) const {
+std::vector<Link> LayoutCosts::edges(const Layout& layout) const {
   const auto elements = static_cast<double>(layout.microbatch * request_.sequence * request_.config.hidden);
-  return {request_.speed.latency, request_.speed.link_rate, elements * activation_bytes(request_) / layout.tp};
+  std::vector<Link> edges;
+  for (int stage = 0; stage < layout.pp; ++stage) {
+    const LinkSpeed link = links_.stages(layout, stage, (stage + 1) % layout.pp);
+    edges.push_back({link.latency, link.rate, elements * activation_bytes(request_) / layout.tp});
+  }
+  return edges;
 }
 
 schedules::Costs LayoutCosts::of(const Layout& layout, const Placement& placement) {
-  const DeviceSpeed& speed = request_.speed;
   schedules::Costs costs;
   for (int stage = 0; stage < layout.pp; ++stage) {
     auto& row = costs.chunks.emplace_back();
@@ -121,7 +127,7 @@ schedules::Costs LayoutCosts::of(const Layout& layout, const Placement& placemen
       const PartCost& part = parts(layout)[static_cast<std::size_t>(v)];
       row.push_back(part.times);
       row.back().reduce_grads = reduce_seconds(layout, part.parameters);
-      if (layout.tp > 1) row.back().sum_replicated = 2.0 * (layout.tp - 1) * speed.latency;
+      if (layout.tp > 1) row.back().sum_replicated = 2.0 * (layout.tp - 1) * request_.speed.latency;
       if (request_.config.tied_embeddings && (v == 0 || v + 1 == placement.virtual_stages()))
         row.back().sum_tied = tied_seconds(layout, placement);
     }
@@ -129,8 +135,8 @@ schedules::Costs LayoutCosts::of(const Layout& layout, const Placement& placemen
     costs.norm.push_back(norm_seconds(held));
     costs.optimizer.push_back(optimizer_seconds(held));
   }
-  costs.set_edges(placement, std::vector<Link>(static_cast<std::size_t>(layout.pp), link(layout)));
-  costs.verdict = 2 * speed.latency;
+  costs.set_edges(placement, edges(layout));
+  costs.verdict = 2 * links_.verdict().latency;
   return costs;
 }
 

@@ -8,6 +8,7 @@
 
 #include "model/parameters.hpp"
 #include "schedules/cost.hpp"
+#include "tuning/host_links.hpp"
 #include "tuning/layout_search.hpp"
 
 namespace pipetrain {
@@ -22,7 +23,7 @@ struct PartCost {
 // Caches what it computes: not thread-safe, and valid as long as its request.
 class LayoutCosts {
  public:
-  explicit LayoutCosts(const LayoutRequest& request) : request_(request) {}
+  explicit LayoutCosts(const LayoutRequest& request) : request_(request), links_(request) {}
 
   // Both by virtual stage.
   const std::vector<std::vector<Block>>& blocks(const Layout& layout);
@@ -37,7 +38,8 @@ class LayoutCosts {
  private:
   double again_seconds(const Block& block, const Layout& layout) const;
   PartCost cost_of(const std::vector<Block>& blocks, const Layout& layout) const;
-  schedules::Link link(const Layout& layout) const;
+  // Between neighbouring stages, then from the last to the first.
+  std::vector<schedules::Link> edges(const Layout& layout) const;
   double parameters(const Layout& layout, const schedules::Placement& placement, int stage);
   double reduce_seconds(const Layout& layout, double parameters) const;
   double tied_seconds(const Layout& layout, const schedules::Placement& placement) const;
@@ -45,6 +47,7 @@ class LayoutCosts {
   double optimizer_seconds(double parameters) const;
 
   const LayoutRequest& request_;
+  HostLinks links_;
   std::map<std::pair<int, Recompute>, std::vector<std::vector<Block>>> blocks_;
   std::map<std::tuple<int, int, std::int64_t, Recompute>, std::vector<PartCost>> parts_;
 };

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <memory>
 
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
+#include "model/mode_names.hpp"
 #include "schedules/auto_schedule.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/simulate.hpp"
@@ -44,7 +46,7 @@ class Search {
 
   SearchResult run() {
     for (int tp = 1; tp <= std::min(request_.most_tp, request_.devices); ++tp)
-      if (request_.devices % tp == 0 && splits(tp))
+      if (request_.devices / request_.hosts % tp == 0 && splits(tp))
         for (int pp = 1; pp <= request_.devices / tp; ++pp)
           if (request_.devices / tp % pp == 0) add_batches(pp, tp, request_.devices / tp / pp);
     if (result_.candidates == 0)
@@ -129,7 +131,7 @@ class Search {
   // The least first: a layout that fits gains nothing from recomputing more.
   std::vector<Recompute> modes() const {
     if (request_.recompute) return {*request_.recompute};
-    return {Recompute::none, Recompute::selective, Recompute::full};
+    return {std::begin(recompute_modes), std::end(recompute_modes)};
   }
   static Layout recomputing(Layout layout, Recompute mode) {
     layout.recompute = mode;

@@ -21,14 +21,17 @@ struct DeviceSpeed {
   double flops = 0;           // per second, of matrix products and attention
   double memory_bytes = 0;    // what a run may take
   double memory_rate = 0;     // bytes per second, for norm and optimizer
-  double link_rate = 0;       // bytes per second from one device to another
+  double link_rate = 0;       // bytes per second from one device to another of its host
   double latency = 0;         // seconds of a message
   double block_overhead = 0;  // seconds that each pass of a block takes whatever its size
+  double host_link_rate = 0;  // the same to a device of another host, all of a host's at work at once
+  double host_latency = 0;
 };
 
 struct LayoutRequest {
   ModelConfig config;
   int devices = 1;
+  int hosts = 1;  // with as many of the devices each: a divisor of them
   int most_tp = 8;
   std::int64_t sequence = 1;
   std::int64_t global_batch = 1;  // sequences of one step
@@ -62,8 +65,8 @@ struct SearchResult {
 };
 
 // The `count` fastest of all pp x tp x dp x chunks x microbatch x schedule x recompute that use every device and fit its
-// memory. A bound on the time spares simulating what cannot be among them. Throws Error(input) when the batch or the model goes
-// with no layout at all.
+// memory, with tensor-parallel ranks on one host. A bound on the time spares simulating what cannot be among them. Throws
+// Error(input) when the batch or the model goes with no layout at all.
 SearchResult search_layouts(const LayoutRequest& request, int count);
 
 }  // namespace pipetrain

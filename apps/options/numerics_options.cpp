@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "model/mode_names.hpp"
 
@@ -24,11 +26,17 @@ Precision read_precision(const OptionValues& values, bool gpu, const Precision& 
   return precision;
 }
 
+std::optional<Recompute> read_recompute(const OptionValues& values) {
+  std::vector<std::string> names;
+  for (const Recompute mode : recompute_modes) names.emplace_back(name_of(mode));
+  const auto choice = values.choice("recompute", names);
+  return choice ? std::optional(recompute_modes[*choice]) : std::nullopt;
+}
+
 Numerics read_numerics(const OptionValues& values, bool gpu) {
   Numerics numerics;
   numerics.precision = read_precision(values, gpu, gpu ? Precision::bf16() : Precision::fp32());
-  constexpr Recompute modes[] = {Recompute::none, Recompute::selective, Recompute::full};
-  numerics.recompute = modes[values.choice("recompute", {"none", "selective", "full"}).value_or(0)];
+  numerics.recompute = read_recompute(values).value_or(numerics.recompute);
   numerics.deterministic = values.on_off("deterministic").value_or(numerics.precision == Precision::fp32() || !gpu);
   return numerics;
 }

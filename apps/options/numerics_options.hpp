@@ -1,6 +1,8 @@
 // The options of number types and of the loss scale.
 #pragma once
 
+#include <optional>
+
 #include "apps/options/option_values.hpp"
 #include "model/loss_scale.hpp"
 #include "model/numerics.hpp"
@@ -10,6 +12,8 @@ namespace pipetrain {
 // All throw Error(input) that names the option.
 // --precision, else `otherwise`.
 Precision read_precision(const OptionValues& values, bool gpu, const Precision& otherwise);
+// Nothing where --recompute is not given.
+std::optional<Recompute> read_recompute(const OptionValues& values);
 // With --recompute and --deterministic.
 Numerics read_numerics(const OptionValues& values, bool gpu);
 // Dynamic in fp16 unless a scale is given; else 1 unless one is.

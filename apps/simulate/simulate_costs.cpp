@@ -30,6 +30,25 @@ std::vector<double> per_edge(const OptionValues& values, const char* name, int p
                                          numbers.size(), pp, neighbours, edges));
 }
 
+// Gives the edges between stages of different hosts, each with as many stages in order, the times of their own.
+void read_host_edges(const OptionValues& values, int pp, std::vector<Link>& edges) {
+  const auto hosts = static_cast<int>(values.integer("hosts", 1, pp).value_or(1));
+  const auto latency = values.number("host-latency", zero_or_more), bandwidth = values.number("host-bandwidth", above_zero);
+  for (const char* name : {"host-latency", "host-bandwidth"})
+    if (hosts == 1 && values.given(name)) values.fail(name, "is of edges between hosts, and there is one; give --hosts too");
+  if (hosts == 1) return;
+  if (pp % hosts != 0) values.fail("hosts", fmt::format("do not share {} stages evenly; each has as many", pp));
+  if (!latency && !bandwidth)
+    values.fail("hosts", "needs what tells their links apart; give --host-latency or --host-bandwidth");
+  if (bandwidth && !values.given("message-bytes")) values.fail("host-bandwidth", "needs --message-bytes too; give it");
+  const auto host = [&](std::size_t stage) { return static_cast<int>(stage) % pp / (pp / hosts); };
+  for (std::size_t edge = 0; edge < edges.size(); ++edge) {
+    if (host(edge) == host(edge + 1)) continue;
+    if (latency) edges[edge].latency = *latency;
+    if (bandwidth) edges[edge].bytes_per_time = *bandwidth;
+  }
+}
+
 void read_edges(const OptionValues& values, int pp, StepTimes& times) {
   times.edges.assign(static_cast<std::size_t>(pp), Link{});
   const auto read = [&](const char* name, double Link::*member, const OptionValues::Range& range = zero_or_more) {
@@ -46,7 +65,9 @@ void read_edges(const OptionValues& values, int pp, StepTimes& times) {
     if (values.given("p2p") && values.given(name))
       values.fail(name, "--p2p gives the time of a message already; keep one of them");
   for (const auto& [name, other] : {std::pair{"bandwidth", "message-bytes"}, {"message-bytes", "bandwidth"}})
-    if (values.given(name) && !values.given(other)) values.fail(name, fmt::format("needs --{} too; give it", other));
+    if (values.given(name) && !values.given(other) && !values.given("host-bandwidth"))
+      values.fail(name, fmt::format("needs --{} too; give it", other));
+  read_host_edges(values, pp, times.edges);
 }
 
 void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
@@ -74,9 +95,10 @@ std::vector<double> per_stage(const OptionValues& values, const char* name, int 
 }
 
 const std::vector<std::string>& step_time_options() {
-  static const std::vector<std::string> names = {"forward",        "input-grad", "weight-grad",   "tp-comm",      "p2p",
-                                                 "latency",        "bandwidth",  "message-bytes", "reduce-grads", "sum-tied",
-                                                 "sum-replicated", "norm",       "optimizer",     "verdict"};
+  static const std::vector<std::string> names = {"forward",        "input-grad",    "weight-grad",   "tp-comm",      "p2p",
+                                                 "latency",        "bandwidth",     "message-bytes", "reduce-grads", "sum-tied",
+                                                 "sum-replicated", "norm",          "optimizer",     "verdict",      "hosts",
+                                                 "host-latency",   "host-bandwidth"};
   return names;
 }
 

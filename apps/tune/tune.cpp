@@ -57,8 +57,12 @@ void write_plans(const TuneOptions& options, const SearchResult& result) {
   files.put_in_place();
 }
 
+// On several hosts to be run on each, with what stands in capitals filled in.
 std::string command_line(const TuneOptions& options, const Layout& layout) {
-  std::string line = "pipetrain --model " + quoted(options.model);
+  const int hosts = options.request.hosts;
+  std::string line = "pipetrain ";
+  if (hosts > 1) line += fmt::format("--nnodes {} --node-rank NODE --master HOST:29500 --token-file TOKEN ", hosts);
+  line += "--model " + quoted(options.model);
   if (options.layers_given) line += fmt::format(" --layers {}", options.request.config.layers);
   line += fmt::format(" --seq-len {} --pp {} --tp {} --dp {}", options.request.sequence, layout.pp, layout.tp, layout.dp);
   line += fmt::format(" --microbatch {} --microbatches {}", layout.microbatch, layout.microbatches);
@@ -107,6 +111,9 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
   fmt::print("each {:g} TFLOP/s in {}, memory {:g} GB/s; links {:g} GB/s, {:g} us; {:g} us a block\n", speed.flops / 1e12,
              precision_name(request.precision), speed.memory_rate / 1e9, speed.link_rate / 1e9, speed.latency * 1e6,
              speed.block_overhead * 1e6);
+  if (request.hosts > 1)
+    fmt::print("on {} hosts, links between them {:g} GB/s, {:g} us\n", request.hosts, speed.host_link_rate / 1e9,
+               speed.host_latency * 1e6);
   fmt::print(
       "{} layouts looked at, {} of them found too large for the memory{}\n\n", result.candidates, result.too_large,
       result.auto_left_out > 0 ? fmt::format("; auto had no time for its {} least promising ones", result.auto_left_out) : "");
@@ -119,7 +126,8 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
                name_of(layout.recompute), ranked.seconds, tokens_per_second(options, ranked), 100 * ranked.bubble,
                static_cast<double>(*std::max_element(ranked.memory.begin(), ranked.memory.end())) / gib);
   }
-  fmt::print("\nTo run them, the fastest first; GiB above is of the fullest device, here of each stage's:\n");
+  fmt::print("\nTo run them{}, the fastest first; GiB above is of the fullest device, here of each stage's:\n",
+             request.hosts > 1 ? " on every host, with its number from 0 (NODE), the first one's name (HOST) and a token" : "");
   for (const auto& ranked : result.best) {
     std::string memory;
     for (std::size_t stage = 0; stage < std::min<std::size_t>(ranked.memory.size(), 8); ++stage)

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 #include <limits>
 
@@ -39,6 +38,7 @@ struct Usual {
   double memory_bytes = 80 * gib, fp32_flops = 50e12, memory_rate = 3000e9, block_overhead = 40e-6;
   std::optional<double> bf16_flops = 400e12;
   double link_rate = 300e9, latency = 15e-6;
+  double host_link_rate = 25e9, host_latency = 30e-6;  // 200 Gbit/s for each GPU
 };
 
 Usual usual_numbers(const OptionValues& values, TuneOptions& options) {
@@ -65,6 +65,14 @@ Usual usual_numbers(const OptionValues& values, TuneOptions& options) {
   return usual;
 }
 
+int read_hosts(const OptionValues& values, int devices) {
+  const auto hosts = static_cast<int>(values.integer("hosts", 1, most_devices).value_or(1));
+  if (devices % hosts != 0) values.fail("hosts", fmt::format("do not share {} devices evenly; each host has as many", devices));
+  for (const char* name : {"host-bandwidth", "host-latency"})
+    if (hosts == 1 && values.given(name)) values.fail(name, "is of links between hosts, and there is one; give --hosts too");
+  return hosts;
+}
+
 void read_devices(const OptionValues& values, TuneOptions& options) {
   const Usual usual = usual_numbers(values, options);
   auto& request = options.request;
@@ -82,8 +90,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
     options.notes.push_back(
         fmt::format("planned in fp32: attention in bf16 on GPUs has no heads of size {}", request.config.head_dim));
   request.precision = read_precision(values, gpu, bf16_by_default ? Precision::bf16() : Precision::fp32());
-  if (const auto mode = values.choice("recompute", {"none", "selective", "full"}))
-    request.recompute = std::array{Recompute::none, Recompute::selective, Recompute::full}[*mode];
+  request.recompute = read_recompute(values);
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
   request.global_batch =
       values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});
@@ -102,6 +109,9 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   };
   request.speed.latency = microseconds("latency", usual.latency);
   request.speed.block_overhead = microseconds("block-overhead", usual.block_overhead);
+  request.hosts = read_hosts(values, request.devices);
+  request.speed.host_link_rate = read("host-bandwidth", 1e9, rate_range, usual.host_link_rate);
+  request.speed.host_latency = microseconds("host-latency", usual.host_latency);
 }
 
 // A folder that is there or can be made in one that is.
@@ -139,6 +149,9 @@ const std::vector<OptionSpec>& tune_option_table() {
       {"Devices", "memory-bandwidth", "GB/S", "of each device's memory", "3000"},
       {"Devices", "bandwidth", "GB/S", "from one device to another", "300"},
       {"Devices", "latency", "US", "of a message between devices, in microseconds", "15"},
+      {"Devices", "hosts", "N", "on how many hosts they are, as many on each; tensor-parallel ranks stay on one host", "1"},
+      {"Devices", "host-bandwidth", "GB/S", "from one device to another of another host, all at once", "25"},
+      {"Devices", "host-latency", "US", "of a message between devices of different hosts", "30"},
       {"Devices", "block-overhead", "US", "that each pass of an attention or MLP block takes whatever its size", "40"},
       {"Devices", "max-tp", "N", "largest tensor-parallel size, such as the devices of one host", "8"},
 
@@ -172,6 +185,7 @@ std::string tune_help() {
          "from the numbers of the devices below, so give those of yours, or measure them.\n"
          "\n"
          "  pipetrain tune --model llama2-7b --devices 8 --memory 140 --tflops 650\n"
+         "  pipetrain tune --model llama2-70b --devices 32 --hosts 4 --host-bandwidth 50\n"
          "  pipetrain doctor --measure devices.json && pipetrain tune --model llama3.2-1b --measured devices.json --plans "
          "plans\n"
          "\n" +

@@ -55,6 +55,23 @@ TEST_CASE("simulate --json has the keys of the contract and 1f1b's closed form")
   CHECK(run["valid"] == true);
 }
 
+TEST_CASE("simulate: edges between hosts have times of their own") {
+  const auto makespan = [](const std::string& options) {
+    return simulated("--pp 4 --microbatches 8 --schedule 1f1b " + options)[0]["makespan"].get<double>();
+  };
+  CHECK(makespan("--p2p 0.1 --hosts 2 --host-latency 0.5") == makespan("--p2p 0.1,0.5,0.1,0.5"));
+  CHECK(makespan("--p2p 0.1 --hosts 4 --host-latency 0.5") == makespan("--p2p 0.5"));
+  CHECK(makespan("--hosts 2 --message-bytes 10 --host-bandwidth 20") == makespan("--p2p 0,0.5,0,0.5"));
+  for (const auto& [options, why] : {std::pair("--hosts 3 --host-latency 1", "--hosts 3: do not share 4 stages evenly"),
+                                     std::pair("--hosts 2", "--hosts 2: needs what tells their links apart"),
+                                     std::pair("--host-latency 1", "--host-latency 1: is of edges between hosts"),
+                                     std::pair("--hosts 2 --host-bandwidth 1", "needs --message-bytes too")}) {
+    const Result result = run(std::string("--pp 4 ") + options);
+    CHECK(result.status == 2);
+    CHECK_THAT(result.err, Contains(why));
+  }
+}
+
 TEST_CASE("simulate: every schedule's time and memory, sorted by time") {
   const json runs = simulated("--pp 4 --microbatches 12 --schedule all");
   REQUIRE(runs.size() == 11);

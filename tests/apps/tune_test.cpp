@@ -120,6 +120,17 @@ TEST_CASE("tune prints the ten best and their command lines") {
   CHECK(commands == 10);
 }
 
+TEST_CASE("tune plans for hosts, and its command lines are for all of them") {
+  const Result result =
+      run("tune --model llama2-7b --devices 8 --seq-len 2048 --hosts 2 --host-bandwidth 5 --host-latency 50 --json");
+  INFO(result.err);
+  REQUIRE(result.status == 0);
+  for (const json& layout : json::parse(result.out)) {
+    CHECK(4 % layout["tp"].get<int>() == 0);
+    CHECK_THAT(layout["command"].get<std::string>(), Contains("pipetrain --nnodes 2 --node-rank NODE --master HOST:29500"));
+  }
+}
+
 TEST_CASE("tune names what is wrong in one line") {
   const auto wrong = [](const std::string& arguments, int status = 2) {
     const Result result = run("tune " + arguments);
@@ -129,6 +140,8 @@ TEST_CASE("tune names what is wrong in one line") {
     CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
     return result.err;
   };
+  CHECK_THAT(wrong("--devices 8 --hosts 3"), Contains("--hosts 3: do not share 8 devices evenly"));
+  CHECK_THAT(wrong("--devices 8 --host-latency 30"), Contains("--host-latency 30: ") && Contains("give --hosts"));
   CHECK_THAT(wrong("--devices 0"), Contains("--devices 0: must be at least 1"));
   CHECK_THAT(wrong("--model llama2-8b --devices 8"), Contains("llama2-7b"));
   CHECK_THAT(wrong("--devices 8 --tflops 0"), Contains("--tflops 0: must be a number from 1e-06 to 1000000000"));

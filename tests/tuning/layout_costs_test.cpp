@@ -31,3 +31,34 @@ TEST_CASE("tune: a tied sum moves over a link between two stages, and in memory 
   const auto two = costs.of({.pp = 2, .tp = 2}, Placement::looping(2, 1));
   for (const auto& stage : two.chunks) CHECK(stage[0].sum_tied == Approx(1e-5 + bytes / 2 / 1e9));
 }
+
+TEST_CASE("tune: links between hosts are those of the edges, sums and verdicts that leave one") {
+  LayoutRequest request = tied_request();
+  request.devices = 8;
+  request.hosts = 2;
+  request.speed.host_link_rate = 1e8;
+  request.speed.host_latency = 1e-3;
+  LayoutCosts costs(request);
+  const auto latencies = [](const schedules::Costs& of) {
+    std::vector<double> found;
+    for (const auto& link : of.links) found.push_back(link.latency);
+    return found;
+  };
+  // Four stages of two ranks: two stages on each host; the tied weights' two places are on different ones.
+  const auto stages = costs.of({.pp = 4, .tp = 2}, Placement::looping(4, 1));
+  CHECK(latencies(stages) == std::vector<double>{1e-5, 1e-3, 1e-5});
+  CHECK(stages.chunks[0][0].sum_tied >
+        10 * costs.of({.pp = 2, .tp = 2, .dp = 2}, Placement::looping(2, 1)).chunks[0][0].sum_tied / 2);
+  CHECK(stages.verdict == Approx(2e-3));
+  // Chunks that go round also take the edge from the last stage to the first.
+  CHECK(latencies(costs.of({.pp = 2, .tp = 4, .chunks = 2}, Placement::looping(2, 2))) == std::vector<double>(3, 1e-3));
+  // A replica a host: its edges stay there, its sums do not.
+  const auto replicas = costs.of({.pp = 2, .tp = 2, .dp = 2}, Placement::looping(2, 1));
+  CHECK(latencies(replicas) == std::vector<double>{1e-5});
+  const double near = [&] {
+    LayoutRequest one = request;
+    one.hosts = 1;
+    return LayoutCosts(one).of({.pp = 2, .tp = 2, .dp = 2}, Placement::looping(2, 1)).chunks[0][0].reduce_grads;
+  }();
+  CHECK(replicas.chunks[0][0].reduce_grads > 9 * near);
+}

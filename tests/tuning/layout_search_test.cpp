@@ -61,6 +61,19 @@ TEST_CASE("tune: faster devices make faster steps, slow links make tensor parall
   CHECK(search_layouts(request, 1).best.empty());
 }
 
+TEST_CASE("tune: slow links between hosts keep tensor groups inside, and sums of gradients where the batch lets them") {
+  LayoutRequest request = request_of("llama-7b", 16);
+  const double one_host = search_layouts(request, 1).best.front().seconds;
+  request.hosts = 4;
+  request.speed.host_link_rate = 1e9;
+  request.speed.host_latency = 100e-6;
+  const auto found = search_layouts(request, 1'000'000).best;
+  CHECK(found.front().seconds > one_host);
+  for (const auto& ranked : found) CHECK(4 % ranked.layout.tp == 0);
+  // Gradients are more than activations: stages, not replicas, are spread over the hosts.
+  CHECK(found.front().layout.pp >= 4);
+}
+
 TEST_CASE("tune recomputes only where less of it does not fit, and then reaches layouts that nothing else does") {
   LayoutRequest request = request_of("llama-7b", 4);
   request.precision = Precision::bf16();

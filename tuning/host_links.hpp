@@ -1,0 +1,33 @@
+// Which links the ranks of a layout use where its devices are spread over hosts: as many devices on each, ranks dealt to them
+// in order (deal_ranks() of core/mesh.hpp). Tensor-parallel ranks of a stage share a host.
+#pragma once
+
+#include "tuning/layout_search.hpp"
+
+namespace pipetrain {
+
+struct LinkSpeed {
+  double rate = 0;     // bytes per second
+  double latency = 0;  // seconds of a message
+};
+
+// Each link is the slowest that some replica or tensor-parallel rank has there: all wait for that one.
+class HostLinks {
+ public:
+  explicit HostLinks(const LayoutRequest& request) : request_(request) {}
+
+  // Between the replicas of a stage.
+  LinkSpeed replicas(const Layout& layout) const;
+  // Between the same ranks of two stages of a replica.
+  LinkSpeed stages(const Layout& layout, int a, int b) const;
+  // From any device to process 0, which decides.
+  LinkSpeed verdict() const { return of(request_.hosts > 1); }
+
+ private:
+  LinkSpeed of(bool leaves_host) const;
+  int host(int rank) const { return rank / (request_.devices / request_.hosts); }
+
+  const LayoutRequest& request_;
+};
+
+}  // namespace pipetrain
