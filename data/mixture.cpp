@@ -24,24 +24,17 @@ void add_contents(Checksum& sum, const std::vector<std::unique_ptr<Dataset>>& pa
   }
 }
 
-bool any_isolates(const std::vector<std::unique_ptr<Dataset>>& parts) {
-  return std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part->isolates_documents(); });
-}
-
 // A sample of one part.
 struct Place {
   const Dataset* part;
   std::int64_t index;  // in it, counting on over epochs
 };
 
-class Concatenation : public Dataset {
+// A dataset whose samples are those of others.
+class OfParts : public Dataset {
  public:
-  explicit Concatenation(std::vector<std::unique_ptr<Dataset>> parts)
-      : Dataset(parts.front()->sequence_length()), parts_(std::move(parts)) {
-    for (const auto& part : parts_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part->size());
-  }
-
-  std::int64_t size() const override { return ends_.back(); }
+  explicit OfParts(std::vector<std::unique_ptr<Dataset>> parts)
+      : Dataset(parts.front()->sequence_length()), parts_(std::move(parts)) {}
 
   using Dataset::read;
   void read(std::int64_t index, Sample& sample) const override {
@@ -52,11 +45,27 @@ class Concatenation : public Dataset {
     const Place place = place_of(index);
     return place.part->measure(place.index);
   }
-  bool isolates_documents() const override { return any_isolates(parts_); }
+  bool isolates_documents() const override {
+    return std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isolates_documents(); });
+  }
   std::vector<std::int32_t> documents(std::int64_t index) const override {
     const Place place = place_of(index);
     return place.part->documents(place.index);
   }
+
+ protected:
+  virtual Place place_of(std::int64_t index) const = 0;
+
+  std::vector<std::unique_ptr<Dataset>> parts_;
+};
+
+class Concatenation : public OfParts {
+ public:
+  explicit Concatenation(std::vector<std::unique_ptr<Dataset>> parts) : OfParts(std::move(parts)) {
+    for (const auto& part : parts_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part->size());
+  }
+
+  std::int64_t size() const override { return ends_.back(); }
 
   std::uint64_t content() const override {
     Checksum sum;
@@ -65,26 +74,21 @@ class Concatenation : public Dataset {
   }
 
  private:
-  Place place_of(std::int64_t index) const {
+  Place place_of(std::int64_t index) const override {
     const std::int64_t place = index % size();
     const auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), place) - ends_.begin());
     return {parts_[part].get(), place - (part == 0 ? 0 : ends_[part - 1])};
   }
 
-  std::vector<std::unique_ptr<Dataset>> parts_;
   std::vector<std::int64_t> ends_;
 };
 
 // Which sample of a part comes at a place is how often that part was drawn before it. Counts are kept for every block_size-th
 // place, and the draws in between are made again when asked: little memory, and reads stay independent of each other.
-class Mixture : public Dataset {
+class Mixture : public OfParts {
  public:
   Mixture(std::vector<std::unique_ptr<Dataset>> parts, const std::vector<double>& weights, bool shuffle, std::uint64_t seed)
-      : Dataset(parts.front()->sequence_length()),
-        parts_(std::move(parts)),
-        size_(total_size(parts_)),
-        shuffle_(shuffle),
-        seed_(seed) {
+      : OfParts(std::move(parts)), size_(total_size(parts_)), shuffle_(shuffle), seed_(seed) {
     // Scaled by a power of two, which rounds nothing, so that the sum of the largest numbers does not overflow.
     const int exponent = std::ilogb(*std::max_element(weights.begin(), weights.end()));
     const auto scaled = [exponent](double weight) { return std::scalbn(weight, -exponent); };
@@ -97,21 +101,6 @@ class Mixture : public Dataset {
 
   std::int64_t size() const override { return size_; }
 
-  using Dataset::read;
-  void read(std::int64_t index, Sample& sample) const override {
-    const Place place = place_of(index);
-    place.part->read(place.index, sample);
-  }
-  SampleSize measure(std::int64_t index) const override {
-    const Place place = place_of(index);
-    return place.part->measure(place.index);
-  }
-  bool isolates_documents() const override { return any_isolates(parts_); }
-  std::vector<std::int32_t> documents(std::int64_t index) const override {
-    const Place place = place_of(index);
-    return place.part->documents(place.index);
-  }
-
   std::uint64_t content() const override {
     Checksum sum;
     add_contents(sum, parts_);
@@ -120,7 +109,7 @@ class Mixture : public Dataset {
   }
 
  private:
-  Place place_of(std::int64_t index) const {
+  Place place_of(std::int64_t index) const override {
     const std::int64_t place = index % size_;
     const std::size_t part = draw(place);
     const std::int64_t turn = index / size_ * in_epoch_[part] + drawn_before(place, part);
@@ -159,7 +148,6 @@ class Mixture : public Dataset {
     return count;
   }
 
-  std::vector<std::unique_ptr<Dataset>> parts_;
   std::int64_t size_;
   bool shuffle_;
   std::uint64_t seed_;

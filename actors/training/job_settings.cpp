@@ -27,11 +27,6 @@ std::string text(const std::optional<Value>& value) {
 
 std::string checksum_of(const std::string& bytes) { return fmt::format("{:016x}", checksum(bytes.data(), bytes.size())); }
 
-const char* text(Recompute mode) {
-  constexpr const char* names[] = {"none", "selective", "full"};
-  return names[static_cast<int>(mode)];
-}
-
 const char* text(LearningRate::Kind kind) {
   constexpr const char* names[] = {"constant", "linear", "cosine"};
   return names[static_cast<int>(kind)];
@@ -53,7 +48,7 @@ void add_layout(const RunSettings& settings, NamedValues& values) {
 
 void add_numerics(const RunSettings& settings, NamedValues& values) {
   values.emplace_back("precision", precision_name(settings.numerics.precision));
-  values.emplace_back("recompute", text(settings.numerics.recompute));
+  values.emplace_back("recompute", name_of(settings.numerics.recompute));
   values.emplace_back("deterministic", text(settings.numerics.deterministic));
   values.emplace_back("optimizer", settings.optimizer.name);
   values.emplace_back("beta1", text(settings.optimizer.beta1));

@@ -8,19 +8,12 @@
 #include <cstring>
 #include <string>
 
+#include "comm/control/loopback.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
 
 namespace {
-
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
-}
 
 bool bind_to(int socket, std::uint16_t port) {
   const sockaddr_in address = loopback(port);

@@ -1,6 +1,7 @@
 // Every kind of wrong tokenizer ends in one line that names the file and the component.
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "data/input_error.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "temp_folder.hpp"
 
@@ -11,17 +12,7 @@ using Catch::Matchers::StartsWith;
 namespace {
 
 std::string error_of(const TempFolder& folder, const std::filesystem::path& path) {
-  try {
-    open_tokenizer(path)->encode("some text");
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::input);
-    std::string text = error.what();
-    CHECK(text.find('\n') == std::string::npos);
-    const std::string prefix = folder.path().string() + "/";
-    for (auto at = text.find(prefix); at != std::string::npos; at = text.find(prefix)) text.erase(at, prefix.size());
-    return text;
-  }
-  return "no error";
+  return test::input_error(folder, [&] { open_tokenizer(path)->encode("some text"); });
 }
 
 std::string error_for(const std::string& text) {

@@ -5,6 +5,7 @@
 #include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "data/dataset.hpp"
+#include "data/input_error.hpp"
 #include "data/token_file.hpp"
 #include "temp_folder.hpp"
 
@@ -63,17 +64,7 @@ DatasetOptions options_for(const fs::path& path) {
 }
 
 std::string error_of(const TempFolder& folder, const fs::path& path) {
-  try {
-    open_dataset(options_for(path));
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::input);
-    std::string text = error.what();
-    CHECK(text.find('\n') == std::string::npos);
-    const std::string prefix = folder.path().string() + "/";
-    for (auto at = text.find(prefix); at != std::string::npos; at = text.find(prefix)) text.erase(at, prefix.size());
-    return text;
-  }
-  return "no error";
+  return test::input_error(folder, [&] { open_dataset(options_for(path)); });
 }
 
 const std::string nine = u16({1, 2, 3, 4, 5, 6, 7, 8, 9});

@@ -11,21 +11,10 @@
 #include <vector>
 
 #include "comm/control/control_fixture.hpp"
+#include "comm/control/loopback.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain::test {
-namespace {
-
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
-}
-
-}  // namespace
-
 RawPeer::RawPeer(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const timeval limit{10, 0};
   ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);

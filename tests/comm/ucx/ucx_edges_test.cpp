@@ -8,21 +8,16 @@
 #include "comm/ucx/ucx_transport.hpp"
 
 using namespace pipetrain;
+using test::a_rank_each;
 using test::Traffic;
 using test::TrafficEdge;
 
 namespace {
 
-Mesh mesh_of(int processes) {
-  MeshShape shape;
-  shape.pp = processes;
-  return Mesh(shape, deal_ranks(processes, processes));
-}
-
 // Every process runs its ends of the edges, `rounds` times over edges opened anew.
 void run_traffic(test::SharedControl& shared, int process, const std::vector<TrafficEdge>& edges, int rounds = 1) {
   const auto control = shared.plane(process);
-  const Mesh mesh = mesh_of(control->processes());
+  const Mesh mesh = a_rank_each(control->processes());
   UcxTransport transport(*control, mesh);
   for (int round = 0; round < rounds; ++round) {
     Traffic traffic(transport, process, edges);

@@ -16,16 +16,11 @@
 #include "comm/ucx/ucx_transport.hpp"
 
 using namespace pipetrain;
+using test::a_rank_each;
 using test::Traffic;
 using test::TrafficEdge;
 
 namespace {
-
-Mesh mesh_of(int processes) {
-  MeshShape shape;
-  shape.pp = processes;
-  return Mesh(shape, deal_ranks(processes, processes));
-}
 
 // Waits for the news that a process is gone.
 class Loss {
@@ -59,7 +54,7 @@ TEST_CASE("a killed process is noticed by those that are connected to it over UC
   const auto wrong = test::in_processes(3,
                                         [&](int process) {
                                           const auto control = shared.plane(process);
-                                          const Mesh mesh = mesh_of(3);
+                                          const Mesh mesh = a_rank_each(3);
                                           UcxTransport transport(*control, mesh);
                                           Loss loss(transport);
                                           Traffic traffic(transport, process, ring);
@@ -88,7 +83,7 @@ TEST_CASE("a process that is killed amid traffic is noticed, and the transport e
     const auto wrong = test::in_processes(2,
                                           [&](int process) {
                                             const auto control = shared.plane(process);
-                                            const Mesh mesh = mesh_of(2);
+                                            const Mesh mesh = a_rank_each(2);
                                             UcxTransport transport(*control, mesh);
                                             Loss loss(transport);
                                             Traffic traffic(transport, process, edges);
@@ -121,7 +116,7 @@ TEST_CASE("a process that leaves is not lost") {
   test::SharedControl shared(3);
   const auto wrong = test::in_processes(3, [&](int process) {
     const auto control = shared.plane(process);
-    const Mesh mesh = mesh_of(3);
+    const Mesh mesh = a_rank_each(3);
     auto transport = std::make_unique<UcxTransport>(*control, mesh);
     Loss loss(*transport);
     {

@@ -13,8 +13,12 @@
 
 #include "comm/transport.hpp"
 #include "core/device.hpp"
+#include "core/mesh.hpp"
 
 namespace pipetrain::test {
+
+// A pipeline of one rank in each process.
+inline Mesh a_rank_each(int processes) { return Mesh({.pp = processes}, deal_ranks(processes, processes)); }
 
 struct TrafficEdge {
   EdgeId edge = 0;
