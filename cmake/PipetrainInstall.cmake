@@ -3,6 +3,7 @@
 #   find_package(pipetrain COMPONENTS schedules)   pipetrain::schedules, no dependency at all
 #   find_package(pipetrain COMPONENTS engine)      pipetrain::engine: the actors, any compute
 #   find_package(pipetrain COMPONENTS training)    pipetrain::training: whole runs
+#   find_package(pipetrain COMPONENTS c)           pipetrain::c, the shared library of the C API; also by pkg-config
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pipetrain)
 
@@ -16,6 +17,16 @@ foreach(component IN LISTS exported_components)
   install(TARGETS ${targets} EXPORT pipetrain-${component} COMPONENT development ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT pipetrain-${component} NAMESPACE pipetrain:: DESTINATION ${package_dir} COMPONENT development)
 endforeach()
+
+install(TARGETS pipetrain_c EXPORT pipetrain-c COMPONENT development LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT pipetrain-c NAMESPACE pipetrain:: DESTINATION ${package_dir} COMPONENT development)
+install(FILES ${PROJECT_SOURCE_DIR}/include/pipetrain/pipetrain.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pipetrain
+  COMPONENT development)
+set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH PIPETRAIN_PC_PREFIX ${CMAKE_INSTALL_PREFIX}/${pc_dir} ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" PIPETRAIN_PC_PREFIX "${PIPETRAIN_PC_PREFIX}")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/pipetrain.pc.in ${PROJECT_BINARY_DIR}/pipetrain.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/pipetrain.pc DESTINATION ${pc_dir} COMPONENT development)
 
 include(PublicHeaders)
 foreach(component IN LISTS exported_components)

@@ -1,6 +1,7 @@
 // The best plan found for given costs and memory: the ordering problem of Qi et al. 2023, "Zero Bubble Pipeline Parallelism".
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "schedules/simulate.hpp"
 
 namespace pipetrain::schedules {
+
+// The search takes minutes for more stages x microbatches.
+constexpr std::int64_t largest_search = 16384;
 
 struct AutoRequest {
   int stages = 1;

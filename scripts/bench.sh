@@ -2,7 +2,7 @@
 # ./dev bench: builds and runs one benchmark. Sourced by dev.
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
-bench_names=(actors cpu simulate gpu checkpoint tokenizer ucx processes kill faults fuzz)
+bench_names=(actors c_api cpu simulate gpu checkpoint tokenizer ucx processes kill faults fuzz)
 
 # A benchmark is bench/NAME.cpp, a program, or bench/NAME.sh, a script that finds the pipetrain program in $BENCH_PROGRAM and
 # bench_NAME, where there is one, beside it. Set BENCH_PROGRAM (to a bundle's bin/pipetrain) to build nothing and measure that.

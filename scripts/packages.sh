@@ -21,9 +21,12 @@ build_packages=(
   libtomlplusplus-dev      # TOML files
   libboost-dev             # Asio: connections between processes
   libucx-dev               # bulk data between processes
+  libdlpack-dev            # tensors that other libraries lend
   catch2 librapidcheck-dev # tests
+  pkgconf                  # tests: the C API as other builds find it
 )
 cuda_packages=(python3-pip) # fetches cudnn-frontend; the CUDA toolkit and cuDNN are NVIDIA's to install
+python_packages=(python3-venv python3-dev) # tests of the Python module, with what pip fetches into build/python-venv
 lint_packages=(clang-format shellcheck)
 
 # What building a preset needs.

@@ -9,6 +9,14 @@
 
 namespace pipetrain {
 
+namespace {
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
+}
+
+}  // namespace
+
 SupervisorActor::SupervisorActor(caf::actor_config& config, SupervisorSetup setup)
     : caf::event_based_actor(config), setup_(std::move(setup)) {
   set_down_handler([this](const caf::down_msg& message) { actor_down(message); });
@@ -39,7 +47,7 @@ caf::behavior SupervisorActor::make_behavior() {
       [this](AskState& message) { ask_state(message); },
       [this](StateRead& message) { state_read(message); },
       [this](LookAgain& message) {
-        if (!failure_ && message.watch == watch_) ask_stages(nullptr);
+        if (!failure_ && message.watch == watch_) look();
       },
   };
 }
@@ -239,7 +247,22 @@ void SupervisorActor::finish_step(const FinishStep& message) {
   if (setup_.stall.count() == 0 || message.patience < setup_.stall) setup_.stall = message.patience;
   completed_seen_ = -1;
   ++watch_;
+  look();
+}
+
+// A stage whose compute does not return from a call has not answered the look before.
+void SupervisorActor::look() {
+  for (const auto& [number, report] : reports_) {
+    if (!step_ || report.answer || report.watch != watch_) continue;
+    std::string silent;
+    for (std::size_t at = 0; at < stages_.size(); ++at) {
+      if (report.lines[at].empty()) silent += (silent.empty() ? "" : " and ") + label(at);
+    }
+    return fail({{ErrorKind::peer_lost, silent + " did not answer for " + seconds_text(setup_.stall) +
+                                            ": its compute does not return from a call, or the stall timeout is too short"}});
+  }
   ask_stages(nullptr);
+  delayed_send(this, setup_.stall, LookAgain{watch_});
 }
 
 void SupervisorActor::waiting(Waiting& message) {
@@ -270,15 +293,13 @@ std::string SupervisorActor::hanging_workers(const WaitingReport& report) const 
 
 void SupervisorActor::judge_progress(const WaitingReport& report) {
   if (step_ && report.completed == completed_seen_) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(setup_.stall).count();
-    const std::string what = "no action completed for " + std::to_string(seconds) + " s";
+    const std::string what = "no action completed for " + seconds_text(setup_.stall);
     const std::string who = "a worker" + hanging_workers(report) + " hangs";
     fail({finishing_ ? Failure{ErrorKind::aborted, what + " after the run was asked to stop: " + who}
                      : Failure{ErrorKind::peer_lost, what + ": " + who + ", or the stall timeout is too short"}});
     return;
   }
   completed_seen_ = step_ ? report.completed : -1;
-  delayed_send(this, setup_.stall, LookAgain{watch_});
 }
 
 }  // namespace pipetrain

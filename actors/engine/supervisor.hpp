@@ -69,6 +69,7 @@ class SupervisorActor : public caf::event_based_actor {
   void ask_stages(std::function<void(std::vector<std::string>)> answer);
   void waiting(Waiting& message);
   void finish_step(const FinishStep& message);
+  void look();
   void judge_progress(const WaitingReport& report);
   std::string hanging_workers(const WaitingReport& report) const;
   void ask_memory(AskMemory& message);

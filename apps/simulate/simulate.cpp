@@ -27,9 +27,6 @@ using schedules::Costs;
 using schedules::Plan;
 using schedules::ScheduleInfo;
 
-// The search for auto's plan takes minutes beyond.
-constexpr std::int64_t largest_search = 16384;
-
 int terminal_width() {
   winsize size{};
   if (::isatty(STDOUT_FILENO) && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) return size.ws_col;
@@ -96,7 +93,7 @@ class Simulation {
   static double time_of(const SimulatedSchedule& run) { return run.jitter ? run.jitter->median : run.summary.makespan; }
 
   void simulate_one_of_all(const ScheduleInfo& info) {
-    if (info.uses_costs && std::int64_t{options_.pp} * options_.microbatches > largest_search) {
+    if (info.uses_costs && std::int64_t{options_.pp} * options_.microbatches > schedules::largest_search) {
       notes_.push_back(fmt::format("{} is left out: its search takes long for so many actions; ask for it alone", info.name));
       return;
     }

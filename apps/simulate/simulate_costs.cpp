@@ -7,8 +7,6 @@
 
 namespace pipetrain {
 
-using schedules::ChunkCost;
-using schedules::Costs;
 using schedules::Link;
 using schedules::Placement;
 
@@ -81,8 +79,6 @@ void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
     times.ends = times.ends || values.given(name);
 }
 
-double at(const std::vector<double>& values, std::size_t stage) { return values.empty() ? 0 : values[stage]; }
-
 }  // namespace
 
 std::vector<double> per_stage(const OptionValues& values, const char* name, int pp, const OptionValues::Range& range) {
@@ -126,24 +122,6 @@ std::string StepTimes::why_not(const Placement& placement) const {
   if (schedules::edges_used(placement) <= std::ssize(edges)) return {};
   return fmt::format("says nothing of the edge from the last stage back to the first, which its chunks take; give {} values",
                      placement.stages());
-}
-
-Costs StepTimes::costs(const Placement& placement) const {
-  Costs costs = Costs::per_stage(placement, forward, input_grad, weight_grad);
-  costs.set_edges(placement, edges);
-  const int chunks = placement.chunks();
-  for (int stage = 0; stage < placement.stages(); ++stage) {
-    const auto s = static_cast<std::size_t>(stage);
-    for (ChunkCost& chunk : costs.chunks[s]) {
-      chunk.reduce_grads = at(reduce_grads, s) / chunks;
-      chunk.sum_replicated = at(sum_replicated, s) / chunks;
-      chunk.sum_tied = at(sum_tied, s);
-    }
-  }
-  costs.norm = norm;
-  costs.optimizer = optimizer;
-  costs.verdict = verdict;
-  return costs;
 }
 
 }  // namespace pipetrain

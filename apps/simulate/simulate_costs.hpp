@@ -5,25 +5,16 @@
 #include <vector>
 
 #include "apps/options/option_values.hpp"
-#include "schedules/cost.hpp"
+#include "schedules/stage_times.hpp"
 
 namespace pipetrain {
 
-struct StepTimes {
-  // Of a whole stage and one microbatch, shared by its chunks; one per stage. F and I with the exchanges between
-  // tensor-parallel ranks.
-  std::vector<double> forward, input_grad, weight_grad;
-  std::vector<schedules::Link> edges;  // as Costs::set_edges() takes them
-  std::string edge_option;             // that gave the fewest of them
-  // End of step, of a whole stage; one per stage. Empty where not given.
-  std::vector<double> reduce_grads, sum_replicated, sum_tied, norm, optimizer;
-  double verdict = 0;
-  bool ends = false;  // whether any of these is given
+struct StepTimes : schedules::StageTimes {  // F and I with the exchanges between tensor-parallel ranks
+  std::string edge_option;                  // that gave the fewest of the edges
+  bool ends = false;                        // whether any time of the end of step is given
 
-  schedules::EndOfStep end_of_step() const { return {!reduce_grads.empty(), !sum_replicated.empty(), !sum_tied.empty()}; }
   // Empty, or why the plan's edges are not all given, to follow the name of an option.
   std::string why_not(const schedules::Placement& placement) const;
-  schedules::Costs costs(const schedules::Placement& placement) const;
 };
 
 // One value per stage, from one for all or a list; empty when the option is not given. Throws Error(input).

@@ -57,6 +57,15 @@ class Installation {
     return built.status == 0 ? run(folder + "/consumer") : built;
   }
 
+  // Builds examples/c_pipeline.c with a C compiler and pkg-config alone; the output is the program's.
+  Result build_c_example() const {
+    const std::string program = "'" + (root_ / "c_pipeline").string() + "'", lib = library_folder().string();
+    const std::string config = "PKG_CONFIG_PATH='" + lib + "/pkgconfig' pkg-config --cflags --libs pipetrain";
+    const Result built = run("eval cc -std=c11 -Wall -Wextra -Werror '" PIPETRAIN_SOURCE_DIR "/examples/c_pipeline.c' -o " +
+                             program + " $(" + config + ")");
+    return built.status == 0 ? run("LD_LIBRARY_PATH='" + lib + "' " + program) : built;
+  }
+
   // Every C++ example of a page as a function of one program, which includes the headers that the page's headings name.
   Result run_examples(const std::string& page) const {
     const fs::path source = root_ / "examples";
@@ -91,6 +100,12 @@ class Installation {
       }
     }
     return includes + "using namespace pipetrain;\n" + functions + "int main() {\n" + calls + "}\n";
+  }
+  // Where libpipetrain.so is: lib, or lib/ of the architecture.
+  fs::path library_folder() const {
+    for (const auto& entry : fs::recursive_directory_iterator(prefix()))
+      if (entry.path().filename() == "libpipetrain.so") return entry.path().parent_path();
+    return prefix() / "lib";
   }
   static std::string cmake() { return "'" PIPETRAIN_CMAKE "'"; }
 
@@ -137,6 +152,21 @@ TEST_CASE("an installed pipetrain::training finds what it needs by itself", "[in
   INFO(result.output);
   REQUIRE(result.status == 0);
   CHECK(result.output == "16");
+}
+
+TEST_CASE("an installed pipetrain::c needs nothing else", "[install]") {
+  const Result result = installation().consume("c", without("CAF oneDNN fmt Threads simdjson nlohmann_json UCX CUDAToolkit"));
+  INFO(result.output);
+  REQUIRE(result.status == 0);
+  CHECK(result.output == "27");
+}
+
+TEST_CASE("the example in C builds with pkg-config alone, and learns", "[install]") {
+  const Result result = installation().build_c_example();
+  INFO(result.output);
+  REQUIRE(result.status == 0);
+  CHECK(result.output.find("step 1  loss 46.8") != std::string::npos);
+  CHECK(result.output.find("step 10  loss 0.0") != std::string::npos);
 }
 
 TEST_CASE("an unknown component of the package is refused by name", "[install]") {

@@ -24,6 +24,9 @@ const std::vector<Room>& rooms() {
   static const std::vector<Room> table = {
       {"apps",
        {"tuning", "actors/training", "actors/engine", "records", "schedules", "model", "ops", "comm", "data", "files", "core"}},
+      {"bindings/host", {"actors/engine", "schedules", "comm", "core"}},
+      {"bindings/c", {"bindings/host", "actors/engine", "schedules", "comm", "core"}},
+      {"bindings/python", {"bindings/host", "actors/engine", "schedules", "comm", "core"}},
       {"records", {"schedules", "files", "core"}},
       {"tuning", {"actors/training", "schedules", "model", "ops", "files", "core"}},
       {"actors/training", {"actors/engine", "records", "schedules", "model", "ops", "comm", "data", "files", "core"}},

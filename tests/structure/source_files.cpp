@@ -14,8 +14,8 @@ std::vector<std::string> source_files() {
   static const std::set<std::string> extensions{".hpp", ".cpp", ".cu", ".cuh", ".h"};
   const fs::path root = PIPETRAIN_SOURCE_DIR;
   std::vector<std::string> paths;
-  for (const char* folder : {"actors", "apps", "bench", "bindings", "comm", "core", "data", "examples", "files", "model", "ops",
-                             "schedules", "tests", "tuning"}) {
+  for (const char* folder : {"actors", "apps", "bench", "bindings", "comm", "core", "data", "examples", "files", "include",
+                             "model", "ops", "schedules", "tests", "tuning"}) {
     if (!fs::exists(root / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       if (extensions.count(entry.path().extension().string()) > 0)

@@ -1,0 +1,57 @@
+// Structs of the caller, whose header may be older than this library: they are shorter then, and what is missing is 0.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include "core/error.hpp"
+
+namespace pipetrain::c_api {
+
+// Throws Error(input) unless `size` is that of the struct in this header or in an older one, which had `first` bytes at least.
+inline void check_size(std::size_t size, std::size_t first, std::size_t now, const char* name) {
+  if (size >= first && size <= now) return;
+  throw Error(ErrorKind::input, std::string(name) + ".struct_size: " + std::to_string(size) +
+                                    (size > now && size < 4 * now ? " is of a newer pipetrain than this library, which has "
+                                                                  : " is not the size of the struct, ") +
+                                    std::to_string(now) + "; set it to sizeof");
+}
+
+// A copy of what the caller gave. All structs have the size of this first version yet.
+template <class Struct>
+Struct read_struct(const Struct* given, const char* name) {
+  static_assert(std::is_trivially_copyable_v<Struct>);
+  if (given == nullptr) throw Error(ErrorKind::input, std::string(name) + ": a null pointer; give one");
+  check_size(given->struct_size, sizeof(Struct), sizeof(Struct), name);
+  Struct copy{};
+  std::memcpy(&copy, given, given->struct_size);
+  return copy;
+}
+
+// The same; all defaults where it is null.
+template <class Struct>
+Struct read_or_default(const Struct* given, const char* name) {
+  if (given != nullptr) return read_struct(given, name);
+  Struct defaults{};
+  defaults.struct_size = sizeof(Struct);
+  return defaults;
+}
+
+// Of a struct inside another one, which was read: null where all of it is 0.
+template <class Struct>
+const Struct* null_if_zero(const Struct& inner) {
+  const Struct zero{};
+  return std::memcmp(&inner, &zero, sizeof(Struct)) == 0 ? nullptr : &inner;
+}
+
+// Fills the caller's struct as far as it goes. The caller's size stays.
+template <class Struct>
+void write_struct(Struct* out, Struct value, const char* name) {
+  if (out == nullptr) throw Error(ErrorKind::input, std::string(name) + ": a null pointer; give one");
+  check_size(out->struct_size, sizeof(Struct), sizeof(Struct), name);
+  value.struct_size = out->struct_size;
+  std::memcpy(out, &value, out->struct_size);
+}
+
+}  // namespace pipetrain::c_api

@@ -1,0 +1,99 @@
+#include "bindings/host/blocking_compute.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "bindings/host/hosted_compute.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+BlockingCompute::BlockingCompute(std::shared_ptr<BlockingStage> stage, std::shared_ptr<HostedStage> events,
+                                 std::shared_ptr<CallbackWatch> watch)
+    : stage_(std::move(stage)), events_(std::move(events)), watch_(std::move(watch)), thread_([this] { work(); }) {}
+
+BlockingCompute::~BlockingCompute() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+std::vector<SlotHandle> BlockingCompute::make_slots(schedules::InputKind kind, int chunk, int count) {
+  return stage_->make_slots(kind, chunk, count);
+}
+
+void BlockingCompute::attach(std::shared_ptr<StageEvents>) {}  // hosted_stage.hpp has them
+
+void BlockingCompute::begin_step(const StepInfo& step) { stage_->begin_step(step); }
+
+void BlockingCompute::launch(const Launch& launch) {
+  {
+    const std::lock_guard lock(mutex_);
+    launches_.push_back(launch);
+  }
+  changed_.notify_one();
+}
+
+void BlockingCompute::verdict(const Verdict& verdict) { stage_->verdict(verdict); }
+
+void BlockingCompute::abort(std::exception_ptr cause) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+  }
+  stage_->abort(text_of(cause));
+}
+
+void BlockingCompute::work() {
+  while (true) {
+    Launch next;
+    bool skip = false;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return ends_ || !launches_.empty(); });
+      if (ends_) return;
+      next = std::move(launches_.front());
+      launches_.pop_front();
+      skip = aborted_;
+    }
+    if (skip) {
+      answer(next.action, {}, {});
+    } else {
+      run(next);
+    }
+  }
+}
+
+void BlockingCompute::run(const Launch& launch) {
+  ActionTimes times;
+  StageResult result;
+  times.start = std::chrono::steady_clock::now();
+  try {
+    const CallbackWatch::Call call(*watch_, to_string(launch.action, 2) + " on " + name_of(events_->id()));
+    result = stage_->run(launch);
+  } catch (...) {
+    tell([&] { events_->failed(std::current_exception()); });
+  }
+  times.end = std::chrono::steady_clock::now();
+  answer(launch.action, times, std::move(result));
+}
+
+void BlockingCompute::answer(const schedules::Action& action, const ActionTimes& times, StageResult result) {
+  tell([&] {
+    events_->enqueued(action);
+    events_->completed(action, times, std::move(result));
+  });
+}
+
+template <class Tell>
+void BlockingCompute::tell(Tell tell) noexcept {
+  try {
+    tell();
+  } catch (const Error&) {  // the pipeline has gone meanwhile: nobody listens
+  }
+}
+
+}  // namespace pipetrain

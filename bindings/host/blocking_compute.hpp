@@ -1,0 +1,60 @@
+// A compute whose code does an action at once and returns: on a thread of the stage's own, so that no actor waits for it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "actors/engine/stage_compute.hpp"
+#include "bindings/host/callback_watch.hpp"
+#include "bindings/host/hosted_stage.hpp"
+
+namespace pipetrain {
+
+// What the code of a stage does. All but abort() are called one at a time: run() on the stage's own thread, the others while it
+// does not run. What they throw ends the run.
+class BlockingStage {
+ public:
+  virtual ~BlockingStage() = default;
+  virtual std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) = 0;
+  virtual void begin_step(const StepInfo& step) = 0;
+  virtual StageResult run(const Launch& launch) = 0;  // the result of N; empty for others
+  virtual void verdict(const Verdict& verdict) = 0;
+  virtual void abort(const std::string& why) noexcept = 0;
+};
+
+// Runs the actions of a BlockingStage in the order of their launch, measures them, and answers. Its destructor waits for an
+// action that runs.
+class BlockingCompute : public StageCompute {
+ public:
+  BlockingCompute(std::shared_ptr<BlockingStage> stage, std::shared_ptr<HostedStage> events,
+                  std::shared_ptr<CallbackWatch> watch);
+  ~BlockingCompute() override;
+
+  std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override;
+  void attach(std::shared_ptr<StageEvents> events) override;
+  void begin_step(const StepInfo& step) override;
+  void launch(const Launch& launch) override;
+  void verdict(const Verdict& verdict) override;
+  void abort(std::exception_ptr cause) noexcept override;
+
+ private:
+  void work();
+  void run(const Launch& launch);
+  void answer(const schedules::Action& action, const ActionTimes& times, StageResult result);
+  template <class Tell>
+  void tell(Tell tell) noexcept;
+
+  std::shared_ptr<BlockingStage> stage_;
+  std::shared_ptr<HostedStage> events_;
+  std::shared_ptr<CallbackWatch> watch_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Launch> launches_;
+  bool ends_ = false, aborted_ = false;
+  std::thread thread_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,74 @@
+#include "bindings/host/hosted_stage.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "bindings/host/misuse.hpp"
+
+namespace pipetrain {
+
+using schedules::Action;
+
+std::string name_of(const StageId& id) {
+  return "stage " + std::to_string(id.stage) + (id.replica > 0 ? " of replica " + std::to_string(id.replica) : "");
+}
+
+void HostedStage::enqueued(const Action& action) {
+  const std::lock_guard lock(mutex_);
+  StageEvents& events = this->events();
+  const auto running = find(action);
+  if (running == running_.end()) refuse(action, "enqueued", "it is not launched");
+  if (running->enqueued) refuse(action, "enqueued", "it has been already");
+  running->enqueued = true;
+  events.enqueued(action);
+}
+
+void HostedStage::completed(const Action& action, const ActionTimes& times, StageResult result) {
+  const std::lock_guard lock(mutex_);
+  StageEvents& events = this->events();
+  const auto running = find(action);
+  if (running == running_.end()) refuse(action, "completed", "it is not launched, or has completed already");
+  if (!running->enqueued) refuse(action, "completed", "it has not been enqueued");
+  if (!result.empty() && action.kind != schedules::ActionKind::norm) refuse(action, "completed", "only N has results");
+  if (times.end < times.start) refuse(action, "completed", "its end is before its start");
+  const auto launched = running->launched;
+  running_.erase(running);
+  const bool measured = times.start != std::chrono::steady_clock::time_point{} || times.end != times.start;
+  events.completed(action, measured ? times : ActionTimes{launched, std::chrono::steady_clock::now()}, std::move(result));
+}
+
+void HostedStage::failed(std::exception_ptr cause) {
+  const std::lock_guard lock(mutex_);
+  events().failed(std::move(cause));
+}
+
+void HostedStage::open(std::shared_ptr<StageEvents> events) {
+  const std::lock_guard lock(mutex_);
+  events_ = std::move(events);
+}
+
+void HostedStage::close() {
+  const std::lock_guard lock(mutex_);
+  events_.reset();
+}
+
+void HostedStage::launched(const Action& action) {
+  const std::lock_guard lock(mutex_);
+  running_.push_back({action, std::chrono::steady_clock::now()});
+}
+
+void HostedStage::refuse(const Action& action, const char* call, const char* why) const {
+  throw Misuse(std::string(call) + " " + to_string(action, 2) + " on " + name_of(id_) + ": " + why);
+}
+
+StageEvents& HostedStage::events() const {
+  if (!events_) throw Misuse(name_of(id_) + ": its pipeline is gone");
+  return *events_;
+}
+
+std::vector<HostedStage::Running>::iterator HostedStage::find(const Action& action) {
+  return std::find_if(running_.begin(), running_.end(), [&](const Running& one) { return one.action == action; });
+}
+
+}  // namespace pipetrain

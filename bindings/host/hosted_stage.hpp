@@ -1,0 +1,52 @@
+// A stage as the code that computes for it sees it: where it answers. Wrong answers are refused here, before they reach an
+// actor.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "actors/engine/stage_compute.hpp"
+
+namespace pipetrain {
+
+// Thread-safe; no call blocks.
+class HostedStage {
+ public:
+  explicit HostedStage(StageId id) : id_(id) {}
+
+  const StageId& id() const { return id_; }
+
+  // As StageEvents. Throws Misuse for an action that was not launched, or is answered twice or in the wrong order, and once the
+  // pipeline is gone. Where both times are zero, the action ran from its launch to now.
+  void enqueued(const schedules::Action& action);
+  void completed(const schedules::Action& action, const ActionTimes& times, StageResult result);
+  void failed(std::exception_ptr cause);
+
+  // --- For the pipeline ---
+  void open(std::shared_ptr<StageEvents> events);
+  void close();  // the actors are about to go
+  void launched(const schedules::Action& action);
+
+ private:
+  struct Running {
+    schedules::Action action;
+    std::chrono::steady_clock::time_point launched;
+    bool enqueued = false;
+  };
+  [[noreturn]] void refuse(const schedules::Action& action, const char* call, const char* why) const;
+  StageEvents& events() const;
+  std::vector<Running>::iterator find(const schedules::Action& action);
+
+  StageId id_;
+  std::mutex mutex_;  // held while an answer is sent, so that close() waits for it
+  std::shared_ptr<StageEvents> events_;
+  std::vector<Running> running_;  // as many as run ahead
+};
+
+// "stage 1", or "stage 1 of replica 2".
+std::string name_of(const StageId& id);
+
+}  // namespace pipetrain

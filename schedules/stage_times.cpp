@@ -1,0 +1,28 @@
+#include "schedules/stage_times.hpp"
+
+namespace pipetrain::schedules {
+
+namespace {
+
+double at(const std::vector<double>& values, std::size_t stage) { return values.empty() ? 0 : values[stage]; }
+
+}  // namespace
+
+Costs StageTimes::costs(const Placement& placement) const {
+  Costs costs = Costs::per_stage(placement, forward, input_grad, weight_grad);
+  costs.set_edges(placement, edges);
+  const int chunks = placement.chunks();
+  for (std::size_t stage = 0; stage < costs.chunks.size(); ++stage) {
+    for (ChunkCost& chunk : costs.chunks[stage]) {
+      chunk.reduce_grads = at(reduce_grads, stage) / chunks;
+      chunk.sum_replicated = at(sum_replicated, stage) / chunks;
+      chunk.sum_tied = at(sum_tied, stage);
+    }
+  }
+  costs.norm = norm;
+  costs.optimizer = optimizer;
+  costs.verdict = verdict;
+  return costs;
+}
+
+}  // namespace pipetrain::schedules

@@ -1,0 +1,23 @@
+// The times of whole stages, as people give them, and the costs of a plan's actions that follow.
+#pragma once
+
+#include <vector>
+
+#include "schedules/cost.hpp"
+
+namespace pipetrain::schedules {
+
+struct StageTimes {
+  // Of a whole stage and one microbatch, shared by its chunks; one per stage.
+  std::vector<double> forward, input_grad, weight_grad;
+  std::vector<Link> edges;  // as Costs::set_edges() takes them
+  // End of step, of a whole stage; one per stage. Empty where not given.
+  std::vector<double> reduce_grads, sum_replicated, sum_tied, norm, optimizer;
+  double verdict = 0;
+
+  EndOfStep end_of_step() const { return {!reduce_grads.empty(), !sum_replicated.empty(), !sum_tied.empty()}; }
+  // Throws std::invalid_argument where an edge in use has no link.
+  Costs costs(const Placement& placement) const;
+};
+
+}  // namespace pipetrain::schedules

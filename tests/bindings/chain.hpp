@@ -1,0 +1,85 @@
+// A model of numbers for the C API's pipelines: each virtual stage multiplies by its weight, and the loss is the mean square of
+// the product's error. Slots are DLPack tensors of one double.
+#pragma once
+
+#include <dlpack/dlpack.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bindings/c_support.hpp"
+
+namespace pipetrain::test {
+
+// What a test makes a stage do wrong, and where.
+enum class Fault { none, error, exception, no_answer, no_return };
+
+struct ChainOptions {
+  const char* schedule = "1f1b";
+  int stages = 3, chunks = 0, microbatches = 6;
+  int order = PIPETRAIN_PLANNED;
+  bool launches = false;  // answers from threads of its own; else the library runs it
+  Fault fault = Fault::none;
+  double stall_seconds = 0, grace_seconds = 0.3;
+};
+
+class Chain {
+ public:
+  explicit Chain(const ChainOptions& options);
+  ~Chain();
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
+
+  pipetrain_status create();
+  pipetrain_status step(int number);
+  pipetrain_stage* handle() const { return stages_.front().handle; }
+  pipetrain_pipeline* pipeline() const { return pipeline_.get(); }
+  pipetrain_status free_pipeline();
+
+  const std::vector<double>& weights() const { return weights_; }
+  double loss() const { return loss_; }
+  int tensors_alive() const { return tensors_alive_; }
+  void let_return() { may_return_ = true; }
+
+  // The same training without a pipeline.
+  static std::vector<double> reference(int virtual_stages, int microbatches, int steps);
+  static constexpr double learning_rate = 0.01;
+  static double first_weight(int virtual_stage) { return 1 + 0.05 * virtual_stage; }
+  static double input(int microbatch) { return 1 + 0.1 * microbatch; }
+
+ private:
+  struct Stage {
+    Chain* chain = nullptr;
+    pipetrain_stage* handle = nullptr;
+    std::vector<double> gradients, loss;  // by chunk; the loss in one place
+    std::vector<double> errors;           // by microbatch
+    std::vector<int> virtual_stages;
+    std::vector<std::thread> answers;
+  };
+  static int make_compute(void* user, const pipetrain_stage_request* request, pipetrain_compute* compute);
+  static int make_slots(void* user, int32_t kind, int32_t chunk, pipetrain_slot* const* slots, size_t count);
+  static int begin_step(void* user, const pipetrain_step* step);
+  static int launch(void* user, const pipetrain_launch* launch);
+  static int run(void* user, const pipetrain_launch* launch, double* results, size_t capacity, size_t* count);
+  static int fill(void* user, int32_t replica, int32_t kind, const pipetrain_step* step, int32_t microbatch,
+                  pipetrain_slot* slot);
+  static int decide(void* user, const double* const* results, const size_t* counts, size_t stages, pipetrain_verdict* verdict);
+  bool does_wrong(const pipetrain_launch& launch, int& code);
+  std::vector<double> compute(Stage& stage, const pipetrain_launch& launch);
+
+  ChainOptions options_;
+  std::vector<double> weights_;  // by virtual stage
+  std::deque<Stage> stages_;
+  PipelineOwner pipeline_;
+  double loss_ = 0;
+  std::atomic<int> tensors_alive_{0};
+  std::atomic<bool> may_return_{false};
+};
+
+}  // namespace pipetrain::test

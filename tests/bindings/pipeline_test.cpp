@@ -1,0 +1,121 @@
+// Pipelines of the C API with the caller's compute: the same numbers as without a pipeline, and every way to fail.
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "bindings/chain.hpp"
+#include "catch.hpp"
+
+using namespace pipetrain::test;
+
+namespace {
+
+void check_trains(const ChainOptions& options) {
+  INFO(options.schedule << (options.launches ? ", launched" : ", run") << (options.order == PIPETRAIN_READY ? ", ready" : ""));
+  Chain chain(options);
+  INFO(pipetrain_last_error());
+  REQUIRE(chain.create() == PIPETRAIN_OK);
+  for (int step = 1; step <= 3; ++step) REQUIRE(chain.step(step) == PIPETRAIN_OK);
+  CHECK(chain.weights() == Chain::reference(static_cast<int>(chain.weights().size()), options.microbatches, 3));
+  CHECK(chain.tensors_alive() > 0);
+  REQUIRE(chain.free_pipeline() == PIPETRAIN_OK);
+  CHECK(chain.tensors_alive() == 0);
+}
+
+std::string waiting_lines() {
+  std::string lines;
+  for (std::size_t i = 0; pipetrain_last_waiting(i) != nullptr; ++i) lines += std::string(pipetrain_last_waiting(i)) + '\n';
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a pipeline of callbacks trains to the same bits under every schedule") {
+  auto schedule = sized<pipetrain_schedule>();
+  for (std::size_t i = 0; pipetrain_schedule_at(i, &schedule) == PIPETRAIN_OK; ++i) {
+    for (const bool launches : {false, true}) {
+      check_trains({.schedule = schedule.name, .launches = launches});
+      if (schedule.has_ready_rule) check_trains({.schedule = schedule.name, .order = PIPETRAIN_READY, .launches = launches});
+    }
+  }
+}
+
+TEST_CASE("the timeline of a step that ran has all of its actions") {
+  Chain chain({});
+  REQUIRE(chain.create() == PIPETRAIN_OK);
+  pipetrain_timeline* timeline = nullptr;
+  CHECK(pipetrain_pipeline_timeline(chain.pipeline(), &timeline) == PIPETRAIN_MISUSE);
+  REQUIRE(chain.step(1) == PIPETRAIN_OK);
+  REQUIRE(pipetrain_pipeline_timeline(chain.pipeline(), &timeline) == PIPETRAIN_OK);
+  const TimelineOwner owner(timeline);
+  for (int row = 0; row < 3; ++row) {
+    std::size_t spans = 0;
+    REQUIRE(pipetrain_timeline_length(timeline, row, &spans) == PIPETRAIN_OK);
+    CHECK(spans == 6 + 6 + 2);
+  }
+  auto span = sized<pipetrain_span>();
+  REQUIRE(pipetrain_timeline_span(timeline, 2, 0, &span) == PIPETRAIN_OK);
+  CHECK(span.end >= span.start);
+  CHECK(span.waited_for == PIPETRAIN_WAITED_ACTIVATION);
+}
+
+TEST_CASE("a callback that fails or throws ends the step with its line and who waited") {
+  for (const bool launches : {false, true}) {
+    for (const Fault fault : {Fault::error, Fault::exception}) {
+      Chain chain({.launches = launches, .fault = fault});
+      REQUIRE(chain.create() == PIPETRAIN_OK);
+      CHECK(chain.step(1) == PIPETRAIN_INTERNAL);
+      CHECK(error_has("stage 1"));
+      CHECK(error_has(fault == Fault::error ? "the second number is broken" : "thrown by a callback"));
+      CHECK(waiting_lines().find("stage 2: ") != std::string::npos);
+      CHECK(chain.step(2) == PIPETRAIN_INTERNAL);
+      CHECK(chain.free_pipeline() == PIPETRAIN_OK);
+    }
+  }
+}
+
+TEST_CASE("a launch that nobody answers is named after the stall timeout") {
+  Chain chain({.launches = true, .fault = Fault::no_answer, .stall_seconds = 0.3});
+  REQUIRE(chain.create() == PIPETRAIN_OK);
+  CHECK(chain.step(1) == PIPETRAIN_PEER_LOST);
+  CHECK(error_has("stage 1"));
+  CHECK(error_has("stall timeout"));
+  CHECK(chain.free_pipeline() == PIPETRAIN_OK);
+}
+
+TEST_CASE("a callback that does not return is named, and its pipeline is not freed under it") {
+  for (const bool launches : {false, true}) {
+    Chain chain({.launches = launches, .fault = Fault::no_return, .stall_seconds = 0.3});
+    REQUIRE(chain.create() == PIPETRAIN_OK);
+    CHECK(chain.step(1) == PIPETRAIN_PEER_LOST);
+    CHECK(error_has("stage 1"));
+    CHECK(error_has("stall timeout"));
+    CHECK(chain.free_pipeline() == PIPETRAIN_MISUSE);
+    CHECK(error_has("F1 on stage 1"));
+    chain.let_return();
+    CHECK(chain.free_pipeline() == PIPETRAIN_OK);
+  }
+}
+
+TEST_CASE("a step can be aborted, and is refused while another one runs") {
+  Chain chain({.fault = Fault::no_return, .grace_seconds = 5});
+  REQUIRE(chain.create() == PIPETRAIN_OK);
+  pipetrain_status status = PIPETRAIN_OK;
+  std::string line;
+  std::thread stepper([&] {
+    status = chain.step(1);
+    line = pipetrain_last_error();
+  });
+  std::string waiting;
+  while (waiting.find("stage 1: launched") == std::string::npos)
+    waiting = text_of([&](char* text, std::size_t capacity, std::size_t* length) {
+      return pipetrain_pipeline_waiting(chain.pipeline(), text, capacity, length);
+    });
+  CHECK(chain.step(2) == PIPETRAIN_MISUSE);
+  CHECK(chain.free_pipeline() == PIPETRAIN_MISUSE);
+  CHECK(pipetrain_pipeline_abort(chain.pipeline(), "enough of it") == PIPETRAIN_OK);
+  chain.let_return();
+  stepper.join();
+  CHECK(status == PIPETRAIN_ABORTED);
+  CHECK(line.find("enough of it") != std::string::npos);
+}
