@@ -2,6 +2,9 @@
 # ./dev test: builds and runs the test programs, and counts their test cases. Sourced by dev.
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
+# shellcheck source=scripts/python.sh
+source "$root/scripts/python.sh"
+
 test_seconds=1800 # of one program; longer is a hang
 
 command_test() {
@@ -33,6 +36,7 @@ command_test() {
   while read -r program; do
     run_test_program "$program" "${filters[@]}"
   done <"$folder/test_programs.txt"
+  if [[ $preset == cpu && ${#filters[@]} -eq 0 ]]; then run_python_tests "$folder"; fi
 
   if ((passed + failed == 0)); then echo 'dev: no test case matches' >&2; fi
   if ((skipped)); then echo "$skipped skipped; those of GPUs need ./dev test --preset cuda on a machine with GPUs"; fi

@@ -1,0 +1,26 @@
+// What the files of the extension share. Each bind_ function adds its part to the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+#include "schedules/plan.hpp"
+#include "schedules/validate.hpp"
+
+namespace pipetrain::python {
+
+void bind_errors(nanobind::module_& module);
+void bind_plan(nanobind::module_& module);
+void bind_simulation(nanobind::module_& module);
+void bind_pipeline(nanobind::module_& module);
+
+// "planned" or "ready". Throws Error(input), as the others.
+schedules::Order order_of(const std::string& word);
+// Until which action the inputs are read: "F", "I", "W"; empty: the default.
+schedules::SlotLife life_of(const std::string& activation, const std::string& gradient);
+
+// The exception of the Python callback that ended a step, to be the cause of what step() raises. Holds the GIL.
+void raise_run_failed(const std::exception& failed, const nanobind::object& cause);
+
+}  // namespace pipetrain::python

@@ -1,0 +1,131 @@
+// Pipelines in Python, whose stages are Python objects.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bindings/host/hosted_pipeline.hpp"
+#include "bindings/python/bind.hpp"
+#include "bindings/python/python_stage.hpp"
+#include "core/error.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace pipetrain::python {
+
+namespace {
+
+std::chrono::milliseconds milliseconds(const char* name, double seconds) {
+  if (!(seconds >= 0.001 && seconds <= 1e8))
+    throw Error(ErrorKind::input, {name, std::to_string(seconds)}, "must be from 0.001 to 1e8 seconds");
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+PipelineOptions read_options(const schedules::Plan& plan, const nb::dict& how) {
+  PipelineOptions options;
+  options.plan = plan;
+  options.order = order_of(nb::cast<std::string>(how["order"]));
+  options.slot_life = life_of(nb::cast<std::string>(how["activation_life"]), nb::cast<std::string>(how["gradient_life"]));
+  options.replicas = nb::cast<int>(how["replicas"]);
+  if (options.replicas < 1) throw Error(ErrorKind::input, {"replicas", std::to_string(options.replicas)}, "must be at least 1");
+  options.stall = milliseconds("stall_timeout", nb::cast<double>(how["stall_timeout"]));
+  options.grace = milliseconds("grace", nb::cast<double>(how["grace"]));
+  return options;
+}
+
+// The pipeline, and what it shares with the threads that call Python. The GIL is never held while it waits for them.
+class PythonPipeline {
+ public:
+  // stages: replica-major.
+  PythonPipeline(const schedules::Plan& plan, const nb::list& stages, const nb::dict& how) {
+    PipelineOptions options = read_options(plan, how);
+    const int each = plan.placement.stages();
+    if (nb::len(stages) != static_cast<std::size_t>(each * options.replicas))
+      throw Error(ErrorKind::input, {"stages", std::to_string(nb::len(stages))},
+                  "the plan and its replicas have " + std::to_string(each * options.replicas));
+    const auto make_compute = [&](const HostedRequest& request) {
+      const nb::gil_scoped_acquire acquired;
+      const nb::object stage = stages[static_cast<std::size_t>(request.id.replica * each + request.id.stage)];
+      return make_python_compute(stage, request, plan.placement, thrown_);
+    };
+    const auto make_source = [&](int replica) { return make_python_source(inputs_, replica, thrown_); };
+    const nb::gil_scoped_release released;
+    pipeline_ = std::make_unique<HostedPipeline>(std::move(options), make_compute, make_source);
+  }
+  ~PythonPipeline() {
+    const nb::gil_scoped_release released;
+    pipeline_.reset();
+  }
+  PythonPipeline(const PythonPipeline&) = delete;
+  PythonPipeline& operator=(const PythonPipeline&) = delete;
+
+  // inputs: [replica][microbatch], of the first and of the last piece of the model.
+  void step(std::int64_t number, const nb::list& inputs, const nb::list& targets, double tokens, double learning_rate,
+            const nb::object& decide) {
+    inputs_->activations = inputs;
+    inputs_->targets = targets;
+    StepInfo info;
+    info.step = number;
+    info.microbatches = 0;
+    info.tokens = tokens;
+    info.learning_rate = learning_rate;
+    nb::object interrupt = nb::none();
+    Decide call_decide = make_python_decide(decide, thrown_);
+    try {
+      const nb::gil_scoped_release released;
+      pipeline_->step(info, std::move(call_decide), std::chrono::milliseconds(50), [&] { look_for_signals(interrupt); });
+    } catch (const RunFailed& failed) {
+      if (!interrupt.is_none()) {
+        PyErr_SetObject(interrupt.type().ptr(), interrupt.ptr());
+      } else {
+        raise_run_failed(failed, std::exchange(thrown_->value, nb::none()));  // else it would keep its frames for ever
+      }
+      throw nb::python_error();
+    }
+  }
+
+  void abort(const std::string& why) { pipeline_->abort(why); }
+  std::vector<std::string> waiting() {
+    const nb::gil_scoped_release released;
+    return pipeline_->waiting();
+  }
+  schedules::Timeline timeline() const { return pipeline_->timeline(); }
+  void close() {
+    const nb::gil_scoped_release released;
+    pipeline_->close();
+  }
+  schedules::Plan plan() const { return pipeline_->plan(); }
+
+ private:
+  // What a signal's handler throws, such as KeyboardInterrupt, ends the step.
+  void look_for_signals(nb::object& interrupt) {
+    const nb::gil_scoped_acquire acquired;
+    if (!interrupt.is_none() || PyErr_CheckSignals() == 0) return;
+    const nb::python_error raised;  // takes it
+    interrupt = nb::borrow(raised.value());
+    pipeline_->abort("interrupted");
+  }
+
+  std::shared_ptr<PythonInputs> inputs_ = std::make_shared<PythonInputs>();
+  std::shared_ptr<PythonThrown> thrown_ = std::make_shared<PythonThrown>();
+  std::unique_ptr<HostedPipeline> pipeline_;
+};
+
+}  // namespace
+
+void bind_pipeline(nb::module_& module) {
+  nb::class_<PythonPipeline>(module, "Pipeline")
+      .def(nb::init<const schedules::Plan&, const nb::list&, const nb::dict&>(), "plan"_a, "stages"_a, "how"_a)
+      .def("step", &PythonPipeline::step, "number"_a, "inputs"_a, "targets"_a, "tokens"_a, "learning_rate"_a, "decide"_a)
+      .def("abort", &PythonPipeline::abort, "why"_a)
+      .def("waiting", &PythonPipeline::waiting)
+      .def("timeline", &PythonPipeline::timeline)
+      .def("close", &PythonPipeline::close)
+      .def_prop_ro("plan", &PythonPipeline::plan);
+}
+
+}  // namespace pipetrain::python

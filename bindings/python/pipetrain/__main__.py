@@ -1,0 +1,7 @@
+"""The command-line program."""
+
+import sys
+
+from .program import main
+
+sys.exit(main())

@@ -1,0 +1,111 @@
+"""The extension: plans, simulations and pipelines of the C++ engine. Programs import `pipetrain`."""
+
+from collections.abc import Callable
+from typing import Any
+
+__version__: str
+
+def all_schedules() -> list[tuple[str, int, bool, bool]]:
+    """Name, default chunks, whether chunks can vary, whether order='ready' is possible."""
+
+def simulate(plan: Plan, costs: dict[str, Any], how: dict[str, Any]) -> tuple[Timeline, dict[str, Any], float]: ...
+def build_auto(stages: int, microbatches: int, costs: dict[str, Any], slots: list[float]) -> Plan: ...
+
+class Plan:
+    """An order of actions for every stage, and where each piece of the model lives."""
+
+    @staticmethod
+    def build(schedule: str, stages: int, microbatches: int, chunks: int = 0) -> Plan:
+        """The compute of one step, by the schedule's name; 0 chunks: the schedule's own. Raises InputError."""
+
+    @staticmethod
+    def read(path: str) -> Plan:
+        """From a file: PyTorch's CSV where its name ends in .csv, else our text. Raises PlanError, InputError."""
+
+    @staticmethod
+    def parse(text: str, name: str = "plan", csv: bool = False) -> Plan:
+        """From text, which errors call by `name`. Raises PlanError."""
+
+    def with_end(self, reduce: bool = False, sum_replicated: bool = False, sum_tied: bool = False) -> Plan:
+        """A new plan with R, S and T where asked for, and N and O, at its end."""
+
+    def validate(self, order: str = "planned", activation_life: str = "", gradient_life: str = "") -> list[list[dict[str, int]]]:
+        """Proves the plan, or raises PlanError. What each chunk of each stage must reserve."""
+
+    def actions(self, stage: int) -> list[str]:
+        """The list of a stage, such as ['F0', 'B0']."""
+
+    def virtual_stage(self, stage: int, chunk: int) -> int:
+        """Which piece of the model, counted from its input, this chunk of this stage is."""
+
+    def text(self) -> str:
+        """In our format."""
+
+    def csv(self) -> str:
+        """In PyTorch's, without the end of step."""
+
+    @property
+    def schedule(self) -> str: ...
+    @property
+    def stages(self) -> int: ...
+    @property
+    def chunks(self) -> int:
+        """Per stage."""
+
+    @property
+    def microbatches(self) -> int: ...
+    @property
+    def has_end(self) -> bool:
+        """Whether N and O are there."""
+
+class Timeline:
+    """What every stage did when, simulated or measured."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def unit(self) -> str:
+        """Of its times: 's' where they were measured."""
+
+    @property
+    def rows(self) -> int:
+        """Stages, of each replica."""
+
+    def spans(self, row: int) -> list[tuple[str, float, float, str]]:
+        """Action, start, end and what the start waited for, in order of time."""
+
+    def summary(self) -> dict[str, Any]:
+        """makespan, bubble_fraction, span_bubble; span, idle, busy and peak_activations per row."""
+
+    def terminal(self, width: int = 100) -> str:
+        """One line a stage."""
+
+    def svg(self, width: int = 1000) -> str: ...
+    def html(self) -> str:
+        """One page that needs nothing else."""
+
+    def chrome_trace(self) -> str:
+        """JSON for chrome://tracing and ui.perfetto.dev."""
+
+    def csv(self) -> str:
+        """Header and one row per action."""
+
+    def _repr_svg_(self) -> str: ...
+
+class Pipeline:
+    def __init__(self, plan: Plan, stages: list[Any], how: dict[str, Any]) -> None: ...
+    def step(
+        self,
+        number: int,
+        inputs: list[list[Any]],
+        targets: list[list[Any]],
+        tokens: float,
+        learning_rate: float,
+        decide: Callable[[list[list[float]]], tuple[bool, float]],
+    ) -> None: ...
+    def abort(self, why: str) -> None: ...
+    def waiting(self) -> list[str]: ...
+    def timeline(self) -> Timeline: ...
+    def close(self) -> None: ...
+    @property
+    def plan(self) -> Plan: ...

@@ -1,0 +1,217 @@
+"""Pipelines whose stages are Python objects, run by the actors of the engine."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from . import _engine
+from .errors import InputError
+
+
+class Launch(NamedTuple):
+    """An action to do, with its inputs. Objects come as the stage before returned them: any that has `__dlpack__` can be read
+    by another library with that library's `from_dlpack`, without a copy."""
+
+    kind: str  #: "F", "B", "I", "W"; at the end of the step "R", "S", "T", "N", "O"
+    chunk: int  #: of the stage, in model order
+    microbatch: int  #: -1 at the end of the step
+    virtual_stage: int  #: which piece of the model the chunk is
+    activation: Any  #: None where the action has none; after F as long as the pipeline's activation_life says
+    gradient: Any
+    target: Any  #: of the model's last piece
+
+
+class Stage:
+    """What one stage computes. Override what the plan asks for; each method runs on a thread of this stage's own, one at a
+    time, with the GIL held. What a method raises ends the run."""
+
+    def run(self, launch: Launch) -> Any:
+        """Does the action; gives what the next stage (F) or the previous one (B, I) receives. N gives a list of floats."""
+        return self._methods[launch.kind](self, launch)
+
+    def forward(self, launch: Launch) -> Any:
+        raise NotImplementedError("forward")
+
+    def backward(self, launch: Launch) -> Any:
+        """The gradient of the input, and those of the weights."""
+        output = self.input_grad(launch)
+        self.weight_grad(launch)
+        return output
+
+    def input_grad(self, launch: Launch) -> Any:
+        raise NotImplementedError("input_grad")
+
+    def weight_grad(self, launch: Launch) -> None:
+        raise NotImplementedError("weight_grad")
+
+    def reduce(self, launch: Launch) -> None:
+        """R, S and T, in plans that have them."""
+        raise NotImplementedError("reduce")
+
+    def norm(self) -> list[float]:
+        """What `decide` is told of this stage."""
+        return []
+
+    def optimizer(self) -> None:
+        """After the verdict, unless the step is skipped."""
+
+    def begin_step(self, step: int, learning_rate: float) -> None: ...
+
+    def verdict(self, apply: bool, grad_scale: float) -> None: ...
+
+    def abort(self, why: str) -> None:
+        """The run has failed: make what runs end soon. Called while another method may run."""
+
+    _methods: dict[str, Callable] = {
+        "F": lambda self, launch: self.forward(launch),
+        "B": lambda self, launch: self.backward(launch),
+        "I": lambda self, launch: self.input_grad(launch),
+        "W": lambda self, launch: self.weight_grad(launch),
+        "R": lambda self, launch: self.reduce(launch),
+        "S": lambda self, launch: self.reduce(launch),
+        "T": lambda self, launch: self.reduce(launch),
+        "N": lambda self, launch: self.norm(),
+        "O": lambda self, launch: self.optimizer(),
+    }
+
+
+class _Adapter:
+    """A stage as the extension calls it."""
+
+    def __init__(self, stage: Stage):
+        self.stage = stage
+        self.begin_step, self.verdict, self.abort = stage.begin_step, stage.verdict, stage.abort
+
+    def run(self, *launch) -> Any:
+        return self.stage.run(Launch(*launch))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step that ended: what each stage's N gave, replica by replica, and what was decided."""
+
+    step: int
+    results: list[list[float]]
+    applied: bool
+    grad_scale: float
+
+
+_open: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+
+
+class Pipeline:
+    """Runs a plan around your stages.
+
+    stages: one object per stage, as Stage; replica by replica where there are several.
+    activation_life, gradient_life: until which action of its microbatch a stage reads what it received: "F" (activations
+    only), "I" (I or B) or "W" (W or B). The default is "I" for activations and targets, "W" for gradients.
+    stall_timeout: a step in which no action completes for so many seconds fails, and names who hangs.
+
+    One step at a time. Use it as a context manager, or call close(). Raises InputError, PlanError.
+    """
+
+    def __init__(
+        self,
+        plan: _engine.Plan,
+        stages: Sequence[Stage],
+        *,
+        order: str = "planned",
+        replicas: int = 1,
+        activation_life: str = "",
+        gradient_life: str = "",
+        stall_timeout: float = 600.0,
+        grace: float = 10.0,
+    ):
+        how = {
+            "order": order,
+            "replicas": replicas,
+            "activation_life": activation_life,
+            "gradient_life": gradient_life,
+            "stall_timeout": float(stall_timeout),
+            "grace": float(grace),
+        }
+        self._engine = _engine.Pipeline(plan, [_Adapter(stage) for stage in stages], how)
+        self._replicas = replicas
+        self._steps = 0
+        _open.add(self)
+
+    @property
+    def plan(self) -> _engine.Plan:
+        """With its end of step."""
+        return self._engine.plan
+
+    def step(
+        self,
+        inputs: Sequence[Any],
+        targets: Sequence[Any] | None = None,
+        *,
+        decide: Callable[[list[list[float]]], bool | float] | None = None,
+        step: int | None = None,
+        learning_rate: float = 0.0,
+    ) -> Step:
+        """Runs one step to its end.
+
+        inputs, targets: a value per microbatch, of any shapes; per replica such a list where there are several.
+        decide: given what every stage's N gave, whether the optimizers run: a bool, or the scale of the gradients.
+
+        Raises RunFailed, whose `waiting` says who waited for whom; the pipeline can do no more steps then.
+        """
+        self._steps = self._steps + 1 if step is None else step
+        inputs = self._by_replica("inputs", inputs)
+        count = len(inputs) * self.plan.microbatches
+        targets = [[None] * len(one) for one in inputs] if targets is None else self._by_replica("targets", targets)
+        kept: dict = {"results": [], "apply": True, "scale": 1.0}
+
+        def judge(results: list[list[float]]) -> tuple[bool, float]:
+            kept["results"] = results
+            answer = True if decide is None else decide(results)
+            kept["apply"], kept["scale"] = (answer, 1.0) if isinstance(answer, bool) else (True, float(answer))
+            return kept["apply"], kept["scale"]
+
+        self._engine.step(self._steps, inputs, targets, float(count), float(learning_rate), judge)
+        return Step(self._steps, kept["results"], kept["apply"], kept["scale"])
+
+    def _by_replica(self, name: str, values: Sequence[Any]) -> list[list[Any]]:
+        lists = [list(values)] if self._replicas == 1 else [list(one) for one in values]
+        if len(lists) != self._replicas or any(len(one) != self.plan.microbatches for one in lists):
+            raise InputError(
+                f"{name}: must have {self.plan.microbatches} microbatches"
+                + (f" for each of {self._replicas} replicas" if self._replicas > 1 else f", not {len(lists[0])}")
+            )
+        return lists
+
+    def abort(self, why: str) -> None:
+        """Ends the running step, or the next one, with this line. From any thread."""
+        self._engine.abort(why)
+
+    def waiting(self) -> list[str]:
+        """What each stage waits for now. From any thread."""
+        return self._engine.waiting()
+
+    def timeline(self) -> _engine.Timeline:
+        """When the actions of the latest step ran."""
+        return self._engine.timeline()
+
+    def close(self) -> None:
+        """Ends the threads. MisuseError during a step, and while a stage's code has not returned."""
+        self._engine.close()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Threads that call Python must be gone before the interpreter is."""
+    for pipeline in list(_open):
+        try:
+            pipeline.close()
+        except Exception as error:  # a stage's code hangs: the process ends all the same
+            print(f"pipetrain: {error}")

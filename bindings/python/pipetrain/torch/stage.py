@@ -1,0 +1,186 @@
+"""One stage of a pipeline: a PyTorch module for each of its chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError
+from ..pipeline import Launch, Stage
+from .split_backward import SplitBackward, add_gradients
+
+Loss = Callable[[Any, Any], Tensor]
+MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+
+
+def as_tuple(value: Any) -> tuple:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+class _Forward:
+    """What a microbatch keeps from F to B or W."""
+
+    def __init__(self, inputs: tuple, target: Any):
+        self.inputs = inputs
+        self.target = target
+        self.outputs: tuple[Tensor, ...] = ()  # those with a graph
+        self.sent_at: list[int] = []  # where they are in what was sent
+        self.split: SplitBackward | None = None
+
+    def differentiable_inputs(self) -> list[Tensor]:
+        return [one for one in self.inputs if isinstance(one, Tensor) and one.requires_grad]
+
+
+class TorchStage(Stage):
+    """modules: one per chunk, in model order, on this stage's device. pieces: of the whole model. loss: of the last piece's
+    output and the target, a mean over the microbatch. recompute: keep each chunk's input only, and run F again before B or I.
+    reduce: sums the gradients of these parameters over data-parallel replicas, for plans with R."""
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        pieces: int,
+        *,
+        loss: Loss,
+        device: torch.device,
+        optimizer: MakeOptimizer | None = None,
+        recompute: bool = False,
+        reduce: Callable[[list[nn.Parameter]], None] | None = None,
+    ):
+        self._modules = list(modules)
+        self._pieces, self._loss, self._device, self._recompute, self._reduce = pieces, loss, device, recompute, reduce
+        self.parameters = [one for module in self._modules for one in module.parameters() if one.requires_grad]
+        self.optimizer_object = optimizer(self.parameters) if optimizer is not None and self.parameters else None
+        self._kept: dict[tuple[int, int], _Forward] = {}
+        self._losses: list[Tensor] = []
+        self._grad_scale = 1.0
+        self._learning_rate = 0.0
+        if recompute:
+            self._refuse_dropout()
+
+    def _refuse_dropout(self) -> None:
+        for module in self._modules:
+            for name, layer in module.named_modules():
+                if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
+                    raise InputError(f"recompute: {name or 'a piece'} has dropout, which a second forward would draw anew; set it to 0")
+
+    def begin_step(self, step: int, learning_rate: float) -> None:
+        self._kept.clear()
+        self._losses.clear()
+        self._learning_rate = learning_rate
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def forward(self, launch: Launch) -> Any:
+        first = launch.virtual_stage == 0
+        kept = _Forward(tuple(self._received(one, not first) for one in as_tuple(launch.activation)), self._target(launch))
+        self._kept[launch.chunk, launch.microbatch] = kept
+        with torch.set_grad_enabled(not self._recompute):
+            output = self._compute(launch, kept)
+        if launch.virtual_stage == self._pieces - 1:
+            self._losses.append(kept.outputs[0].detach())
+        if self._recompute:
+            kept.outputs = ()
+        return output
+
+    def _received(self, value: Any, differentiable: bool) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        value = value.detach().to(self._device, non_blocking=True)
+        return value.requires_grad_(differentiable and (value.is_floating_point() or value.is_complex()))
+
+    def _target(self, launch: Launch) -> Any:
+        if launch.target is None:
+            return None
+        target, weight = launch.target
+        return self._received(target, False), weight
+
+    def _compute(self, launch: Launch, kept: _Forward) -> Any:
+        """Sets the outputs that have gradients; gives what the next stage receives."""
+        output = self._modules[launch.chunk](*kept.inputs)
+        if launch.virtual_stage == self._pieces - 1:
+            target, weight = kept.target
+            kept.outputs = (self._loss(output, target) * weight,)
+            return None
+        values = as_tuple(output)
+        kept.sent_at = [i for i, one in enumerate(values) if isinstance(one, Tensor) and one.requires_grad]
+        kept.outputs = tuple(values[i] for i in kept.sent_at)
+        sent = tuple(one.detach() if isinstance(one, Tensor) else one for one in values)
+        return sent if isinstance(output, (tuple, list)) else sent[0]
+
+    def _computed(self, launch: Launch, last: bool) -> _Forward:
+        key = launch.chunk, launch.microbatch
+        kept = self._kept.pop(key) if last else self._kept[key]
+        if self._recompute and not kept.outputs:
+            with torch.enable_grad():
+                self._compute(launch, kept)
+        return kept
+
+    def _gradients(self, launch: Launch, kept: _Forward) -> list[Tensor | None]:
+        """Of the outputs that have a graph, in their order."""
+        if launch.virtual_stage == self._pieces - 1:
+            return [None]
+        return [launch.gradient[i].to(self._device, non_blocking=True) for i in kept.sent_at]
+
+    def _sent_back(self, launch: Launch, gradients: Sequence[Tensor | None], kept: _Forward) -> list[Tensor | None] | None:
+        """What the stage before gets: a gradient for each of the values that it sent, None for those that cannot have one."""
+        if launch.virtual_stage == 0:
+            return None
+        found = iter(gradients)
+        sent = []
+        for one in kept.inputs:
+            if not (isinstance(one, Tensor) and one.requires_grad):
+                sent.append(None)
+            else:
+                gradient = next(found)
+                sent.append(torch.zeros_like(one) if gradient is None else gradient)
+        return sent
+
+    def backward(self, launch: Launch) -> Any:
+        kept = self._computed(launch, last=True)
+        inputs = kept.differentiable_inputs()
+        parameters = [one for one in self._modules[launch.chunk].parameters() if one.requires_grad]
+        wanted = [*inputs, *parameters]
+        if not wanted or not kept.outputs:
+            return self._sent_back(launch, [None] * len(inputs), kept)
+        found = torch.autograd.grad(kept.outputs, wanted, self._gradients(launch, kept), allow_unused=True)
+        add_gradients(parameters, found[len(inputs) :])
+        return self._sent_back(launch, found[: len(inputs)], kept)
+
+    def input_grad(self, launch: Launch) -> Any:
+        kept = self._computed(launch, last=False)
+        parameters = list(self._modules[launch.chunk].parameters())
+        kept.split = SplitBackward(kept.outputs, kept.differentiable_inputs(), parameters)
+        return self._sent_back(launch, kept.split.input_grad(self._gradients(launch, kept)), kept)
+
+    def weight_grad(self, launch: Launch) -> None:
+        kept = self._kept.pop((launch.chunk, launch.microbatch))
+        kept.split.weight_grad()
+
+    def reduce(self, launch: Launch) -> None:
+        if launch.kind != "R" or self._reduce is None:
+            raise InputError(f"{launch.kind}: this stage has no function for it; give `reduce` for R")
+        self._reduce([one for one in self._modules[launch.chunk].parameters() if one.requires_grad])
+
+    def norm(self) -> list[float]:
+        """The sum of the squares of this stage's gradients, and its part of the loss."""
+        squares = [one.grad.detach().double().square().sum() for one in self.parameters if one.grad is not None]
+        return [float(sum(squares)) if squares else 0.0, float(sum(one.double() for one in self._losses)) if self._losses else 0.0]
+
+    def verdict(self, apply: bool, grad_scale: float) -> None:
+        self._grad_scale = grad_scale
+
+    def optimizer(self) -> None:
+        if self.optimizer_object is None:
+            return
+        if self._grad_scale != 1.0:
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad *= self._grad_scale
+        if self._learning_rate:
+            for group in self.optimizer_object.param_groups:
+                group["lr"] = self._learning_rate
+        self.optimizer_object.step()

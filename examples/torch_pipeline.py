@@ -1,0 +1,83 @@
+"""A transformer in PyTorch, cut into four stages and trained in the order of a schedule.
+
+    pip install . torch
+    python examples/torch_pipeline.py --schedule zb-h1
+"""
+
+import argparse
+
+import torch
+from torch import nn
+
+import pipetrain
+import pipetrain.torch
+
+
+class Embedding(nn.Module):
+    def __init__(self, vocabulary, width, length):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.positions = nn.Parameter(0.02 * torch.randn(length, width))
+
+    def forward(self, tokens):
+        return self.tokens(tokens) + self.positions[: tokens.shape[1]]
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        rows, length, width = x.shape
+        q, k, v = self.qkv(self.norm_1(x)).view(rows, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        attended = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(rows, length, width))
+        return x + self.mlp(self.norm_2(x))
+
+
+def make_model(vocabulary=64, width=64, layers=8, length=32):
+    blocks = [Block(width, heads=4) for _ in range(layers)]
+    return nn.Sequential(Embedding(vocabulary, width, length), *blocks, nn.LayerNorm(width), nn.Linear(width, vocabulary))
+
+
+def loss(logits, targets):
+    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--schedule", default="zb-h1")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--microbatches", type=int, default=8)
+    parser.add_argument("--svg", help="a picture of the last step")
+    arguments = parser.parse_args()
+
+    print(pipetrain.simulate(stages=4, microbatches=arguments.microbatches, schedule=arguments.schedule))
+    torch.manual_seed(0)
+    torch.set_num_threads(1)  # the stages have a thread each
+    chunks = next(chunks for name, chunks, *_ in pipetrain.all_schedules() if name == arguments.schedule)
+    pieces = pipetrain.torch.cut_sequential(make_model(), 4 * chunks)
+    with pipetrain.torch.Pipeline(
+        pieces,
+        loss=loss,
+        schedule=arguments.schedule,
+        microbatches=arguments.microbatches,
+        optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-3),
+        clip_grad=1.0,
+    ) as pipeline:
+        for _ in range(arguments.steps):
+            start = torch.randint(0, 64, (30, 1))  # 30 sequences: microbatches of 4 and of 3
+            sequence = (start + 3 * torch.arange(33)) % 64
+            step = pipeline.step(sequence[:, :-1], sequence[:, 1:])
+            print(f"step {step.step}  loss {step.loss:.4f}  gradient norm {step.grad_norm:.3f}")
+        if arguments.svg:
+            with open(arguments.svg, "w") as file:
+                file.write(pipeline.timeline().svg())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Pipelines of Python stages: the same numbers as without a pipeline, and how they fail."""
+
+import gc
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import pipetrain
+
+SHAPES = [(6, 5), (5, 4), (4, 4), (4, 3), (3, 5), (5, 2), (2, 2), (2, 3)]  # of the pieces' weights
+
+
+class Linear(pipetrain.Stage):
+    """A matrix for each chunk; the loss is half the sum of squares. Microbatches may have different sizes."""
+
+    def __init__(self, weights, pieces):
+        self.weights, self.pieces = weights, pieces
+        self.gradients = [np.zeros_like(weight) for weight in weights]
+        self.loss = 0.0
+        self.errors = {}
+
+    def begin_step(self, step, learning_rate):
+        self.loss = 0.0
+        for gradient in self.gradients:
+            gradient[:] = 0
+
+    def forward(self, launch):
+        y = np.from_dlpack(launch.activation) @ self.weights[launch.chunk]
+        if launch.virtual_stage < self.pieces - 1:
+            return y
+        self.errors[launch.microbatch] = y - launch.target
+        self.loss += 0.5 * float((self.errors[launch.microbatch] ** 2).sum())
+
+    def _gradient(self, launch):
+        return self.errors[launch.microbatch] if launch.gradient is None else launch.gradient
+
+    def input_grad(self, launch):
+        return self._gradient(launch) @ self.weights[launch.chunk].T
+
+    def weight_grad(self, launch):
+        self.gradients[launch.chunk] += launch.activation.T @ self._gradient(launch)
+
+    def norm(self):
+        return [self.loss]
+
+    def optimizer(self):
+        for weight, gradient in zip(self.weights, self.gradients):
+            weight -= 0.01 * gradient
+
+
+def data(microbatches, pieces, seed=0):
+    random = np.random.default_rng(seed)
+    sizes = [1 + i % 3 for i in range(microbatches)]
+    weights = [random.normal(size=shape) for shape in SHAPES[:pieces]]
+    inputs = [random.normal(size=(size, SHAPES[0][0])) for size in sizes]
+    targets = [random.normal(size=(size, SHAPES[pieces - 1][1])) for size in sizes]
+    return weights, inputs, targets
+
+
+def reference(weights, inputs, targets, steps):
+    weights = [weight.copy() for weight in weights]
+    losses = []
+    for _ in range(steps):
+        gradients = [np.zeros_like(weight) for weight in weights]
+        losses.append(0.0)
+        for x, target in zip(inputs, targets):
+            kept = [x]
+            for weight in weights:
+                kept.append(kept[-1] @ weight)
+            dy = kept.pop() - target
+            losses[-1] += 0.5 * float((dy**2).sum())
+            for v in reversed(range(len(weights))):
+                gradients[v] += kept[v].T @ dy
+                dy = dy @ weights[v].T
+        for weight, gradient in zip(weights, gradients):
+            weight -= 0.01 * gradient
+    return weights, losses
+
+
+def stages_of(plan, weights):
+    return [
+        Linear([weights[plan.virtual_stage(stage, chunk)] for chunk in range(plan.chunks)], len(weights))
+        for stage in range(plan.stages)
+    ]
+
+
+@pytest.mark.parametrize("schedule", [one[0] for one in pipetrain.all_schedules()])
+def test_every_schedule_trains_to_the_same_bits(schedule):
+    plan = pipetrain.Plan.build(schedule, stages=3, microbatches=5)
+    weights, inputs, targets = data(5, plan.stages * plan.chunks)
+    expected, losses = reference(weights, inputs, targets, 3)
+    with pipetrain.Pipeline(plan, stages_of(plan, weights), activation_life="W") as pipeline:
+        for loss in losses:
+            step = pipeline.step(inputs, targets)
+            assert sum(result[0] for result in step.results if result) == loss
+        assert pipeline.timeline().rows == 3
+    for weight, other in zip(weights, expected):
+        assert (weight == other).all()
+
+
+class Failing(Linear):
+    def forward(self, launch):
+        if launch.microbatch == 2:
+            raise KeyError("the third microbatch")
+        return super().forward(launch)
+
+
+def test_what_a_stage_raises_is_the_cause_of_what_step_raises():
+    plan = pipetrain.Plan.build("1f1b", stages=3, microbatches=4)
+    weights, inputs, targets = data(4, 3)
+    stages = stages_of(plan, weights)
+    stages[1].__class__ = Failing
+    with pipetrain.Pipeline(plan, stages, activation_life="W") as pipeline:
+        with pytest.raises(pipetrain.RunFailed, match="stage 1: KeyError: 'the third microbatch'") as failed:
+            pipeline.step(inputs, targets)
+        assert isinstance(failed.value.__cause__, KeyError)
+        assert len(failed.value.waiting) == 3
+        assert failed.value.waiting[2].startswith("stage 2: ")
+        with pytest.raises(pipetrain.RunFailed):
+            pipeline.step(inputs, targets)
+
+
+class Sleeping(pipetrain.Stage):
+    """Hangs in F1 until it is told to go on."""
+
+    def __init__(self, go_on):
+        self.go_on = go_on
+
+    def run(self, launch):
+        if launch.kind == "F" and launch.microbatch == 1:
+            self.go_on.wait()
+        return [] if launch.kind == "N" else None
+
+
+def sleeping_pipeline(go_on, **arguments):
+    plan = pipetrain.Plan.build("1f1b", stages=2, microbatches=3)
+    return pipetrain.Pipeline(plan, [Idle(), Sleeping(go_on)], **arguments)
+
+
+class Idle(pipetrain.Stage):
+    def run(self, launch):
+        return [] if launch.kind == "N" else None
+
+
+def test_a_hang_is_named_after_the_stall_timeout():
+    go_on = threading.Event()
+    pipeline = sleeping_pipeline(go_on, stall_timeout=0.3, grace=0.2)
+    with pytest.raises(pipetrain.RunFailed, match="of stage 1 hangs"):
+        pipeline.step([0, 1, 2])
+    with pytest.raises(pipetrain.MisuseError, match="F1 on stage 1"):
+        pipeline.close()
+    go_on.set()
+    pipeline.close()
+    with pytest.raises(pipetrain.MisuseError, match="closed"):
+        pipeline.step([0, 1, 2])
+
+
+def test_waiting_and_abort_come_from_another_thread():
+    go_on = threading.Event()
+    pipeline = sleeping_pipeline(go_on)
+    lines = []
+
+    def watch():
+        while not any("launched and not completed: F1" in line for line in lines):
+            time.sleep(0.01)
+            lines[:] = pipeline.waiting()
+        pipeline.abort("enough of it")
+        go_on.set()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with pytest.raises(pipetrain.RunFailed, match="enough of it") as failed:
+        pipeline.step([0, 1, 2])
+    watcher.join()
+    assert failed.value.kind == "aborted"
+    pipeline.close()
+
+
+def test_steps_are_skipped_by_decide():
+    plan = pipetrain.Plan.build("1f1b", stages=2, microbatches=3)
+    weights, inputs, targets = data(3, 2)
+    before = [weight.copy() for weight in weights]
+    with pipetrain.Pipeline(plan, stages_of(plan, weights), activation_life="W") as pipeline:
+        step = pipeline.step(inputs, targets, decide=lambda results: False)
+        assert not step.applied
+        assert all((weight == other).all() for weight, other in zip(weights, before))
+        with pytest.raises(pipetrain.RunFailed, match="ZeroDivisionError"):
+            pipeline.step(inputs, targets, decide=lambda results: 1 / 0)
+
+
+def test_replicas_run_the_plan_each():
+    plan = pipetrain.Plan.build("1f1b", stages=2, microbatches=3)
+    weights, inputs, targets = data(3, 2)
+    stages = stages_of(plan, weights) + stages_of(plan, [weight.copy() for weight in weights])
+    with pipetrain.Pipeline(plan, stages, replicas=2, activation_life="W") as pipeline:
+        step = pipeline.step([inputs, inputs], [targets, targets])
+        assert step.results[1] == step.results[3]
+        assert pipeline.timeline().rows == 4
+
+
+def test_wrong_arguments_are_refused():
+    plan = pipetrain.Plan.build("1f1b", stages=2, microbatches=3)
+    with pytest.raises(pipetrain.InputError, match="stages 1"):
+        pipetrain.Pipeline(plan, [Idle()])
+    with pytest.raises(pipetrain.InputError, match="must be F, I or W"):
+        pipetrain.Pipeline(plan, [Idle()] * 2, activation_life="Q")
+    with pipetrain.Pipeline(plan, [Idle(), Idle()]) as pipeline:
+        with pytest.raises(pipetrain.InputError, match="3 microbatches, not 2"):
+            pipeline.step([1, 2])
+
+
+def test_a_pipeline_that_nobody_holds_ends():
+    threads = threading.active_count()
+    plan = pipetrain.Plan.build("1f1b", stages=2, microbatches=3)
+    pipeline = pipetrain.Pipeline(plan, [Idle(), Idle()])
+    pipeline.step([1, 2, 3])
+    del pipeline
+    gc.collect()
+    assert threading.active_count() == threads
