@@ -71,7 +71,7 @@ std::int64_t choose_sequence_length(const DatasetOptions& options, const std::ve
   return check(options.default_sequence_length, "");
 }
 
-// Opens the files of one input. Neighbouring files of documents are packed together, so that short files are not lost.
+// Opens the files of one input. Packs neighbouring files of documents together, so that short files are not lost.
 class InputOpener {
  public:
   InputOpener(const DatasetOptions& options, const Tokenizer* tokenizer, std::int64_t length, std::string name)
@@ -97,7 +97,7 @@ class InputOpener {
   }
 
  private:
-  // Bytes get a marker between documents; ids have what ends each in them.
+  // Documents of bytes get a marker between them; documents of ids contain their end-of-text id.
   void add(std::unique_ptr<TokenStream> stream, bool with_marker) {
     if (with_marker != with_marker_) pack_streams();
     with_marker_ = with_marker;

@@ -1,4 +1,4 @@
-// Documents as one stream of tokens, and the samples packed from such streams. Internal to data/.
+// Documents as a stream of tokens, and samples packed from such streams. Internal to data/.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,14 @@ class TokenStream {
   virtual ~TokenStream() = default;
   virtual std::int64_t size() const = 0;  // tokens, at least 1
   virtual void read(std::int64_t first, std::span<std::int32_t> tokens) const = 0;
-  // A checksum of the documents; where that means to read files again, of content_block bytes from every `stride` on and of the
-  // last ones.
+  // A checksum of the documents. Where files would have to be read again: of content_block bytes at every multiple of `stride`,
+  // and of the last ones.
   virtual std::uint64_t content(std::int64_t stride) const = 0;
 };
 inline constexpr std::int64_t content_block = 64 * 1024;
 
-// A checksum of `size` bytes: of content_block bytes from every `stride` on, and of the last ones. fetch(first, bytes) gives a
-// part of them.
+// A checksum of `size` bytes: of content_block bytes at every multiple of `stride`, and of the last ones. fetch(first, bytes)
+// returns a part.
 template <class Fetch>
 std::uint64_t content_of_blocks(std::int64_t size, std::int64_t stride, const Fetch& fetch) {
   Checksum sum;
@@ -40,7 +40,7 @@ std::uint64_t content_of_blocks(std::int64_t size, std::int64_t stride, const Fe
   return sum.value();
 }
 
-// Where each of several runs begins when they are laid end to end, with one marker between neighbours or with none.
+// Where each of several streams starts in their concatenation, with one marker token between neighbours or none.
 class Joints {
  public:
   explicit Joints(bool with_marker = true) : marker_size_(with_marker ? 1 : 0) {}
@@ -49,7 +49,7 @@ class Joints {
   bool empty() const { return starts_.size() == 1; }
   std::int64_t size() const { return empty() ? 0 : starts_.back() - marker_size_; }  // tokens, markers included
 
-  // Fills `tokens` from position `first` on; read_part(run, offset, tokens) fills what lies inside one run.
+  // Fills `tokens` from position `first` on; read_part(run, offset, tokens) fills the tokens of one stream.
   template <class ReadPart>
   void read(std::int64_t first, std::span<std::int32_t> tokens, std::int32_t marker, const ReadPart& read_part) const {
     auto run = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin() - 1);
@@ -77,7 +77,7 @@ std::unique_ptr<TokenStream> open_text_file(const std::filesystem::path& path, s
 // The same of a text in memory, which must outlive the stream; `name` is for errors.
 std::unique_ptr<TokenStream> text_in_memory(std::string_view text, std::string_view name, std::int64_t vocabulary);
 
-// Samples cut from the streams, laid end to end with the marker between neighbours, or with none. Throws Error(input) when
+// Samples cut from the concatenation of the streams, with the marker between neighbours or none. Throws Error(input) when
 // there are too few tokens for one sample; `name` is for that error.
 std::unique_ptr<Dataset> pack(std::vector<std::unique_ptr<TokenStream>> streams, std::int64_t sequence_length,
                               std::optional<std::int32_t> marker, const std::string& name);

@@ -1,4 +1,4 @@
-// Tells whether a run that goes on reads the same data as the run before it.
+// Whether a resumed run reads the same data as the run before it.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace pipetrain {
 
-// A number made of the sizes and of Dataset::content(): the same for the same data, whatever its path; another one when a row
-// of it was changed, added, removed or moved. Thread-safe, and takes no time.
+// A hash of the sizes and of Dataset::content(). It does not depend on paths, and changes when a row is changed, added, removed
+// or moved. Thread-safe; takes no time.
 std::uint64_t data_fingerprint(const Dataset& dataset);
 
-// What checkpoints of format 2 hold: made of the sizes and of the tokens of up to 64 samples spread over the first epoch
-// (FNV-1a, 64 bits), so that it detects other data, but not every change. Thread-safe.
+// Of checkpoints of format 2: a hash (FNV-1a, 64 bits) of the sizes and of up to 64 samples spread over the first epoch. It
+// detects other data, but not every change. Thread-safe.
 std::uint64_t sampled_fingerprint(const Dataset& dataset);
 
 }  // namespace pipetrain

@@ -1,4 +1,4 @@
-// The table of what data can be. Internal to data/.
+// The formats of data files. Internal to data/.
 #pragma once
 
 #include <filesystem>
@@ -26,10 +26,10 @@ struct DataFormat {
 };
 
 const std::vector<DataFormat>& data_formats();
-// By the name's end; null for files of no known kind.
+// By the file name's ending; null for an unknown one.
 const DataFormat* format_of(const std::filesystem::path& path);
-// The files of one input: itself, or what a folder holds, sorted by name. Other kinds of files in a folder are passed over.
-// Throws Error(input) where there are none.
+// The files of one input: the file itself, or those of a folder, sorted by name. Skips a folder's files of unknown formats.
+// Throws Error(input) when none is left.
 std::vector<std::filesystem::path> list_data_files(const std::filesystem::path& path);
 // ".txt, .jsonl, ...", for errors.
 std::string known_extensions();

@@ -18,12 +18,12 @@ struct JsonlKind {
 // Looks at the first row only. Throws Error(input) as the readers below.
 JsonlKind peek_jsonl(const std::filesystem::path& path);
 
-// Finds the texts of a file of rows {"text"} part by part, for several threads at once. Thread-safe.
+// Reads the texts of a file of rows {"text"} in parts, for several threads. Thread-safe.
 class JsonlTexts {
  public:
   explicit JsonlTexts(const std::filesystem::path& path);
   ~JsonlTexts();
-  // Behind the part of about `bytes` bytes that begins at this row's offset; the size of the file at its end.
+  // The end of the part of about `bytes` bytes that starts at this row; the file's size for the last part.
   std::int64_t end_of_part(std::int64_t begin, std::int64_t bytes) const;
   std::int64_t size() const;
   // Calls take(text) for each text of a part that is not empty. Throws Error(input) that names file and line.
@@ -34,7 +34,7 @@ class JsonlTexts {
   std::unique_ptr<File> file_;
 };
 
-// Rows {"text"}: one document of UTF-8 bytes each; rows with an empty text are passed over. Every row is checked here.
+// Rows {"text"}: one document of UTF-8 bytes each; rows with an empty text are skipped. Every row is checked here.
 std::unique_ptr<TokenStream> open_jsonl_text(const std::filesystem::path& path, std::int64_t vocabulary);
 
 // Rows {"input_ids"}: one sample of sequence_length + 1 ids each. Every row is checked here.

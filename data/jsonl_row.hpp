@@ -19,17 +19,17 @@ struct Row {
   std::optional<std::pair<std::int64_t, std::string>> wrong_id;
 };
 
-// What is wrong with a row, which does not know where it is.
+// What is wrong with a row; the caller adds file and line.
 struct RowFault {
   std::string why;
 };
 
-// Up to here a row is parsed as a whole, which takes up to 14 times its size; a longer one is read as a stream, of which no
-// more is kept than its text. Both find the same.
+// A row up to this size is parsed as a whole, which takes up to 14 times its size in memory; a longer one is read as a stream,
+// of which only the text is kept. Both give the same result.
 inline constexpr std::size_t longest_parsed_row = std::size_t{1} << 20;
 
-// Keys of a row besides those of objects in it: more are refused, because all are kept until the row's end to find those that
-// come twice.
+// Most keys of a row, without those of nested objects. All are kept until the row's end, to find duplicates; more are
+// refused.
 inline constexpr std::size_t most_row_keys = 10'000, most_row_key_bytes = std::size_t{1} << 20;
 
 // A row {"text": "..."} or {"input_ids": [...]}; `ids` takes the first ids, as many as it has places for. Ids are wrong unless

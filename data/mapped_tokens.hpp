@@ -1,4 +1,4 @@
-// Token ids read where they lie in a file. Internal to data/.
+// Token ids read from a memory-mapped file. Internal to data/.
 #pragma once
 
 #include <memory>
@@ -8,14 +8,14 @@
 
 namespace pipetrain {
 
-// Where the ids lie in a file: little-endian unsigned integers.
+// The place of the ids in a file: little-endian unsigned integers.
 struct TokenRange {
   std::size_t begin = 0;   // in bytes
   std::int64_t count = 0;  // of ids, at least 1
   int width = 2;           // bytes of each, 2 or 4
 };
 
-// Files of more bytes than this are not read as a whole before they are used.
+// Larger files are not checked as a whole when they are opened.
 inline constexpr std::size_t most_bytes_checked_at_once = std::size_t{1} << 30;
 
 // The range must lie in the file. Every id is checked to be below the vocabulary: here, or in a file of more than

@@ -83,13 +83,13 @@ class Concatenation : public OfParts {
   std::vector<std::int64_t> ends_;
 };
 
-// Which sample of a part comes at a place is how often that part was drawn before it. Counts are kept for every block_size-th
-// place, and the draws in between are made again when asked: little memory, and reads stay independent of each other.
+// The number of earlier draws of a part decides which of its samples is next. Counts are stored for every block_size-th place;
+// the draws after it are repeated when a sample is read. That takes little memory and keeps reads independent of each other.
 class Mixture : public OfParts {
  public:
   Mixture(std::vector<std::unique_ptr<Dataset>> parts, const std::vector<double>& weights, bool shuffle, std::uint64_t seed)
       : OfParts(std::move(parts)), size_(total_size(parts_)), shuffle_(shuffle), seed_(seed) {
-    // Scaled by a power of two, which rounds nothing, so that the sum of the largest numbers does not overflow.
+    // Scaled by a power of two, which is exact, so that the sum cannot overflow.
     const int exponent = std::ilogb(*std::max_element(weights.begin(), weights.end()));
     const auto scaled = [exponent](double weight) { return std::scalbn(weight, -exponent); };
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0,

@@ -8,9 +8,9 @@ namespace pipetrain {
 // One after the other. All have the same sequence length; at least one.
 std::unique_ptr<Dataset> concatenate(std::vector<std::unique_ptr<Dataset>> parts);
 
-// As many samples an epoch as the parts together. The part of a sample is drawn by a counter-based generator with the weights
-// as odds; within a part samples come in turn (in an order of each pass's own with `shuffle`), so that none comes twice before
-// all came once, over epochs too.
+// An epoch has as many samples as the parts together. A counter-based generator draws the part of each sample, with the weights
+// as odds. Samples of a part are taken in turn (with `shuffle`, in a new order in each pass), so that each is read once before
+// any is read again, across epochs too.
 std::unique_ptr<Dataset> mix(std::vector<std::unique_ptr<Dataset>> parts, const std::vector<double>& weights, bool shuffle,
                              std::uint64_t seed);
 

@@ -94,7 +94,7 @@ TokenizedDocuments encode(const Part& part, DocumentEncoder& encoder) {
   return documents;
 }
 
-// Threads take parts in turn; their results are taken in the same turn.
+// Threads take parts in order; results are used in the same order.
 class Workers {
  public:
   Workers(const std::vector<fs::path>& files, const Tokenizer& tokenizer, int threads)
@@ -149,7 +149,7 @@ class Workers {
     }
   }
 
-  // Which part is this thread's; nothing where there is none. A file that cannot be opened is the failure of its turn.
+  // The next part for this thread; nothing at the end. A file that cannot be opened fails when its result is due.
   std::optional<std::size_t> take_turn(std::optional<Part>& part, std::exception_ptr& failure) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopped_ || ended_ || given_ < taken_ + most_waiting_; });

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int most_lines = 40;
 
-// In time order, the columns a span covers: [begin, end), possibly none.
+// The columns [begin, end) that a span covers, possibly none; spans in time order.
 std::pair<int, int> columns_of(const Span& span, const TimeRange& range, int columns) {
   const auto column = [&](double time) {
     return std::clamp(static_cast<int>(std::lround((time - range.begin) * columns / range.length())), 0, columns);
@@ -42,7 +42,7 @@ std::string draw_stage(const std::vector<Span>& spans, const TimeRange& range, i
   return line;
 }
 
-// For more actions than columns: the action that took most of each column's time.
+// With more actions than columns: the action that takes most of each column's time.
 std::string draw_dense_stage(const std::vector<Span>& spans, const TimeRange& range, int columns) {
   std::vector<std::map<char, double>> times(static_cast<std::size_t>(columns));
   const double width = range.length() / columns;
@@ -66,7 +66,7 @@ std::string draw_dense_stage(const std::vector<Span>& spans, const TimeRange& ra
   return line;
 }
 
-// As many columns as make the shortest compute action a whole number of them, if that is possible at all.
+// So many columns that the shortest compute action covers a whole number of them, if that fits.
 struct Columns {
   int count;
   bool is_dense;  // an action may be narrower than a column

@@ -1,4 +1,4 @@
-// A timeline as a picture or as rows, for terminals, browsers, trace viewers and spreadsheets. Nothing here looks at the
+// Draws a timeline for terminals, browsers, trace viewers and spreadsheets. The pages and pictures load nothing from the
 // network.
 #pragma once
 
@@ -9,19 +9,18 @@
 
 namespace pipetrain::schedules {
 
-// One line a stage, `width` columns in all: F B I W (f b i w for odd chunks, then upper case again), '.' where the stage waits,
-// '+' for what ends the step. The letter marks an action's first column, and
-// the microbatch follows where there is room. Where actions are narrower than a column, the column shows the one that took most
-// of it. Of more than 40 stages it draws some.
+// One line per stage, `width` columns in all. An action is its letter, F B I W (lower case for odd chunks), then its microbatch
+// if there is room; '.' is idle time, '+' the end of the step. A column that several actions share shows the longest of them.
+// Of more than 40 stages it draws some.
 std::string draw_terminal(const Timeline& timeline, int width = 80);
 
-// `width` pixels. Neighbours narrower than a pixel are drawn as one.
+// An SVG of `width` pixels. Draws neighbouring actions that are narrower than a pixel as one.
 void write_svg(std::ostream& out, const Timeline& timeline, int width = 1200);
 
-// One page that needs nothing else: zoom with the wheel, drag, hover to see the action, its times and why it waited.
+// One self-contained HTML page: zoom with the wheel, drag, hover over an action for its times and what it waited for.
 void write_html(std::ostream& out, const Timeline& timeline, const Summary& summary);
 
-// For chrome://tracing and ui.perfetto.dev. microseconds: what one unit of the timeline's time is.
+// JSON for chrome://tracing and ui.perfetto.dev. microseconds: of one unit of the timeline's time.
 void write_chrome_trace(std::ostream& out, const Timeline& timeline, double microseconds = 1e6);
 
 // Header and one row per action: stage, action, kind, chunk, microbatch, start, end, waited_for.

@@ -1,4 +1,4 @@
-// What the drawings share. Internal to schedules/.
+// Shared by all drawings. Internal to schedules/.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ TimeRange range_of(const Timeline& timeline);
 
 // "stage 3", or the row's own name.
 std::string row_name(const Timeline& timeline, std::size_t row);
-// Characters of the longest.
+// Length of the longest name, in characters.
 int longest_row_name(const Timeline& timeline);
 
-// Safe inside a JSON string and inside HTML text, both of UTF-8.
+// Escapes text for a JSON string or for HTML, both in UTF-8.
 std::string escaped(const std::string& text);
 
 // "#4c78a8": by kind, lighter for later chunks.

@@ -32,7 +32,7 @@ document.getElementById('words').textContent = 'makespan ' + fixed(data.makespan
 const name = s => s[1] < 0 || data.chunks < 2 || 'NO'.includes(s[0]) ? s[0] + (s[2] < 0 ? '' : s[2]) : s[1] + s[0] + (s[2] < 0 ? '' : s[2]);
 const x = t => left + (t - from) / (to - from) * (view.width / devicePixelRatio - left - 4);
 const time = px => from + (px - left) / (view.width / devicePixelRatio - left - 4) * (to - from);
-// First span of a stage that ends after t.
+// The first span of a stage that ends after t.
 function first(spans, t) { let a = 0, b = spans.length; while (a < b) { const m = (a + b) >> 1; spans[m][4] <= t ? a = m + 1 : b = m; } return a; }
 function draw() {
   const height = top_ * 2 + 20 + row * data.stages.length;
@@ -65,7 +65,7 @@ function draw() {
     pen.fillRect(x(t), bottom, 1, 4); pen.fillText(text, Math.min(x(t), view.clientWidth - pen.measureText(text).width / 2 - 4), bottom + 12);
   });
 }
-// Round times, about one in 120 pixels.
+// Ticks at round times, about 120 pixels apart.
 function ticks() {
   const rough = (to - from) * 120 / Math.max(120, view.clientWidth - left), power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map(n => n * power).find(n => n >= rough) || 10 * power, at = [];

@@ -43,7 +43,7 @@ void write_svg_row(std::ostream& out, const Timeline& timeline, int row, const T
   const auto& spans = timeline.stages[static_cast<std::size_t>(row)];
   const auto x = [&](double time) { return label_width(timeline) + (time - range.begin) * scale; };
   for (std::size_t i = 0; i < spans.size();) {
-    // Neighbours that are too narrow to see alone share one rectangle.
+    // Neighbouring actions that are too narrow to see share one rectangle.
     std::size_t next = i + 1;
     while (next < spans.size() && (spans[next].end - spans[i].start) * scale < 1) ++next;
     Span merged = spans[i];

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t most_searched = 40;  // symbols; a heap is quicker for more
 
-// A pair that could be merged, when it was put into the heap.
+// A pair that could be merged at the time it was pushed.
 struct Candidate {
   MergeTable::Rule rule;
   std::int32_t at;
@@ -151,7 +151,7 @@ void Bpe::merge_long(Memory& memory) const {
     std::pop_heap(heap.begin(), heap.end());
     const auto [rule, at] = heap.back();
     heap.pop_back();
-    // Stale where the symbol is gone, or one of the two has become another.
+    // Stale if a symbol of the pair is gone or has changed.
     if (symbols[place(at)] < 0 || after[place(at)] == count || rule_at(at).id != rule.id) continue;
     const std::int32_t gone = after[place(at)], next = after[place(gone)];
     symbols[place(at)] = rule.id;

@@ -19,7 +19,7 @@ void append_valid(const std::string& bytes, std::vector<std::string>& pieces) {
   pieces.emplace_back(valid_utf8_or_replaced(bytes, buffer));
 }
 
-// A piece with a character that stands for no byte, such as an added token, stands for itself.
+// A piece with a character that is no byte's, such as an added token, is kept as it is.
 class ByteLevelDecoder : public PieceDecoder {
  public:
   void apply(std::vector<std::string>& pieces) const override {
@@ -98,7 +98,7 @@ class MetaspaceDecoder : public PieceDecoder {
   PrependScheme scheme_;
 };
 
-// Takes up to so many characters from the ends of each piece.
+// Strips up to so many characters from both ends of each piece.
 class StripDecoder : public PieceDecoder {
  public:
   StripDecoder(std::string character, std::size_t start, std::size_t stop)

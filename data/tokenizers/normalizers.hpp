@@ -1,4 +1,4 @@
-// What happens to a text before it is split: the normalizers of tokenizer.json. Internal to data/.
+// The normalizers of tokenizer.json: changes to a text before it is split. Internal to data/.
 #pragma once
 
 #include <memory>

@@ -31,8 +31,8 @@ class Pieces {
   const std::vector<std::string_view>& list() const { return pieces_; }
   TextArena& arena() { return arena_; }
 
-  // Calls split(piece, is_first, put) for each piece; what it puts with put(part) takes its place. Of all pieces only that with
-  // which the text begins is the first: none is where what began it was left out.
+  // Calls split(piece, is_first, put) for each piece and replaces it by the parts given to put(part). is_first: the piece is
+  // the start of the text; of no piece if the start was dropped.
   template <class Split>
   void replace_each(const Split& split) {
     next_.clear();

@@ -90,7 +90,7 @@ Regex Regex::literal(const std::string& text, const std::string& place) {
 std::optional<Match> Regex::find(std::string_view text, std::size_t from) const {
   thread_local MatchMemory memory;
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  // The text is valid UTF-8: nothing checks it again with every match.
+  // The text is valid UTF-8: PCRE2 need not check it at every match.
   const int found =
       code_->is_jit
           ? pcre2_jit_match(code_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, memory.data(), memory.context())

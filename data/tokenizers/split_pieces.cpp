@@ -7,7 +7,7 @@
 namespace pipetrain {
 namespace {
 
-// Joins each part to the one before it where join(part, before, joined) says so; `joined` tells whether the one before was.
+// Joins each part to the previous one if join(part, previous, joined) returns true; joined: the previous one was.
 template <class Join>
 void join_to_previous(std::vector<SplitPart>& parts, const Join& join) {
   std::size_t kept = 0;

@@ -1,4 +1,4 @@
-// What becomes of matches and of the text between them: the behaviours of tokenizer.json's Split. Internal to data/.
+// What happens to matches and the text between them: the behaviors of tokenizer.json's Split. Internal to data/.
 #pragma once
 
 #include <string_view>
@@ -17,7 +17,7 @@ struct SplitPart {
   bool is_match = false;
 };
 
-// The parts of a text, in order and without gaps, become those that stay, in place.
+// Replaces the parts of a text, which are in order and without gaps, by those that remain.
 void apply_behavior(SplitBehavior behavior, std::vector<SplitPart>& parts);
 
 }  // namespace pipetrain

@@ -23,8 +23,7 @@ class TokenModel {
   virtual std::unique_ptr<Scratch> scratch() const = 0;
   // Appends the ids of a word of valid UTF-8, not empty. Takes at most n log n time in its length.
   virtual void encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& ids) const = 0;
-  // Where the model may cut what the pre-tokenizers leave whole without a change of its ids, so that words are short and often
-  // the same; null for nowhere.
+  // Where a word can be cut further without changing its ids, so that words are short and repeat often; null: nowhere.
   virtual const PreTokenizer* cuts() const { return nullptr; }
 };
 

@@ -15,8 +15,8 @@ namespace {
 using nlohmann::json;
 using Kind = json::value_t;
 
-// A number as Hugging Face's library reads it: its digits, as one integer, divided or multiplied by a power of ten, which can
-// be off by a last bit. Where two ways to cut a word are equally probable, such bits decide.
+// Reads a number as Hugging Face's library does: its digits as one integer, times a power of ten. The result can be off by the
+// last bit, which decides between segmentations of equal probability.
 double as_library_reads(double score) {
   std::array<char, 32> text{};
   const char* const end =

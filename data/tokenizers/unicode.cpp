@@ -19,7 +19,7 @@ using CodePoints = std::vector<utf8proc_int32_t>;
 
 int combining_class(utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; }
 
-// One of the normal forms: decompose, sort the marks, and compose again or not.
+// One of the normal forms: decompose, sort the marks, and compose or not.
 class Normalizer {
  public:
   Normalizer(bool compatible, bool composes) : compatible_(compatible), composes_(composes) { find_inert(); }

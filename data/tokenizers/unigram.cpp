@@ -13,7 +13,7 @@ namespace {
 
 constexpr double unknown_penalty = 10;
 
-// The best way to the end of a piece that ends here.
+// The best segmentation of the word up to here.
 struct Node {
   double score = 0;
   std::int32_t id = -1;     // -1: unknown

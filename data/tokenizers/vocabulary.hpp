@@ -15,8 +15,8 @@ class Vocabulary {
  public:
   static constexpr std::int32_t most_ids = 1 << 21;  // which take 32 MB, also where most are holes
 
-  // A piece that is there already gets the new id, as the last of several counts in tokenizer files. `id` is in [0, most_ids),
-  // and not another piece's: returns whether it was free.
+  // Adds a piece, or gives an existing one the new id: in tokenizer files the last of several counts. `id` is in [0, most_ids).
+  // Returns false, and adds nothing, if another piece has it.
   bool add(std::string_view piece, std::int32_t id);
   std::optional<std::int32_t> find(std::string_view piece) const;
   std::string_view piece(std::int32_t id) const;  // empty for a hole and beyond the end
