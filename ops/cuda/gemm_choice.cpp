@@ -76,8 +76,12 @@ int gemm_choice(const GemmShape& shape, int device) {
   cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   if (cublasLtGetVersion() != measured_version || multiprocessors != measured_multiprocessors || major != 9) return 0;
+  // fp16 has the same list of algorithms as bf16, and the same ones are fast.
+  GemmShape measured = shape;
+  for (DType* dtype : {&measured.in, &measured.out})
+    if (*dtype == DType::f16) *dtype = DType::bf16;
   const auto* found =
-      std::find_if(std::begin(choices), std::end(choices), [&](const Choice& one) { return one.shape == shape; });
+      std::find_if(std::begin(choices), std::end(choices), [&](const Choice& one) { return one.shape == measured; });
   return found == std::end(choices) ? 0 : found->rank;
 }
 
