@@ -60,9 +60,12 @@ class Installation {
   // Builds examples/c_pipeline.c with a C compiler and pkg-config alone; the output is the program's.
   Result build_c_example() const {
     const std::string program = "'" + (root_ / "c_pipeline").string() + "'", lib = library_folder().string();
+    // pkg-config escapes blanks for the shell, hence eval.
     const std::string config = "PKG_CONFIG_PATH='" + lib + "/pkgconfig' pkg-config --cflags --libs pipetrain";
-    const Result built = run("eval cc -std=c11 -Wall -Wextra -Werror '" PIPETRAIN_SOURCE_DIR "/examples/c_pipeline.c' -o " +
-                             program + " $(" + config + ")");
+    const Result built =
+        run("flags=$(" + config +
+            ") && eval \"cc -std=c11 -Wall -Wextra -Werror '" PIPETRAIN_SOURCE_DIR "/examples/c_pipeline.c' -o " + program +
+            " $flags\"");
     return built.status == 0 ? run("LD_LIBRARY_PATH='" + lib + "' " + program) : built;
   }
 
