@@ -134,7 +134,7 @@ void OpsBench::attention() {
   products("attention backward", 5 * pairs,
            [&] { ops_->attention_backward(a, {.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = sums, .dqkv = dqkv}); });
   const double rotated = static_cast<double>(a.tokens() * (a.heads + a.kv_heads) * a.head_dim);
-  passes("rotary", 2 * rotated, [&] { ops_->rotary(a, dqkv, cos_sin, false); });
+  passes("rotary", 2 * rotated, [&] { ops_->rotary(a, {.qkv = dqkv, .cos_sin = cos_sin}); });
 }
 
 void OpsBench::elementwise() {
@@ -161,8 +161,8 @@ void OpsBench::gpt2() {
     ops_->layer_norm_backward(
         {.dy = dy, .x = x, .weight = gain, .mean = mean, .inv_std = inv_std, .dx = y, .dweight = dgain, .dbias = dshift});
   });
-  passes("add positions", 2 * narrow, [&] { ops_->add_positions(0, sequence, table, x); });
-  passes("positions grad", narrow, [&] { ops_->positions_grad(0, sequence, dy, table); });
+  passes("add positions", 2 * narrow, [&] { ops_->add_positions({.sequence = sequence, .table = table, .x = x}); });
+  passes("positions grad", narrow, [&] { ops_->positions_grad({.sequence = sequence, .dy = dy, .dtable = table}); });
   const Tensor in = make({t, inner}), out = make({t, inner}), din = make({t, inner}), bias = make({inner}),
                dbias = make({inner});
   passes("gelu", 2 * wide, [&] { ops_->gelu(in, bias, out); });

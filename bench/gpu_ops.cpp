@@ -214,9 +214,9 @@ class GpuBench {
                                  make({sequence, hidden}, DType::f32)};
     };
     with_sets("add_positions" + size, 2 * row + table, make_positions,
-              [&](auto& t) { ops_->add_positions(0, sequence, t[1], t[0]); });
+              [&](auto& t) { ops_->add_positions({.sequence = sequence, .table = t[1], .x = t[0]}); });
     with_sets("positions_grad" + size, row + 4 * table, make_positions,
-              [&](auto& t) { ops_->positions_grad(0, sequence, t[0], t[2]); });
+              [&](auto& t) { ops_->positions_grad({.sequence = sequence, .dy = t[0], .dtable = t[2]}); });
   }
 
   void rotary(const AttentionShape& shape) {
@@ -227,7 +227,7 @@ class GpuBench {
                                  make({shape.sequence, 2, shape.head_dim / 2}, DType::f32)};
     };
     with_sets(fmt::format("rotary {} heads on {} of {} bf16", shape.heads, shape.kv_heads, shape.head_dim), bytes, make_set,
-              [&](auto& t) { ops_->rotary(shape, t[0], t[1], false); });
+              [&](auto& t) { ops_->rotary(shape, {.qkv = t[0], .cos_sin = t[1]}); });
   }
 
   void head(std::int64_t vocabulary) {

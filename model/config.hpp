@@ -25,6 +25,14 @@ enum class NormKind { rms, layer };           // layer norms have a bias besides
 enum class PositionKind { rotary, learned };  // learned: a table of max_positions rows, added to the embedding
 enum class Activation { swiglu, gelu };       // of the MLP; gelu in its tanh form
 
+// Shares of the elements that training drops.
+struct DropoutRates {
+  double embedding = 0;  // of the sum of token and position embeddings
+  double attention = 0;  // of the attention's probabilities
+  double residual = 0;   // of what attention and MLP add to the residual stream
+  bool operator==(const DropoutRates&) const = default;
+};
+
 struct ModelConfig {
   Family family = Family::llama;
   NormKind norm = NormKind::rms;
@@ -44,13 +52,18 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   bool tied_embeddings = false;
   double init_std = 0.02;
-  double dropout = 0;  // the largest share that the model was made to drop anywhere; computing it is not built
+  DropoutRates dropout;  // a setting of training rather than of the model, which its makers' config.json tells all the same
   std::optional<std::int64_t> bos_id, eos_id;
 
   // What the MLP's first matrix puts out: gate and up side by side, or the one of a GELU.
   std::int64_t mlp_columns() const { return (activation == Activation::swiglu ? 2 : 1) * intermediate; }
   bool operator==(const ModelConfig&) const = default;
 };
+
+// Whether the weights of one are weights of the other: equal but for what training drops.
+bool same_model(ModelConfig a, const ModelConfig& b);
+// Every rate that the family's models have becomes this one.
+void set_dropout(ModelConfig& config, double rate);
 
 // The presets: "tiny", "gpt2", "llama-7b", ... Throws Error(input) naming the nearest one.
 ModelConfig preset_config(const std::string& name);

@@ -22,6 +22,9 @@ class ChunkSlot final : public ActivationSlot {
   std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
   std::vector<Tensor> inputs;      // [Tr, H] of each block
   std::vector<KeptGradient> kept;  // from I until W
+  // Of the forward, for the backward.
+  std::optional<DropoutDraws> draws;
+  std::optional<Tensor> documents;
   State state = State::empty;
 };
 
@@ -95,17 +98,21 @@ class TransformerStage final : public StageModel {
   }
 
   void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) override {
-    run_forward(context(), chunk, args, slot_of(chunk, slot));
+    ChunkSlot& own = slot_of(chunk, slot);
+    own.draws = args.draws;
+    own.documents = args.documents.data == nullptr ? std::nullopt : std::optional(args.documents);
+    run_forward(context(own), chunk, args, own);
   }
   void backward(int chunk, const BackwardArgs& args, ActivationSlot& slot) override {
-    run_backward(context(), chunk, args, slot_of(chunk, slot), accumulate(chunk), false);
+    ChunkSlot& own = slot_of(chunk, slot);
+    run_backward(context(own), chunk, args, own, accumulate(chunk), false);
   }
   void input_grad(int chunk, const BackwardArgs& args, ActivationSlot& slot) override {
     ChunkSlot& own = slot_of(chunk, slot);
     assert(!own.pending.is_measuring() || chunk_at(chunk).bytes.pending == 0);
-    run_backward(context(), chunk, args, own, accumulate(chunk), true);
+    run_backward(context(own), chunk, args, own, accumulate(chunk), true);
   }
-  void weight_grad(int chunk, ActivationSlot& slot) override { run_weight_grad(context(), slot_of(chunk, slot)); }
+  void weight_grad(int chunk, ActivationSlot& slot) override { run_weight_grad(ops_, slot_of(chunk, slot)); }
 
  private:
   struct StageBlock {
@@ -131,9 +138,10 @@ class TransformerStage final : public StageModel {
   // Of this microbatch's gradients. Those of a step's first are on their way before any other's, now or in W.
   Accumulate accumulate(int chunk) { return std::exchange(chunk_at(chunk).accumulate, Accumulate::yes); }
 
-  BlockContext context() {
+  BlockContext context(const ChunkSlot& slot) {
     assert(!workspace_.is_measuring() || workspace_bytes() == 0);
-    return {ops_, workspace_, tp_, shape_, numerics_.precision.compute, rotary_table_, numerics_.recompute};
+    return {ops_,          workspace_,          tp_,        shape_,        numerics_.precision.compute,
+            rotary_table_, numerics_.recompute, slot.draws, slot.documents};
   }
 
   // Has the block's weights in their place while `use` enqueues what reads them.
@@ -201,9 +209,9 @@ class TransformerStage final : public StageModel {
     slot.state = defer_weights ? ChunkSlot::State::pending : ChunkSlot::State::empty;
   }
 
-  void run_weight_grad(const BlockContext& context, ChunkSlot& slot) const {
+  void run_weight_grad(Ops& ops, ChunkSlot& slot) const {
     assert(slot.state == ChunkSlot::State::pending);
-    for (const KeptGradient& gradient : slot.kept) compute(context.ops, gradient, listener_);
+    for (const KeptGradient& gradient : slot.kept) compute(ops, gradient, listener_);
     slot.kept.clear();
     slot.state = ChunkSlot::State::empty;
   }
@@ -214,7 +222,8 @@ class TransformerStage final : public StageModel {
     Arena workspace = Arena::measuring();
     ops->set_workspace(workspace);
     const Tensor table{nullptr, {shape_.sequence, 2, config_.head_dim / 2}, DType::f32};
-    const BlockContext context{*ops, workspace, tp_, shape_, numerics_.precision.compute, table, numerics_.recompute};
+    const BlockContext context{*ops,  workspace,           tp_,           shape_, numerics_.precision.compute,
+                               table, numerics_.recompute, DropoutDraws{}};
     const auto slot = make_chunk_slot(chunk);
 
     const Tensor hidden{nullptr, hidden_shape(), numerics_.precision.compute}, ids{nullptr, {shape_.tokens()}, DType::i32};
@@ -222,7 +231,7 @@ class TransformerStage final : public StageModel {
     const ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum, {}};
     run_forward(context, chunk, forward, *slot);
     run_backward(context, chunk, {hidden, hidden, 1}, *slot, Accumulate::yes, true);
-    run_weight_grad(context, *slot);
+    run_weight_grad(*ops, *slot);
     run_forward(context, chunk, forward, *slot);
     run_backward(context, chunk, {hidden, hidden, 1}, *slot, Accumulate::yes, false);
     return {slot->saved.peak(), slot->pending.peak(), workspace.peak()};

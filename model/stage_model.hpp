@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/buffer.hpp"
@@ -38,6 +39,13 @@ class ActivationSlot {
   virtual ~ActivationSlot() = default;
 };
 
+// What a microbatch's dropout is drawn from, beside the tensor: the same numbers, the same draws, whatever the layout.
+struct DropoutDraws {
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  std::int64_t first_sample = 0;  // of the microbatch, counted in the step's global batch
+};
+
 struct ForwardArgs {
   Tensor input;     // [T] i32 ids for the first chunk of the model, else [Tr, H]; must stay valid until B or I
   Tensor targets;   // last chunk only: [T] i32; must stay valid until B or I
@@ -46,6 +54,7 @@ struct ForwardArgs {
   // [T] i32: for each token, the place in its sample of the first token of its document, which attention and positions begin
   // with; must stay valid until B or W. Without memory: a sample is one document.
   Tensor documents = {};
+  std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped, as when a model is evaluated
 };
 
 struct BackwardArgs {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/tensor.hpp"
+#include "ops/dropout.hpp"
 
 namespace pipetrain {
 
@@ -102,20 +103,58 @@ struct GeluBackwardArgs {
   Tensor dbias;  // [I] f32 += dx's columns' sums
 };
 
+struct DropoutArgs {
+  Tensor x;                             // [Tr, H], tokens first_token, first_token + 1, ... of the microbatch
+  std::optional<Tensor> residual = {};  // [Tr, H], added before the one rounding; may be out's memory
+  Tensor out;                           // [Tr, H], written; may be x's memory
+  std::int64_t first_token = 0, sequence = 1;
+  Dropout dropout;  // active
+};
+
+// --- Positions ---
+
+// Where several documents share a sequence and are not to see each other, `documents` [T] i32 says of each token which token of
+// its sequence (0 to sequence - 1) its document begins with. Positions count from there. Absent: a sequence is one document.
+
+struct RotaryArgs {
+  Tensor qkv;      // [T, (Hq + 2 Hkv) D], in place
+  Tensor cos_sin;  // [sequence, 2, D/2] f32, cosines then sines
+  std::optional<Tensor> documents = {};
+  bool inverse = false;  // rotates back, which is the backward
+};
+
+struct AddPositionsArgs {
+  std::int64_t first_token = 0, sequence = 1;  // x holds tokens first_token, first_token + 1, ... of the microbatch
+  Tensor table;                                // [at least sequence, H]
+  Tensor x;                                    // [Tr, H] +=
+  std::optional<Tensor> documents = {};
+};
+
+struct PositionsGradArgs {
+  std::int64_t first_token = 0, sequence = 1;
+  Tensor dy;      // [Tr, H]
+  Tensor dtable;  // [at least sequence, H] f32 +=
+  std::optional<Tensor> documents = {};
+};
+
 // --- Attention ---
 
 struct AttentionArgs {
-  Tensor qkv;          // [T, (Hq + 2 Hkv) D]
-  Tensor out;          // [T, Hq D], written
-  Tensor log_sum_exp;  // [batch, Hq, sequence] f32, written
+  Tensor qkv;                            // [T, (Hq + 2 Hkv) D]
+  Tensor out;                            // [T, Hq D], written
+  Tensor log_sum_exp;                    // [batch, Hq, sequence] f32, written: of the scores, before anything is dropped
+  std::optional<Tensor> documents = {};  // as in Positions: queries see keys of their own document only
+  Dropout dropout = {};                  // of the probabilities
 };
 
 struct AttentionBackwardArgs {
-  Tensor dout;         // [T, Hq D]
-  Tensor qkv;          // [T, (Hq + 2 Hkv) D]
-  Tensor out;          // [T, Hq D], of the forward
-  Tensor log_sum_exp;  // [batch, Hq, sequence] f32, of the forward
-  Tensor dqkv;         // [T, (Hq + 2 Hkv) D], written
+  Tensor dout;                           // [T, Hq D]
+  Tensor qkv;                            // [T, (Hq + 2 Hkv) D]
+  Tensor out;                            // [T, Hq D], of the forward
+  Tensor log_sum_exp;                    // [batch, Hq, sequence] f32, of the forward
+  Tensor dqkv;                           // [T, (Hq + 2 Hkv) D], written
+  std::optional<Tensor> documents = {};  // of the forward
+  Dropout dropout = {};                  // of the forward
 };
 
 // --- Loss ---

@@ -29,14 +29,15 @@ class MeasuringOps : public Ops {
   void scatter_sum(const TensorParallel&, const Tensor&, const Tensor&) override {}
   void embedding_grad(const Tensor&, const Tensor&, std::int64_t, const Tensor&) override {}
   void rms_norm(const RmsNormArgs&) override {}
-  void rotary(const AttentionShape&, const Tensor&, const Tensor&, bool) override {}
+  void rotary(const AttentionShape&, const RotaryArgs&) override {}
   void swiglu(const Tensor&, const Tensor&) override {}
   void swiglu_backward(const Tensor&, const Tensor&, const Tensor&) override {}
   void layer_norm(const LayerNormArgs&) override {}
   void gelu(const Tensor&, const Tensor&, const Tensor&) override {}
   void add_bias(const Tensor&, const Tensor&) override {}
-  void add_positions(std::int64_t, std::int64_t, const Tensor&, const Tensor&) override {}
-  void positions_grad(std::int64_t, std::int64_t, const Tensor&, const Tensor&) override {}
+  void add_positions(const AddPositionsArgs&) override {}
+  void positions_grad(const PositionsGradArgs&) override {}
+  void dropout(const DropoutArgs&) override {}
   void attention(const AttentionShape&, const AttentionArgs&) override {}
   void attention_backward(const AttentionShape&, const AttentionBackwardArgs&) override {}
   void cross_entropy_backward(const CrossEntropyBackwardArgs&) override {}

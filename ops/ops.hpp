@@ -100,9 +100,8 @@ class Ops {
   virtual void rms_norm_backward(const RmsNormBackwardArgs& args) = 0;
   // The same bytes in `target`; they must not overlap.
   virtual void copy(const Tensor& source, const Tensor& target) { stream().copy(target.data, source.data, source.bytes()); }
-  // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position; cos_sin is
-  // [sequence, 2, D/2] f32, cosines then sines. inverse: rotates back, which is the backward (Su et al. 2021).
-  virtual void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) = 0;
+  // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position (Su et al. 2021).
+  virtual void rotary(const AttentionShape& shape, const RotaryArgs& args) = 0;
   // y [T, I] = silu(gate) * up; gate_up [T, 2I] holds all gate columns, then all up columns (Shazeer 2020).
   virtual void swiglu(const Tensor& gate_up, const Tensor& y) = 0;
   // dgate_up may be gate_up's memory.
@@ -120,16 +119,17 @@ class Ops {
   virtual void add_bias(const Tensor& x, const Tensor& bias) = 0;
   // dbias [N] f32 += the columns' sums of dy [T, N].
   virtual void bias_grad(const Tensor& dy, const Tensor& dbias) = 0;
-  // Learned positions: x [Tr, H], tokens first_token, first_token + 1, ... of the microbatch, += row (token % sequence) of
-  // table [at least sequence, H].
-  virtual void add_positions(std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x) = 0;
-  // dtable [at least sequence, H] f32 += the same rows of dy [Tr, H], tokens in order.
-  virtual void positions_grad(std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable) = 0;
+  // Learned positions: each token of x += its position's row of the table.
+  virtual void add_positions(const AddPositionsArgs& args) = 0;
+  // dtable += the same rows of dy, tokens in order.
+  virtual void positions_grad(const PositionsGradArgs& args) = 0;
+  // out = x, each element dropped or scaled as `dropout` draws, plus residual. Without residual its own backward.
+  virtual void dropout(const DropoutArgs& args) = 0;
 
   // --- Causal attention, grouped-query included ---
 
-  // out = softmax(q k^T / sqrt(D)) v; log_sum_exp is kept for the backward. Never holds sequence x sequence for all heads at
-  // once.
+  // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is kept for the backward. Never holds sequence x sequence for all
+  // heads at once.
   virtual void attention(const AttentionShape& shape, const AttentionArgs& args) = 0;
   virtual void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) = 0;
 

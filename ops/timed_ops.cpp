@@ -109,8 +109,8 @@ class TimedOps : public Ops {
   void rms_norm_backward(const RmsNormBackwardArgs& args) override {
     timed(OpClass::elementwise, [&] { ops_->rms_norm_backward(args); });
   }
-  void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) override {
-    timed(OpClass::elementwise, [&] { ops_->rotary(shape, qkv, cos_sin, inverse); });
+  void rotary(const AttentionShape& shape, const RotaryArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->rotary(shape, args); });
   }
   void swiglu(const Tensor& gate_up, const Tensor& y) override {
     timed(OpClass::elementwise, [&] { ops_->swiglu(gate_up, y); });
@@ -137,11 +137,14 @@ class TimedOps : public Ops {
   void bias_grad(const Tensor& dy, const Tensor& dbias) override {
     timed(OpClass::elementwise, [&] { ops_->bias_grad(dy, dbias); });
   }
-  void add_positions(std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x) override {
-    timed(OpClass::elementwise, [&] { ops_->add_positions(first_token, sequence, table, x); });
+  void add_positions(const AddPositionsArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->add_positions(args); });
   }
-  void positions_grad(std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable) override {
-    timed(OpClass::elementwise, [&] { ops_->positions_grad(first_token, sequence, dy, dtable); });
+  void positions_grad(const PositionsGradArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->positions_grad(args); });
+  }
+  void dropout(const DropoutArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->dropout(args); });
   }
 
   void attention(const AttentionShape& shape, const AttentionArgs& args) override {

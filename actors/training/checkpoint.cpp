@@ -168,7 +168,7 @@ void verify_weights_of_checkpoint(const fs::path& folder) {
 }
 
 InitialState open_checkpoint(const fs::path& checkpoint, const CheckpointState& state, const ModelConfig& config) {
-  if (!(read_hf_config(checkpoint) == config)) {
+  if (!same_model(read_hf_config(checkpoint), config)) {
     throw Error(
         ErrorKind::input,
         fmt::format("{}: this checkpoint is of another model; give the model, and the number of layers, it was made with",

@@ -74,7 +74,7 @@ void add_numerics(const RunSettings& settings, NamedValues& values) {
 NamedValues job_settings(const RunSettings& settings) {
   NamedValues values;
   values.emplace_back("layers", text(settings.model.layers));
-  values.emplace_back("no-dropout", text(settings.model.no_dropout));
+  values.emplace_back("dropout", text(settings.model.dropout));
   values.emplace_back("seq-len", text(settings.data.seq_len));
   values.emplace_back("seed", text(settings.samples.seed));
   values.emplace_back("shuffle", text(settings.samples.shuffle));

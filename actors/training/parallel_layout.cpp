@@ -165,6 +165,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.numerics = job.numerics;
   add_links(setup);
   setup.same_order = job.layout.order == schedules::Order::planned || setup.chunks.size() == 1;
+  setup.seed = job.samples.seed;
   setup.optimizer = job.optimizer;
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;

@@ -169,7 +169,7 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(step_.loss_scale / step_.tokens)};
   switch (action.kind) {
     case ActionKind::forward: {
-      ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}, {}};
+      ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}, {}, draws_of(action.microbatch)};
       if (documents_.data != nullptr) forward.documents = documents_of(action.microbatch);
       if (launch.target) forward.loss_sum = losses_.row_range(action.microbatch, action.microbatch + 1);
       model_->forward(action.chunk, forward, slot);
@@ -187,6 +187,12 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   }
   if (state_->is_replicated()) model_->listen({});
   activations_->release(action);
+}
+
+// Samples are counted as Sampler deals them out.
+DropoutDraws RankCompute::draws_of(int microbatch) const {
+  const std::int64_t before = std::int64_t{setup_.id.dp} * setup_.microbatches + microbatch;
+  return {.seed = setup_.seed, .step = step_.step, .first_sample = before * setup_.shape.batch};
 }
 
 void RankCompute::run_end_of_step(const Action& action) {

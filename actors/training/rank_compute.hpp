@@ -71,6 +71,7 @@ class RankCompute {
   // `output`: where to write what the launch's output slot is to hold.
   void run_compute(const Launch& launch, const Tensor& output);
   void run_end_of_step(const schedules::Action& action);
+  DropoutDraws draws_of(int microbatch) const;
 
   RankSetup setup_;
   MemoryUse memory_;

@@ -38,6 +38,7 @@ struct RankSetup {
   int microbatches = 1;
   bool isolates_documents = false;             // of the data
   std::shared_ptr<const StepSamples> samples;  // null: only to be estimated
+  std::uint64_t seed = 0;                      // of dropout
   bool sequence_parallel = true;
   Numerics numerics;
   LinkKinds links;              // to the ranks whose slots it fills

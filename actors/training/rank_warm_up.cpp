@@ -11,12 +11,13 @@ using schedules::ActionKind;
 void RankCompute::warm_up() {
   const Shape hidden = model_->hidden_shape();
   const Buffer memory = setup_.device->allocate(
-      4 * align_up(hidden_bytes(setup_, hidden)) + align_up(static_cast<std::size_t>(setup_.shape.tokens()) * 4) + 256,
+      4 * align_up(hidden_bytes(setup_, hidden)) + 2 * align_up(static_cast<std::size_t>(setup_.shape.tokens()) * 4) + 256,
       "warming up");
   stream_->zero({memory.data(), {static_cast<std::int64_t>(memory.bytes() / 4)}, DType::f32});
   state_->begin_rehearsal();
   Arena arena(memory.data(), memory.bytes(), "warming up");
   const Tensor ids = arena.allocate({setup_.shape.tokens()}, DType::i32), loss = arena.allocate({1}, DType::f64);
+  const Tensor documents = setup_.isolates_documents ? arena.allocate(ids.shape, DType::i32) : Tensor{};
   const Tensor input = arena.allocate(hidden, setup_.numerics.precision.compute),
                output = arena.allocate(hidden, setup_.numerics.precision.compute);
   const BackwardArgs backward{arena.allocate(hidden, setup_.numerics.precision.compute),
@@ -30,7 +31,7 @@ void RankCompute::warm_up() {
       const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
       const auto index = static_cast<decltype(Action::chunk)>(chunk);
       ActivationSlot& slot = activations_->take({ActionKind::forward, index, 0});
-      model_->forward(chunk, {first ? ids : input, ids, output, loss, {}}, slot);
+      model_->forward(chunk, {first ? ids : input, ids, output, loss, documents, DropoutDraws{}}, slot);
       model_->backward(chunk, backward, slot);
       activations_->release({ActionKind::backward, index, 0});
     }

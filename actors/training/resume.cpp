@@ -98,7 +98,7 @@ bool go_on_from_newest(const fs::path& folder, std::vector<std::string>& notes, 
 std::optional<CheckpointState> state_of_this_run(const fs::path& checkpoint, const TrainJob& job) {
   try {
     const CheckpointManifest manifest = read_manifest(checkpoint / checkpoint_state_file);
-    if (read_hf_config(checkpoint) == job.config && other_data(manifest, job).empty()) return manifest.state;
+    if (same_model(read_hf_config(checkpoint), job.config) && other_data(manifest, job).empty()) return manifest.state;
   } catch (const Error&) {  // whosever it is, it is not to be mixed up
   }
   return {};

@@ -30,7 +30,7 @@ struct ModelSettings {
   std::string name = "tiny";           // a preset's name or a Hugging Face folder
   bool load_weights = false;           // take the folder's weights instead of random ones; never for a preset
   std::optional<std::int64_t> layers;  // keep the first of them only
-  bool no_dropout = false;             // whatever the model was made with
+  std::optional<double> dropout;       // of everything the family can drop; not given: what the model was made with
 };
 
 struct DataSettings {

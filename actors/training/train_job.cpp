@@ -13,12 +13,7 @@ namespace {
 
 ModelConfig read_model(const ModelSettings& model) {
   ModelConfig config = named_model(model.name, model.layers);
-  if (model.no_dropout) config.dropout = 0;
-  if (config.dropout > 0) {
-    throw Error(ErrorKind::input, {"model", model.name},
-                fmt::format("its config.json asks for dropout of {}, which is not built yet; set dropout to 0 to train without",
-                            config.dropout));
-  }
+  if (model.dropout) set_dropout(config, *model.dropout);
   return config;
 }
 

@@ -59,8 +59,8 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Optimizer (AdamW)", "beta2", "X", "decay of the second moment", "0.95"},
       {"Optimizer (AdamW)", "adam-eps", "X", "added to the root of the second moment", "1e-8"},
       {"Optimizer (AdamW)", "weight-decay", "X", "of tensors with two or more dimensions", "0.1"},
-      {"Optimizer (AdamW)", "dropout", "X", "share of activations to drop; 0: none, whatever the model says", "0", false,
-       false},
+      {"Optimizer (AdamW)", "dropout", "X", "share to drop of all that the model's family can drop, from 0 to below 1",
+       "what the model's config.json says"},
       {"Optimizer (AdamW)", "clip-grad", "X", "largest global gradient norm; 0 turns clipping off", "1.0"},
 
       {"Numbers and devices", "precision", "fp32|bf16|fp16", "of computation; bf16 and fp16 on GPUs only",

@@ -54,7 +54,7 @@ void read_model(const OptionValues& values, ModelSettings& model) {
   if (init == std::size_t{0} && !folder)
     values.fail("init", fmt::format("hf loads the weights of a folder, but the model {} is no folder; use random", model.name));
   model.load_weights = folder && init.value_or(0) == 0;
-  model.no_dropout = values.given("dropout");  // another value than 0 is refused
+  model.dropout = values.number("dropout", {.has_maximum = true, .maximum = 1});
   model.layers = values.integer("layers", 1, 1'000'000);
 }
 

@@ -36,7 +36,6 @@ Rendezvous rendezvous_of(const TrainOptions& options) {
   rendezvous.settings = job_settings(options.run);
   for (auto& [name, value] : rendezvous.settings) {
     if (name == "eps") name = "adam-eps";
-    if (name == "no-dropout") name = "dropout";
   }
   return rendezvous;
 }

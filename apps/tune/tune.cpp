@@ -72,7 +72,6 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   if (layout.recompute != Recompute::none) line += fmt::format(" --recompute {}", name_of(layout.recompute));
   line += fmt::format(" --precision {}", precision_name(request.precision));
   if (request.device == DeviceKind::cpu) line += " --device cpu";
-  if (request.config.dropout > 0) line += " --dropout 0";  // which it is not built to compute, and else refuses
   return line;
 }
 

@@ -15,8 +15,11 @@ AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters&
       heads_(config.heads / tp.size()),
       kv_heads_(config.kv_heads / tp.size()),
       head_dim_(config.head_dim),
+      first_head_(tp.rank() * heads_),
+      dropout_(dropout_name(parameters.block.layer, "probabilities"), config.dropout.attention),
       qkv_(config, {TensorRole::qkv_weight, with_bias(config, TensorRole::qkv_bias)}),
-      out_({TensorRole::attention_out_weight, with_bias(config, TensorRole::attention_out_bias)}) {}
+      out_({TensorRole::attention_out_weight, with_bias(config, TensorRole::attention_out_bias)},
+           {dropout_name(parameters.block.layer, "attention"), config.dropout.residual}) {}
 
 std::unique_ptr<BlockCompute::Saved> AttentionBlock::make_saved() const { return std::make_unique<AttentionSaved>(); }
 
@@ -34,10 +37,14 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
                             AttentionSaved& saved) const {
   const AttentionShape shape = shape_of(context);
   saved.qkv = qkv_.forward(context, input, memory, saved.projection);
-  if (rotary_) context.ops.rotary(shape, saved.qkv, context.rotary_table, false);
+  if (rotary_) context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = context.rotary_table, .documents = context.documents});
   saved.heads = memory.inputs->allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.sequence}, DType::f32);
-  context.ops.attention(shape, {.qkv = saved.qkv, .out = saved.heads, .log_sum_exp = saved.log_sum_exp});
+  context.ops.attention(shape, {.qkv = saved.qkv,
+                                .out = saved.heads,
+                                .log_sum_exp = saved.log_sum_exp,
+                                .documents = context.documents,
+                                .dropout = dropout_.draw(context, first_head_)});
 }
 
 void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
@@ -66,8 +73,13 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
     const ArenaScope inner(context.workspace);
     const Tensor heads_grad = context.workspace.allocate(saved.heads.shape, context.dtype);
     out_.backward(context, {.output_grad = args.output_grad, .input = saved.heads, .input_grad = heads_grad}, gradients);
-    context.ops.attention_backward(
-        shape, {.dout = heads_grad, .qkv = saved.qkv, .out = saved.heads, .log_sum_exp = saved.log_sum_exp, .dqkv = qkv_grad});
+    context.ops.attention_backward(shape, {.dout = heads_grad,
+                                           .qkv = saved.qkv,
+                                           .out = saved.heads,
+                                           .log_sum_exp = saved.log_sum_exp,
+                                           .dqkv = qkv_grad,
+                                           .documents = context.documents,
+                                           .dropout = dropout_.draw(context, first_head_)});
   }
   if (moves) {
     context.ops.copy(qkv_grad, saved.qkv);
@@ -75,7 +87,9 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   } else if (in_place) {
     gradients.leave_place(saved.qkv);
   }
-  if (rotary_) context.ops.rotary(shape, qkv_grad, context.rotary_table, true);
+  if (rotary_)
+    context.ops.rotary(shape,
+                       {.qkv = qkv_grad, .cos_sin = context.rotary_table, .documents = context.documents, .inverse = true});
   qkv_.backward(context, {.output_grad = qkv_grad, .residual = args.output_grad, .input_grad = args.input_grad}, gradients,
                 saved.projection);
 }

@@ -27,6 +27,8 @@ class AttentionBlock final : public BlockCompute {
   BlockParameters parameters_;
   bool rotary_;
   std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
+  std::int64_t first_head_;                   // of this rank, in the model
+  DropoutSite dropout_;                       // of the probabilities
   NormedProjection qkv_;
   ResidualProjection out_;
 };

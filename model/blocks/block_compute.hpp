@@ -52,6 +52,8 @@ struct BlockContext {
   DType dtype = DType::f32;  // of activations
   Tensor rotary_table;       // [sequence, 2, D/2]; without memory where positions are learned
   Recompute recompute = Recompute::none;
+  std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped
+  std::optional<Tensor> documents = {};    // [T] i32, as in ForwardArgs; absent: a sample is one document
 
   std::int64_t tokens() const { return shape.tokens(); }
   std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }

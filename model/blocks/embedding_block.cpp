@@ -12,7 +12,8 @@ struct EmbeddingSaved final : BlockCompute::Saved {
 EmbeddingBlock::EmbeddingBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
     : parameters_(parameters),
       vocabulary_(vocabulary_rows(config, tp)),
-      learned_positions_(config.positions == PositionKind::learned) {}
+      learned_positions_(config.positions == PositionKind::learned),
+      dropout_("embedding", config.dropout.embedding) {}
 
 std::unique_ptr<BlockCompute::Saved> EmbeddingBlock::make_saved() const { return std::make_unique<EmbeddingSaved>(); }
 
@@ -26,21 +27,35 @@ void EmbeddingBlock::bind(const Tensor& weights, const Tensor& grads) {
 void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena&, Saved& saved) const {
   static_cast<EmbeddingSaved&>(saved).ids = args.input;
   context.ops.embedding(context.tp, args.input, table_.weight, vocabulary_.first, args.output);
-  if (!learned_positions_) return;
-  context.ops.add_positions(context.tp.shard_begin(context.tokens()), context.shape.sequence, positions_.weight, args.output);
+  if (learned_positions_) {
+    context.ops.add_positions({.first_token = context.tp.shard_begin(context.tokens()),
+                               .sequence = context.shape.sequence,
+                               .table = positions_.weight,
+                               .x = args.output,
+                               .documents = context.documents});
+  }
+  if (dropout_.active(context)) context.ops.dropout(dropout_.of_shard(context, args.output, args.output));
 }
 
 // The tables' gradients are added at once, also in I: they are cheap, and the ids' slot goes back after I.
 void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients&, Saved& saved) const {
-  if (learned_positions_) {
-    context.ops.positions_grad(context.tp.shard_begin(context.tokens()), context.shape.sequence, args.output_grad,
-                               positions_.grad);
-  }
   const ArenaScope scope(context.workspace);
-  Tensor gathered = args.output_grad;
+  Tensor grad = args.output_grad;
+  if (dropout_.active(context)) {
+    grad = context.workspace.allocate(grad.shape, context.dtype);
+    context.ops.dropout(dropout_.of_shard(context, args.output_grad, grad));
+  }
+  if (learned_positions_) {
+    context.ops.positions_grad({.first_token = context.tp.shard_begin(context.tokens()),
+                                .sequence = context.shape.sequence,
+                                .dy = grad,
+                                .dtable = positions_.grad,
+                                .documents = context.documents});
+  }
+  Tensor gathered = grad;
   if (context.gathers()) {
-    gathered = context.workspace.allocate({context.tokens(), args.output_grad.shape[1]}, context.dtype);
-    context.ops.gather(context.tp, args.output_grad, gathered);
+    gathered = context.workspace.allocate({context.tokens(), grad.shape[1]}, context.dtype);
+    context.ops.gather(context.tp, grad, gathered);
   }
   context.ops.embedding_grad(static_cast<EmbeddingSaved&>(saved).ids, gathered, vocabulary_.first, table_.grad);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "model/blocks/block_compute.hpp"
+#include "model/blocks/dropout_site.hpp"
 
 namespace pipetrain {
 
@@ -19,6 +20,7 @@ class EmbeddingBlock final : public BlockCompute {
   BlockParameters parameters_;
   VocabularyRows vocabulary_;  // of this rank
   bool learned_positions_;
+  DropoutSite dropout_;
   BoundTensor table_, positions_;
 };
 

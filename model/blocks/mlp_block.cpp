@@ -17,7 +17,8 @@ MlpBlock::MlpBlock(const ModelConfig& config, const BlockParameters& parameters)
     : parameters_(parameters),
       activation_(config.activation),
       up_(config, {TensorRole::mlp_in_weight}),
-      down_({TensorRole::mlp_out_weight, with_bias(config, TensorRole::mlp_out_bias)}) {
+      down_({TensorRole::mlp_out_weight, with_bias(config, TensorRole::mlp_out_bias)},
+            {dropout_name(parameters.block.layer, "mlp"), config.dropout.residual}) {
   assert((activation_ == Activation::gelu) == config.biases);
 }
 

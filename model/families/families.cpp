@@ -21,6 +21,15 @@ const FamilySpec& spec_of(Family family) {
   return *found;
 }
 
+bool same_model(ModelConfig a, const ModelConfig& b) {
+  a.dropout = b.dropout;
+  return a == b;
+}
+
+void set_dropout(ModelConfig& config, double rate) {
+  for (const auto member : spec_of(config.family).dropouts) config.dropout.*member = rate;
+}
+
 std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& block) {
   return spec_of(config.family).tensors(config, block);
 }

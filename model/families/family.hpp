@@ -24,7 +24,8 @@ struct FamilySpec {
   const char* model_type;    // Hugging Face's
   const char* architecture;  // Hugging Face's, the one with a language-model head
   FamilyNames names;
-  ModelConfig defaults;  // what all models of the family have in common; sizes are still to be given
+  std::vector<double DropoutRates::*> dropouts;  // the rates that its config.json tells
+  ModelConfig defaults;                          // what all models of the family have in common; sizes are still to be given
   // All of config.json but what every family has: the vocabulary (there already), init_std, bos_id, eos_id. Throws Error(input)
   // naming the key, also for what is not built.
   void (*read)(const HfConfigReader& config, ModelConfig& model);

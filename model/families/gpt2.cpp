@@ -12,7 +12,13 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* dropout_keys[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
+struct DropoutKey {
+  const char* key;
+  double DropoutRates::*rate;
+};
+constexpr DropoutKey dropout_keys[] = {{"resid_pdrop", &DropoutRates::residual},
+                                       {"embd_pdrop", &DropoutRates::embedding},
+                                       {"attn_pdrop", &DropoutRates::attention}};
 
 // Throws where something of the model is beyond what is built.
 void refuse_unbuilt(const HfConfigReader& config) {
@@ -42,7 +48,7 @@ void read_gpt2(const HfConfigReader& config, ModelConfig& model) {
   model.norm_eps = config.positive("layer_norm_epsilon");
   model.tied_embeddings = config.flag_or("tie_word_embeddings", true);
   // Where a key is absent, Hugging Face drops a tenth.
-  for (const char* key : dropout_keys) model.dropout = std::max(model.dropout, config.share_or(key, 0.1));
+  for (const auto& [key, rate] : dropout_keys) model.dropout.*rate = config.share_or(key, 0.1);
 }
 
 void write_gpt2(const ModelConfig& config, json& text) {
@@ -53,7 +59,7 @@ void write_gpt2(const ModelConfig& config, json& text) {
   text["n_positions"] = config.max_positions;
   text["activation_function"] = "gelu_new";
   text["layer_norm_epsilon"] = config.norm_eps;
-  for (const char* key : dropout_keys) text[key] = config.dropout;
+  for (const auto& [key, rate] : dropout_keys) text[key] = config.dropout.*rate;
   text["scale_attn_weights"] = true;
   text["scale_attn_by_inverse_layer_idx"] = false;
   text["reorder_and_upcast_attn"] = false;
@@ -168,6 +174,7 @@ FamilySpec gpt2_family() {
           .model_type = "gpt2",
           .architecture = "GPT2LMHeadModel",
           .names = names,
+          .dropouts = {&DropoutRates::embedding, &DropoutRates::attention, &DropoutRates::residual},
           .defaults = defaults(),
           .read = read_gpt2,
           .write = write_gpt2,

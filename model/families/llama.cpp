@@ -152,7 +152,7 @@ void read_llama(const HfConfigReader& config, ModelConfig& model) {
   model.norm_eps = config.positive("rms_norm_eps");
   read_rope(config, model);
   model.tied_embeddings = config.flag_or("tie_word_embeddings", false);
-  model.dropout = config.share_or("attention_dropout", 0);
+  model.dropout.attention = config.share_or("attention_dropout", 0);
 }
 
 void write_llama(const ModelConfig& config, json& text) {
@@ -166,7 +166,7 @@ void write_llama(const ModelConfig& config, json& text) {
   text["hidden_act"] = "silu";
   text["rms_norm_eps"] = config.norm_eps;
   text["attention_bias"] = false;
-  text["attention_dropout"] = config.dropout;
+  text["attention_dropout"] = config.dropout.attention;
   text["mlp_bias"] = false;
   // transformers 4 reads rope_theta and rope_scaling, 5 rope_parameters.
   const json rope = rope_json(config);
@@ -242,6 +242,7 @@ FamilySpec llama_family() {
           .model_type = "llama",
           .architecture = "LlamaForCausalLM",
           .names = names,
+          .dropouts = {&DropoutRates::attention},
           .defaults = {},
           .read = read_llama,
           .write = write_llama,

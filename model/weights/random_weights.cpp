@@ -7,8 +7,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/philox.hpp"
 #include "model/weights/parameter_slice.hpp"
-#include "model/weights/philox.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {

@@ -1,10 +1,11 @@
 // Shapes: S sequence, D head size. One tile of work is one head (forward) or one key-value head with its group of query heads
 // (backward). A tile multiplies blocks of query rows with all keys up to them, so that a thread holds at most block x S scores.
-// Probabilities are recomputed in the backward from log_sum_exp (Dao et al. 2022).
+// Probabilities are recomputed in the backward from log_sum_exp (Dao et al. 2022), and so are the draws of dropout.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "ops/cpu/dropout_factors.hpp"
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/sgemm.hpp"
 #include "ops/cpu/vector_math.hpp"
@@ -41,7 +42,7 @@ Head output_head(const AttentionShape& shape, const Tensor& out, std::int64_t ba
 
 // Scratch of the thread, kept for the next tile.
 float* scratch(std::size_t which, std::int64_t elements) {
-  thread_local std::vector<float> memory[2];
+  thread_local std::vector<float> memory[3];
   if (memory[which].size() < static_cast<std::size_t>(elements)) memory[which].resize(static_cast<std::size_t>(elements));
   return memory[which].data();
 }
@@ -72,70 +73,141 @@ class Products {
   decltype(&sgemm) gemm_;
 };
 
-// Turns the scores of one query row, which sees `visible` of `keys`, into probabilities; returns log sum exp.
-float softmax_row(float* scores, std::int64_t visible, std::int64_t keys) {
-  const float most = lane_max(scores, visible);
-  for (std::int64_t i = 0; i < visible; ++i) scores[i] = fast_exp(scores[i] - most);
+// What a sequence's queries see, and what is dropped of that.
+class Sight {
+ public:
+  Sight(const AttentionShape& shape, const std::optional<Tensor>& documents, const Dropout& dropout, std::int64_t batch)
+      : documents_(documents ? documents->as<std::int32_t>() + batch * shape.sequence : nullptr),
+        dropout_(dropout),
+        sample_(dropout.first_sample + static_cast<std::uint32_t>(batch)) {}
+
+  // The first key that this query and all later ones see. It sees those from there to itself.
+  std::int64_t begin(std::int64_t query) const { return documents_ == nullptr ? 0 : documents_[query]; }
+  bool drops() const { return dropout_.active(); }
+  // What the probabilities of this query's keys first, first + 1, ... are multiplied with.
+  void factors(std::int64_t head, std::int64_t query, std::int64_t first, std::int64_t count, float* out) const {
+    const DropoutRow row{.sample = sample_,
+                         .row = static_cast<std::uint32_t>(query),
+                         .plane = dropout_.first_plane + static_cast<std::uint32_t>(head)};
+    dropout_factors(dropout_, row, first, count, out);
+  }
+
+ private:
+  const std::int32_t* documents_;
+  Dropout dropout_;
+  std::uint32_t sample_;
+};
+
+// The keys of a row of scores: those that its query sees are [begin, end) of them.
+struct Visible {
+  std::int64_t begin, end, keys;
+};
+
+void clear_unseen(float* row, const Visible& visible) {
+  std::fill(row, row + visible.begin, 0.0F);
+  std::fill(row + visible.end, row + visible.keys, 0.0F);
+}
+
+// Turns the scores of one query row into probabilities; returns log sum exp.
+float softmax_row(float* row, const Visible& visible) {
+  float* const scores = row + visible.begin;
+  const std::int64_t count = visible.end - visible.begin;
+  const float most = lane_max(scores, count);
+  for (std::int64_t i = 0; i < count; ++i) scores[i] = fast_exp(scores[i] - most);
   const auto sum =
-      static_cast<float>(lane_sum<double>(visible, [scores](std::int64_t i) { return static_cast<double>(scores[i]); }));
+      static_cast<float>(lane_sum<double>(count, [scores](std::int64_t i) { return static_cast<double>(scores[i]); }));
   const float scale = 1.0F / sum;
-  for (std::int64_t i = 0; i < visible; ++i) scores[i] *= scale;
-  std::fill(scores + visible, scores + keys, 0.0F);
+  for (std::int64_t i = 0; i < count; ++i) scores[i] *= scale;
+  clear_unseen(row, visible);
   return most + std::log(sum);
 }
 
-void forward_head(const AttentionShape& shape, const Heads& in, Head out, float* log_sum_exp) {
-  const std::int64_t sequence = shape.sequence, dim = shape.head_dim;
+// One head of one sequence.
+struct HeadTask {
+  const AttentionShape& shape;
+  const Sight& sight;
+  std::int64_t head;
+};
+
+void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_sum_exp) {
+  const std::int64_t sequence = task.shape.sequence, dim = task.shape.head_dim;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
-  const Products products(shape);
+  const Products products(task.shape);
   const Head scores{scratch(0, block * sequence), sequence};
+  float* const factors = scratch(2, sequence);
   for (std::int64_t first = 0; first < sequence; first += block) {
-    const std::int64_t rows = std::min(block, sequence - first), keys = first + rows;
-    products.nt({rows, keys, dim}, scale, {in.q.row(first), in.q.stride}, in.k, scores);
+    const std::int64_t rows = std::min(block, sequence - first), key0 = task.sight.begin(first), keys = first + rows - key0;
+    products.nt({rows, keys, dim}, scale, {in.q.row(first), in.q.stride}, {in.k.row(key0), in.k.stride}, scores);
     for (std::int64_t row = 0; row < rows; ++row) {
-      log_sum_exp[first + row] = softmax_row(scores.row(row), first + row + 1, keys);
+      const std::int64_t query = first + row;
+      const Visible visible{task.sight.begin(query) - key0, query + 1 - key0, keys};
+      log_sum_exp[query] = softmax_row(scores.row(row), visible);
+      if (!task.sight.drops()) continue;
+      task.sight.factors(task.head, query, key0, visible.end, factors);
+      for (std::int64_t i = visible.begin; i < visible.end; ++i) scores.row(row)[i] *= factors[i];
     }
-    products.nn({rows, dim, keys}, scores, in.v, {out.row(first), out.stride});
+    products.nn({rows, dim, keys}, scores, {in.v.row(key0), in.v.stride}, {out.row(first), out.stride});
   }
 }
 
-// Scores and dP of one row become P and dS = P (dP - sum(dO O)) / sqrt(D).
+// Scores and dP of one row become P, times the factors of dropout, and dS = P (dP - sum(dO O)) / sqrt(D), where dP is times
+// the factors too.
 struct GradientRow {
-  float *scores, *dprobs;      // [keys]
-  std::int64_t visible, keys;  // of the keys the row sees the first `visible`
+  float *scores, *dprobs;  // [keys]
+  Visible visible;
+  const float* factors;  // of each key; null: nothing is dropped
   float log_sum_exp, dot, scale;
 };
 void gradient_row(const GradientRow& of) {
-  const auto [scores, dprobs, visible, keys, log_sum_exp, dot, scale] = of;
-  for (std::int64_t i = 0; i < visible; ++i) {
-    scores[i] = fast_exp(scores[i] - log_sum_exp);
-    dprobs[i] = scores[i] * (dprobs[i] - dot) * scale;
+  const auto [scores, dprobs, visible, factors, log_sum_exp, dot, scale] = of;
+  if (factors == nullptr) {
+    for (std::int64_t i = visible.begin; i < visible.end; ++i) {
+      scores[i] = fast_exp(scores[i] - log_sum_exp);
+      dprobs[i] = scores[i] * (dprobs[i] - dot) * scale;
+    }
+  } else {
+    for (std::int64_t i = visible.begin; i < visible.end; ++i) {
+      const float probability = fast_exp(scores[i] - log_sum_exp);
+      dprobs[i] = probability * (dprobs[i] * factors[i] - dot) * scale;
+      scores[i] = probability * factors[i];
+    }
   }
-  std::fill(scores + visible, scores + keys, 0.0F);
-  std::fill(dprobs + visible, dprobs + keys, 0.0F);
+  clear_unseen(scores, visible);
+  clear_unseen(dprobs, visible);
 }
 
+float dot_of(const float* a, const float* b, std::int64_t dim) {
+  return static_cast<float>(lane_sum<double>(dim, [a, b](std::int64_t i) { return static_cast<double>(a[i]) * b[i]; }));
+}
+
+struct HeadOutputs {
+  Head dout, out;
+  const float* log_sum_exp;
+};
+
 // One query head's share: writes dq, adds to dk and dv.
-void backward_head(const AttentionShape& shape, const Heads& in, Head dout, Head out, const float* log_sum_exp,
-                   const Heads& grad) {
-  const std::int64_t sequence = shape.sequence, dim = shape.head_dim;
+void backward_head(const HeadTask& task, const Heads& in, const HeadOutputs& of, const Heads& grad) {
+  const std::int64_t sequence = task.shape.sequence, dim = task.shape.head_dim;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
-  const Products products(shape);
+  const Products products(task.shape);
   const Head probs{scratch(0, block * sequence), sequence}, dprobs{scratch(1, block * sequence), sequence};
+  float* const factors = task.sight.drops() ? scratch(2, sequence) : nullptr;
   for (std::int64_t first = 0; first < sequence; first += block) {
-    const std::int64_t rows = std::min(block, sequence - first), keys = first + rows;
-    const Head q{in.q.row(first), in.q.stride}, dout_block{dout.row(first), dout.stride};
-    products.nt({rows, keys, dim}, scale, q, in.k, probs);
-    products.nt({rows, keys, dim}, 1, dout_block, in.v, dprobs);
+    const std::int64_t rows = std::min(block, sequence - first), key0 = task.sight.begin(first), keys = first + rows - key0;
+    const Head q{in.q.row(first), in.q.stride}, dout{of.dout.row(first), of.dout.stride};
+    const Head k{in.k.row(key0), in.k.stride}, v{in.v.row(key0), in.v.stride};
+    products.nt({rows, keys, dim}, scale, q, k, probs);
+    products.nt({rows, keys, dim}, 1, dout, v, dprobs);
     for (std::int64_t row = 0; row < rows; ++row) {
-      const float *a = dout.row(first + row), *b = out.row(first + row);
-      const auto dot =
-          static_cast<float>(lane_sum<double>(dim, [a, b](std::int64_t i) { return static_cast<double>(a[i]) * b[i]; }));
-      gradient_row({probs.row(row), dprobs.row(row), first + row + 1, keys, log_sum_exp[first + row], dot, scale});
+      const std::int64_t query = first + row;
+      const Visible visible{task.sight.begin(query) - key0, query + 1 - key0, keys};
+      if (factors != nullptr) task.sight.factors(task.head, query, key0, visible.end, factors);
+      gradient_row({probs.row(row), dprobs.row(row), visible, factors, of.log_sum_exp[query],
+                    dot_of(of.dout.row(query), of.out.row(query), dim), scale});
     }
-    products.nn({rows, dim, keys}, dprobs, in.k, {grad.q.row(first), grad.q.stride});
-    products.add_tn({keys, dim, rows}, dprobs, q, grad.k);
-    products.add_tn({keys, dim, rows}, probs, dout_block, grad.v);
+    products.nn({rows, dim, keys}, dprobs, k, {grad.q.row(first), grad.q.stride});
+    products.add_tn({keys, dim, rows}, dprobs, q, {grad.k.row(key0), grad.k.stride});
+    products.add_tn({keys, dim, rows}, probs, dout, {grad.v.row(key0), grad.v.stride});
   }
 }
 
@@ -148,7 +220,8 @@ void clear(Head head, std::int64_t rows, std::int64_t cols) {
 void attention(CpuStream& stream, const AttentionShape& shape, const AttentionArgs& args) {
   stream.parallel_for(shape.batch * shape.heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.heads, head = tile % shape.heads;
-    forward_head(shape, heads_of(shape, args.qkv, batch, head), output_head(shape, args.out, batch, head),
+    const Sight sight(shape, args.documents, args.dropout, batch);
+    forward_head({shape, sight, head}, heads_of(shape, args.qkv, batch, head), output_head(shape, args.out, batch, head),
                  args.log_sum_exp.as<float>() + tile * shape.sequence);
   });
 }
@@ -157,13 +230,15 @@ void attention_backward(CpuStream& stream, const AttentionShape& shape, const At
   const std::int64_t group = shape.heads / shape.kv_heads;
   stream.parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.kv_heads, first_head = tile % shape.kv_heads * group;
+    const Sight sight(shape, args.documents, args.dropout, batch);
     const Heads shared = heads_of(shape, args.dqkv, batch, first_head);
     clear(shared.k, shape.sequence, shape.head_dim);
     clear(shared.v, shape.sequence, shape.head_dim);
     for (std::int64_t head = first_head; head < first_head + group; ++head) {
       const float* log_sum_exp = args.log_sum_exp.as<float>() + (batch * shape.heads + head) * shape.sequence;
-      backward_head(shape, heads_of(shape, args.qkv, batch, head), output_head(shape, args.dout, batch, head),
-                    output_head(shape, args.out, batch, head), log_sum_exp, heads_of(shape, args.dqkv, batch, head));
+      backward_head({shape, sight, head}, heads_of(shape, args.qkv, batch, head),
+                    {output_head(shape, args.dout, batch, head), output_head(shape, args.out, batch, head), log_sum_exp},
+                    heads_of(shape, args.dqkv, batch, head));
     }
   });
 }

@@ -81,8 +81,8 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::rms_norm_backward(s, args, scratch.partial); });
   }
 
-  void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) override {
-    enqueue([=](CpuStream& s) { cpu::rotary(s, shape, qkv, cos_sin, inverse); });
+  void rotary(const AttentionShape& shape, const RotaryArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::rotary(s, shape, args); });
   }
 
   void swiglu(const Tensor& gate_up, const Tensor& y) override {
@@ -123,12 +123,16 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::bias_grad(s, dy, dbias, scratch.partial); });
   }
 
-  void add_positions(std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x) override {
-    enqueue([=](CpuStream& s) { cpu::add_positions(s, first_token, sequence, table, x); });
+  void add_positions(const AddPositionsArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::add_positions(s, args); });
   }
 
-  void positions_grad(std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable) override {
-    enqueue([=](CpuStream& s) { cpu::positions_grad(s, first_token, sequence, dy, dtable); });
+  void positions_grad(const PositionsGradArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::positions_grad(s, args); });
+  }
+
+  void dropout(const DropoutArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::dropout(s, args); });
   }
 
   void attention(const AttentionShape& shape, const AttentionArgs& args) override {

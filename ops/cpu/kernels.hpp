@@ -19,7 +19,7 @@ void rms_norm(CpuStream& stream, const RmsNormArgs& args);
 // partial [row_tiles, H]: room for the tiles' sums of dweight, which are added in order.
 void rms_norm_backward(CpuStream& stream, const RmsNormBackwardArgs& args, const Tensor& partial);
 
-void rotary(CpuStream& stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse);
+void rotary(CpuStream& stream, const AttentionShape& shape, const RotaryArgs& args);
 void swiglu(CpuStream& stream, const Tensor& gate_up, const Tensor& y);
 void swiglu_backward(CpuStream& stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up);
 
@@ -31,8 +31,9 @@ void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& 
 void gelu_backward(CpuStream& stream, const GeluBackwardArgs& args, const Tensor& partial);
 void add_bias(CpuStream& stream, const Tensor& x, const Tensor& bias);
 void bias_grad(CpuStream& stream, const Tensor& dy, const Tensor& dbias, const Tensor& partial);
-void add_positions(CpuStream& stream, std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x);
-void positions_grad(CpuStream& stream, std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable);
+void add_positions(CpuStream& stream, const AddPositionsArgs& args);
+void positions_grad(CpuStream& stream, const PositionsGradArgs& args);
+void dropout(CpuStream& stream, const DropoutArgs& args);
 
 void attention(CpuStream& stream, const AttentionShape& shape, const AttentionArgs& args);
 void attention_backward(CpuStream& stream, const AttentionShape& shape, const AttentionBackwardArgs& args);

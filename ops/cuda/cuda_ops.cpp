@@ -22,6 +22,16 @@ int current(CudaStream& stream) {
   return stream.device_index();
 }
 
+enum class AttentionKernel { exact, mma, cudnn };
+
+// cuDNN draws dropout in ways of its own, which depend on the layout, and its graphs know the number of documents beforehand.
+template <class Args>
+AttentionKernel attention_kernel(const AttentionShape& shape, const Args& args) {
+  if (args.qkv.dtype == DType::f32) return AttentionKernel::exact;
+  if (!args.documents && !args.dropout.active()) return AttentionKernel::cudnn;
+  return args.qkv.dtype == DType::bf16 && cuda::takes_mma_attention(shape) ? AttentionKernel::mma : AttentionKernel::exact;
+}
+
 class CudaOps : public Ops {
  public:
   CudaOps(CudaStream& stream, bool deterministic)
@@ -98,8 +108,8 @@ class CudaOps : public Ops {
     enqueue("rms_norm_backward", [&](cudaStream_t native) { cuda::rms_norm_backward(native, args, multiprocessors_, memory); });
   }
 
-  void rotary(const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) override {
-    enqueue("rotary", [&](cudaStream_t native) { cuda::rotary(native, shape, qkv, cos_sin, inverse); });
+  void rotary(const AttentionShape& shape, const RotaryArgs& args) override {
+    enqueue("rotary", [&](cudaStream_t native) { cuda::rotary(native, shape, args); });
   }
 
   void swiglu(const Tensor& gate_up, const Tensor& y) override {
@@ -138,31 +148,40 @@ class CudaOps : public Ops {
     enqueue("bias_grad", [&](cudaStream_t native) { cuda::bias_grad(native, dy, dbias, multiprocessors_, memory); });
   }
 
-  void add_positions(std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x) override {
-    enqueue("add_positions", [&](cudaStream_t native) { cuda::add_positions(native, first_token, sequence, table, x); });
+  void add_positions(const AddPositionsArgs& args) override {
+    enqueue("add_positions", [&](cudaStream_t native) { cuda::add_positions(native, args); });
   }
 
-  void positions_grad(std::int64_t first_token, std::int64_t sequence, const Tensor& dy, const Tensor& dtable) override {
-    enqueue("positions_grad", [&](cudaStream_t native) { cuda::positions_grad(native, first_token, sequence, dy, dtable); });
+  void positions_grad(const PositionsGradArgs& args) override {
+    enqueue("positions_grad", [&](cudaStream_t native) { cuda::positions_grad(native, args); });
+  }
+
+  void dropout(const DropoutArgs& args) override {
+    enqueue("dropout", [&](cudaStream_t native) { cuda::dropout(native, args); });
   }
 
   void attention(const AttentionShape& shape, const AttentionArgs& args) override {
     enqueue("attention", [&](cudaStream_t native) {
-      if (args.qkv.dtype == DType::f32) {
-        cuda::attention(native, shape, args);
-      } else {
-        attention_.forward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
+      switch (attention_kernel(shape, args)) {
+        case AttentionKernel::exact:
+          return cuda::attention(native, shape, args);
+        case AttentionKernel::mma:
+          return cuda::attention_mma(native, shape, args);
+        case AttentionKernel::cudnn:
+          return attention_.forward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
       }
     });
   }
 
   void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
     enqueue("attention_backward", [&](cudaStream_t native) {
-      if (args.qkv.dtype == DType::f32) {
-        void* memory = scratch(cuda::attention_backward_scratch(shape));
-        cuda::attention_backward(native, shape, args, memory);
-      } else {
-        attention_.backward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
+      switch (attention_kernel(shape, args)) {
+        case AttentionKernel::exact:
+          return cuda::attention_backward(native, shape, args, scratch(cuda::attention_backward_scratch(shape)));
+        case AttentionKernel::mma:
+          return cuda::attention_mma_backward(native, shape, args, scratch(cuda::attention_mma_backward_scratch(shape)));
+        case AttentionKernel::cudnn:
+          return attention_.backward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
       }
     });
   }

@@ -38,12 +38,14 @@ void gelu(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor
 void gelu_backward(cudaStream_t stream, const GeluBackwardArgs& args, int multiprocessors, void* scratch);
 
 // positions.cu
-void add_positions(cudaStream_t stream, std::int64_t first_token, std::int64_t sequence, const Tensor& table, const Tensor& x);
-void positions_grad(cudaStream_t stream, std::int64_t first_token, std::int64_t sequence, const Tensor& dy,
-                    const Tensor& dtable);
+void add_positions(cudaStream_t stream, const AddPositionsArgs& args);
+void positions_grad(cudaStream_t stream, const PositionsGradArgs& args);
+
+// dropout.cu
+void dropout(cudaStream_t stream, const DropoutArgs& args);
 
 // rotary.cu
-void rotary(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse);
+void rotary(cudaStream_t stream, const AttentionShape& shape, const RotaryArgs& args);
 
 // swiglu.cu
 void swiglu(cudaStream_t stream, const Tensor& gate_up, const Tensor& y);
@@ -60,10 +62,16 @@ struct EmbeddingGradArgs {
 };
 void embedding_grad(cudaStream_t stream, const EmbeddingGradArgs& args, int multiprocessors, void* scratch);
 
-// attention.cu: fp32, any head size up to 256
+// attention.cu: any head size up to 256
 void attention(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args);
 std::size_t attention_backward_scratch(const AttentionShape& shape);  // bytes
 void attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch);
+
+// attention_mma.cu: bf16
+bool takes_mma_attention(const AttentionShape& shape);
+void attention_mma(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args);
+std::size_t attention_mma_backward_scratch(const AttentionShape& shape);  // bytes
+void attention_mma_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch);
 
 // cross_entropy.cu
 // What the first pass leaves of each token's logits on this rank; all [T].

@@ -3,6 +3,7 @@
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
+#include "ops/document_positions.hpp"
 
 namespace pipetrain::cuda {
 namespace {
@@ -14,12 +15,13 @@ constexpr int max_threads = 512;
 // angles: blockDim is a multiple of the threads a head takes.
 template <class T, int W>
 __global__ void __launch_bounds__(max_threads, 2)
-    rotary_kernel(T* qkv, const float* cos_sin, int sequence, int heads, int half, std::int64_t row_stride, float direction) {
+    rotary_kernel(T* qkv, const float* cos_sin, const int* documents, int sequence, int heads, int half,
+                  std::int64_t row_stride, float direction) {
   wait_for_previous();
   const int chunks = half / W, chunk = threadIdx.x % chunks, step = blockDim.x / chunks;
   const int first_head = blockIdx.y * step * unroll + threadIdx.x / chunks;
   const std::int64_t token = blockIdx.x;
-  const float* angles = cos_sin + (token % sequence) * 2 * half;
+  const float* angles = cos_sin + position_of(token, sequence, documents) * 2 * half;
   T* row = qkv + token * row_stride;
   Pack<T, W> first[unroll], second[unroll];
 #pragma unroll
@@ -48,20 +50,21 @@ __global__ void __launch_bounds__(max_threads, 2)
 
 }  // namespace
 
-void rotary(cudaStream_t stream, const AttentionShape& shape, const Tensor& qkv, const Tensor& cos_sin, bool inverse) {
+void rotary(cudaStream_t stream, const AttentionShape& shape, const RotaryArgs& args) {
   if (shape.tokens() == 0) return;
   const int half = static_cast<int>(shape.head_dim / 2);
   const int heads = static_cast<int>(shape.heads + shape.kv_heads);
-  with_type(qkv.dtype, "rotary", [&](auto t) {
+  with_type(args.qkv.dtype, "rotary", [&](auto t) {
     using T = typename decltype(t)::type;
-    with_width<T>(half % full_width<T> == 0 && aligned16(qkv.data), [&](auto w) {
+    with_width<T>(half % full_width<T> == 0 && aligned16(args.qkv.data), [&](auto w) {
       constexpr int W = decltype(w)::value;
       const int chunks = half / W;
       const int together =
           std::min(ceil_div(heads, unroll), std::max(max_threads / 2 / chunks, 1));  // heads side by side in a block
       const dim3 blocks(static_cast<unsigned>(shape.tokens()), static_cast<unsigned>(ceil_div(heads, together * unroll)));
-      launch(stream, rotary_kernel<T, W>, blocks, together * chunks, 0, data_of<T>(qkv), data_of<float>(cos_sin),
-             static_cast<int>(shape.sequence), heads, half, shape.packed_cols(), inverse ? -1.0F : 1.0F);
+      launch(stream, rotary_kernel<T, W>, blocks, together * chunks, 0, data_of<T>(args.qkv), data_of<float>(args.cos_sin),
+             data_or_null<int>(args.documents), static_cast<int>(shape.sequence), heads, half, shape.packed_cols(),
+             args.inverse ? -1.0F : 1.0F);
     });
   });
 }

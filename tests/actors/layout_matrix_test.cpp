@@ -55,6 +55,8 @@ class RandomLayouts {
     tiny.from_file = flag();
     const int fewest = (layout.pp * layout.chunks + 1) / 2;  // a layer is two blocks, and a chunk at least one
     tiny.layers = number(fewest, fewest + 1);
+    tiny.dropout = flag() ? 0.3 : 0;
+    tiny.isolated = flag();
     return tiny;
   }
 

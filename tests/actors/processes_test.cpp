@@ -52,6 +52,7 @@ TEST_CASE("every placement of stages and replicas on processes gives the bits of
   check_same({2, 4}, {.layers = 4, .microbatches = 4, .layout = {.pp = 4}});
   check_same({3}, {.layers = 4, .microbatches = 4, .layout = {.pp = 4}});  // the first one runs two stages
   check_same({2}, {.layout = {.dp = 2}});
+  check_same({2}, {.dropout = 0.3, .isolated = true, .layout = {.pp = 2, .dp = 2}});
   check_same({2, 3, 4}, {.layout = {.pp = 2, .dp = 2}});
   check_same({2}, {.layout = {.pp = 2, .tp = 2}});
   check_same({2, 4}, {.layout = {.pp = 2, .tp = 2, .dp = 2}});

@@ -25,23 +25,30 @@ ModelConfig tiny_config(const TinyRun& tiny) {
   config.max_positions = 32;
   config.init_std = 0.3;
   config.tied_embeddings = tiny.tied;
+  config.dropout = {.embedding = tiny.dropout, .attention = tiny.dropout, .residual = tiny.dropout};
   return config;
 }
 
 class TinyData final : public Dataset {
  public:
-  TinyData(std::int64_t sequence, std::int64_t vocabulary) : Dataset(sequence), vocabulary_(vocabulary) {}
+  TinyData(std::int64_t sequence, std::int64_t vocabulary, bool isolates)
+      : Dataset(sequence), vocabulary_(vocabulary), isolates_(isolates) {}
   std::int64_t size() const override { return 1000; }
   std::uint64_t content() const override { return 0; }
+  bool isolates_documents() const override { return isolates_; }
   void read(std::int64_t index, Sample& sample) const override {
     sample.ids.resize(static_cast<std::size_t>(sequence_length()) + 1);
     for (std::size_t i = 0; i < sample.ids.size(); ++i)
       sample.ids[i] = static_cast<std::int32_t>((index * 7 + static_cast<std::int64_t>(i * i) * 3) % vocabulary_);
     label_with_next_ids(sample);
+    sample.documents.clear();
+    for (std::int64_t begin = 0; isolates_ && begin < sequence_length(); begin += 1 + (index + begin) % 5)
+      sample.documents.push_back(static_cast<std::int32_t>(begin));
   }
 
  private:
   std::int64_t vocabulary_;
+  bool isolates_;
 };
 
 std::shared_ptr<const schedules::Plan> plan_from_text(const Layout& layout, int microbatches) {
@@ -52,10 +59,10 @@ std::shared_ptr<const schedules::Plan> plan_from_text(const Layout& layout, int 
 }  // namespace
 
 std::string to_string(const TinyRun& tiny) {
-  return fmt::format("{}{}, {} layers, sequence {}, {} microbatches, {}, threads {}{}",
+  return fmt::format("{}{}, {} layers, sequence {}, {} microbatches, dropout {}{}, {}, threads {}{}",
                      tiny.family == Family::gpt2 ? "GPT-2" : "Llama", tiny.tied ? ", tied" : "", tiny.layers, tiny.sequence,
-                     tiny.microbatches, to_string(tiny.layout), tiny.layout.threads,
-                     tiny.from_file ? ", plan from a file" : "");
+                     tiny.microbatches, tiny.dropout, tiny.isolated ? ", documents apart" : "", to_string(tiny.layout),
+                     tiny.layout.threads, tiny.from_file ? ", plan from a file" : "");
 }
 
 TrainJob job_of(const TinyRun& tiny) {
@@ -64,7 +71,7 @@ TrainJob job_of(const TinyRun& tiny) {
   TrainJob job;
   job.config = config;
   job.initial.weights = random_weights(config, 7);
-  job.dataset = std::make_shared<TinyData>(tiny.sequence, config.vocabulary);
+  job.dataset = std::make_shared<TinyData>(tiny.sequence, config.vocabulary, tiny.isolated);
   job.layout.pp = layout.pp;
   job.layout.tp = layout.tp;
   job.layout.sequence_parallel = layout.sequence_parallel && layout.tp > 1;

@@ -13,6 +13,8 @@ struct TinyRun {
   int layers = 2;
   int sequence = 8;
   int microbatches = 2;    // of one replica
+  double dropout = 0;      // everywhere
+  bool isolated = false;   // documents of one token and more in each sample
   bool from_file = false;  // the plan goes through its text form
   Layout layout;
 };

@@ -155,6 +155,19 @@ TEST_CASE("three replicas, tied and untied embeddings, uneven vocabulary and seq
   }
 }
 
+TEST_CASE("dropout draws the same whatever the replicas, tensor-parallel ranks and microbatches", "[dropout]") {
+  ModelConfig config = small_config();
+  const RunRecord without = run(random_job(config, 13, 6, {}), 3);
+  config.dropout = {.embedding = 0.1, .attention = 0.2, .residual = 0.1};
+  const RunRecord plain = run(random_job(config, 13, 6, {}), 3);
+  CHECK(plain.loss != without.loss);
+  for (const Layout layout : {Layout{1, 2, 1, 1}, Layout{2, 2, 1, 2}, Layout{4, 2, 3, 1}, Layout{1, 1, 3, 2},
+                              Layout{2, 2, 1, 1, "gpipe", 1, Order::planned, false}}) {
+    INFO(to_string(layout));
+    check_close(run(random_job(config, 13, 6, layout), 3), plain);
+  }
+}
+
 TEST_CASE("results do not depend on the number of threads, nor on the run") {
   const ModelConfig config = small_config();
   const RunRecord once = run(random_job(config, 32, 4, {2, 2, 1, 2}), 3);

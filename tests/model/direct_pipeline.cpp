@@ -75,9 +75,12 @@ void DirectPipeline::forward(int slot, const Microbatch& microbatch) {
     Rank::SlotMemory& memory = rank->slot(slot);
     const Shape tokens{setup_.shape.tokens()};
     std::memcpy(memory.ids.data(), microbatch.ids.data(), microbatch.ids.size() * sizeof(std::int32_t));
+    std::memcpy(memory.documents.data(), microbatch.documents.data(), microbatch.documents.size() * sizeof(std::int32_t));
     std::memcpy(memory.targets.data(), microbatch.targets.data(), microbatch.targets.size() * sizeof(std::int32_t));
     for (std::size_t i = 0; i < positions_.size(); ++i) {
       ForwardArgs args;
+      args.draws = microbatch.draws;
+      if (!microbatch.documents.empty()) args.documents = over(memory.documents, tokens, DType::i32);
       args.input = i == 0 ? over(memory.ids, tokens, DType::i32) : rank->hidden_over(memory.chunks[i].input);
       if (i + 1 < positions_.size()) {
         args.output = rank->hidden_over(memory.chunks[i + 1].input);

@@ -23,6 +23,8 @@ Chunks cut_blocks(const ModelConfig& config, const std::vector<std::size_t>& pos
 
 struct Microbatch {
   std::vector<std::int32_t> ids, targets;
+  std::optional<DropoutDraws> draws = {};
+  std::vector<std::int32_t> documents = {};  // of ForwardArgs; none: a sample is one document
 };
 
 struct PipelineSetup {
@@ -31,7 +33,8 @@ struct PipelineSetup {
   MicrobatchShape shape;
   int tp = 1;
   bool sequence_parallel = false;
-  int slots = 1;  // microbatches in flight
+  int slots = 1;          // microbatches in flight
+  bool isolated = false;  // run_step's microbatches have documents of 1 to 3 tokens
   Recompute recompute = Recompute::none;
   DeviceKind device = DeviceKind::cpu;  // cuda: tp must be 1
 };

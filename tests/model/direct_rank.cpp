@@ -55,6 +55,7 @@ DirectPipeline::Rank::SlotMemory DirectPipeline::Rank::make_slot(const PipelineS
   SlotMemory memory;
   memory.ids = poisoned(*device, tokens * sizeof(std::int32_t));
   memory.targets = poisoned(*device, tokens * sizeof(std::int32_t));
+  memory.documents = poisoned(*device, tokens * sizeof(std::int32_t));
   memory.loss_sum = poisoned(*device, sizeof(double));
   for (const Position& at : positions) {
     const StageModel& model = *stages[at.stage].model;

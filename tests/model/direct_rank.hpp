@@ -30,7 +30,7 @@ struct DirectPipeline::Rank {
   };
   struct SlotMemory {
     std::vector<ChunkMemory> chunks;  // by position
-    Buffer ids, targets, loss_sum;
+    Buffer ids, targets, documents, loss_sum;
   };
 
   std::unique_ptr<Device> device;

@@ -16,6 +16,7 @@ std::vector<Microbatch> random_microbatches(const ModelConfig& config, const Mic
   std::uniform_int_distribution<std::int32_t> token(0, static_cast<std::int32_t>(config.vocabulary) - 1);
   std::vector<Microbatch> microbatches(static_cast<std::size_t>(count));
   for (Microbatch& microbatch : microbatches) {
+    microbatch.draws = {.seed = 5, .step = 3, .first_sample = (&microbatch - microbatches.data()) * shape.batch};
     for (std::int64_t i = 0; i < shape.tokens(); ++i) {
       microbatch.ids.push_back(token(random));
       microbatch.targets.push_back(i % 7 == 6 ? -1 : token(random));  // some are not counted
@@ -24,11 +25,23 @@ std::vector<Microbatch> random_microbatches(const ModelConfig& config, const Mic
   return microbatches;
 }
 
+void isolate(const MicrobatchShape& shape, Microbatch& microbatch) {
+  microbatch.documents.clear();
+  for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
+    std::int64_t begin = 0, length = 1 + sample % 3;
+    for (std::int64_t i = 0; i < shape.sequence; ++i) {
+      if (i == begin + length) begin = i, length = length % 3 + 1;
+      microbatch.documents.push_back(static_cast<std::int32_t>(begin));
+    }
+  }
+}
+
 Result run_step(const PipelineSetup& setup, int microbatches, bool splits) {
   DirectPipeline pipeline(setup, NamedRandomWeights());
   Result result;
   int next = 0;
-  for (const Microbatch& microbatch : random_microbatches(setup.config, setup.shape, microbatches)) {
+  for (Microbatch microbatch : random_microbatches(setup.config, setup.shape, microbatches)) {
+    if (setup.isolated) isolate(setup.shape, microbatch);
     const int slot = next++ % setup.slots;
     pipeline.forward(slot, microbatch);
     result.losses.push_back(pipeline.loss_sum(slot));
@@ -53,6 +66,11 @@ PipelineSetup small_setup(int tp, bool sequence_parallel, Family family) {
   setup.shape = {2, 5};
   setup.tp = tp;
   setup.sequence_parallel = sequence_parallel;
+  return setup;
+}
+
+PipelineSetup with_dropout(PipelineSetup setup) {
+  setup.config.dropout = {.embedding = 0.2, .attention = 0.3, .residual = 0.25};
   return setup;
 }
 

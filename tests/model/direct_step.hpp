@@ -8,6 +8,9 @@ namespace pipetrain::test {
 
 std::vector<Microbatch> random_microbatches(const ModelConfig& config, const MicrobatchShape& shape, int count);
 
+// Cuts its samples into documents of 1 to 3 tokens.
+void isolate(const MicrobatchShape& shape, Microbatch& microbatch);
+
 struct Result {
   std::vector<double> losses;
   Tensors grads, weights;
@@ -21,5 +24,12 @@ constexpr float scale = 0.01F;  // of the losses
 Result run_step(const PipelineSetup& setup, int microbatches, bool splits = false);
 
 PipelineSetup small_setup(int tp = 1, bool sequence_parallel = false, Family family = Family::llama);
+
+// The same with rates of dropout, which no config.json of a Llama could say.
+PipelineSetup with_dropout(PipelineSetup setup);
+inline PipelineSetup isolated(PipelineSetup setup) {
+  setup.isolated = true;
+  return setup;
+}
 
 }  // namespace pipetrain::test

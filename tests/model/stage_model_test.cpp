@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
 #include <random>
 
 #include "catch.hpp"
@@ -43,10 +45,12 @@ double total_loss(DirectPipeline& pipeline, const std::vector<Microbatch>& micro
 
 TEST_CASE("gradients are the derivatives of the loss along random directions", "[stage_model]") {
   const Family family = GENERATE(Family::llama, Family::gpt2);
+  const bool drops = GENERATE(false, true);
   for (const bool tied : {false, true}) {
     PipelineSetup setup = small_setup(1, false, family);
     setup.config.tied_embeddings = tied;
     setup.config.rope_scaling = {RopeScaling::Kind::linear, 2};
+    if (drops) setup = with_dropout(setup);
     const auto microbatches = random_microbatches(setup.config, setup.shape, 3);
     DirectPipeline pipeline(setup, NamedRandomWeights());
     for (const Microbatch& microbatch : microbatches) {
@@ -89,10 +93,12 @@ TEST_CASE("gradients are the derivatives of the loss along random directions", "
 TEST_CASE("I then W gives the bits of B", "[stage_model]") {
   const Family family = GENERATE(Family::llama, Family::gpt2);
   for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}, {4, true}}) {
-    const PipelineSetup setup = small_setup(tp, sequence_parallel, family);
-    const Result whole = run_step(setup, 3), split = run_step(setup, 3, true);
-    CHECK(whole == split);
-    CHECK(std::isfinite(whole.norm));
+    for (const PipelineSetup& setup :
+         {small_setup(tp, sequence_parallel, family), isolated(with_dropout(small_setup(tp, sequence_parallel, family)))}) {
+      const Result whole = run_step(setup, 3), split = run_step(setup, 3, true);
+      CHECK(whole == split);
+      CHECK(std::isfinite(whole.norm));
+    }
   }
 }
 
@@ -139,6 +145,108 @@ TEST_CASE("no partition into stages and chunks changes a bit", "[stage_model]") 
   }
 }
 
+TEST_CASE("dropout draws the same in every partition, however weights' gradients wait, and others in other samples and steps",
+          "[stage_model][dropout]") {
+  const Family family = GENERATE(Family::llama, Family::gpt2);
+  for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, true}}) {
+    PipelineSetup setup = isolated(with_dropout(small_setup(tp, sequence_parallel, family)));
+    const Result expected = run_step(setup, 2);
+    CHECK(expected.losses != run_step(small_setup(tp, sequence_parallel, family), 2).losses);
+    const Chunks third = cut_blocks(setup.config, {3, 6});
+    setup.stages = {{third[0], third[2]}, {third[1]}};
+    setup.slots = 2;
+    CHECK(run_step(setup, 2) == expected);
+    CHECK(run_step(setup, 2, true) == expected);
+    for (const Recompute mode : {Recompute::selective, Recompute::full}) {
+      setup.recompute = mode;
+      CHECK(run_step(setup, 2, true) == expected);
+    }
+  }
+  PipelineSetup setup = with_dropout(small_setup(1, false, family));
+  DirectPipeline pipeline(setup, NamedRandomWeights());
+  Microbatch microbatch = random_microbatches(setup.config, setup.shape, 1).front();
+  std::vector<double> losses;
+  const DropoutDraws first = *microbatch.draws;
+  for (const DropoutDraws& draws : {first, first, DropoutDraws{6, 3, 0}, DropoutDraws{5, 4, 0}, DropoutDraws{5, 3, 1}}) {
+    microbatch.draws = draws;
+    pipeline.forward(0, microbatch);
+    losses.push_back(pipeline.loss_sum(0));
+  }
+  CHECK(losses[0] == losses[1]);
+  for (std::size_t i = 2; i < losses.size(); ++i) CHECK(losses[i] != losses[0]);
+  // Without draws nothing is dropped, as where the rates are 0.
+  microbatch.draws = {};
+  pipeline.forward(0, microbatch);
+  DirectPipeline plain(small_setup(1, false, family), NamedRandomWeights());
+  plain.forward(0, microbatch);
+  CHECK(pipeline.loss_sum(0) == plain.loss_sum(0));
+}
+
+TEST_CASE("one microbatch of two samples drops what two of one drop", "[stage_model][dropout]") {
+  PipelineSetup two = with_dropout(small_setup()), one = two;
+  one.shape.batch = 1;
+  const Microbatch both = random_microbatches(two.config, two.shape, 1).front();
+  DirectPipeline together(two, NamedRandomWeights()), apart(one, NamedRandomWeights());
+  together.forward(0, both);
+  double sum = 0;
+  for (std::ptrdiff_t sample = 0; sample < 2; ++sample) {
+    const auto part = [&](const std::vector<std::int32_t>& all) {
+      return std::vector<std::int32_t>(all.begin() + sample * 5, all.begin() + (sample + 1) * 5);
+    };
+    apart.forward(0, {part(both.ids), part(both.targets), DropoutDraws{5, 3, sample}});
+    sum += apart.loss_sum(0);
+  }
+  CHECK(together.loss_sum(0) == Approx(sum).epsilon(2e-6));
+}
+
+TEST_CASE("documents that share a sample give the losses and gradients of each alone", "[stage_model][documents]") {
+  const Family family = GENERATE(Family::llama, Family::gpt2);
+  PipelineSetup setup = small_setup(1, false, family);
+  setup.shape = {2, 7};
+  const std::vector<std::vector<std::int64_t>> lengths{{3, 1, 3}, {5, 2}};
+  Microbatch packed = random_microbatches(setup.config, setup.shape, 1).front();
+  std::map<std::int64_t, std::unique_ptr<DirectPipeline>> alone;  // by length
+  double sum = 0;
+  std::ptrdiff_t at = 0;
+  for (const auto& sample : lengths) {
+    std::int64_t begin = 0;
+    for (const std::int64_t length : sample) {
+      packed.documents.insert(packed.documents.end(), static_cast<std::size_t>(length), static_cast<std::int32_t>(begin));
+      PipelineSetup one = setup;
+      one.shape = {1, length};
+      auto& pipeline = alone[length];
+      if (!pipeline) pipeline = std::make_unique<DirectPipeline>(one, NamedRandomWeights());
+      const auto part = [&](const std::vector<std::int32_t>& all) {
+        return std::vector<std::int32_t>(all.begin() + at, all.begin() + at + length);
+      };
+      pipeline->forward(0, {part(packed.ids), part(packed.targets)});
+      sum += pipeline->loss_sum(0);
+      pipeline->backward(0, 1);
+      begin += length, at += length;
+    }
+  }
+  Tensors expected;
+  for (const auto& [length, pipeline] : alone) {
+    pipeline->complete_grads();
+    for (const auto& [name, grad] : pipeline->grads()) {
+      auto& total = expected[name];
+      total.resize(grad.size());
+      for (std::size_t i = 0; i < grad.size(); ++i) total[i] += grad[i];
+    }
+  }
+  for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, false}, {2, true}}) {
+    for (const Recompute mode : {Recompute::none, Recompute::full}) {
+      setup.tp = tp, setup.sequence_parallel = sequence_parallel, setup.recompute = mode;
+      DirectPipeline pipeline(setup, NamedRandomWeights());
+      pipeline.forward(0, packed);
+      CHECK(pipeline.loss_sum(0) == Approx(sum).epsilon(2e-6));
+      pipeline.backward(0, 1);
+      pipeline.complete_grads();
+      CHECK(distance(pipeline.grads(), expected) < 2e-5);
+    }
+  }
+}
+
 TEST_CASE("activation slots are used again without a trace", "[stage_model]") {
   PipelineSetup setup = small_setup();
   const Result expected = run_step(setup, 5);
@@ -150,14 +258,17 @@ TEST_CASE("activation slots are used again without a trace", "[stage_model]") {
 
 TEST_CASE("tensor parallel ranks compute the model of one rank", "[stage_model]") {
   const Family family = GENERATE(Family::llama, Family::gpt2);
+  const bool drops = GENERATE(false, true);
   // 10, 5 and 3 tokens: rows and vocabulary never divide evenly; with 3 tokens one of 4 ranks has no row.
   for (const MicrobatchShape shape : {MicrobatchShape{2, 5}, {1, 5}, {1, 3}}) {
     PipelineSetup one = small_setup(1, false, family);
+    if (drops) one = isolated(with_dropout(one));
     one.shape = shape;
     const Result expected = run_step(one, 2);
     for (const int tp : {1, 2, 4}) {
       for (const bool sequence_parallel : {false, true}) {
         PipelineSetup setup = small_setup(tp, sequence_parallel, family);
+        if (drops) setup = isolated(with_dropout(setup));
         setup.shape = shape;
         const Result result = run_step(setup, 2);
         INFO("tp " << tp << " sequence parallel " << sequence_parallel << " tokens " << shape.tokens());

@@ -60,7 +60,7 @@ void add_attention_and_mlp(OpsBits& b) {
   const Tensor activated = b.poisoned(dy.shape), dgate_up = b.poisoned(gate_up.shape);
   b.team.run([&](TestRank& r) {
     Ops& ops = r.ops();
-    ops.rotary(shape, qkv, cos_sin, false);
+    ops.rotary(shape, {.qkv = qkv, .cos_sin = cos_sin});
     ops.attention(shape, {.qkv = qkv, .out = attended, .log_sum_exp = attention_sums});
     ops.attention_backward(shape, {.dout = dout, .qkv = qkv, .out = attended, .log_sum_exp = attention_sums, .dqkv = dqkv});
     ops.swiglu(gate_up, activated);

@@ -109,11 +109,11 @@ TEST_CASE("learned positions and their gradient match the reference", "[ops]") {
       const Values x = b.draw({rows, hidden}), table = b.draw({positions, hidden}), old = b.draw_f32({positions, hidden});
       const Tensor tx = b.put(x), ty = b.put(x), tt = b.put(table), dtable = b.put_f32(old);
       b.team.run([&](TestRank& r) {
-        r.ops().add_positions(first, sequence, tt, ty);
-        r.ops().positions_grad(first, sequence, tx, dtable);
+        r.ops().add_positions({.first_token = first, .sequence = sequence, .table = tt, .x = ty});
+        r.ops().positions_grad({.first_token = first, .sequence = sequence, .dy = tx, .dtable = dtable});
       });
       CHECK(relative_error(b.rank.get(ty), reference::add_positions(first, sequence, table, x)) < b.tolerance);
-      const Values expected = plus(old, reference::positions_grad(first, sequence, x, positions));
+      const Values expected = plus(old, reference::positions_grad({first, sequence, positions}, x));
       CHECK(relative_error(b.rank.get(dtable), expected) < statistics_tolerance);
     }
   });
@@ -141,7 +141,7 @@ TEST_CASE("GPT-2's operations give the same bits again, whatever the number of t
           r.ops().gelu(x, bias, y);
           r.ops().gelu_backward({.dy = dy, .x = x, .bias = bias, .dx = dgelu, .dbias = dbias2});
           r.ops().bias_grad(dy, dbias3);
-          r.ops().positions_grad(0, 100, dy, dtable);
+          r.ops().positions_grad({.sequence = 100, .dy = dy, .dtable = dtable});
         });
         std::vector<std::vector<unsigned char>> results;
         for (const Tensor& result : {normed, dx, dweight, dbias, y, dgelu, dbias2, dbias3, dtable})

@@ -70,12 +70,24 @@ Values gelu(const Values& x, const Values& bias);
 Values gelu_backward(const Values& dy, const Values& x, const Values& bias);  // of x; its column sums are the bias's
 Values add_bias(Values x, const Values& bias);
 Values column_sums(const Values& x);
-Values add_positions(std::int64_t first_token, std::int64_t sequence, const Values& table, Values x);
-Values positions_grad(std::int64_t first_token, std::int64_t sequence, const Values& dy, std::int64_t positions);
+// documents: of ops/arguments.hpp, here and below; without data where a sequence is one document.
+Values add_positions(std::int64_t first_token, std::int64_t sequence, const Values& table, Values x,
+                     const Values& documents = {});
+struct PositionsShape {
+  std::int64_t first_token, sequence, positions;
+};
+Values positions_grad(const PositionsShape& shape, const Values& dy, const Values& documents = {});
+
+// What the element is multiplied with.
+struct DropoutPlace {
+  std::int64_t sample, row, column, plane;  // of the microbatch and the rank
+};
+double dropout_factor(const Dropout& dropout, const DropoutPlace& place);
+Values dropout(const Dropout& dropout, std::int64_t first_token, std::int64_t sequence, Values x);
 
 // [sequence, 2, head_dim / 2] cosines and sines of position * theta^(-2i/D).
 Values rotary_table(std::int64_t sequence, std::int64_t head_dim, double theta);
-Values rotary(const AttentionShape& shape, Values qkv, const Values& cos_sin, bool inverse);
+Values rotary(const AttentionShape& shape, Values qkv, const Values& cos_sin, bool inverse, const Values& documents = {});
 
 Values swiglu(const Values& gate_up);
 Values swiglu_backward(const Values& dy, const Values& gate_up);
@@ -83,8 +95,12 @@ Values swiglu_backward(const Values& dy, const Values& gate_up);
 struct Attention {
   Values out, log_sum_exp;
 };
-Attention attention(const AttentionShape& shape, const Values& qkv);
-Values attention_backward(const AttentionShape& shape, const Values& dout, const Values& qkv);
+struct Sight {
+  Values documents = {};
+  Dropout dropout = {};
+};
+Attention attention(const AttentionShape& shape, const Values& qkv, const Sight& sight = {});
+Values attention_backward(const AttentionShape& shape, const Values& dout, const Values& qkv, const Sight& sight = {});
 
 struct CrossEntropy {
   double loss_sum = 0;

@@ -31,13 +31,33 @@ double dot(const Place& a, const Place& b, std::int64_t count) {
   return sum;
 }
 
-// Causal probabilities of one query, and their log-sum-exp.
-std::vector<double> probabilities(const AttentionShape& shape, const Values& qkv, std::int64_t b, std::int64_t head,
-                                  std::int64_t s, double& log_sum_exp) {
+struct Query {
+  std::int64_t b, head, s;
+};
+
+// The first key that a query sees.
+std::int64_t first_key(const AttentionShape& shape, const Values& documents, const Query& query) {
+  if (documents.data.empty()) return 0;
+  return static_cast<std::int64_t>(documents.data[static_cast<std::size_t>(query.b * shape.sequence + query.s)]);
+}
+
+// What each of a query's probabilities is multiplied with.
+std::vector<double> factors(const Dropout& dropout, const Query& query) {
+  std::vector<double> all(static_cast<std::size_t>(query.s + 1), 1);
+  if (!dropout.active()) return all;
+  for (std::size_t j = 0; j < all.size(); ++j)
+    all[j] = dropout_factor(dropout, {query.b, query.s, static_cast<std::int64_t>(j), query.head});
+  return all;
+}
+
+// Causal probabilities of one query, 0 for keys that it does not see, and their log-sum-exp.
+std::vector<double> probabilities(const AttentionShape& shape, const Values& qkv, const Values& documents, const Query& query,
+                                  double& log_sum_exp) {
   const Packed at{shape};
-  std::vector<double> p(static_cast<std::size_t>(s + 1));
+  const auto [b, head, s] = query;
+  std::vector<double> p(static_cast<std::size_t>(s + 1), -std::numeric_limits<double>::infinity());
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-  for (std::int64_t j = 0; j <= s; ++j) {
+  for (std::int64_t j = first_key(shape, documents, query); j <= s; ++j) {
     const double score = dot({qkv, at.row(b, s), at.q(head)}, {qkv, at.row(b, j), at.k(head)}, shape.head_dim);
     p[static_cast<std::size_t>(j)] = score / std::sqrt(static_cast<double>(shape.head_dim));
     largest = std::max(largest, p[static_cast<std::size_t>(j)]);
@@ -64,10 +84,11 @@ Values rotary_table(std::int64_t sequence, std::int64_t head_dim, double theta) 
   return table;
 }
 
-Values rotary(const AttentionShape& shape, Values qkv, const Values& cos_sin, bool inverse) {
+Values rotary(const AttentionShape& shape, Values qkv, const Values& cos_sin, bool inverse, const Values& documents) {
   const std::int64_t half = shape.head_dim / 2;
   for (std::int64_t t = 0; t < shape.tokens(); ++t) {
-    const std::int64_t position = t % shape.sequence;
+    const double begin = documents.data.empty() ? 0 : documents.data[static_cast<std::size_t>(t)];
+    const std::int64_t position = t % shape.sequence - static_cast<std::int64_t>(begin);
     for (std::int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
       for (std::int64_t i = 0; i < half; ++i) {
         const double c = cos_sin(position, i), s = inverse ? -cos_sin(position, half + i) : cos_sin(position, half + i);
@@ -82,17 +103,20 @@ Values rotary(const AttentionShape& shape, Values qkv, const Values& cos_sin, bo
   return qkv;
 }
 
-Attention attention(const AttentionShape& shape, const Values& qkv) {
+Attention attention(const AttentionShape& shape, const Values& qkv, const Sight& sight) {
   const Packed at{shape};
   Attention result{Values(Shape{shape.tokens(), shape.heads * shape.head_dim}),
                    Values(Shape{shape.batch, shape.heads, shape.sequence})};
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       for (std::int64_t s = 0; s < shape.sequence; ++s) {
-        const auto p = probabilities(shape, qkv, b, head, s, result.log_sum_exp(b, head * shape.sequence + s));
+        const auto p =
+            probabilities(shape, qkv, sight.documents, {b, head, s}, result.log_sum_exp(b, head * shape.sequence + s));
+        const auto kept = factors(sight.dropout, {b, head, s});
         for (std::int64_t j = 0; j <= s; ++j) {
+          const auto jj = static_cast<std::size_t>(j);
           for (std::int64_t i = 0; i < shape.head_dim; ++i) {
-            result.out(at.row(b, s), at.q(head) + i) += p[static_cast<std::size_t>(j)] * qkv(at.row(b, j), at.v(head) + i);
+            result.out(at.row(b, s), at.q(head) + i) += p[jj] * kept[jj] * qkv(at.row(b, j), at.v(head) + i);
           }
         }
       }
@@ -101,7 +125,7 @@ Attention attention(const AttentionShape& shape, const Values& qkv) {
   return result;
 }
 
-Values attention_backward(const AttentionShape& shape, const Values& dout, const Values& qkv) {
+Values attention_backward(const AttentionShape& shape, const Values& dout, const Values& qkv, const Sight& sight) {
   const Packed at{shape};
   const double scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
   Values grad(qkv.shape);
@@ -109,12 +133,13 @@ Values attention_backward(const AttentionShape& shape, const Values& dout, const
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       for (std::int64_t s = 0; s < shape.sequence; ++s) {
         double unused = 0;
-        const auto p = probabilities(shape, qkv, b, head, s, unused);
+        const auto p = probabilities(shape, qkv, sight.documents, {b, head, s}, unused);
+        const auto kept = factors(sight.dropout, {b, head, s});
         std::vector<double> dp(p.size());
         double mean = 0;
         for (std::int64_t j = 0; j <= s; ++j) {
           const auto jj = static_cast<std::size_t>(j);
-          dp[jj] = dot({dout, at.row(b, s), at.q(head)}, {qkv, at.row(b, j), at.v(head)}, shape.head_dim);
+          dp[jj] = kept[jj] * dot({dout, at.row(b, s), at.q(head)}, {qkv, at.row(b, j), at.v(head)}, shape.head_dim);
           mean += p[jj] * dp[jj];
         }
         for (std::int64_t j = 0; j <= s; ++j) {
@@ -123,7 +148,7 @@ Values attention_backward(const AttentionShape& shape, const Values& dout, const
           for (std::int64_t i = 0; i < shape.head_dim; ++i) {
             grad(at.row(b, s), at.q(head) + i) += ds * qkv(at.row(b, j), at.k(head) + i);
             grad(at.row(b, j), at.k(head) + i) += ds * qkv(at.row(b, s), at.q(head) + i);
-            grad(at.row(b, j), at.v(head) + i) += p[jj] * dout(at.row(b, s), at.q(head) + i);
+            grad(at.row(b, j), at.v(head) + i) += p[jj] * kept[jj] * dout(at.row(b, s), at.q(head) + i);
           }
         }
       }

@@ -76,19 +76,49 @@ Values column_sums(const Values& x) {
   return sums;
 }
 
-Values add_positions(std::int64_t first_token, std::int64_t sequence, const Values& table, Values x) {
+namespace {
+
+std::int64_t position_of(std::int64_t token, std::int64_t sequence, const Values& documents) {
+  const double begin = documents.data.empty() ? 0 : documents.data[static_cast<std::size_t>(token)];
+  return token % sequence - static_cast<std::int64_t>(begin);
+}
+
+}  // namespace
+
+Values add_positions(std::int64_t first_token, std::int64_t sequence, const Values& table, Values x, const Values& documents) {
   for (std::int64_t t = 0; t < x.rows(); ++t) {
-    for (std::int64_t h = 0; h < x.cols(); ++h) x(t, h) += table((first_token + t) % sequence, h);
+    for (std::int64_t h = 0; h < x.cols(); ++h) x(t, h) += table(position_of(first_token + t, sequence, documents), h);
   }
   return x;
 }
 
-Values positions_grad(std::int64_t first_token, std::int64_t sequence, const Values& dy, std::int64_t positions) {
-  Values dtable(Shape{positions, dy.cols()});
+Values positions_grad(const PositionsShape& shape, const Values& dy, const Values& documents) {
+  Values dtable(Shape{shape.positions, dy.cols()});
   for (std::int64_t t = 0; t < dy.rows(); ++t) {
-    for (std::int64_t h = 0; h < dy.cols(); ++h) dtable((first_token + t) % sequence, h) += dy(t, h);
+    for (std::int64_t h = 0; h < dy.cols(); ++h)
+      dtable(position_of(shape.first_token + t, shape.sequence, documents), h) += dy(t, h);
   }
   return dtable;
+}
+
+double dropout_factor(const Dropout& dropout, const DropoutPlace& place) {
+  PhiloxWords<1> words;
+  words[0][0] = static_cast<std::uint32_t>(place.column / 8);
+  words[1][0] = static_cast<std::uint32_t>(place.row);
+  words[2][0] = static_cast<std::uint32_t>(dropout.first_sample + place.sample);
+  words[3][0] = static_cast<std::uint32_t>(dropout.first_plane + place.plane);
+  philox(dropout.key, words);
+  const std::uint32_t word = words[static_cast<std::size_t>(place.column % 8 / 2)][0];
+  const std::uint32_t draw = place.column % 2 == 0 ? word % 65536 : word / 65536;
+  return draw < dropout.dropped ? 0 : 65536.0 / (65536.0 - dropout.dropped);
+}
+
+Values dropout(const Dropout& dropout, std::int64_t first_token, std::int64_t sequence, Values x) {
+  for (std::int64_t t = 0; t < x.rows(); ++t) {
+    const std::int64_t token = first_token + t;
+    for (std::int64_t h = 0; h < x.cols(); ++h) x(t, h) *= dropout_factor(dropout, {token / sequence, token % sequence, h, 0});
+  }
+  return x;
 }
 
 }  // namespace pipetrain::testing::reference

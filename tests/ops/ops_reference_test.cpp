@@ -83,7 +83,7 @@ TEST_CASE("the reference's gradients of activations and positions agree with cen
   SECTION("learned positions") {
     const Values x = draw({7, 3}), table = draw({5, 3}), dy = draw({7, 3});
     const auto of_table = [&](const Values& v) { return reference::add_positions(2, 4, v, x); };
-    CHECK(relative_error(reference::positions_grad(2, 4, dy, 5), numeric_gradient(of_table, table, dy)) < tolerance);
+    CHECK(relative_error(reference::positions_grad({2, 4, 5}, dy), numeric_gradient(of_table, table, dy)) < tolerance);
   }
   SECTION("rotary embedding") {
     const AttentionShape shape{2, 3, 2, 1, 4};
@@ -105,6 +105,15 @@ TEST_CASE("the reference's gradients of attention and loss agree with central di
     const Values qkv = draw({shape.tokens(), shape.packed_cols()}), dout = draw({shape.tokens(), shape.heads * shape.head_dim});
     const auto of_qkv = [&](const Values& v) { return reference::attention(shape, v).out; };
     CHECK(relative_error(reference::attention_backward(shape, dout, qkv), numeric_gradient(of_qkv, qkv, dout)) < tolerance);
+  }
+  SECTION("attention within documents, with dropout") {
+    const AttentionShape shape{2, 5, 4, 2, 3};
+    const Values qkv = draw({shape.tokens(), shape.packed_cols()}), dout = draw({shape.tokens(), shape.heads * shape.head_dim});
+    reference::Sight sight{.documents = Values(Shape{10}), .dropout = {.key = {1, 2}, .dropped = 20000}};
+    sight.documents.data = {0, 0, 2, 2, 2, 0, 1, 2, 2, 2};
+    const auto of_qkv = [&](const Values& v) { return reference::attention(shape, v, sight).out; };
+    CHECK(relative_error(reference::attention_backward(shape, dout, qkv, sight), numeric_gradient(of_qkv, qkv, dout)) <
+          tolerance);
   }
   SECTION("cross-entropy") {
     const Values logits = draw({5, 7}), targets = random_ids(5, -1, 7, numbers);

@@ -128,10 +128,10 @@ TEST_CASE("rotary embedding matches the reference and its inverse undoes it", "[
       const Values table = rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32);
       const Tensor ttable = b.put_f32(table), forward = b.put(qkv), inverse = b.put(qkv), both = b.put(qkv);
       b.team.run([&](TestRank& r) {
-        r.ops().rotary(shape, forward, ttable, false);
-        r.ops().rotary(shape, inverse, ttable, true);
-        r.ops().rotary(shape, both, ttable, false);
-        r.ops().rotary(shape, both, ttable, true);
+        r.ops().rotary(shape, {.qkv = forward, .cos_sin = ttable});
+        r.ops().rotary(shape, {.qkv = inverse, .cos_sin = ttable, .inverse = true});
+        r.ops().rotary(shape, {.qkv = both, .cos_sin = ttable});
+        r.ops().rotary(shape, {.qkv = both, .cos_sin = ttable, .inverse = true});
       });
       CHECK(relative_error(b.rank.get(forward), reference::rotary(shape, qkv, table, false)) < b.tolerance);
       CHECK(relative_error(b.rank.get(inverse), reference::rotary(shape, qkv, table, true)) < b.tolerance);

@@ -204,11 +204,17 @@ TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
 }
 
 TEST_CASE("options that are not built may be given what happens anyway") {
-  CHECK(parse({"--zero", "0", "--dropout", "0.0", "--offload", "off"}).run.layout.pp == 1);
+  CHECK(parse({"--zero", "0", "--offload", "off"}).run.layout.pp == 1);
   CHECK(parse({"--offload", "none"}).run.layout.pp == 1);
   CHECK(parse({}, {{"PIPETRAIN_ZERO", "0"}}).run.layout.pp == 1);
-  for (const Words& words : {Words{"--zero", "1"}, {"--dropout", "0.1"}, {"--offload", "on"}})
-    CHECK_THROWS_AS(parse(words), pipetrain::Error);
+  for (const Words& words : {Words{"--zero", "1"}, {"--offload", "on"}}) CHECK_THROWS_AS(parse(words), pipetrain::Error);
+}
+
+TEST_CASE("dropout is a share below 1, and the model's own where it is not given") {
+  CHECK_FALSE(parse({}).run.model.dropout);
+  CHECK(parse({"--dropout", "0.25"}).run.model.dropout == 0.25);
+  CHECK(parse({"--dropout", "0"}).run.model.dropout == 0.0);
+  for (const char* wrong : {"1", "-0.1", "nan", "x"}) CHECK_THROWS_AS(parse({"--dropout", wrong}), pipetrain::Error);
 }
 
 TEST_CASE("names with underscores, words after switches and words in capitals are understood") {

@@ -1,4 +1,5 @@
 // GPT-2 through the program: a folder as it is published, trained, stopped and gone on with.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -28,15 +29,31 @@ const std::string small = " --device cpu --threads 1 --seq-len 16 --lr-schedule 
 
 }  // namespace
 
-TEST_CASE("a GPT-2 made with dropout trains without it only when told to") {
+TEST_CASE("a GPT-2 made with dropout trains with it, and without where told to") {
   const TempFolder folder;
   const std::string model = "--model " + write_with_dropout(folder);
-  CHECK(refused(model + small) ==
-        model + ": its config.json asks for dropout of 0.1, which is not built yet; set dropout to 0 to train without");
-  CHECK(run(model + small + " --dropout 0 --dry-run").status == 0);
+  const auto losses = [&](const std::string& arguments) {
+    const fs::path metrics = folder.path() / "metrics.jsonl";
+    const auto result = run(model + small + " --steps 2 --metrics " + metrics.string() + " " + arguments);
+    INFO(result.err);
+    REQUIRE(result.status == 0);
+    std::vector<double> all;
+    std::ifstream lines(metrics);
+    for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line)["loss"]);
+    REQUIRE(all.size() == 2);
+    return all;
+  };
+  const auto own = losses("--microbatches 4");
+  CHECK(losses("--pp 2 --microbatches 4 --schedule zb-h1 --recompute full") == own);
+  CHECK(losses("--microbatches 4 --seed 1") != own);
+  const auto none = losses("--microbatches 4 --dropout 0");
+  CHECK(none != own);
+  CHECK(std::abs(none[0] - own[0]) < 0.1 * own[0]);
+  const auto everywhere = losses("--microbatches 4 --dropout 0.1");  // not of the attention alone
+  CHECK((everywhere != own && everywhere != none));
 }
 
-TEST_CASE("what tune and simulate say of a GPT-2 made with dropout is of training it without") {
+TEST_CASE("what tune and simulate say of a GPT-2 made with dropout holds") {
   const TempFolder folder;
   const std::string model = "--model " + write_with_dropout(folder);
   const auto tuned = run("tune " + model + " --devices 2 --device cpu --count 1 --json");
@@ -48,7 +65,7 @@ TEST_CASE("what tune and simulate say of a GPT-2 made with dropout is of trainin
 
   const TempFolder records;
   const std::string profile = (records.path() / "profile.json").string();
-  REQUIRE(run(model + small + " --dropout 0 --pp 2 --steps 1 --profile " + profile).status == 0);
+  REQUIRE(run(model + small + " --pp 2 --steps 1 --profile " + profile).status == 0);
   CHECK(run("simulate " + model + " --layers 2 --costs " + profile).status == 0);
 }
 
@@ -66,11 +83,11 @@ TEST_CASE("tune plans in fp32 where bf16 on GPUs has no heads of a GPT-2's size,
   CHECK(usual.out == fp32.out);
 }
 
-TEST_CASE("a GPT-2 goes on from its checkpoint to the same bits, in other stages") {
+TEST_CASE("a GPT-2 with dropout goes on from its checkpoint to the same bits, in other stages") {
   const TempFolder folder;
   const auto train = [&](const std::string& name, const std::string& arguments) {
-    const auto result =
-        run("--model " + golden.string() + small + " --tp 2 --save " + (folder.path() / name).string() + " " + arguments);
+    const auto result = run("--model " + golden.string() + small + " --dropout 0.1 --tp 2 --save " +
+                            (folder.path() / name).string() + " " + arguments);
     INFO(result.err);
     CHECK(result.status == 0);
   };

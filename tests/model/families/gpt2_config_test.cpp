@@ -142,14 +142,19 @@ TEST_CASE("a missing key of GPT-2 is named with its file") {
   CHECK(config_error(neither) == "key \"model_type\" is missing; known: llama, gpt2");
 }
 
-TEST_CASE("the dropout of a model is the largest share it names; absent keys of GPT-2 stand for a tenth") {
-  CHECK(parse_config(gpt2_json()).dropout == 0);
-  for (const std::string key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
+TEST_CASE("each place of a GPT-2 has a share of dropout; absent keys stand for a tenth") {
+  CHECK(parse_config(gpt2_json()).dropout == DropoutRates{});
+  for (const auto& [key, rate] : {std::pair<std::string, double DropoutRates::*>{"resid_pdrop", &DropoutRates::residual},
+                                  {"embd_pdrop", &DropoutRates::embedding},
+                                  {"attn_pdrop", &DropoutRates::attention}}) {
     json text = gpt2_json();
-    text[key] = 0.2;
-    CHECK(parse_config(text).dropout == 0.2);
+    DropoutRates expected;
+    text[key] = expected.*rate = 0.2;
+    CHECK(parse_config(text).dropout == expected);
+    CHECK(parse_config(json::parse(hf_config_text(parse_config(text)))) == parse_config(text));
     text.erase(key);
-    CHECK(parse_config(text).dropout == 0.1);
+    expected.*rate = 0.1;
+    CHECK(parse_config(text).dropout == expected);
     CHECK(error_with(key, "0") == "\"" + key + "\" is \"0\"; it must be a number from 0 to below 1");
     CHECK(error_with(key, 1.5) == "\"" + key + "\" is 1.5; it must be a number from 0 to below 1");
   }

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "catch.hpp"
-#include "model/weights/philox.hpp"
+#include "core/philox.hpp"
 #include "model/weights/weights_fixture.hpp"
 
 namespace pipetrain {

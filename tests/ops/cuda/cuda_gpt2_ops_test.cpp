@@ -69,8 +69,8 @@ Outputs compute(Bench& b, const Inputs& in) {
     ops.gelu_backward({.dy = dy, .x = x, .bias = bias, .dx = out.dgelu, .dbias = out.gelu_dbias});
     ops.add_bias(out.biased, bias);
     ops.bias_grad(dy, out.bias_sums);
-    ops.add_positions(first_token, in.sequence, table, out.placed);
-    ops.positions_grad(first_token, in.sequence, dy, out.dtable);
+    ops.add_positions({.first_token = first_token, .sequence = in.sequence, .table = table, .x = out.placed});
+    ops.positions_grad({.first_token = first_token, .sequence = in.sequence, .dy = dy, .dtable = out.dtable});
   });
   return out;
 }
@@ -91,7 +91,7 @@ void check(Bench& b, const Inputs& in, const Outputs& out) {
   CHECK(error(out.biased, reference::add_bias(in.x, in.bias)) < b.tolerance);
   CHECK(error(out.bias_sums, reference::column_sums(in.dy)) < statistics_tolerance);
   CHECK(error(out.placed, reference::add_positions(first_token, in.sequence, in.table, in.x)) < b.tolerance);
-  CHECK(error(out.dtable, reference::positions_grad(first_token, in.sequence, in.dy, in.sequence)) < statistics_tolerance);
+  CHECK(error(out.dtable, reference::positions_grad({first_token, in.sequence, in.sequence}, in.dy)) < statistics_tolerance);
 }
 
 std::vector<std::vector<unsigned char>> bytes_of(Bench& b, const Outputs& out) {

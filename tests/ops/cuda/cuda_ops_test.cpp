@@ -102,8 +102,8 @@ TEST_CASE("GPU rotary embedding and SwiGLU", "[gpu]") {
       const Values table = rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32);
       const Tensor tq = rank.put(qkv, dtype), back = rank.put(qkv, dtype), tt = rank.put(table, DType::f32);
       team.run([&](TestRank& r) {
-        r.ops().rotary(shape, tq, tt, false);
-        r.ops().rotary(shape, back, tt, true);
+        r.ops().rotary(shape, {.qkv = tq, .cos_sin = tt});
+        r.ops().rotary(shape, {.qkv = back, .cos_sin = tt, .inverse = true});
       });
       // The fixture runs the operations once on the real device; in place is as good as out of place.
       CHECK(relative_error(rank.get(tq), reference::rotary(shape, qkv, table, false)) < tolerance);

@@ -1,5 +1,5 @@
 // Philox4x32-10, the counter-based random generator of Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3":
-// four random words as a pure function of a 64-bit key and a 128-bit counter.
+// four random words as a pure function of a 64-bit key and a 128-bit counter. For GPU code too.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ using PhiloxWords = std::array<std::array<std::uint32_t, lanes>, 4>;
 
 // Replaces every lane's counter by its random words.
 template <std::size_t lanes>
-void philox(PhiloxKey key, PhiloxWords<lanes>& words) noexcept {
+constexpr void philox(PhiloxKey key, PhiloxWords<lanes>& words) noexcept {
   auto& [w0, w1, w2, w3] = words;
   for (int round = 0; round < 10; ++round) {
     for (std::size_t lane = 0; lane < lanes; ++lane) {

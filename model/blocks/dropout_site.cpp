@@ -1,0 +1,43 @@
+#include "model/blocks/dropout_site.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/checksum.hpp"
+
+namespace pipetrain {
+namespace {
+
+std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
+std::uint32_t high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32); }
+
+}  // namespace
+
+std::string dropout_name(std::int64_t layer, const char* part) { return "layers." + std::to_string(layer) + "." + part; }
+
+DropoutSite::DropoutSite(const std::string& name, double rate)
+    : name_(checksum(name.data(), name.size())),
+      dropped_(static_cast<std::uint32_t>(
+          std::min<long>(std::lround(rate * Dropout::draws), static_cast<long>(Dropout::draws) - 1))) {}
+
+// The key is itself drawn: from the seed, at a counter of step and name.
+Dropout DropoutSite::draw(const BlockContext& context, std::int64_t first_plane) const {
+  if (!active(context)) return {};
+  const auto step = static_cast<std::uint64_t>(context.draws->step);
+  PhiloxWords<1> words{{{low(step)}, {high(step)}, {low(name_)}, {high(name_)}}};
+  philox({low(context.draws->seed), high(context.draws->seed)}, words);
+  return {.key = {words[0][0], words[1][0]},
+          .dropped = dropped_,
+          .first_sample = static_cast<std::uint32_t>(context.draws->first_sample),
+          .first_plane = static_cast<std::uint32_t>(first_plane)};
+}
+
+DropoutArgs DropoutSite::of_shard(const BlockContext& context, const Tensor& x, const Tensor& out) const {
+  return {.x = x,
+          .out = out,
+          .first_token = context.tp.shard_begin(context.tokens()),
+          .sequence = context.shape.sequence,
+          .dropout = draw(context)};
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,31 @@
+// A place of the model where training drops elements.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "model/blocks/block_compute.hpp"
+
+namespace pipetrain {
+
+// The name of a site in this layer.
+std::string dropout_name(std::int64_t layer, const char* part);
+
+class DropoutSite {
+ public:
+  // `name` tells its draws from those of other sites, whatever the layout. rate: the share that is dropped, from 0 to below 1,
+  // in steps of 1 / 65,536.
+  DropoutSite(const std::string& name, double rate);
+
+  // Of this microbatch; not active where the rate is 0 or nothing is to be dropped. first_plane: as in Dropout.
+  Dropout draw(const BlockContext& context, std::int64_t first_plane = 0) const;
+  // This rank's rows of x [Tr, H], whose elements are kept or dropped into `out`, which may be x, plus residual.
+  DropoutArgs of_shard(const BlockContext& context, const Tensor& x, const Tensor& out) const;
+  bool active(const BlockContext& context) const { return dropped_ > 0 && context.draws; }
+
+ private:
+  std::uint64_t name_;  // its checksum
+  std::uint32_t dropped_;
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,36 @@
+#include "ops/cpu/dropout_factors.hpp"
+#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/tiles.hpp"
+
+namespace pipetrain::cpu {
+namespace {
+
+constexpr std::int64_t run = 512;  // columns whose factors are drawn together
+
+void dropout_row(const DropoutArgs& args, std::int64_t row) {
+  const std::int64_t cols = args.x.cols(), token = args.first_token + row;
+  const DropoutRow at{.sample = args.dropout.first_sample + static_cast<std::uint32_t>(token / args.sequence),
+                      .row = static_cast<std::uint32_t>(token % args.sequence)};
+  const float* x = args.x.as<float>() + row * cols;
+  const float* residual = args.residual ? args.residual->as<float>() + row * cols : nullptr;
+  float* out = args.out.as<float>() + row * cols;
+  float factors[run];
+  for (std::int64_t first = 0; first < cols; first += run) {
+    const std::int64_t count = std::min(run, cols - first);
+    dropout_factors(args.dropout, at, first, count, factors);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float kept = factors[i] == 0.0F ? 0.0F : x[first + i] * factors[i];
+      out[first + i] = residual == nullptr ? kept : residual[first + i] + kept;
+    }
+  }
+}
+
+}  // namespace
+
+void dropout(CpuStream& stream, const DropoutArgs& args) {
+  for_row_tiles(stream, args.x.rows(), args.x.cols(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) dropout_row(args, row);
+  });
+}
+
+}  // namespace pipetrain::cpu

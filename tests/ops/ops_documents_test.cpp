@@ -1,0 +1,120 @@
+// Documents that share a sequence: attention and positions that end with them, on every backend of this machine.
+#include <algorithm>
+
+#include "catch.hpp"
+#include "ops/ops_bench.hpp"
+
+namespace pipetrain::testing {
+namespace {
+
+// Documents of 1 to `longest` tokens until the sequence is full, each sequence its own.
+Values random_documents(std::int64_t batch, std::int64_t sequence, std::int64_t longest, std::mt19937_64& random) {
+  std::uniform_int_distribution<std::int64_t> length(1, longest);
+  Values documents(Shape{batch * sequence});
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t begin = 0; begin < sequence;) {
+      const std::int64_t end = std::min(sequence, begin + length(random));
+      for (std::int64_t t = begin; t < end; ++t) documents.data[static_cast<std::size_t>(b * sequence + t)] = double(begin);
+      begin = end;
+    }
+  }
+  return documents;
+}
+
+const std::vector<AttentionShape> shapes{{1, 1, 1, 1, 8},    {2, 5, 3, 3, 8},     {1, 63, 4, 2, 16}, {3, 65, 6, 2, 64},
+                                         {2, 130, 4, 4, 64}, {1, 257, 2, 1, 128}, {2, 300, 8, 1, 16}};
+
+TEST_CASE("attention sees the keys of its own document only, with dropout and without", "[ops][documents]") {
+  on_every_backend([](Bench& b) {
+    for (const AttentionShape& shape : shapes) {
+      for (const std::int64_t longest : {std::int64_t{3}, std::int64_t{40}, shape.sequence}) {
+        const Dropout dropout{.key = {3, 4}, .dropped = longest == 40 ? 13000U : 0U};
+        const reference::Sight sight{random_documents(shape.batch, shape.sequence, longest, b.random), dropout};
+        INFO(shape.batch << " x " << shape.sequence << " heads of " << shape.head_dim << ", documents to " << longest);
+        const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
+        const Values dout = b.draw({shape.tokens(), shape.heads * shape.head_dim});
+        const Tensor tqkv = b.put(qkv), tdout = b.put(dout), out = b.poisoned(dout.shape), dqkv = b.poisoned(qkv.shape);
+        const Tensor log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+        const Tensor documents = b.rank.put(sight.documents, DType::i32);
+        b.team.run([&](TestRank& r) {
+          r.ops().attention(shape,
+                            {.qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .documents = documents, .dropout = dropout});
+          r.ops().attention_backward(shape, {.dout = tdout,
+                                             .qkv = tqkv,
+                                             .out = out,
+                                             .log_sum_exp = log_sum_exp,
+                                             .dqkv = dqkv,
+                                             .documents = documents,
+                                             .dropout = dropout});
+        });
+        const auto forward = reference::attention(shape, qkv, sight);
+        CHECK(relative_error(b.rank.get(out), forward.out) < b.tolerance);
+        // Of a document of one token it is the score itself.
+        CHECK(relative_error(b.rank.get(log_sum_exp), forward.log_sum_exp) < (b.dtype == DType::f32 ? 2e-5 : 2e-3));
+        const Values expected = reference::attention_backward(shape, dout, qkv, sight);
+        CHECK(relative_error(b.rank.get(dqkv), expected) < b.tolerance);
+      }
+    }
+  });
+}
+
+TEST_CASE("one document a sequence gives the bits of attention without documents", "[ops][documents]") {
+  on_every_backend([](Bench& b) {
+    if (b.dtype != DType::f32) return;  // bf16 without documents is another implementation
+    const AttentionShape shape{2, 130, 4, 2, 64};
+    const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
+    const Tensor tqkv = b.put(qkv), documents = b.rank.put(Values(Shape{shape.tokens()}), DType::i32);
+    const Tensor out = b.poisoned({shape.tokens(), shape.heads * shape.head_dim}), out2 = b.poisoned(out.shape);
+    const Tensor dqkv = b.poisoned(qkv.shape), dqkv2 = b.poisoned(qkv.shape);
+    const Tensor log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+    const Tensor dout = b.put(b.draw(out.shape));
+    b.team.run([&](TestRank& r) {
+      AttentionArgs forward{.qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp};
+      AttentionBackwardArgs backward{.dout = dout, .qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .dqkv = dqkv};
+      r.ops().attention(shape, forward);
+      r.ops().attention_backward(shape, backward);
+      forward.documents = backward.documents = documents;
+      forward.out = backward.out = out2;
+      backward.dqkv = dqkv2;
+      r.ops().attention(shape, forward);
+      r.ops().attention_backward(shape, backward);
+    });
+    CHECK(b.rank.bytes(out) == b.rank.bytes(out2));
+    CHECK(b.rank.bytes(dqkv) == b.rank.bytes(dqkv2));
+  });
+}
+
+TEST_CASE("positions count from the document's first token", "[ops][documents]") {
+  on_every_backend([](Bench& b) {
+    for (const AttentionShape& shape : shapes) {
+      INFO(shape.batch << " x " << shape.sequence);
+      const Values documents = random_documents(shape.batch, shape.sequence, 20, b.random);
+      const Tensor tdocuments = b.rank.put(documents, DType::i32);
+      const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
+      const Values angles = rounded(reference::rotary_table(shape.sequence, shape.head_dim, 1e4), DType::f32);
+      const Tensor tangles = b.put_f32(angles), forward = b.put(qkv), inverse = b.put(qkv);
+
+      // Learned ones, of a shard that begins in the middle.
+      const std::int64_t first = shape.tokens() / 3, rows = shape.tokens() - first, hidden = 48;
+      const Values x = b.draw({rows, hidden}), table = b.draw({shape.sequence, hidden}), old = b.draw_f32(table.shape);
+      const Tensor tx = b.put(x), placed = b.put(x), ttable = b.put(table), dtable = b.put_f32(old);
+      b.team.run([&](TestRank& r) {
+        r.ops().rotary(shape, {.qkv = forward, .cos_sin = tangles, .documents = tdocuments});
+        r.ops().rotary(shape, {.qkv = inverse, .cos_sin = tangles, .documents = tdocuments, .inverse = true});
+        r.ops().add_positions(
+            {.first_token = first, .sequence = shape.sequence, .table = ttable, .x = placed, .documents = tdocuments});
+        r.ops().positions_grad(
+            {.first_token = first, .sequence = shape.sequence, .dy = tx, .dtable = dtable, .documents = tdocuments});
+      });
+      CHECK(relative_error(b.rank.get(forward), reference::rotary(shape, qkv, angles, false, documents)) < b.tolerance);
+      CHECK(relative_error(b.rank.get(inverse), reference::rotary(shape, qkv, angles, true, documents)) < b.tolerance);
+      CHECK(relative_error(b.rank.get(placed), reference::add_positions(first, shape.sequence, table, x, documents)) <
+            b.tolerance);
+      const Values grad = reference::positions_grad({first, shape.sequence, shape.sequence}, x, documents);
+      CHECK(relative_error(b.rank.get(dtable), plus(old, grad)) < statistics_tolerance);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace pipetrain::testing
