@@ -1,8 +1,9 @@
 #include "actors/training/job_memory.hpp"
-#include "core/device.hpp"
 
 #include <map>
 #include <string>
+
+#include "core/device.hpp"
 
 namespace pipetrain {
 namespace {
