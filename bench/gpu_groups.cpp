@@ -30,9 +30,11 @@ class WholeGroup : public Group {
   explicit WholeGroup(Group& group) : group_(group) {}
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
-  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) override { group_.all_gather(stream, shard, full); }
-  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) override {
-    group_.reduce_scatter(stream, full, shard);
+  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) override {
+    group_.all_gather(stream, shard, full, rows);
+  }
+  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) override {
+    group_.reduce_scatter(stream, full, shard, rows);
   }
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override {
     group_.all_reduce(stream, tensor, reduction);

@@ -45,4 +45,5 @@ set(training_included_headers
   model/numerics.hpp
   model/optimizer_settings.hpp
   model/precision.hpp
-  model/recompute.hpp)
+  model/recompute.hpp
+  model/zero.hpp)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "core/stream.hpp"
@@ -14,13 +15,18 @@
 
 namespace pipetrain {
 
-// How `total` rows are cut over ranks: contiguous, in rank order, the first total % ranks one longer.
+// How `total` rows are cut over ranks: contiguous, in rank order; evenly (the first total % ranks one longer), or where it is
+// told to.
 class RowSplit {
  public:
   RowSplit(std::int64_t total, int ranks) : total_(total), ranks_(ranks) {}
+  // cuts: where each rank's rows begin, not falling, from 0 on, and at last the total.
+  explicit RowSplit(std::vector<std::int64_t> cuts)
+      : total_(cuts.back()), ranks_(static_cast<int>(cuts.size()) - 1), cuts_(std::move(cuts)) {}
   std::int64_t total() const noexcept { return total_; }
   int ranks() const noexcept { return ranks_; }
   std::int64_t begin(int rank) const noexcept {
+    if (!cuts_.empty()) return cuts_[static_cast<std::size_t>(rank)];
     const std::int64_t base = total_ / ranks_, extra = total_ % ranks_;
     return base * rank + (rank < extra ? rank : extra);
   }
@@ -30,6 +36,7 @@ class RowSplit {
  private:
   std::int64_t total_;
   int ranks_;
+  std::vector<std::int64_t> cuts_;  // empty: even
 };
 
 enum class Reduction { sum, max };
@@ -71,10 +78,18 @@ class Group {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // full [total, ...] = the members' shards [count(rank), ...] in rank order.
-  virtual void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) = 0;
-  // shard [count(rank), ...] = the rank-ordered sum of every member's rows of `full` [total, ...] that this rank owns.
-  virtual void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) = 0;
+  // full [total, ...] = the members' shards [count(rank), ...] in rank order; rows: the same in all members. A shard may be its
+  // own place in `full`.
+  virtual void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) = 0;
+  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) {
+    all_gather(stream, shard, full, RowSplit(full.rows(), size()));
+  }
+  // shard [count(rank), ...] = the rank-ordered sum of every member's rows of `full` [total, ...] that this rank owns. It may
+  // be their place in `full`.
+  virtual void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) = 0;
+  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) {
+    reduce_scatter(stream, full, shard, RowSplit(full.rows(), size()));
+  }
   // tensor = reduction over the members, element by element, in rank order; f32 and f64.
   virtual void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) = 0;
 

@@ -1,4 +1,4 @@
-// Views into a rank's flat arenas, and its tensors by role. Internal to model/.
+// Views into a rank's flat arenas, and its tensors by role.
 #pragma once
 
 #include <cstddef>

@@ -11,10 +11,9 @@ Tensor grad_of(const StoredTensor& tensor, const Tensor& grads) {
 
 }  // namespace
 
-void sum_replicated_grads(const ParameterLayout& layout, int chunk, const TensorParallel& tp, Ops& ops, const Tensor& grads) {
-  const Region region = layout.replicated_grads.at(static_cast<std::size_t>(chunk));
-  if (!tp.sequence_parallel || tp.size() == 1 || region.size() == 0) return;
-  tp.group->all_reduce(ops.stream(), span(grads, region.begin, region.size()), Reduction::sum);
+void sum_replicated_grads(const Tensor& replicated, const TensorParallel& tp, Ops& ops) {
+  if (!tp.sequence_parallel || tp.size() == 1 || replicated.elements() == 0) return;
+  tp.group->all_reduce(ops.stream(), replicated, Reduction::sum);
 }
 
 TiedGrads tied_grads(const ParameterLayout& layout, const ModelConfig& config, const Tensor& grads) {

@@ -8,8 +8,8 @@
 namespace pipetrain {
 
 // With sequence parallelism every rank has of what all ranks replicate (GradientKind) the gradients of its own rows only: adds
-// them up, in rank order, for this chunk. Does nothing without it.
-void sum_replicated_grads(const ParameterLayout& layout, int chunk, const TensorParallel& tp, Ops& ops, const Tensor& grads);
+// them up, in rank order. Does nothing without it. replicated: those of one chunk (ParameterLayout::replicated_grads).
+void sum_replicated_grads(const Tensor& replicated, const TensorParallel& tp, Ops& ops);
 
 // Where a stage keeps the gradients of tied embeddings: views of `grads`, without elements when the stage lacks that end (or
 // nothing is tied). The embedding's and the head's accumulator are added exactly once, in this order, before the norm.

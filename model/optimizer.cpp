@@ -28,9 +28,9 @@ std::unique_ptr<const Optimizer> make_optimizer(const OptimizerSettings& setting
   throw Error(ErrorKind::input, "there is no optimizer " + settings.name + "; take one of " + names);
 }
 
-void optimizer_step(const ParameterLayout& layout, Ops& ops, const OptimizerArenas& arenas, const Optimizer& optimizer,
-                    const OptimizerStep& step) {
+std::vector<OptimizerPart> whole_parts(const ParameterLayout& layout) {
   const bool has_embedding = find_tensor(layout, TensorRole::token_table) != nullptr;
+  std::vector<OptimizerPart> parts;
   std::size_t next = 0;  // the first parameter of the stored tensor: both lists have one order
   for (const BlockParameters& block : layout.blocks) {
     for (const StoredTensor& tensor : block.tensors) {
@@ -44,14 +44,22 @@ void optimizer_step(const ParameterLayout& layout, Ops& ops, const OptimizerAren
         ++next;
       } while (next < layout.parameters.size() && inside(layout.parameters[next]));
       if (!parameter.trainable || (parameter.tied_copy && has_embedding)) continue;
-      OptimizerTensors own;
-      own.weight = span(arenas.weights, tensor.offset, elements);
-      own.grad = span(arenas.grads, tensor.grad_offset, elements);
-      for (const Tensor& state : arenas.states) own.states.push_back(span(state, tensor.offset, elements));
-      if (arenas.rounded.data != nullptr) own.rounded = span(arenas.rounded, tensor.offset, elements);
-      own.decays = parameter.decays;
-      optimizer.step(ops, own, step);
+      parts.push_back({elements, tensor.offset, tensor.grad_offset, tensor.offset, tensor.offset, parameter.decays});
     }
+  }
+  return parts;
+}
+
+void optimizer_step(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
+                    const Optimizer& optimizer, const OptimizerStep& step) {
+  for (const OptimizerPart& part : parts) {
+    OptimizerTensors own;
+    own.weight = span(arenas.weights, part.weight, part.elements);
+    own.grad = span(arenas.grads, part.grad, part.elements);
+    for (const Tensor& state : arenas.states) own.states.push_back(span(state, part.state, part.elements));
+    if (arenas.rounded.data != nullptr) own.rounded = span(arenas.rounded, part.rounded, part.elements);
+    own.decays = part.decays;
+    optimizer.step(ops, own, step);
   }
 }
 

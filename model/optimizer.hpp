@@ -41,16 +41,23 @@ class Optimizer {
 // Throws Error(input) for an unknown name, with those there are.
 std::unique_ptr<const Optimizer> make_optimizer(const OptimizerSettings& settings);
 
-// A rank's arenas, flat as ParameterLayout describes.
-struct OptimizerArenas {
-  Tensor weights;              // [layout.weight_elements] f32
-  Tensor grads;                // [layout.grad_elements] f32
-  std::vector<Tensor> states;  // like weights
-  Tensor rounded;              // [layout.weight_elements]; without memory: none
+// A run of elements of one stored tensor, and where it begins in each arena, in elements.
+struct OptimizerPart {
+  std::size_t elements = 0;
+  std::size_t weight = 0, grad = 0, state = 0, rounded = 0;
+  bool decays = true;
 };
-// One step over all trainable parameters, each stored tensor once. A tied weight that this stage stores once takes its gradient
-// from the embedding's accumulator.
-void optimizer_step(const ParameterLayout& layout, Ops& ops, const OptimizerArenas& arenas, const Optimizer& optimizer,
-                    const OptimizerStep& step);
+// All trainable parameters of the layout, each stored tensor once, in arenas that are flat as it describes. A tied weight that
+// this stage stores once takes its gradient from the embedding's accumulator. Pure.
+std::vector<OptimizerPart> whole_parts(const ParameterLayout& layout);
+
+struct OptimizerArenas {
+  Tensor weights;              // f32
+  Tensor grads;                // f32
+  std::vector<Tensor> states;  // f32, all of one length
+  Tensor rounded;              // without memory: none
+};
+void optimizer_step(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
+                    const Optimizer& optimizer, const OptimizerStep& step);
 
 }  // namespace pipetrain

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "core/tensor.hpp"
+#include "model/parameters.hpp"
 
 namespace pipetrain {
 
@@ -14,11 +16,10 @@ class ParameterStore {
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
 
-  // A view of an arena with this block's weights at their offsets (block: its index in ParameterLayout::blocks). They are there
-  // once the work that the rank's stream holds has run. Until release(), use the block's own part of the view only. The next
-  // view may lie elsewhere. Blocks are acquired in the order they are used, each several times a step; a block may be held more
-  // than once.
-  virtual Tensor acquire(std::size_t block) = 0;
+  // The block's weights (block: its index in ParameterLayout::blocks), in the order of BlockParameters::tensors. They are there
+  // once the work that the rank's stream holds has run, and until release(). The next time they may lie elsewhere. Blocks are
+  // acquired in the order they are used, each several times a step; a block may be held more than once.
+  virtual const std::vector<Tensor>& acquire(std::size_t block) = 0;
   // Work that is enqueued on the rank's stream from now on does not read the block's weights.
   virtual void release(std::size_t block) = 0;
 
@@ -26,16 +27,29 @@ class ParameterStore {
   ParameterStore() = default;
 };
 
+// Views of the layout's tensors in a flat arena; without memory where it has none. By block.
+inline std::vector<std::vector<Tensor>> weight_views(const ParameterLayout& layout, const Tensor& arena) {
+  std::vector<std::vector<Tensor>> blocks;
+  for (const BlockParameters& block : layout.blocks) {
+    auto& views = blocks.emplace_back();
+    for (const StoredTensor& tensor : block.tensors) {
+      char* data = static_cast<char*>(arena.data);
+      views.push_back({data == nullptr ? nullptr : data + tensor.offset * size_of(arena.dtype), tensor.shape, arena.dtype});
+    }
+  }
+  return blocks;
+}
+
 // All weights are always there, in one arena.
 class ResidentParameters final : public ParameterStore {
  public:
-  explicit ResidentParameters(const Tensor& weights) : weights_(weights) {}
-  void set(const Tensor& weights) { weights_ = weights; }
-  Tensor acquire(std::size_t) override { return weights_; }
+  // weights: [layout.weight_elements]
+  ResidentParameters(const ParameterLayout& layout, const Tensor& weights) : views_(weight_views(layout, weights)) {}
+  const std::vector<Tensor>& acquire(std::size_t block) override { return views_.at(block); }
   void release(std::size_t) override {}
 
  private:
-  Tensor weights_;
+  std::vector<std::vector<Tensor>> views_;
 };
 
 }  // namespace pipetrain

@@ -41,11 +41,13 @@ class TransformerStage final : public StageModel {
         workspace_(Arena::measuring()),
         chunks_(spec.chunks.size()) {
     check_precision(numerics_.precision);
+    const auto without_memory = weight_views(layout_, {nullptr, {}, numerics_.precision.compute});  // for measuring
+    const auto no_grads = weight_views(layout_, {nullptr, {}, numerics_.precision.grad});
     for (std::size_t index = 0; index < layout_.blocks.size(); ++index) {
       const BlockParameters& block = layout_.blocks[index];
       Chunk& chunk = chunks_.at(static_cast<std::size_t>(block.chunk));
       chunk.blocks.push_back({make_block(config_, block, tp_), index});
-      chunk.blocks.back().compute->bind({nullptr, {}, numerics_.precision.compute}, Tensor{});  // for measuring
+      chunk.blocks.back().compute->bind(without_memory[index], no_grads[index]);
       chunk.begins_model |= block.block.kind == BlockKind::embedding;
     }
     for (int chunk = 0; chunk < static_cast<int>(chunks_.size()); ++chunk) chunk_at(chunk).bytes = measure(chunk);
@@ -61,11 +63,10 @@ class TransformerStage final : public StageModel {
   }
   Shape hidden_shape() const override { return {tp_.shard_rows(shape_.tokens()), config_.hidden}; }
 
-  void bind(ParameterStore& weights, const Tensor& grads) override {
-    assert(grads.dtype == numerics_.precision.grad);
-    assert(static_cast<std::size_t>(grads.elements()) >= layout_.grad_elements);
+  void bind(ParameterStore& weights, GradientPlaces grads) override {
+    assert(grads.blocks.size() == layout_.blocks.size() && grads.zeroed.size() == chunks_.size());
     weights_ = &weights;
-    grads_ = grads;
+    grads_ = std::move(grads);
     if (config_.positions == PositionKind::rotary) upload_rotary_table();
   }
 
@@ -92,8 +93,7 @@ class TransformerStage final : public StageModel {
   void begin_step() override {
     for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       chunks_[chunk].accumulate = Accumulate::no;
-      const Region zeroed = layout_.zeroed_grads[chunk];
-      ops_.stream().zero(grads_.row_range(static_cast<std::int64_t>(zeroed.begin), static_cast<std::int64_t>(zeroed.end)));
+      ops_.stream().zero(grads_.zeroed[chunk]);
     }
   }
 
@@ -112,13 +112,13 @@ class TransformerStage final : public StageModel {
     assert(!own.pending.is_measuring() || chunk_at(chunk).bytes.pending == 0);
     run_backward(context(own), chunk, args, own, accumulate(chunk), true);
   }
-  void weight_grad(int chunk, ActivationSlot& slot) override { run_weight_grad(ops_, slot_of(chunk, slot)); }
+  void weight_grad(int chunk, ActivationSlot& slot) override { run_weight_grad(ops_, chunk, slot_of(chunk, slot)); }
 
  private:
   struct StageBlock {
     std::unique_ptr<BlockCompute> compute;
     std::size_t index = 0;           // in layout_.blocks
-    const void* bound_to = nullptr;  // where its weights were when it was used last
+    std::vector<Tensor> bound = {};  // its weights when it was used last
   };
   struct Chunk {
     std::vector<StageBlock> blocks;
@@ -148,12 +148,20 @@ class TransformerStage final : public StageModel {
   template <class Use>
   void with_weights(StageBlock& block, Use use) {
     if (weights_ == nullptr) return use(*block.compute);  // measuring
-    const Tensor weights = weights_->acquire(block.index);
-    assert(weights.dtype == numerics_.precision.compute &&
-           static_cast<std::size_t>(weights.elements()) >= layout_.weight_elements);
-    if (std::exchange(block.bound_to, weights.data) != weights.data) block.compute->bind(weights, grads_);
+    const std::vector<Tensor>& weights = weights_->acquire(block.index);
+    const bool same_place = std::equal(weights.begin(), weights.end(), block.bound.begin(), block.bound.end(),
+                                       [](const Tensor& a, const Tensor& b) { return a.data == b.data; });
+    if (!same_place) {
+      assert(weights.front().dtype == numerics_.precision.compute);
+      block.compute->bind(weights, grads_.blocks[block.index]);
+      block.bound = weights;
+    }
     use(*block.compute);
     weights_->release(block.index);
+  }
+
+  void open(const StageBlock& block) const {
+    if (listener_.opens) listener_.opens(block.index);
   }
 
   void upload_rotary_table() {
@@ -197,21 +205,27 @@ class TransformerStage final : public StageModel {
     slot.kept.clear();
     WeightGradients gradients = defer_weights
                                     ? WeightGradients::deferred(context.ops, slot.pending, accumulate, slot.kept)
-                                    : WeightGradients::immediate(context.ops, context.workspace, accumulate, listener_);
+                                    : WeightGradients::immediate(context.ops, context.workspace, accumulate, listener_.added);
     BackwardArgs block_args = args;
     for (std::size_t i = chunk.blocks.size(); i-- > 0;) {
       // In the place of the block's input, which nobody reads after it. So it stays for W, too.
       block_args.input_grad = i == 0 ? args.input_grad : slot.inputs[i];
-      with_weights(chunk.blocks[i],
-                   [&](const BlockCompute& block) { block.backward(context, block_args, gradients, *slot.blocks[i]); });
+      if (!defer_weights) open(chunk.blocks[i]);
+      const auto run = [&](const BlockCompute& block) { block.backward(context, block_args, gradients, *slot.blocks[i]); };
+      if (layout_.blocks[chunk.blocks[i].index].block.kind == BlockKind::embedding) {
+        run(*chunk.blocks[i].compute);  // it reads no weight
+      } else {
+        with_weights(chunk.blocks[i], run);
+      }
       block_args.output_grad = block_args.input_grad;
     }
     slot.state = defer_weights ? ChunkSlot::State::pending : ChunkSlot::State::empty;
   }
 
-  void run_weight_grad(Ops& ops, ChunkSlot& slot) const {
+  void run_weight_grad(Ops& ops, int chunk, ChunkSlot& slot) const {
     assert(slot.state == ChunkSlot::State::pending);
-    for (const KeptGradient& gradient : slot.kept) compute(ops, gradient, listener_);
+    for (const StageBlock& block : chunk_at(chunk).blocks) open(block);
+    for (const KeptGradient& gradient : slot.kept) compute(ops, gradient, listener_.added);
     slot.kept.clear();
     slot.state = ChunkSlot::State::empty;
   }
@@ -231,7 +245,7 @@ class TransformerStage final : public StageModel {
     const ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum, {}};
     run_forward(context, chunk, forward, *slot);
     run_backward(context, chunk, {hidden, hidden, 1}, *slot, Accumulate::yes, true);
-    run_weight_grad(*ops, *slot);
+    run_weight_grad(*ops, chunk, *slot);
     run_forward(context, chunk, forward, *slot);
     run_backward(context, chunk, {hidden, hidden, 1}, *slot, Accumulate::yes, false);
     return {slot->saved.peak(), slot->pending.peak(), workspace.peak()};
@@ -259,7 +273,7 @@ class TransformerStage final : public StageModel {
   Buffer rotary_memory_;
   Tensor rotary_table_;                // without memory where positions are learned
   ParameterStore* weights_ = nullptr;  // null: measuring
-  Tensor grads_;                       // the arena
+  GradientPlaces grads_;
   GradientListener listener_;
   std::vector<Chunk> chunks_;
 };

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "core/buffer.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config.hpp"
+#include "model/gradient_places.hpp"
 #include "model/numerics.hpp"
 #include "model/parameter_store.hpp"
 #include "model/parameters.hpp"
@@ -63,6 +65,12 @@ struct BackwardArgs {
   float loss_scale = 1;  // last chunk only: the run's loss scale / target tokens of the whole global batch
 };
 
+struct GradientListener {
+  // Something is about to be added to gradients of this block (its index in ParameterLayout::blocks); may be null.
+  std::function<void(std::size_t block)> opens;
+  GradientAdded added;  // may be null
+};
+
 class StageModel {
  public:
   virtual ~StageModel() = default;
@@ -72,10 +80,11 @@ class StageModel {
   virtual std::size_t workspace_bytes() const = 0;  // the most that any action needs, those of the step's end included
   virtual Shape hidden_shape() const = 0;           // [Tr, H], of the sequence that is set
 
-  // The arenas of parameters(), flat: weights in the activations' type and zero where no parameter is, gradients f32. The store
-  // outlives the model's actions. Must be called before the first of them. Where positions are rotary, also takes the memory of
-  // their table from the stream's device, and waits for it to be filled; else waits for nothing that is on the stream.
-  virtual void bind(ParameterStore& weights, const Tensor& grads) = 0;
+  // Weights of parameters(), in the activations' type and zero where no parameter is, and places for its gradients. The
+  // store outlives the model's actions. Must be called before the first of them. Where positions are rotary, also takes the
+  // memory of their table from the stream's device, and waits for it to be filled; else waits for nothing that is on the
+  // stream.
+  virtual void bind(ParameterStore& weights, GradientPlaces grads) = 0;
   // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
   // action.
   virtual void bind_workspace(void* data, std::size_t bytes) = 0;
@@ -87,7 +96,7 @@ class StageModel {
   // Memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), to be kept until its weight_grad().
   virtual void set_pending(int chunk, ActivationSlot& slot, void* pending) const = 0;
 
-  // Sets the callback after each matrix gradient; null removes it.
+  // Sets the callbacks of gradients.
   virtual void listen(GradientListener listener) = 0;
 
   // The tokens of each sample in the actions that follow, from 1 to the spec's; before the first call it is the spec's.

@@ -21,6 +21,7 @@ class MeasuringOps : public Ops {
   void bias_grad(const Tensor& dy, const Tensor&) override { measure<cpu::ColumnScratch>(dy); }
   void layer_norm_backward(const LayerNormBackwardArgs& args) override { measure<cpu::LayerNormScratch>(args.x); }
   void cross_entropy(const TensorParallel&, const CrossEntropyArgs& args) override { measure<cpu::LossScratch>(args.targets); }
+  void square_sums(const Tensor&, const Tensor&) override {}
   void square_sum(const Tensor& tensor, const Tensor&) override { measure<cpu::SquareSumScratch>(tensor); }
 
   void gather_matmul(const TensorParallel&, MatmulKind, const GatherMatmulArgs&) override {}

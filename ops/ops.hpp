@@ -154,6 +154,9 @@ class Ops {
   }
   // sum [1] f64 = sum of squares: fp64 sums over blocks of 65,536 elements, the blocks added in order.
   virtual void square_sum(const Tensor& tensor, const Tensor& sum) = 0;
+  // sums [elements / 65,536, rounded up] f64 = those blocks' sums: added in order, they are square_sum's to the bit. Of a
+  // tensor that begins and ends where blocks of a larger one do, they are that one's.
+  virtual void square_sums(const Tensor& tensor, const Tensor& sums) = 0;
   // target += source, f32 or f64.
   virtual void add(const Tensor& target, const Tensor& source) = 0;
 

@@ -180,6 +180,9 @@ class TimedOps : public Ops {
   void adamw_rounded(const AdamWArgs& args, const AdamW& settings, const Tensor& rounded) override {
     timed(OpClass::elementwise, [&] { ops_->adamw_rounded(args, settings, rounded); });
   }
+  void square_sums(const Tensor& tensor, const Tensor& sums) override {
+    timed(OpClass::elementwise, [&] { ops_->square_sums(tensor, sums); });
+  }
   void square_sum(const Tensor& tensor, const Tensor& sum) override {
     timed(OpClass::elementwise, [&] { ops_->square_sum(tensor, sum); });
   }

@@ -85,12 +85,17 @@ double LayoutCosts::parameters(const Layout& layout, const Placement& placement,
   return sum;
 }
 
-// A ring sends every gradient twice, but for the rank's own part.
+// Replicas that step and count each their own part.
+int LayoutCosts::sharing(const Layout& layout) const { return request_.zero.divides_states() ? layout.dp : 1; }
+
+// A ring sends everything twice, but for the rank's own part.
 double LayoutCosts::reduce_seconds(const Layout& layout, double parameters) const {
   if (layout.dp == 1) return 0;
-  const double share = 2.0 * (layout.dp - 1) / layout.dp;
+  // Gradients go to their owners, and come back as sums or as new weights.
+  const double back = request_.zero.divides_states() ? activation_bytes(request_) : gradient_bytes;
+  const double bytes = parameters * (gradient_bytes + back) * (layout.dp - 1) / layout.dp;
   const LinkSpeed link = links_.replicas(layout);
-  return share * parameters * gradient_bytes / link.rate + 2.0 * (layout.dp - 1) * link.latency;
+  return bytes / link.rate + 2.0 * (layout.dp - 1) * link.latency;
 }
 
 // Two stages exchange their sums; one stage with both ends adds them up where they are: it reads two and writes one.
@@ -131,7 +136,7 @@ schedules::Costs LayoutCosts::of(const Layout& layout, const Placement& placemen
       if (request_.config.tied_embeddings && (v == 0 || v + 1 == placement.virtual_stages()))
         row.back().sum_tied = tied_seconds(layout, placement);
     }
-    const double held = parameters(layout, placement, stage);
+    const double held = parameters(layout, placement, stage) / sharing(layout);
     costs.norm.push_back(norm_seconds(held));
     costs.optimizer.push_back(optimizer_seconds(held));
   }
@@ -149,7 +154,8 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
       compute += costs[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))].compute();
     for (int v = 0; v < placement.virtual_stage(stage, 0); ++v) first += costs[static_cast<std::size_t>(v)].times.forward;
     const double held = parameters(layout, placement, stage);
-    const double end = reduce_seconds(layout, held) + norm_seconds(held) + optimizer_seconds(held);
+    const double own = held / sharing(layout);
+    const double end = reduce_seconds(layout, held) + norm_seconds(own) + optimizer_seconds(own);
     bound = std::max(bound, first + static_cast<double>(layout.microbatches) * compute + end);
   }
   return bound;
@@ -158,7 +164,12 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
 double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& placement) {
   double most = 0;
   for (int stage = 0; stage < layout.pp; ++stage) most = std::max(most, parameters(layout, placement, stage));
-  return most * (4 * sizeof(float) + rounded_bytes(request_));
+  // The states and masters, the gradients, and what operations read: each whole or divided.
+  const Zero& zero = request_.zero;
+  const auto kept = [&](bool divided, double bytes) { return divided ? bytes / layout.dp : bytes; };
+  const double masters = rounded_bytes(request_) > 0 ? sizeof(float) : 0;
+  return most * (kept(zero.divides_states(), 2 * sizeof(float) + masters) + kept(zero.divides_grads(), sizeof(float)) +
+                 kept(zero.divides_weights(), activation_bytes(request_)));
 }
 
 }  // namespace pipetrain

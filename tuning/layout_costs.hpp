@@ -32,7 +32,7 @@ class LayoutCosts {
   schedules::Costs of(const Layout& layout, const schedules::Placement& placement);
   // A lower bound of the time that any run of the layout takes.
   double bound(const Layout& layout, const schedules::Placement& placement);
-  // Weights, gradients, moments and, in bf16, the rounded weights, of the stage that has most of them.
+  // Weights, gradients, moments and, in bf16, the rounded weights, of the stage that has most of them: at least so many.
   double most_state_bytes(const Layout& layout, const schedules::Placement& placement);
 
  private:
@@ -41,6 +41,7 @@ class LayoutCosts {
   // Between neighbouring stages, then from the last to the first.
   std::vector<schedules::Link> edges(const Layout& layout) const;
   double parameters(const Layout& layout, const schedules::Placement& placement, int stage);
+  int sharing(const Layout& layout) const;
   double reduce_seconds(const Layout& layout, double parameters) const;
   double tied_seconds(const Layout& layout, const schedules::Placement& placement) const;
   double norm_seconds(double parameters) const;

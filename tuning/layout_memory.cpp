@@ -8,10 +8,12 @@ using schedules::Placement;
 using schedules::StageNeeds;
 
 const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
-  auto& memory = memories_[{layout.tp, layout.microbatch, layout.recompute}];
-  if (!memory)
-    memory = std::make_unique<StageMemory>(request_.config, layout.tp, MicrobatchShape{layout.microbatch, request_.sequence},
-                                           StageMemory::Mode{{request_.precision, layout.recompute}, request_.device});
+  auto& memory = memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute}];
+  if (!memory) {
+    StageMemory::Mode mode{{request_.precision, layout.recompute}, request_.device, request_.zero, layout.dp};
+    const MicrobatchShape shape{layout.microbatch, request_.sequence};
+    memory = std::make_unique<StageMemory>(request_.config, layout.tp, shape, mode);
+  }
   return *memory;
 }
 

@@ -32,7 +32,8 @@ class LayoutMemory {
 
   const LayoutRequest& request_;
   LayoutCosts& costs_;
-  std::map<std::tuple<int, std::int64_t, Recompute>, std::unique_ptr<StageMemory>> memories_;
+  // By tp, dp, microbatch and recompute.
+  std::map<std::tuple<int, int, std::int64_t, Recompute>, std::unique_ptr<StageMemory>> memories_;
 };
 
 }  // namespace pipetrain

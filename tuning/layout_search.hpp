@@ -12,6 +12,7 @@
 #include "model/config.hpp"
 #include "model/precision.hpp"
 #include "model/recompute.hpp"
+#include "model/zero.hpp"
 #include "schedules/plan.hpp"
 
 namespace pipetrain {
@@ -39,6 +40,7 @@ struct LayoutRequest {
   Precision precision;
   DeviceKind device = DeviceKind::cpu;
   std::optional<Recompute> recompute;  // not given: the least that fits
+  Zero zero;                           // of layouts with several replicas
   bool with_auto = false;              // also plans that auto makes for the costs and the memory
 };
 

@@ -50,7 +50,8 @@ struct StatePart {
   int tp_rank = 0;            // of the compute's
   std::string state;          // "weights"
   std::size_t parameter = 0;  // of the rank, in its layout's order
-  std::size_t elements = 0;   // how many values that is; needed only where the stage may run in another process
+  std::size_t begin = 0;      // the first value of the rank's slice
+  std::size_t elements = 0;   // how many values
 };
 
 // How a compute answers its stage. Thread-safe; none of the calls blocks. For every launch: enqueued once, then completed once,

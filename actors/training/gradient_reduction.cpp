@@ -5,11 +5,14 @@
 
 namespace pipetrain {
 
-GradientReduction::GradientReduction(Device& device, std::shared_ptr<Group> replicas, const std::string& name)
-    : replicas_(std::move(replicas)),
-      stream_(device.make_stream(name)),
-      final_(device.make_event()),
-      summed_(device.make_event()) {}
+SumOverReplicas sum_for_all(std::shared_ptr<Group> replicas) {
+  return [replicas = std::move(replicas)](Stream& stream, const Tensor& grads) {
+    replicas->all_reduce(stream, grads, Reduction::sum);
+  };
+}
+
+GradientReduction::GradientReduction(Device& device, SumOverReplicas sum, const std::string& name)
+    : sum_(std::move(sum)), stream_(device.make_stream(name)), final_(device.make_event()), summed_(device.make_event()) {}
 
 void GradientReduction::start(Stream& compute, const Tensor& grads) {
   compute.record(*final_);
@@ -37,7 +40,7 @@ void GradientReduction::finish(Stream& compute, const Tensor& grads) {
 }
 
 void GradientReduction::reduce(const Tensor& grads) {
-  if (grads.elements() > 0) replicas_->all_reduce(*stream_, grads.reshaped({grads.elements()}), Reduction::sum);
+  if (grads.elements() > 0) sum_(*stream_, grads.reshaped({grads.elements()}));
 }
 
 }  // namespace pipetrain

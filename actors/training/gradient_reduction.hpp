@@ -3,6 +3,7 @@
 // the rank's worker only.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,21 +13,28 @@
 
 namespace pipetrain {
 
+// Enqueues the sum over the replicas of a part [n] of the gradient arena.
+using SumOverReplicas = std::function<void(Stream& stream, const Tensor& grads)>;
+// All replicas get all of it.
+SumOverReplicas sum_for_all(std::shared_ptr<Group> replicas);
+
 class GradientReduction {
  public:
-  // replicas: the same stage and rank of every replica. All of them must make the same calls in the same order.
-  GradientReduction(Device& device, std::shared_ptr<Group> replicas, const std::string& name);
+  // sum: over the same stage and rank of every replica. All of them must make the same calls in the same order.
+  GradientReduction(Device& device, SumOverReplicas sum, const std::string& name);
 
+  // Before a step's first action.
+  void begin_step() { started_.clear(); }
   // `grads`, a part of the gradient arena, has its final value once what `compute` holds so far has run.
   void start(Stream& compute, const Tensor& grads);
   // `grads` [n]. Sums what of it has not been started; what `compute` holds from now on sees all sums.
   void finish(Stream& compute, const Tensor& grads);
 
-  // Carries the sums.
+  // Carries the sums, and whatever else goes between replicas.
   Stream& stream() { return *stream_; }
 
  private:
-  std::shared_ptr<Group> replicas_;
+  SumOverReplicas sum_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> final_, summed_;
   std::vector<Tensor> started_;

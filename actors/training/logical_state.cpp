@@ -3,6 +3,8 @@
 #include <map>
 #include <utility>
 
+#include "actors/training/state_places.hpp"
+#include "actors/training/train_job.hpp"
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/weights.hpp"
 
@@ -14,21 +16,28 @@ constexpr std::size_t most_bytes_ahead = std::size_t{64} << 20;
 
 }  // namespace
 
-LogicalState::LogicalState(Pipeline& pipeline, const ParallelLayout& layout, const ModelConfig& config) : pipeline_(pipeline) {
+LogicalState::LogicalState(Pipeline& pipeline, const ParallelLayout& layout, const TrainJob& job) : pipeline_(pipeline) {
   std::map<std::string, std::vector<Slice>> slices;
   const auto& shape = layout.mesh().shape();
+  const int replicas = place_among(job.zero, shape.dp, 0).replicas;
   for (int stage = 0; stage < shape.pp; ++stage) {
     for (int tp_rank = 0; tp_rank < shape.tp; ++tp_rank) {
       const auto [part, rank_of_part] = layout.part_rank(tp_rank);
-      const ParameterLayout own = layout_parameters(config, layout.chunks_of(stage), tp_rank, shape.tp);
+      const ParameterLayout own = layout_parameters(job.config, layout.chunks_of(stage), tp_rank, shape.tp);
+      const auto units = shard_units(own, replicas);
+      std::vector<std::vector<Piece>> pieces(own.parameters.size());
+      for (int replica = 0; replica < replicas; ++replica) {
+        for (const HeldPart& held : held_parts(own, units, replica))
+          pieces[held.parameter].push_back({{replica, stage, part}, held.begin, held.end});
+      }
       for (std::size_t number = 0; number < own.parameters.size(); ++number) {
         const Parameter& parameter = own.parameters[number];
         const bool elsewhere = parameter.tied_copy || (parameter.split_axis < 0 && tp_rank > 0);
-        if (!elsewhere) slices[parameter.name].push_back({{0, stage, part}, rank_of_part, number, parameter});
+        if (!elsewhere) slices[parameter.name].push_back({rank_of_part, number, parameter, std::move(pieces[number])});
       }
     }
   }
-  for (const auto& tensor : logical_tensors(config)) slices_.push_back(slices.at(tensor.name));
+  for (const auto& tensor : logical_tensors(job.config)) slices_.push_back(slices.at(tensor.name));
 }
 
 LogicalState::~LogicalState() { forget(); }
@@ -39,8 +48,8 @@ void LogicalState::copy(const std::string& state, std::size_t index, float* full
   while (asked_.empty() || (next < slices_.size() && asked_bytes_ < most_bytes_ahead)) ask(state, next++);
   Asked& first = asked_.front();
   for (std::size_t i = 0; i < first.slices.size(); ++i) {
-    first.slices[i].done.get();
-    write_slice(slices_[index][i].parameter, first.slices[i].part.data(), full);
+    for (auto& done : first.slices[i].done) done.get();
+    write_slice(slices_[index][i].parameter, first.slices[i].slice.data(), full);
   }
   asked_bytes_ -= first.bytes;
   asked_.pop_front();
@@ -52,10 +61,12 @@ void LogicalState::ask(const std::string& state, std::size_t index) {
   tensor.index = index;
   for (const Slice& slice : slices_[index]) {
     Reading& reading = tensor.slices.emplace_back();
-    reading.part.resize(static_cast<std::size_t>(slice.parameter.local.elements()));
-    reading.done =
-        pipeline_.read_state(slice.stage, {slice.tp_rank, state, slice.number, reading.part.size()}, reading.part.data());
-    tensor.bytes += reading.part.size() * sizeof(float);
+    reading.slice.resize(static_cast<std::size_t>(slice.parameter.local.elements()));
+    for (const Piece& piece : slice.pieces) {
+      const StatePart part{slice.tp_rank, state, slice.number, piece.begin, piece.end - piece.begin};
+      reading.done.push_back(pipeline_.read_state(piece.stage, part, reading.slice.data() + piece.begin));
+    }
+    tensor.bytes += reading.slice.size() * sizeof(float);
   }
   asked_bytes_ += tensor.bytes;
 }
@@ -64,7 +75,9 @@ void LogicalState::ask(const std::string& state, std::size_t index) {
 void LogicalState::forget() {
   for (auto& tensor : asked_) {
     for (auto& reading : tensor.slices) {
-      if (reading.done.valid()) reading.done.wait();
+      for (auto& done : reading.done) {
+        if (done.valid()) done.wait();
+      }
     }
   }
   asked_.clear();

@@ -1,4 +1,5 @@
-// The model's full tensors, of any state that ranks keep: gathered from the ranks of the first replica by asking their stages.
+// The model's full tensors, of any state that ranks keep: gathered by asking the stages of the ranks that hold their parts, the
+// first replica's where replicas do not divide them.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@ namespace pipetrain {
 // Only between steps. Not thread-safe.
 class LogicalState {
  public:
-  LogicalState(Pipeline& pipeline, const ParallelLayout& layout, const ModelConfig& config);
+  LogicalState(Pipeline& pipeline, const ParallelLayout& layout, const TrainJob& job);
   // Waits for what is still being read.
   ~LogicalState();
   LogicalState(const LogicalState&) = delete;
@@ -27,15 +28,20 @@ class LogicalState {
   void copy(const std::string& state, std::size_t index, float* full);
 
  private:
-  struct Slice {
+  // Of a slice, what one rank holds.
+  struct Piece {
     StageId stage;
-    int tp_rank = 0;         // of that part of the stage
+    std::size_t begin = 0, end = 0;
+  };
+  struct Slice {
+    int tp_rank = 0;         // of its part of the stage
     std::size_t number = 0;  // of the rank's parameters
     Parameter parameter;
+    std::vector<Piece> pieces;
   };
   struct Reading {
-    std::vector<float> part;
-    std::future<void> done;
+    std::vector<float> slice;
+    std::vector<std::future<void>> done;  // by piece
   };
   // A tensor that was asked for.
   struct Asked {

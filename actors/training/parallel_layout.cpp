@@ -24,6 +24,9 @@ std::unique_ptr<Device> make_device(const TrainJob& job, int number) {
 // Refuses a model that cannot be split or computed so before anything is opened.
 std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vector<std::vector<Block>>& parts,
                                              const std::shared_ptr<EngineChannel>& channel) {
+  if (job.zero.divides_weights() && job.layout.order == schedules::Order::ready)
+    throw Error(ErrorKind::input, {"zero", std::to_string(job.zero.stage)},
+                "replicas gather weights in one order, the plan's, and the run's order is ready; use planned");
   layout_parameters(job.config, parts, 0, job.layout.tp);
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
   return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;
@@ -167,6 +170,9 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.same_order = job.layout.order == schedules::Order::planned || setup.chunks.size() == 1;
   setup.seed = job.samples.seed;
   setup.optimizer = job.optimizer;
+  setup.zero = job.zero;
+  setup.replicas = mesh().shape().dp;
+  if (job.layout.order == schedules::Order::planned) setup.actions = plan_.stages[static_cast<std::size_t>(setup.id.pp)];
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;
   if (job.fault && job.fault->rank == rank) setup.fault = job.fault;

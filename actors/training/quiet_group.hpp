@@ -15,11 +15,12 @@ class QuietGroup : public Group, private PiecewiseTransfer {
 
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
-  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) override {
-    if (!quiet_) group_->all_gather(stream, shard, full);
+  using Group::all_gather, Group::reduce_scatter;
+  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) override {
+    if (!quiet_) group_->all_gather(stream, shard, full, rows);
   }
-  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) override {
-    if (!quiet_) group_->reduce_scatter(stream, full, shard);
+  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) override {
+    if (!quiet_) group_->reduce_scatter(stream, full, shard, rows);
   }
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override {
     if (!quiet_) group_->all_reduce(stream, tensor, reduction);

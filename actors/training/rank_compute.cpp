@@ -26,12 +26,12 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   memory_ = memory_use(setup_, *model_);
 
   state_.emplace(setup_, layout(), tensor_parallel(), *ops_);
-  model_->bind(state_->parameters(), state_->grads());
+  model_->bind(state_->parameters(), state_->gradient_places());
   workspace_memory_ = device.allocate(model_->workspace_bytes(), to_string(id) + ": workspace");
   model_->bind_workspace(workspace_memory_.data(), workspace_memory_.bytes());
 
   const auto losses = has_head() ? setup_.microbatches : 0;
-  const auto sums = static_cast<std::int64_t>(state_->counted().size());
+  const auto sums = static_cast<std::int64_t>(state_->sum_count());
   reports_ = {nullptr, {losses + sums}, DType::f64};
   reports_memory_ = device.allocate(reports_.bytes(), to_string(id) + ": losses and norms");
   reports_.data = reports_memory_.data();
@@ -111,6 +111,7 @@ void RankCompute::begin_step(const StepInfo& step) {
   const std::int64_t sequence = setup_.samples->size(step.step).sequence;
   model_->set_sequence(sequence);
   if (setup_.isolates_documents) load_documents(step.step, sequence);
+  state_->begin_step();
   model_->begin_step();
   if (setup_.fault && setup_.fault->step == step.step) provoke(*setup_.fault);
 }
@@ -163,9 +164,11 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   const auto tensor = [lane](const SlotHandle& slot) { return slot ? slot->lanes[lane].tensor : Tensor{}; };
   ActivationSlot& slot = activations_->take(action);
   // Of the step's last microbatch the gradients are final as they come.
-  if (state_->is_replicated() && setup_.same_order && action.microbatch == setup_.microbatches - 1) {
-    model_->listen([this](const Tensor& dw) { state_->start_reduction(dw); });
-  }
+  GradientListener listener;
+  if (state_->is_replicated() && setup_.same_order && action.microbatch == setup_.microbatches - 1)
+    listener.added = [this](const Tensor& dw) { state_->start_reduction(dw); };
+  if (state_->shares_gradient_memory()) listener.opens = [this](std::size_t block) { state_->open_gradients(block); };
+  model_->listen(std::move(listener));
   const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(step_.loss_scale / step_.tokens)};
   switch (action.kind) {
     case ActionKind::forward: {
@@ -185,7 +188,7 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
       model_->weight_grad(action.chunk, slot);
       break;
   }
-  if (state_->is_replicated()) model_->listen({});
+  model_->listen({});
   activations_->release(action);
 }
 

@@ -15,6 +15,7 @@
 #include "core/process_group.hpp"
 #include "model/optimizer.hpp"
 #include "model/stage_model.hpp"
+#include "model/zero.hpp"
 #include "schedules/validate.hpp"
 
 namespace pipetrain {
@@ -47,6 +48,9 @@ struct RankSetup {
   // Whether every replica comes to its last backward actions in the same order, so that gradients may be summed as they come.
   bool same_order = true;
   OptimizerSettings optimizer;
+  Zero zero;
+  int replicas = 1;
+  std::vector<schedules::Action> actions;  // of its stage in every step, in order; empty where the order is not known before
   schedules::StageNeeds needs;
   WrapOps wrap_ops;            // may be null
   std::optional<Fault> fault;  // of this rank

@@ -8,8 +8,12 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
+#include "actors/training/gathered_parameters.hpp"
+#include "actors/training/published_parameters.hpp"
 #include "core/error.hpp"
+#include "model/arena_views.hpp"
 #include "model/gradient_sums.hpp"
 #include "model/weights/weights.hpp"
 
@@ -47,45 +51,117 @@ void on_threads(unsigned threads, std::size_t count, const std::function<void(st
   if (failure) std::rethrow_exception(failure);
 }
 
+StatePlaces::Setup places_setup(const RankSetup& setup) {
+  return {setup.zero, place_among(setup.zero, setup.replicas, setup.id.dp), setup.numerics.precision, setup.actions};
+}
+
+GatheredParameters::Sizes gathered_sizes(const StatePlaces& places, const RankSetup& setup, const ParameterLayout& layout) {
+  return GatheredParameters::sizes(layout, places.units(), setup.zero.prefetch);
+}
+
 }  // namespace
 
 RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops)
-    : setup_(setup), layout_(layout), tp_(tp), ops_(ops), optimizer_(make_optimizer(setup.optimizer)), parameters_({}) {
-  arenas_.weights = allocate(layout.weight_elements, setup.numerics.precision.master, "parameters");
-  arenas_.grads = allocate(layout.grad_elements, setup.numerics.precision.grad, "gradients");
-  for (const std::string& name : optimizer_->states()) {
-    arenas_.states.push_back(allocate(layout.weight_elements, setup.numerics.precision.master, "optimizer state " + name));
-  }
-  if (setup.numerics.precision.rounds_weights()) {
-    arenas_.rounded = allocate(layout.weight_elements, setup.numerics.precision.compute, "rounded parameters");
-  }
-  parameters_.set(arenas_.rounded.data ? arenas_.rounded : arenas_.weights);
-  counted_ = counted_parameters(layout, setup.id.tp);
-  if (setup.groups.data) {
-    reduction_ = std::make_unique<GradientReduction>(*setup.device, setup.groups.data, "sums over replicas");
-  }
-  for (const auto& group : {setup.groups.data, setup.groups.tied}) {
-    if (group) group->share(arenas_.grads);
-  }
+    : setup_(setup),
+      layout_(layout),
+      tp_(tp),
+      ops_(ops),
+      optimizer_(make_optimizer(setup.optimizer)),
+      places_(layout, places_setup(setup)) {
+  allocate_arenas();
+  steps_ = places_.optimizer_parts();
+  counted_ = places_.counted(setup.id.tp);
+  if (setup.groups.data) make_reduction();
+  make_parameters();
   Stream& stream = ops_.stream();
   stream.zero(arenas_.grads);  // what lies between two tensors is summed over replicas, too
   stream.zero(arenas_.weights);
+  if (places_.is_sharded()) stream.zero(operands());
   for (const Tensor& state : arenas_.states) stream.zero(state);
 }
 
+void RankState::allocate_arenas() {
+  const Precision& precision = setup_.numerics.precision;
+  const Length weights{places_.weights(), precision.master}, rounded{places_.rounded(), precision.compute};
+  const Length grads{places_.grads(), precision.grad};
+  if (places_.is_sharded()) {
+    // In one piece, which the other replicas read: see Group::share.
+    const auto shared = allocate({grads, rounded.elements > 0 ? rounded : weights}, "gradients and parameters");
+    arenas_.grads = shared[0];
+    (rounded.elements > 0 ? arenas_.rounded : arenas_.weights) = shared[1];
+    if (rounded.elements > 0) arenas_.weights = allocate({weights}, "master parameters").front();
+    const auto* end = static_cast<const char*>(shared[1].data) + shared[1].bytes();
+    const auto bytes = static_cast<std::size_t>(end - static_cast<const char*>(shared[0].data));
+    if (setup_.groups.data)
+      setup_.groups.data->share({shared[0].data, {static_cast<std::int64_t>(bytes / sizeof(float))}, DType::f32});
+  } else {
+    arenas_.weights = allocate({weights}, "parameters").front();
+    arenas_.grads = allocate({grads}, "gradients").front();
+    if (rounded.elements > 0) arenas_.rounded = allocate({rounded}, "rounded parameters").front();
+    if (setup_.groups.data) setup_.groups.data->share(arenas_.grads);
+  }
+  if (places_.gathers_weights())
+    gathered_ = allocate({{gathered_sizes(places_, setup_, layout_).total(), operands().dtype}}, "gathered parameters").front();
+  if (setup_.groups.tied) setup_.groups.tied->share(arenas_.grads);
+  for (const std::string& name : optimizer_->states())
+    arenas_.states.push_back(allocate({{places_.states(), precision.master}}, "optimizer state " + name).front());
+}
+
+Tensor RankState::grads(const Region& region) const { return span(arenas_.grads, region.begin, region.size()); }
+
+void RankState::make_reduction() {
+  SumOverReplicas sum = sum_for_all(setup_.groups.data);
+  if (places_.is_sharded()) {
+    std::vector<OwnerSums::Unit> units;
+    for (std::size_t i = 0; i < places_.units().size(); ++i)
+      units.push_back({places_.units()[i], grads(places_.sums(i)), grads(places_.own_sums(i)), places_.is_pooled(i)});
+    owner_sums_ = std::make_shared<OwnerSums>(*setup_.device, setup_.groups.data, std::move(units));
+    sum = [owners = owner_sums_](Stream& stream, const Tensor& part) { owners->sum(stream, part); };
+  }
+  reduction_ = std::make_unique<GradientReduction>(*setup_.device, std::move(sum), "sums over replicas");
+}
+
+void RankState::make_parameters() {
+  if (!places_.is_sharded()) {
+    parameters_ = std::make_unique<ResidentParameters>(layout_, operands());
+    return;
+  }
+  const DividedParameters::Setup setup{layout_,       places_.units(),      *setup_.device,
+                                       ops_.stream(), reduction_->stream(), *setup_.groups.data};
+  std::unique_ptr<DividedParameters> divided;
+  if (places_.gathers_weights()) {
+    divided =
+        std::make_unique<GatheredParameters>(setup, GatheredParameters::Memory{operands(), gathered_, places_.shard_begins()},
+                                             setup_.zero.prefetch, block_sequence(layout_, setup_.actions));
+  } else {
+    divided = std::make_unique<PublishedParameters>(setup, operands());
+  }
+  divided_ = divided.get();
+  parameters_ = std::move(divided);
+}
+
 MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layout) {
+  const Precision& precision = setup.numerics.precision;
+  const StatePlaces places(layout, places_setup(setup));
+  const std::size_t gathered = places.gathers_weights() ? gathered_sizes(places, setup, layout).total() : 0;
   MemoryUse use;
-  use.parameters = layout.weight_elements * size_of(setup.numerics.precision.master);
-  use.optimizer = make_optimizer(setup.optimizer)->states().size() * use.parameters;
-  if (setup.numerics.precision.rounds_weights())
-    use.parameters += layout.weight_elements * size_of(setup.numerics.precision.compute);
-  use.gradients = layout.grad_elements * size_of(setup.numerics.precision.grad);
+  use.parameters = places.weights() * size_of(precision.master) + (places.rounded() + gathered) * size_of(precision.compute);
+  use.optimizer = make_optimizer(setup.optimizer)->states().size() * places.states() * size_of(precision.master);
+  use.gradients = places.grads() * size_of(precision.grad);
   return use;
 }
 
-Tensor RankState::allocate(std::size_t elements, DType dtype, const std::string& what) {
-  memory_.push_back(setup_.device->allocate(elements * size_of(dtype), to_string(setup_.id) + ": " + what));
-  return {memory_.back().data(), {static_cast<std::int64_t>(elements)}, dtype};
+std::vector<Tensor> RankState::allocate(const std::vector<Length>& lengths, const std::string& what) {
+  std::size_t bytes = 0;
+  for (const Length& length : lengths) bytes += align_up(length.elements * size_of(length.dtype));
+  memory_.push_back(setup_.device->allocate(bytes, to_string(setup_.id) + ": " + what));
+  auto* data = static_cast<char*>(memory_.back().data());
+  std::vector<Tensor> tensors;
+  for (const Length& length : lengths) {
+    tensors.push_back({data, {static_cast<std::int64_t>(length.elements)}, length.dtype});
+    data += align_up(tensors.back().bytes());
+  }
+  return tensors;
 }
 
 const Tensor& RankState::arena(const std::string& state) const {
@@ -99,77 +175,117 @@ const Tensor& RankState::arena(const std::string& state) const {
   return arenas_.states[static_cast<std::size_t>(found - names.begin())];
 }
 
-void RankState::load(const InitialState& state) {
-  load_arena(arenas_.weights, *state.weights);
-  if (arenas_.rounded.data) ops_.round(arenas_.weights, arenas_.rounded);
-  for (const auto& [name, source] : state.states) load_arena(arena(name), *source);
-  applied_steps_ = state.applied_steps;
+std::size_t RankState::place(const std::string& state, const HeldPart& part) const {
+  return state == weights_state ? places_.weight_at(part) : places_.state_at(part);
 }
 
-void RankState::load_arena(const Tensor& arena, const WeightSource& source) {
+void RankState::load(const InitialState& state) {
+  load_arena(weights_state, *state.weights);
+  if (arenas_.rounded.data) {
+    for (const HeldPart& part : places_.held())
+      ops_.round(span(arenas_.weights, places_.weight_at(part), part.size()),
+                 span(arenas_.rounded, places_.rounded_at(part), part.size()));
+  }
+  for (const auto& [name, source] : state.states) load_arena(name, *source);
+  applied_steps_ = state.applied_steps;
+  if (divided_ != nullptr) divided_->loaded();
+}
+
+void RankState::load_arena(const std::string& state, const WeightSource& source) {
+  const Tensor& target = arena(state);
   // The largest first, so that no thread begins with one when the others are done.
-  std::vector<const Parameter*> parameters;
-  for (const auto& parameter : layout_.parameters) parameters.push_back(&parameter);
-  std::stable_sort(parameters.begin(), parameters.end(),
-                   [](const auto* a, const auto* b) { return a->local.elements() > b->local.elements(); });
+  std::vector<HeldPart> parts = places_.held();
+  const auto parameter_of = [this](const HeldPart& part) -> const Parameter& { return layout_.parameters[part.parameter]; };
+  std::stable_sort(parts.begin(), parts.end(), [&](const HeldPart& a, const HeldPart& b) {
+    return parameter_of(a).local.elements() > parameter_of(b).local.elements();
+  });
   std::mutex stream_turn;
-  on_threads(loading_threads(*setup_.device), parameters.size(), [&](std::size_t i) {
-    const Parameter& parameter = *parameters[i];
-    std::vector<float> staging(static_cast<std::size_t>(parameter.local.elements()));
-    source.load(parameter, staging.data());
+  on_threads(loading_threads(*setup_.device), parts.size(), [&](std::size_t i) {
+    const HeldPart& part = parts[i];
+    std::vector<float> staging(static_cast<std::size_t>(parameter_of(part).local.elements()));
+    source.load(parameter_of(part), staging.data());
     const std::lock_guard lock(stream_turn);
-    ops_.stream().copy(arena.as<float>() + parameter.offset, staging.data(), staging.size() * sizeof(float));
+    ops_.stream().copy(target.as<float>() + place(state, part), staging.data() + part.begin, part.size() * sizeof(float));
     ops_.stream().synchronize();
   });
 }
 
-void RankState::read(const std::string& state, const Parameter& parameter, float* out) {
-  ops_.stream().copy(out, arena(state).as<float>() + parameter.offset,
-                     static_cast<std::size_t>(parameter.local.elements()) * sizeof(float));
+const HeldPart& RankState::holder(const StatePart& part) const {
+  for (const HeldPart& held : places_.held()) {
+    if (held.parameter == part.parameter && held.begin <= part.begin && part.begin + part.elements <= held.end) return held;
+  }
+  throw Error(ErrorKind::internal,
+              to_string(setup_.id) + " holds no such part of its parameter " + std::to_string(part.parameter));
+}
+
+void RankState::read(const StatePart& part, float* out) {
+  const HeldPart& held = holder(part);
+  ops_.stream().copy(out, arena(part.state).as<float>() + place(part.state, held) + (part.begin - held.begin),
+                     part.elements * sizeof(float));
   ops_.stream().synchronize();
+}
+
+void RankState::begin_step() {
+  if (reduction_) reduction_->begin_step();
+  if (divided_ != nullptr) divided_->begin_step();
 }
 
 void RankState::start_reduction(const Tensor& grads) { reduction_->start(ops_.stream(), grads); }
 
 void RankState::reduce(int chunk) {
-  if (!reduction_) return;
-  const Region region = layout_.chunk_grads[static_cast<std::size_t>(chunk)];
-  reduction_->finish(ops_.stream(),
-                     arenas_.grads.row_range(static_cast<std::int64_t>(region.begin), static_cast<std::int64_t>(region.end)));
+  if (reduction_) reduction_->finish(ops_.stream(), grads(places_.chunk_grads(chunk)));
 }
 
-void RankState::sum_replicated(int chunk) { sum_replicated_grads(layout_, chunk, tp_, ops_, arenas_.grads); }
+void RankState::sum_replicated(int chunk) { sum_replicated_grads(grads(places_.replicated_grads(chunk)), tp_, ops_); }
+
+// Of the table that is tied, all or this rank's run.
+TiedGrads RankState::tied_sums() const {
+  if (!places_.is_sharded()) return tied_grads(layout_, setup_.config, arenas_.grads);
+  TiedGrads tied;
+  if (!setup_.config.tied_embeddings) return tied;
+  if (find_tensor(layout_, TensorRole::token_table)) tied.embedding = grads(places_.own_sums(TensorRole::token_table));
+  if (find_tensor(layout_, TensorRole::output_weight)) tied.head = grads(places_.own_sums(TensorRole::output_weight));
+  return tied;
+}
 
 void RankState::sum_tied() {
-  const TiedGrads tied = tied_grads(layout_, setup_.config, arenas_.grads);
+  const TiedGrads tied = tied_sums();
   if (setup_.groups.tied) {
-    setup_.groups.tied->all_reduce(ops_.stream(), tied.has_embedding() ? tied.embedding : tied.head, Reduction::sum);
+    const Tensor& own = tied.has_embedding() ? tied.embedding : tied.head;
+    if (own.elements() > 0) setup_.groups.tied->all_reduce(ops_.stream(), own, Reduction::sum);
   } else {
     sum_tied_grads(tied, ops_);
   }
 }
 
-void RankState::square_sums(const Tensor& sums) { pipetrain::square_sums(layout_, setup_.id.tp, ops_, arenas_.grads, sums); }
+void RankState::square_sums(const Tensor& sums) { pipetrain::square_sums(counted_, ops_, arenas_.grads, sums); }
 
 void RankState::step(float lr, float grad_scale) {
-  optimizer_step(layout_, ops_, arenas_, *optimizer_, {lr, ++applied_steps_, grad_scale});
+  const OptimizerStep step{lr, ++applied_steps_, grad_scale};
+  for (std::size_t unit = 0; unit < steps_.size(); ++unit) {
+    optimizer_step(steps_[unit], ops_, arenas_, *optimizer_, step);
+    if (divided_ != nullptr) divided_->publish(unit);
+  }
 }
 
 void RankState::begin_rehearsal() {
-  ops_.stream().zero(arenas_.weights);
-  if (arenas_.rounded.data) ops_.stream().zero(arenas_.rounded);
+  ops_.stream().zero(operands());
+  if (gathered_.data) ops_.stream().zero(gathered_);
+  if (divided_ != nullptr) divided_->set_rehearsing(true);
 }
 
 void RankState::end_rehearsal(const Tensor& sums) {
+  if (divided_ != nullptr) divided_->set_rehearsing(false);
   ops_.stream().zero(arenas_.grads);
   square_sums(sums);
-  optimizer_step(layout_, ops_, arenas_, *optimizer_, {});
+  for (const auto& parts : steps_) optimizer_step(parts, ops_, arenas_, *optimizer_, {});
 }
 
 void RankState::spoil() {
   static const float nan = std::numeric_limits<float>::quiet_NaN();
-  ops_.stream().copy(arenas_.weights.data, &nan, sizeof nan);
-  if (arenas_.rounded.data) ops_.round(arenas_.weights, arenas_.rounded);
+  const Tensor read = divided_ != nullptr ? divided_->settled() : operands();
+  const std::size_t bytes = size_of(read.dtype);  // the upper half of a float is a bf16
+  ops_.stream().copy(read.data, reinterpret_cast<const char*>(&nan) + sizeof nan - bytes, bytes);
 }
 
 }  // namespace pipetrain

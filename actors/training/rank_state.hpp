@@ -1,5 +1,6 @@
 // What one rank keeps from step to step: its weights, their gradients and the optimizer's states, each an arena on the device,
-// and what a step's end does to them. All methods run on the rank's worker; but for load() and read() they only enqueue.
+// or its replica's shard of one (StatePlaces), and what a step's end does to them. All methods run on the rank's worker; but
+// for load() and read() they only enqueue.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/divided_parameters.hpp"
 #include "actors/training/gradient_reduction.hpp"
+#include "actors/training/owner_sums.hpp"
 #include "actors/training/rank_setup.hpp"
-#include "model/gradient_norm.hpp"
-#include "model/optimizer.hpp"
+#include "actors/training/state_places.hpp"
+#include "model/gradient_sums.hpp"
 #include "model/parameter_store.hpp"
 
 namespace pipetrain {
@@ -24,14 +27,23 @@ class RankState {
   RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops);
 
   // What the operations read, and where they add gradients.
-  ParameterStore& parameters() { return parameters_; }
-  const Tensor& grads() const { return arenas_.grads; }
+  ParameterStore& parameters() { return *parameters_; }
+  GradientPlaces gradient_places() const { return places_.gradient_places(arenas_.grads); }
+  // Whether open_gradients() must be called before something is added to gradients of a block.
+  bool shares_gradient_memory() const { return places_.pools(); }
+  void open_gradients(std::size_t block) { owner_sums_->open(ops_.stream(), block); }
 
   // Every state that `state` names, from the host. Waits for the device. Throws Error(input) for a state that this rank's
   // optimizer lacks, and what the sources throw.
   void load(const InitialState& state);
-  // This rank's slice of a parameter of one state, dense f32, to host memory. Only between steps; waits for the device.
-  void read(const std::string& state, const Parameter& parameter, float* out);
+  // Some of what this rank holds (StatePlaces::held) of one state, dense f32, to host memory. Only between steps; waits for the
+  // device. Throws Error(internal) for what it does not hold.
+  void read(const StatePart& part, float* out);
+  // Throws Error(internal) likewise.
+  const HeldPart& holder(const StatePart& part) const;
+
+  // Before a step's first action.
+  void begin_step();
 
   // --- A step's end, in this order ---
   // Whether replicas sum their gradients; then start_reduction() may be called for what is final of them, before reduce().
@@ -40,9 +52,9 @@ class RankState {
   void reduce(int chunk);
   void sum_replicated(int chunk);
   void sum_tied();
-  // Sums of squares of counted(), f64, in its order.
+  // Sums of squares of what this rank counts in the norm (counted_parts()), f64, in its order.
   void square_sums(const Tensor& sums);
-  const std::vector<std::size_t>& counted() const { return counted_; }  // indices into the layout's parameters
+  std::size_t sum_count() const { return count_sums(counted_); }
   // The optimizer's step; a step that is skipped is none.
   void step(float lr, float grad_scale);
 
@@ -52,16 +64,30 @@ class RankState {
   // Makes a weight NaN, for tests.
   void spoil();
 
-  // Carries sums over replicas; null where there are none.
+  // Carries what goes between replicas; null where there are none.
   Stream* reduction_stream() const { return reduction_ ? &reduction_->stream() : nullptr; }
 
   // Bytes of the device, before anything is allocated.
   static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout);
 
  private:
-  Tensor allocate(std::size_t elements, DType dtype, const std::string& what);
+  struct Length {
+    std::size_t elements = 0;
+    DType dtype = DType::f32;
+  };
+  // One tensor of each length, in one piece of memory.
+  std::vector<Tensor> allocate(const std::vector<Length>& lengths, const std::string& what);
+  void allocate_arenas();
   const Tensor& arena(const std::string& state) const;
-  void load_arena(const Tensor& arena, const WeightSource& source);
+  // Where a held part begins in this state's arena.
+  std::size_t place(const std::string& state, const HeldPart& part) const;
+  void load_arena(const std::string& state, const WeightSource& source);
+  // Of the weights, what operations read, or what is gathered for them to read.
+  const Tensor& operands() const { return arenas_.rounded.data ? arenas_.rounded : arenas_.weights; }
+  void make_parameters();
+  void make_reduction();
+  Tensor grads(const Region& region) const;
+  TiedGrads tied_sums() const;
 
   const RankSetup& setup_;
   const ParameterLayout& layout_;
@@ -69,10 +95,15 @@ class RankState {
   Ops& ops_;
   std::unique_ptr<const Optimizer> optimizer_;
   std::vector<Buffer> memory_;
+  StatePlaces places_;
   OptimizerArenas arenas_;
-  ResidentParameters parameters_;
-  std::vector<std::size_t> counted_;
+  std::vector<std::vector<OptimizerPart>> steps_;  // by unit
+  std::vector<CountedPart> counted_;
+  std::shared_ptr<OwnerSums> owner_sums_;         // null: all replicas keep all sums
   std::unique_ptr<GradientReduction> reduction_;  // null: one replica
+  std::unique_ptr<ParameterStore> parameters_;
+  DividedParameters* divided_ = nullptr;  // the same, where replicas divide the state
+  Tensor gathered_;                       // without memory: nothing is gathered
   std::int64_t applied_steps_ = 0;
 };
 

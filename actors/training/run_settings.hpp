@@ -18,6 +18,7 @@
 #include "model/loss_scale.hpp"
 #include "model/numerics.hpp"
 #include "model/optimizer_settings.hpp"
+#include "model/zero.hpp"
 #include "schedules/stage_protocol.hpp"
 
 namespace pipetrain {
@@ -92,6 +93,7 @@ struct RunSettings {
   BatchShape batch;  // with dp
   DeviceSettings devices;
   Numerics numerics;
+  Zero zero;
   OptimizerSettings optimizer{.weight_decay = 0.1F};
   double clip_norm = 1;  // 0: off
   LossScaleSettings loss_scale;

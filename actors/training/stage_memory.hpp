@@ -13,12 +13,15 @@ class StageMemory {
   struct Mode {
     Numerics numerics = {};
     DeviceKind device = DeviceKind::cpu;  // GPUs take scratch of their own, and room for results on their way
+    Zero zero = {};
+    int replicas = 1;
   };
   // Throws Error(input) when tp cannot split the model, or the device not compute its heads. Sequence parallel where tp > 1.
   StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode);
   ~StageMemory();
 
-  // Of the first rank of a stage with these chunks, each a run of blocks; the others have the same or a little less.
+  // Of the first rank of a stage with these chunks, each a run of blocks; the others have the same or a little less. With zero
+  // 2 and 3 as if no gradients shared memory, which follows from a plan's actions alone.
   MemoryUse estimate(const std::vector<std::vector<Block>>& chunks, int microbatches, const schedules::StageNeeds& needs) const;
 
   // Of one microbatch of each chunk.

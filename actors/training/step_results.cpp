@@ -1,27 +1,30 @@
 #include "actors/training/step_results.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
+#include "actors/training/state_places.hpp"
 #include "actors/training/trainer.hpp"
-#include "model/gradient_norm.hpp"
 
 namespace pipetrain {
 
 StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
     : mesh_({.dp = layout.mesh().shape().dp, .pp = layout.mesh().shape().pp}) {
   const auto& shape = layout.mesh().shape();
-  for (int stage = 0; stage < shape.pp; ++stage) {
-    const auto chunks = layout.chunks_of(stage);
-    bool has_head = false;
-    for (const auto& blocks : chunks) has_head |= blocks.back().kind == BlockKind::head;
+  counting_replicas_ = place_among(job.zero, shape.dp, 0).replicas;
+  for (int i = 0; i < counting_replicas_ * shape.pp; ++i) {
+    const MeshCoordinate at = mesh_.at(i);
+    const auto chunks = layout.chunks_of(at.pp);
+    const bool has_head =
+        std::any_of(chunks.begin(), chunks.end(), [](const auto& blocks) { return blocks.back().kind == BlockKind::head; });
     auto& ranks = stages_.emplace_back();
     for (int tp_rank = 0; tp_rank < shape.tp; ++tp_rank) {
-      const ParameterLayout parameters = layout_parameters(job.config, chunks, tp_rank, shape.tp);
       Rank& rank = ranks.emplace_back();
       if (has_head) rank.losses = static_cast<std::size_t>(job.batch.microbatches);
-      for (const auto index : counted_parameters(parameters, tp_rank))
-        rank.counted.push_back(parameters.parameters[index].name);
+      rank.parameters = layout_parameters(job.config, chunks, tp_rank, shape.tp);
+      const auto units = shard_units(rank.parameters, counting_replicas_);
+      rank.counted = counted_parts(rank.parameters, tp_rank, held_parts(rank.parameters, units, at.dp));
     }
   }
 }
@@ -30,7 +33,7 @@ StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
 double StepResults::loss_sum(const std::vector<StageResult>& results) const {
   double sum = 0;
   for (int i = 0; i < mesh_.size(); ++i) {
-    const Rank& first = stages_[static_cast<std::size_t>(mesh_.at(i).pp)].front();
+    const Rank& first = stages_[static_cast<std::size_t>(mesh_.at(i).pp)].front();  // of the first replica: all are alike
     const StageResult& result = results.at(static_cast<std::size_t>(i));
     for (std::size_t microbatch = 0; microbatch < first.losses; ++microbatch) sum += result.at(microbatch);
   }
@@ -40,15 +43,16 @@ double StepResults::loss_sum(const std::vector<StageResult>& results) const {
 double StepResults::grad_norm(const std::vector<StageResult>& results) const {
   std::vector<NormPart> parts;
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-    const StageResult& result = results.at(static_cast<std::size_t>(mesh_.rank({.pp = static_cast<int>(stage)})));
-    std::size_t at = 0;
-    for (std::size_t rank = 0; rank < stages_[stage].size(); ++rank) {
-      at += stages_[stage][rank].losses;
-      for (const std::string& name : stages_[stage][rank].counted) {
-        parts.push_back({name, static_cast<int>(rank), result.at(at++)});
-      }
+    const StageResult& result = results.at(stage);
+    auto at = result.begin();
+    for (std::size_t tp_rank = 0; tp_rank < stages_[stage].size(); ++tp_rank) {
+      const Rank& rank = stages_[stage][tp_rank];
+      at += static_cast<std::ptrdiff_t>(rank.losses);
+      const auto end = at + static_cast<std::ptrdiff_t>(count_sums(rank.counted));
+      add_norm_parts(rank.parameters, static_cast<int>(tp_rank), rank.counted, {at, end}, parts);
+      at = end;
     }
-    assert(at == result.size());
+    assert(at == result.end());
   }
   return global_norm(std::move(parts));
 }

@@ -5,6 +5,7 @@
 #include "actors/training/job_plan.hpp"
 #include "actors/training/resume.hpp"
 #include "actors/training/run_length.hpp"
+#include "actors/training/zero_note.hpp"
 #include "core/error.hpp"
 #include "model/named_model.hpp"
 
@@ -52,12 +53,14 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.batch = settings.batch;
   job.devices = settings.devices;
   job.numerics = settings.numerics;
+  job.zero = settings.zero;
   job.optimizer = settings.optimizer;
   job.clip_norm = settings.clip_norm;
   job.loss_scale = settings.loss_scale;
   job.stall = settings.stall;
   job.fault = settings.fault;
   complete_plan(job);
+  if (const auto note = undivided_gradients_note(job)) notes.push_back(*note);
   const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed);
   const RunLength length = run_length(settings, sampler.steps_per_epoch());
   job.learning_rate = settings.learning_rate.over(length.steps);

@@ -41,6 +41,7 @@ struct TrainJob {
   BatchShape batch;  // with dp
   DeviceSettings devices;
   Numerics numerics;
+  Zero zero;
 
   OptimizerSettings optimizer;
   LearningRate learning_rate;

@@ -123,7 +123,7 @@ class Trainer::Run {
   }
 
   void save_model(const std::filesystem::path& folder) const {
-    LogicalState tensors(*pipeline_, layout_, job_.config);
+    LogicalState tensors(*pipeline_, layout_, job_);
     save_hf_model(job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); });
   }
 
@@ -140,7 +140,7 @@ class Trainer::Run {
     state.shuffle = job_.samples.shuffle;
     state.samples = job_.dataset->size();
     state.data = data_fingerprint(*job_.dataset);
-    LogicalState tensors(*pipeline_, layout_, job_.config);
+    LogicalState tensors(*pipeline_, layout_, job_);
     pipetrain::save_checkpoint(folder, job_.config, state,
                                [&](const std::string& name, std::size_t index, float* out) { tensors.copy(name, index, out); });
   }

@@ -131,7 +131,7 @@ void TransformerCompute::read_state(std::int64_t number, const StatePart& part, 
   RankCompute& rank = *ranks_.at(index);
   workers_[index]->post([this, &rank, number, part, out] {
     try {
-      rank.state().read(part.state, rank.layout().parameters.at(part.parameter), out);
+      rank.state().read(part, out);
       events_->state_read(number);
     } catch (...) {
       events_->failed(std::current_exception());
@@ -140,8 +140,8 @@ void TransformerCompute::read_state(std::int64_t number, const StatePart& part, 
 }
 
 std::size_t TransformerCompute::state_elements(const StatePart& part) const {
-  const RankCompute& rank = *ranks_.at(static_cast<std::size_t>(part.tp_rank));
-  return static_cast<std::size_t>(rank.layout().parameters.at(part.parameter).local.elements());
+  static_cast<void>(ranks_.at(static_cast<std::size_t>(part.tp_rank))->state().holder(part));
+  return part.elements;
 }
 
 void TransformerCompute::wait_until_idle() noexcept {

@@ -125,6 +125,24 @@ class ForeignFile {
       schedule->value = our_schedule(schedule->value.get<std::string>()).value_or(schedule->value.get<std::string>());
     settle_torchtitan_rate();
     settle_torchtitan_batch();
+    settle_torchtitan_replicas();
+  }
+  // Fully sharded replicas are replicas with --zero 3, or 2 where parameters stay gathered from the forward on.
+  void settle_torchtitan_replicas() {
+    ForeignSetting* shards = find("parallelism.data_parallel_shard_degree");
+    if (!shards) return;
+    if (!shards->value.is_number_integer() || shards->value.get<std::int64_t>() < 1)
+      refuse(*shards, "must be the number of replicas that share their state; give it");
+    if (shards->value != 1) {
+      if (number("parallelism.data_parallel_replicate_degree").value_or(1) > 1)
+        refuse(*shards, "replicas of sharded replicas are not built; keep one of the two degrees");
+      const ForeignSetting* reshard = find("parallelism.fsdp_reshard_after_forward");
+      const std::string where = shards->place + ": " + shards->key;
+      put("dp", {{fmt::format("{}", shards->value.get<std::int64_t>())}, where, shards->place});
+      put("zero", {{reshard && reshard->value == "never" ? "2" : "3"}, where, shards->place});
+      drop("parallelism.data_parallel_replicate_degree");
+    }
+    drop("parallelism.data_parallel_shard_degree");
   }
   void settle_torchtitan_rate() {
     ForeignSetting* factor = find("lr_scheduler.min_lr_factor");

@@ -60,7 +60,7 @@ constexpr ForeignKey keys[] = {
     {"parallelism.pipeline_parallel_degree", maps, "pp"},
     {"parallelism.tensor_parallel_degree", maps, "tp"},
     {"parallelism.data_parallel_replicate_degree", maps, "dp"},
-    {"parallelism.data_parallel_shard_degree", holds_for, "replicas are --dp, and sharding them is not built yet; give 1", "1"},
+    {"parallelism.data_parallel_shard_degree", holds, "settled with the other degrees"},
     {"parallelism.pipeline_parallel_schedule", maps, "schedule"},
     {"parallelism.pipeline_parallel_schedule_csv", maps, "schedule"},
     {"parallelism.pipeline_parallel_layers_per_stage", refused,

@@ -29,7 +29,7 @@ constexpr std::int64_t any_count = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t most_devices = 65536;
 constexpr OptionValues::Range below_one{.minimum = 0, .has_maximum = true, .maximum = 1};
 
-// Whether an option that is not built asks for what happens without it, such as --zero 0.
+// Whether an option that is not built asks for what happens without it, such as --offload off.
 bool asks_for_default(const OptionValues& values, const OptionSpec& spec) {
   const std::string word = values.text(spec.name).value_or("");
   if (spec.default_value == "off") return word_of_switch(word) == false || word == "none";
@@ -79,6 +79,18 @@ void read_schedule_name(const OptionValues& values, LayoutSettings& layout) {
 
 std::string plan_source(const LayoutSettings& layout) { return fmt::format("the plan {}", layout.plan_file); }
 
+void read_zero(const OptionValues& values, RunSettings& run) {
+  run.zero.stage = static_cast<int>(values.integer("zero", 0, 3).value_or(0));
+  if (run.zero.stage > 0 && run.batch.dp == 1)
+    values.fail("zero", "divides state among replicas, and there is one; give --dp 2 or more, or leave it out");
+  const auto prefetch = values.integer("zero-prefetch", 0, 64);
+  if (prefetch && !run.zero.divides_weights())
+    values.fail(
+        "zero-prefetch",
+        fmt::format("is of --zero 3, which gathers weights ahead of use, and --zero is {}; leave it out", run.zero.stage));
+  run.zero.prefetch = static_cast<int>(prefetch.value_or(run.zero.prefetch));
+}
+
 void read_sizes(const OptionValues& values, RunSettings& run) {
   LayoutSettings& layout = run.layout;
   const auto size = [&](const char* name) { return static_cast<int>(values.integer(name, 1, most_devices).value_or(1)); };
@@ -90,6 +102,7 @@ void read_sizes(const OptionValues& values, RunSettings& run) {
     values.fail(values.given("pp") ? "pp" : "tp",
                 fmt::format("pp {} x tp {} x dp {} is more than {} devices; use smaller sizes", layout.pp, layout.tp,
                             run.batch.dp, most_devices));
+  read_zero(values, run);
   layout.sequence_parallel = values.on_off("sequence-parallel").value_or(true) && layout.tp > 1;
 }
 
@@ -106,7 +119,8 @@ void read_batch(const OptionValues& values, RunSettings& run) {
   run.batch = resolve_batch(batch, layout.pp, static_cast<int>(run.batch.dp));
 }
 
-void read_chunks_and_order(const OptionValues& values, LayoutSettings& layout) {
+void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
+  LayoutSettings& layout = run.layout;
   const schedules::ScheduleInfo* info = layout.plan ? nullptr : schedules::find_schedule(layout.schedule);
   layout.chunks = layout.plan ? agreed(values, "chunks", 32767, layout.plan->placement.chunks(), plan_source(layout), 1)
                               : static_cast<int>(values.integer("chunks", 1, 1024).value_or(info->default_chunks));
@@ -117,6 +131,8 @@ void read_chunks_and_order(const OptionValues& values, LayoutSettings& layout) {
   if (ready && !(info ? info->has_ready_rule : layout.plan->ready_rule != schedules::ReadyRule::none))
     values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", layout.schedule));
   layout.order = ready ? schedules::Order::ready : schedules::Order::planned;
+  if (ready && run.zero.divides_weights())
+    values.fail("order", "with --zero 3 replicas gather weights in one order, the plan's; use planned");
 }
 
 void read_learning_rate(const OptionValues& values, LearningRateSettings& rate) {
@@ -220,7 +236,7 @@ void read_run(const Sources& sources, TrainOptions& options, const std::function
   read_sizes(values, run);
   options.processes = place(run.ranks());
   placing_errors(options.places, [&] { read_batch(values, run); });
-  read_chunks_and_order(values, run.layout);
+  read_chunks_and_order(values, run);
   read_length_and_optimizer(values, run);
   choose_devices(values, machine, options);
   run.numerics = read_numerics(values, run.devices.kind == DeviceKind::cuda);

@@ -65,6 +65,7 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   line += "--model " + quoted(options.model);
   if (options.layers_given) line += fmt::format(" --layers {}", options.request.config.layers);
   line += fmt::format(" --seq-len {} --pp {} --tp {} --dp {}", options.request.sequence, layout.pp, layout.tp, layout.dp);
+  if (layout.dp > 1 && options.request.zero.stage > 0) line += fmt::format(" --zero {}", options.request.zero.stage);
   line += fmt::format(" --microbatch {} --microbatches {}", layout.microbatch, layout.microbatches);
   line += " --schedule " + (layout.plan ? quoted(plan_path(options, layout).string()) : layout.schedule);
   if (layout.schedule == "interleaved" || layout.schedule == "looped-bfs") line += fmt::format(" --chunks {}", layout.chunks);

@@ -33,6 +33,7 @@ std::vector<std::string> train_arguments(const Row& row, const Schedule& schedul
   add("--pp", row.pp);
   add("--tp", row.tp);
   add("--dp", row.dp);
+  if (row.zero > 0) add("--zero", row.zero);
   if (row.pp > 1) {
     add("--schedule", schedule.name);
     add("--chunks", schedule.chunks);

@@ -63,12 +63,27 @@ std::vector<Row> promised_rows() {
   return rows;
 }
 
+// Two replicas that divide their state: 1 and 2 are to keep 0.99 and 3 to keep 0.95 of the speed of the row without.
+std::vector<Row> zero_rows() {
+  std::vector<Row> rows;
+  for (const int zero : {1, 2, 3}) {
+    rows.push_back(half(fmt::format("dp2-zero{}", zero), 1, 1, 2));
+    rows.back().zero = zero;
+  }
+  rows.back().least = 1.15;
+  rows.push_back(half("dp2-zero2-2048", 1, 1, 2, 2048));
+  rows.back().zero = 2;
+  return rows;
+}
+
 std::vector<Row> make_rows() {
   std::vector<Row> rows = promised_rows();
   rows.insert(rows.end(),
               {half("1gpu", 1, 1, 1), half("pp2", 2, 1, 1), half("tp2", 1, 2, 1), half("dp2", 1, 1, 2), half("pp4", 4, 1, 1),
                half("tp4", 1, 4, 1), half("tp4-2048", 1, 4, 1, 2048), half("dp4", 1, 1, 4), half("pp2-tp2", 2, 2, 1),
                half("dp2-pp2", 2, 1, 2), half("pp8", 8, 1, 1), half("dp8", 1, 1, 8), half("pp2-tp4", 2, 4, 1)});
+  const std::vector<Row> divided = zero_rows();
+  rows.insert(rows.end(), divided.begin(), divided.end());
   for (const int pp : {1, 2}) {
     Row& row = rows.emplace_back();
     row.name = fmt::format("cpu-tiny-pp{}", pp);
@@ -100,6 +115,7 @@ std::string Row::layout() const {
   for (const auto& [option, size] : {std::pair("pp", pp), {"tp", tp}, {"dp", dp}}) {
     if (size > 1) text += fmt::format("{} {}, ", option, size);
   }
+  if (zero > 0) text += fmt::format("zero {}, ", zero);
   return text + fmt::format("{} microbatches of {} x {}", microbatches, microbatch, sequence);
 }
 

@@ -29,6 +29,7 @@ struct Row {
   int pp = 1, tp = 1, dp = 1;
   std::int64_t microbatch = 1, microbatches = 1;  // of one replica
   std::int64_t sequence = 4096;
+  int zero = 0;  // stage of ZeRO; the peer always shards its replicas' state (FSDP2)
   // The best one measured counts (see RowResult); the first where only one is to be run. Likewise the peer's.
   std::vector<Schedule> schedules{{}};
   std::vector<PeerVariant> peers{{}};

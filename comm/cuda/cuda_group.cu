@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <string>
 
@@ -155,22 +156,29 @@ class CudaGroup : public Group {
     if (far_) far_->share(memory);
   }
 
-  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) override {
+  using Group::all_gather, Group::reduce_scatter;
+
+  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) override {
     check_shared(shard);
-    const auto row_bytes = static_cast<std::size_t>(full.cols()) * size_of(full.dtype);
-    // The unit must suit every rank's shard, and be the same for all: it follows from the row alone, as tensors are aligned.
-    if (row_bytes % 16 == 0) return gather<uint4>(stream, shard, full, row_bytes);
-    if (row_bytes % 4 == 0) return gather<unsigned>(stream, shard, full, row_bytes);
-    gather<unsigned short>(stream, shard, full, row_bytes);
+    // The unit must suit every rank's shard, and be the same for all: it follows from the cuts alone, as tensors are aligned.
+    Cuts bytes{};
+    std::int64_t divisor = 16;
+    for (int rank = 0; rank <= size(); ++rank) {
+      bytes.at[rank] = rows.begin(rank) * full.cols() * static_cast<std::int64_t>(size_of(full.dtype));
+      divisor = std::gcd(divisor, bytes.at[rank]);
+    }
+    if (divisor == 16) return gather<uint4>(stream, shard, full, bytes);
+    if (divisor % 4 == 0) return gather<unsigned>(stream, shard, full, bytes);
+    gather<unsigned short>(stream, shard, full, bytes);
   }
 
-  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) override {
+  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) override {
     check_shared(full);
     with_element(full.dtype, "reduce_scatter", [&](auto element) {
       using T = decltype(element);
-      if (shard.dtype == full.dtype) return scatter<T, T>(stream, full, shard);
+      if (shard.dtype == full.dtype) return scatter<T, T>(stream, full, shard, rows);
       if constexpr (sizeof(T) == 2) {
-        if (shard.dtype == DType::f32) return scatter<T, float>(stream, full, shard);
+        if (shard.dtype == DType::f32) return scatter<T, float>(stream, full, shard, rows);
       }
       throw Error(ErrorKind::internal,
                   std::string("reduce_scatter of GPUs: ") + to_string(full.dtype) + " into " + to_string(shard.dtype));
@@ -243,12 +251,9 @@ class CudaGroup : public Group {
   }
 
   template <class Unit>
-  void gather(Stream& stream, const Tensor& shard, const Tensor& full, std::size_t row_bytes) {
-    const RowSplit rows(full.rows(), size());
+  void gather(Stream& stream, const Tensor& shard, const Tensor& full, const Cuts& bytes) {
     Cuts cuts{};
-    for (int rank = 0; rank <= size(); ++rank) {
-      cuts.at[rank] = rows.begin(rank) * static_cast<std::int64_t>(row_bytes / sizeof(Unit));
-    }
+    for (int rank = 0; rank <= size(); ++rank) cuts.at[rank] = bytes.at[rank] / static_cast<std::int64_t>(sizeof(Unit));
     launch(stream, cuts.at[size()], [&](const Team& team, unsigned blocks, cudaStream_t native) {
       const auto ranks = static_cast<unsigned>(team.size);
       blocks = std::max(blocks / ranks, 1U) * ranks;  // every peer needs as many
@@ -258,8 +263,7 @@ class CudaGroup : public Group {
   }
 
   template <class T, class TO>
-  void scatter(Stream& stream, const Tensor& full, const Tensor& shard) {
-    const RowSplit rows(full.rows(), size());
+  void scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) {
     const std::int64_t first = rows.begin(rank()) * full.cols(), count = rows.count(rank()) * full.cols();
     const auto run = [&](auto width) {
       constexpr int W = decltype(width)::value;
@@ -268,8 +272,8 @@ class CudaGroup : public Group {
                                                                         static_cast<TO*>(shard.data), first / W, count / W);
       });
     };
-    const auto row_bytes = static_cast<std::size_t>(full.cols()) * sizeof(T);
-    return divides16(shard.data, row_bytes) ? run(Width<T>{}) : run(One{});
+    const bool wide = first % Width<T>::value == 0 && count % Width<T>::value == 0 && divides16(shard.data, 0);
+    return wide ? run(Width<T>{}) : run(One{});
   }
 };
 

@@ -69,9 +69,10 @@ class InprocessGroup : public Group {
   int rank() const override { return rank_; }
   int size() const override { return meeting_->size(); }
 
-  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) override {
-    meet(stream, shard, full, [this, full] {
-      const RowSplit split(full.rows(), size());
+  using Group::all_gather, Group::reduce_scatter;
+
+  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& split) override {
+    meet(stream, shard, full, [this, full, split] {
       for (int rank = 0; rank < size(); ++rank) {
         const Tensor source = place(rank).source;
         const Tensor target = full.row_range(split.begin(rank), split.end(rank));
@@ -80,11 +81,11 @@ class InprocessGroup : public Group {
     });
   }
 
-  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) override {
-    meet(stream, full, shard, [this, full, shard] {
-      const std::int64_t begin = RowSplit(full.rows(), size()).begin(rank_) * full.cols();
+  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& split) override {
+    meet(stream, full, shard, [this, full, shard, split] {
+      const std::int64_t begin = split.begin(rank_) * full.cols(), end = split.end(rank_) * full.cols();
       auto* target = static_cast<std::byte*>(shard.data);
-      reduce_in_rank_order({from_every_source(begin), {&target, 1}, shard.elements(), full.dtype, Reduction::sum});
+      reduce_in_rank_order({from_every_source(begin), {&target, 1}, end - begin, full.dtype, Reduction::sum});
     });
   }
 

@@ -44,12 +44,14 @@ class PointToPointGroup final : public NcclGroup {
   int rank() const override { return comm_->rank(); }
   int size() const override { return comm_->size(); }
 
-  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) override {
+  using Group::all_gather, Group::reduce_scatter;
+
+  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) override {
     CudaStream* on = enter(stream);
     if (on == nullptr) return;
-    const std::vector<Part> parts = row_parts(full);
+    const std::vector<Part> parts = row_parts(full, rows);
     const Part own = parts[index(rank())];
-    on->copy(at(full, own), shard.data, own.bytes());
+    if (at(full, own) != shard.data) on->copy(at(full, own), shard.data, own.bytes());
     comm_->transfer(*on, [&] {
       for (int peer = 0; peer < size(); ++peer) {
         if (peer == rank()) continue;
@@ -59,10 +61,10 @@ class PointToPointGroup final : public NcclGroup {
     });
   }
 
-  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) override {
+  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) override {
     CudaStream* on = enter(stream);
     if (on == nullptr) return;
-    const std::vector<Part> parts = row_parts(full);
+    const std::vector<Part> parts = row_parts(full, rows);
     const auto wider = static_cast<std::int64_t>(size_of(shard.dtype) / size_of(full.dtype));
     const Part own = parts[index(rank())];
     const std::int64_t last = rounds(parts);
@@ -146,8 +148,7 @@ class PointToPointGroup final : public NcclGroup {
     return on.begin() ? &on : nullptr;
   }
 
-  std::vector<Part> row_parts(const Tensor& full) const {
-    const RowSplit rows(full.rows(), size());
+  std::vector<Part> row_parts(const Tensor& full, const RowSplit& rows) const {
     const std::int64_t row_bytes = full.cols() * static_cast<std::int64_t>(size_of(full.dtype));
     std::vector<Part> parts;
     for (int rank = 0; rank < size(); ++rank) parts.push_back({rows.begin(rank) * row_bytes, rows.end(rank) * row_bytes});

@@ -214,13 +214,13 @@ void UcxGroup::enqueue(Stream& stream, Work work) {
   });
 }
 
-void UcxGroup::all_gather(Stream& stream, const Tensor& shard, const Tensor& full) {
-  const Call::Split split{RowSplit(full.rows(), size_), static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
+void UcxGroup::all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) {
+  const Call::Split split{rows, static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
   enqueue(stream, [shard, full, split](Call& call) { call.gather(shard.data, static_cast<std::byte*>(full.data), split); });
 }
 
-void UcxGroup::reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) {
-  const Call::Split split{RowSplit(full.rows(), size_), static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
+void UcxGroup::reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) {
+  const Call::Split split{rows, static_cast<std::size_t>(full.cols()) * size_of(full.dtype)};
   enqueue(stream, [shard, full, split](Call& call) {
     call.add(
         {static_cast<const std::byte*>(full.data), static_cast<std::byte*>(shard.data), full.dtype, Reduction::sum, nullptr},

@@ -73,8 +73,9 @@ class UcxGroup : public Group {
 
   int rank() const override { return member_; }
   int size() const override { return size_; }
-  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full) override;
-  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard) override;
+  using Group::all_gather, Group::reduce_scatter;
+  void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) override;
+  void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) override;
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override;
   void abort(std::exception_ptr cause) override;
 

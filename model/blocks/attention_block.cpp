@@ -23,7 +23,7 @@ AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters&
 
 std::unique_ptr<BlockCompute::Saved> AttentionBlock::make_saved() const { return std::make_unique<AttentionSaved>(); }
 
-void AttentionBlock::bind(const Tensor& weights, const Tensor& grads) {
+void AttentionBlock::bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) {
   const BoundTensors tensors(parameters_, weights, grads);
   qkv_.bind(tensors);
   out_.bind(tensors);

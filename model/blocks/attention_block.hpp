@@ -13,7 +13,7 @@ class AttentionBlock final : public BlockCompute {
   AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp);
 
   std::unique_ptr<Saved> make_saved() const override;
-  void bind(const Tensor& weights, const Tensor& grads) override;
+  void bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) override;
   void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
 

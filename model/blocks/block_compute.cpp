@@ -8,20 +8,11 @@
 #include "model/blocks/mlp_block.hpp"
 
 namespace pipetrain {
-namespace {
-
-Tensor view(const Tensor& arena, std::size_t offset, const Shape& shape) {
-  if (arena.data == nullptr) return {nullptr, shape, arena.dtype};
-  assert(offset + static_cast<std::size_t>(shape.elements()) <= static_cast<std::size_t>(arena.elements()));
-  return {static_cast<char*>(arena.data) + offset * size_of(arena.dtype), shape, arena.dtype};
-}
-
-}  // namespace
-
 BoundTensor BoundTensors::at(TensorRole role) const {
   const StoredTensor* tensor = parameters_.find(role);
   assert(tensor != nullptr);
-  return {view(weights_, tensor->offset, tensor->shape), view(grads_, tensor->grad_offset, tensor->shape)};
+  const auto index = static_cast<std::size_t>(tensor - parameters_.tensors.data());
+  return {weights_.at(index), grads_.at(index)};
 }
 
 VocabularyRows vocabulary_rows(const ModelConfig& config, const TensorParallel& tp) {

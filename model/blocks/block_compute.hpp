@@ -20,18 +20,17 @@ struct BoundTensor {
   Tensor grad;
 };
 
-// A block's tensors in the arenas: each of the block's layers takes those it has, by role. Arenas without memory give views
-// without memory, for measuring.
+// A block's tensors: each of the block's layers takes those it has, by role.
 class BoundTensors {
  public:
-  BoundTensors(const BlockParameters& parameters, const Tensor& weights, const Tensor& grads)
+  BoundTensors(const BlockParameters& parameters, const std::vector<Tensor>& weights, const std::vector<Tensor>& grads)
       : parameters_(parameters), weights_(weights), grads_(grads) {}
   // The block must have it.
   BoundTensor at(TensorRole role) const;
 
  private:
   const BlockParameters& parameters_;
-  const Tensor &weights_, &grads_;
+  const std::vector<Tensor>&weights_, &grads_;
 };
 
 // A matrix, and the bias added to its output, if any.
@@ -73,7 +72,8 @@ class BlockCompute {
   BlockCompute& operator=(const BlockCompute&) = delete;
 
   virtual std::unique_ptr<Saved> make_saved() const = 0;
-  virtual void bind(const Tensor& weights, const Tensor& grads) = 0;
+  // In the order of BlockParameters::tensors.
+  virtual void bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) = 0;
 
   // args are the block's own: its input, its output. What is kept for the backward is allocated in `memory`.
   virtual void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const = 0;

@@ -17,7 +17,7 @@ EmbeddingBlock::EmbeddingBlock(const ModelConfig& config, const BlockParameters&
 
 std::unique_ptr<BlockCompute::Saved> EmbeddingBlock::make_saved() const { return std::make_unique<EmbeddingSaved>(); }
 
-void EmbeddingBlock::bind(const Tensor& weights, const Tensor& grads) {
+void EmbeddingBlock::bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) {
   const BoundTensors tensors(parameters_, weights, grads);
   table_ = tensors.at(TensorRole::token_table);
   table_ = {table_.weight.row_range(0, vocabulary_.count), table_.grad.row_range(0, vocabulary_.count)};

@@ -17,7 +17,7 @@ HeadBlock::HeadBlock(const ModelConfig& config, const BlockParameters& parameter
 
 std::unique_ptr<BlockCompute::Saved> HeadBlock::make_saved() const { return std::make_unique<HeadSaved>(); }
 
-void HeadBlock::bind(const Tensor& weights, const Tensor& grads) {
+void HeadBlock::bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) {
   const BoundTensors tensors(parameters_, weights, grads);
   logits_.bind(tensors);
 }

@@ -24,7 +24,7 @@ MlpBlock::MlpBlock(const ModelConfig& config, const BlockParameters& parameters)
 
 std::unique_ptr<BlockCompute::Saved> MlpBlock::make_saved() const { return std::make_unique<MlpSaved>(); }
 
-void MlpBlock::bind(const Tensor& weights, const Tensor& grads) {
+void MlpBlock::bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) {
   const BoundTensors tensors(parameters_, weights, grads);
   up_.bind(tensors);
   if (activation_ == Activation::gelu) up_bias_ = tensors.at(TensorRole::mlp_in_bias);

@@ -2,7 +2,7 @@
 
 namespace pipetrain {
 
-void compute(Ops& ops, const KeptGradient& gradient, const GradientListener& added) {
+void compute(Ops& ops, const KeptGradient& gradient, const GradientAdded& added) {
   ops.weight_grad(gradient);
   if (added) added(gradient.dw);
 }

@@ -15,15 +15,15 @@ namespace pipetrain {
 using KeptGradient = WeightGradArgs;
 
 // Callback after each matrix gradient: one microbatch's part has been added to it in the stream's order.
-using GradientListener = std::function<void(const Tensor& dw)>;
+using GradientAdded = std::function<void(const Tensor& dw)>;
 
-void compute(Ops& ops, const KeptGradient& gradient, const GradientListener& added);
+void compute(Ops& ops, const KeptGradient& gradient, const GradientAdded& added);
 
 // Of one action on one microbatch. Not thread-safe.
 class WeightGradients {
  public:
   // Computes each gradient where it is added; what it reads lives in `workspace`.
-  static WeightGradients immediate(Ops& ops, Arena& workspace, Accumulate accumulate, const GradientListener& added) {
+  static WeightGradients immediate(Ops& ops, Arena& workspace, Accumulate accumulate, const GradientAdded& added) {
     return WeightGradients(ops, workspace, accumulate, nullptr, added);
   }
   // Appends each gradient to `kept`; what it reads lives in `pending` until W.
@@ -47,14 +47,14 @@ class WeightGradients {
   void add_and_scatter(const TensorParallel& tp, BackwardScatterArgs args);
 
  private:
-  WeightGradients(Ops& ops, Arena& memory, Accumulate accumulate, std::vector<KeptGradient>* kept, GradientListener added)
+  WeightGradients(Ops& ops, Arena& memory, Accumulate accumulate, std::vector<KeptGradient>* kept, GradientAdded added)
       : ops_(ops), memory_(memory), accumulate_(accumulate), kept_(kept), added_(std::move(added)) {}
 
   Ops& ops_;
   Arena& memory_;
   Accumulate accumulate_;
   std::vector<KeptGradient>* kept_;
-  GradientListener added_;
+  GradientAdded added_;
   Tensor left_;
 };
 

@@ -168,6 +168,10 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::square_sum(s, tensor, sum, scratch.partial); });
   }
 
+  void square_sums(const Tensor& tensor, const Tensor& sums) override {
+    enqueue([=](CpuStream& s) { cpu::square_sums(s, tensor, sums); });
+  }
+
   void add(const Tensor& target, const Tensor& source) override {
     enqueue([=](CpuStream& s) { cpu::add(s, target, source, target); });
   }

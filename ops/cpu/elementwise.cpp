@@ -26,15 +26,19 @@ void add(CpuStream& stream, const Tensor& a, const Tensor& b, const Tensor& out)
   }
 }
 
-void square_sum(CpuStream& stream, const Tensor& tensor, const Tensor& sum, const Tensor& partial) {
-  stream.parallel_for(partial.elements(), [&](std::int64_t at) {
+void square_sums(CpuStream& stream, const Tensor& tensor, const Tensor& sums) {
+  stream.parallel_for(sums.elements(), [&](std::int64_t at) {
     const float* values = tensor.as<float>() + at * square_sum_block;
     const std::int64_t count = std::min(square_sum_block, tensor.elements() - at * square_sum_block);
-    partial.as<double>()[at] = lane_sum<double>(count, [values](std::int64_t i) {
+    sums.as<double>()[at] = lane_sum<double>(count, [values](std::int64_t i) {
       const double value = values[i];
       return value * value;
     });
   });
+}
+
+void square_sum(CpuStream& stream, const Tensor& tensor, const Tensor& sum, const Tensor& partial) {
+  square_sums(stream, tensor, partial);
   double total = 0;
   for (std::int64_t at = 0; at < partial.elements(); ++at) total += partial.as<double>()[at];
   sum.as<double>()[0] = total;

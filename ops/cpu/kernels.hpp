@@ -53,6 +53,8 @@ void cross_entropy_backward(CpuStream& stream, const CrossEntropyBackwardArgs& a
 void adamw(CpuStream& stream, const AdamWArgs& args, const AdamW& settings);
 constexpr std::int64_t square_sum_block = 65536;
 // partial [blocks] f64: room for the blocks' sums.
+// sums: one per block.
+void square_sums(CpuStream& stream, const Tensor& tensor, const Tensor& sums);
 void square_sum(CpuStream& stream, const Tensor& tensor, const Tensor& sum, const Tensor& partial);
 // out = a + b, element by element; f32 or f64.
 void add(CpuStream& stream, const Tensor& a, const Tensor& b, const Tensor& out);

@@ -226,6 +226,10 @@ class CudaOps : public Ops {
     });
   }
 
+  void square_sums(const Tensor& tensor, const Tensor& sums) override {
+    enqueue("square_sums", [&](cudaStream_t native) { cuda::square_sums(native, tensor, sums); });
+  }
+
   void add(const Tensor& target, const Tensor& source) override {
     enqueue("add", [&](cudaStream_t native) { cuda::add(native, target, source); });
   }

@@ -62,8 +62,8 @@ __global__ void add_ranks_kernel(const T* received, int ranks, int own_rank, con
 constexpr int block_elements = 65536;  // the norm blocks of ops/ops.hpp
 constexpr int sum_threads = 512;
 
-// Each block sums one norm block; the last to finish adds the blocks' sums in order. Which element a thread adds does not
-// depend on the alignment.
+// Each block sums one norm block; the last to finish adds the blocks' sums in order, if that is wanted (sum is not null). Which
+// element a thread adds does not depend on the alignment.
 template <bool wide>
 __global__ void __launch_bounds__(sum_threads)
     square_sum_kernel(const float* data, std::int64_t count, double* partial, unsigned* counter, double* sum) {
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(sum_threads)
   if (threadIdx.x == 0) {
     partial[blockIdx.x] = shared[0];
     __threadfence();
-    last = atomicAdd(counter, 1U) == gridDim.x - 1;
+    last = sum != nullptr && atomicAdd(counter, 1U) == gridDim.x - 1;
   }
   __syncthreads();
   if (!last) return;
@@ -171,20 +171,27 @@ std::size_t square_sum_scratch(std::int64_t elements) {
   return static_cast<std::size_t>(ceil_div<std::int64_t>(elements, block_elements)) * sizeof(double);
 }
 
+namespace {
+
+void launch_square_sum(cudaStream_t stream, const Tensor& tensor, double* partial, unsigned* counter, double* sum) {
+  const auto kernel = aligned16(tensor.data) ? square_sum_kernel<true> : square_sum_kernel<false>;
+  const unsigned blocks = blocks_for(tensor.elements(), block_elements);
+  launch(stream, kernel, blocks, sum_threads, 0, data_of<float>(tensor), tensor.elements(), partial, counter, sum);
+}
+
+}  // namespace
+
+void square_sums(cudaStream_t stream, const Tensor& tensor, const Tensor& sums) {
+  if (tensor.elements() > 0) launch_square_sum(stream, tensor, data_of<double>(sums), nullptr, nullptr);
+}
+
 void square_sum(cudaStream_t stream, const Tensor& tensor, const Tensor& sum, void* scratch, unsigned* counter) {
-  const std::int64_t count = tensor.elements();
-  auto* partial = static_cast<double*>(scratch);
   auto* out = data_of<double>(sum);
-  if (count == 0) {
+  if (tensor.elements() == 0) {
     cudaMemsetAsync(out, 0, sizeof(double), stream);
     return;
   }
-  const unsigned blocks = blocks_for(count, block_elements);
-  if (aligned16(tensor.data)) {
-    launch(stream, square_sum_kernel<true>, blocks, sum_threads, 0, data_of<float>(tensor), count, partial, counter, out);
-  } else {
-    launch(stream, square_sum_kernel<false>, blocks, sum_threads, 0, data_of<float>(tensor), count, partial, counter, out);
-  }
+  launch_square_sum(stream, tensor, static_cast<double*>(scratch), counter, out);
 }
 
 }  // namespace pipetrain::cuda

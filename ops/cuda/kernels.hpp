@@ -103,6 +103,7 @@ struct AddRanksArgs {
 void add_ranks(cudaStream_t stream, const AddRanksArgs& args);
 std::size_t square_sum_scratch(std::int64_t elements);  // bytes
 // `counter` must be zero, and is again afterwards.
+void square_sums(cudaStream_t stream, const Tensor& tensor, const Tensor& sums);
 void square_sum(cudaStream_t stream, const Tensor& tensor, const Tensor& sum, void* scratch, unsigned* counter);
 
 }  // namespace pipetrain::cuda

@@ -18,6 +18,7 @@ struct Layout {
   bool sequence_parallel = true;
   int threads = 1;
   Recompute recompute = Recompute::none;
+  int zero = 0;
 };
 
 std::string to_string(const Layout& layout);

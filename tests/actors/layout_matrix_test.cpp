@@ -53,6 +53,7 @@ class RandomLayouts {
     layout.threads = number(1, 3);
     layout.recompute = static_cast<Recompute>(number(0, 2));
     tiny.from_file = flag();
+    if (layout.dp > 1) layout.zero = number(0, layout.order == Order::ready ? 2 : 3);
     const int fewest = (layout.pp * layout.chunks + 1) / 2;  // a layer is two blocks, and a chunk at least one
     tiny.layers = number(fewest, fewest + 1);
     tiny.dropout = flag() ? 0.3 : 0;

@@ -195,7 +195,8 @@ TEST_CASE("a checkpoint of several processes is that of one, and any number of t
 
 TEST_CASE("real processes that exchange by UCX give the bits of one", "[processes]") {
   for (const TinyRun& tiny : {TinyRun{.layout = {.pp = 2}}, TinyRun{.family = Family::gpt2, .tied = true, .layout = {.pp = 2}},
-                              TinyRun{.layout = {.dp = 2}}, TinyRun{.layout = {.tp = 2}}}) {
+                              TinyRun{.layout = {.dp = 2}}, TinyRun{.layout = {.tp = 2}},
+                              TinyRun{.tied = true, .layout = {.dp = 2, .zero = most_zero_stages}}}) {
     INFO(to_string(tiny));
     const RunRecord one = run(tiny);
     Followers followers(2, tiny);

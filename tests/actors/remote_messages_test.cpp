@@ -34,7 +34,7 @@ std::vector<RemoteMessage> all_messages() {
           {{}, Abort{failure}},
           {stage, ReportWaiting{5}},
           {stage, ReportMemory{6}},
-          {stage, StateWanted{9, {1, "exp_avg", 12, 1000}}},
+          {stage, StateWanted{9, {1, "exp_avg", 12, 65536, 1000}}},
           {stage, NormDone{stage, {1.5, -0.0, std::numeric_limits<double>::quiet_NaN()}}},
           {stage, done},
           {{}, Failed{failure}},

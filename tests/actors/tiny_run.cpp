@@ -82,6 +82,7 @@ TrainJob job_of(const TinyRun& tiny) {
   job.layout.order = layout.order;
   job.devices.threads = layout.threads;
   job.numerics.recompute = layout.recompute;
+  job.zero.stage = layout.zero;
   job.optimizer.weight_decay = 0.1F;
   job.learning_rate.kind = LearningRate::Kind::constant;
   job.learning_rate.peak = 1e-2;
@@ -108,6 +109,7 @@ TinyRun reference_of(TinyRun tiny) {
   layout.schedule = "1f1b";
   layout.order = schedules::Order::planned;
   layout.recompute = Recompute::none;
+  layout.zero = 0;
   tiny.from_file = false;
   return tiny;
 }

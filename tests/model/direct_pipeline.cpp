@@ -137,8 +137,9 @@ void DirectPipeline::complete_grads() {
     const TensorParallel tp = tensor_parallel(static_cast<int>(r));
     for (Stage& stage : rank.stages) {
       const ParameterLayout& layout = stage.model->parameters();
-      for (int chunk = 0; chunk < static_cast<int>(layout.chunk_grads.size()); ++chunk) {
-        sum_replicated_grads(layout, chunk, tp, *stage.ops, stage.arenas.grads);
+      for (const Region& region : layout.replicated_grads) {
+        const auto begin = static_cast<std::int64_t>(region.begin), end = static_cast<std::int64_t>(region.end);
+        sum_replicated_grads(stage.arenas.grads.row_range(begin, end), tp, *stage.ops);
       }
     }
     for (Stage& stage : rank.stages) {
@@ -176,14 +177,13 @@ std::vector<NormPart> DirectPipeline::norm_parts() {
     Rank& rank = *ranks_[static_cast<std::size_t>(r)];
     for (Stage& stage : rank.stages) {
       const ParameterLayout& layout = stage.model->parameters();
-      const std::vector<std::size_t> counted = counted_parameters(layout, r);
-      const Buffer memory = poisoned(*rank.device, counted.size() * sizeof(double));
-      const Tensor sums = over(memory, {static_cast<std::int64_t>(counted.size())}, DType::f64);
-      square_sums(layout, r, *stage.ops, stage.arenas.grads, sums);
+      const std::vector<CountedPart> counted = counted_parts(layout, r);
+      std::vector<double> sums(count_sums(counted));
+      const Buffer memory = poisoned(*rank.device, sums.size() * sizeof(double));
+      square_sums(counted, *stage.ops, stage.arenas.grads, over(memory, {static_cast<std::int64_t>(sums.size())}, DType::f64));
       rank.stream->synchronize();
-      for (std::size_t i = 0; i < counted.size(); ++i) {
-        parts.push_back({layout.parameters[counted[i]].name, r, sums.as<double>()[i]});
-      }
+      std::copy_n(static_cast<const double*>(memory.data()), sums.size(), sums.begin());
+      add_norm_parts(layout, r, counted, sums, parts);
     }
   }
   return parts;
@@ -194,7 +194,7 @@ void DirectPipeline::adamw(const AdamW& settings) {
   const OptimizerStep step{settings.lr, settings.step, settings.grad_scale};
   for (const auto& rank : ranks_) {
     for (Stage& stage : rank->stages) {
-      optimizer_step(stage.model->parameters(), *stage.ops, stage.arenas, *optimizer, step);
+      optimizer_step(whole_parts(stage.model->parameters()), *stage.ops, stage.arenas, *optimizer, step);
     }
   }
 }

@@ -27,8 +27,8 @@ DirectPipeline::Stage::Stage(const PipelineSetup& setup, const Chunks& chunks, D
   arenas.states = {arena(m_memory, layout.weight_elements), arena(v_memory, layout.weight_elements)};
   stream.zero(arenas.weights);
   for (const Tensor& state : arenas.states) stream.zero(state);
-  parameters = std::make_unique<ResidentParameters>(arenas.weights);
-  model->bind(*parameters, arenas.grads);
+  parameters = std::make_unique<ResidentParameters>(layout, arenas.weights);
+  model->bind(*parameters, gradients_in(layout, arenas.grads));
   workspace = poisoned(device, model->workspace_bytes());
   model->bind_workspace(workspace.data(), model->workspace_bytes());
 }

@@ -155,7 +155,7 @@ TEST_CASE("replicated gradients count on one rank and tied copies never", "[opti
     Arenas arenas(layout);
     const auto counted = counted_parameters(layout, rank);
     std::vector<double> sums(counted.size(), -1);
-    square_sums(layout, rank, *arenas.ops, Arenas::tensor(arenas.grads),
+    square_sums(counted_parts(layout, rank), *arenas.ops, Arenas::tensor(arenas.grads),
                 {sums.data(), {static_cast<std::int64_t>(sums.size())}, DType::f64});
     arenas.synchronize();
     for (std::size_t i = 0; i < counted.size(); ++i) {
@@ -177,7 +177,7 @@ TEST_CASE("AdamW steps every weight once, decays matrices only, clips first", "[
   const Arenas before(layout);
   const auto adamw = make_optimizer({"adamw", 0.9F, 0.95F, 1e-8F, 0.1F});
   CHECK(adamw->states() == std::vector<std::string>{"exp_avg", "exp_avg_sq"});
-  optimizer_step(layout, *arenas.ops, arenas.view(), *adamw, {1e-2F, 3, 0.25F});
+  optimizer_step(whole_parts(layout), *arenas.ops, arenas.view(), *adamw, {1e-2F, 3, 0.25F});
   arenas.synchronize();
 
   std::vector<bool> stepped(layout.weight_elements, false);
@@ -211,7 +211,7 @@ TEST_CASE("what is not trainable keeps its weights and stays out of the norm", "
   Arenas arenas(layout);
   const Arenas before(layout);
   const auto adamw = make_optimizer({"adamw", 0.9F, 0.95F, 1e-8F, 0.1F});
-  optimizer_step(layout, *arenas.ops, arenas.view(), *adamw, {1e-2F, 3, 0.25F});
+  optimizer_step(whole_parts(layout), *arenas.ops, arenas.view(), *adamw, {1e-2F, 3, 0.25F});
   arenas.synchronize();
   for (const Parameter& parameter : layout.parameters) {
     for (std::size_t at = parameter.offset; at < parameter.offset + static_cast<std::size_t>(parameter.local.elements());

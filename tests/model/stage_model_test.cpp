@@ -349,8 +349,8 @@ TEST_CASE("a stage keeps a table of rotations on its device where the model rota
       return Tensor{values.data(), {static_cast<std::int64_t>(values.size())}, DType::f32};
     };
     const std::size_t before = device.allocated;
-    ResidentParameters parameters(over(weights));
-    stage->bind(parameters, over(grads));
+    ResidentParameters parameters(stage->parameters(), over(weights));
+    stage->bind(parameters, gradients_in(stage->parameters(), over(grads)));
     CHECK(device.allocated - before == bytes);
   }
 }

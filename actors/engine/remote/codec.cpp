@@ -63,6 +63,7 @@ void put(WireWriter& out, const StateWanted& message) {
   out.number(static_cast<std::int32_t>(message.part.tp_rank));
   out.text(message.part.state);
   out.number(static_cast<std::uint64_t>(message.part.parameter));
+  out.number(static_cast<std::uint64_t>(message.part.begin));
   out.number(static_cast<std::uint64_t>(message.part.elements));
 }
 void get(const Source& from, StateWanted& message) {
@@ -70,6 +71,7 @@ void get(const Source& from, StateWanted& message) {
   message.part.tp_rank = static_cast<int>(from.in.number<std::int32_t>());
   message.part.state = from.in.text();
   message.part.parameter = static_cast<std::size_t>(from.in.number<std::uint64_t>());
+  message.part.begin = static_cast<std::size_t>(from.in.number<std::uint64_t>());
   message.part.elements = static_cast<std::size_t>(from.in.number<std::uint64_t>());
 }
 

@@ -145,6 +145,28 @@ TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in determi
   }
 }
 
+TEST_CASE("every stage of ZeRO gives the bits of none on GPUs, in fp32 and in deterministic bf16", "[gpu]") {
+  for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
+    for (const int gpus : {1, 2}) {
+      for (Layout layout : {Layout{1, 1, 2, 2}, Layout{1, 1, 2, 4}, Layout{2, 1, 2, 1, "zb-h1"}, Layout{1, 2, 2, 1},
+                            Layout{1, 1, 2, 1, "looped-bfs", 2}, Layout{1, 1, 3, 2}}) {
+        ModelConfig config = half_config();
+        config.tied_embeddings = layout.pp == 2;
+        const auto job = [&] { return random_job(config, 128, layout.dp == 3 ? 12 : 8, layout); };
+        TrainJob plain = job();
+        if (!on_gpus(plain, gpus, precision)) return;
+        const RunRecord whole = run(std::move(plain), 3);
+        for (layout.zero = 1; layout.zero <= most_zero_stages; ++layout.zero) {
+          TrainJob divided = job();
+          on_gpus(divided, gpus, precision);
+          INFO(to_string(layout) << " on " << gpus << " GPUs, " << precision_name(precision));
+          CHECK((run(std::move(divided), 3) == whole));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("bf16 and fp16 follow fp32, and are the same to the bit over pp when they are deterministic", "[gpu]") {
   ModelConfig config = half_config();
   for (const bool tied : {false, true}) {

@@ -131,7 +131,8 @@ TEST_CASE("what a DeepSpeed file asks for that is not so here is refused by its 
              Contains("optimizer.params.betas: must be a list of 2"));
   CHECK_THAT(answer(R"("scheduler": {"type": "OneCycle"})"),
              Contains("scheduler.type: onecycle is not built; known are WarmupLR"));
-  CHECK_THAT(answer(R"("zero_optimization": {"stage": 2})"), Contains("zero_optimization.stage = 2") && Contains("not built"));
+  CHECK_THAT(answer(R"("zero_optimization": {"stage": 2})"),
+             Contains("zero_optimization.stage = 2") && Contains("there is one; give --dp 2"));
   CHECK_THAT(answer(R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}})"),
              Contains("offload_optimizer.device = on"));
   CHECK_THAT(answer(R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true})"),
@@ -161,6 +162,19 @@ TEST_CASE("a torchtitan file says the same here") {
   CHECK(!run.saving.folder);  // not enabled
 }
 
+TEST_CASE("sharded replicas of other systems are --zero here") {
+  const auto replicas = [](const TrainOptions& options) { return std::pair{options.run.batch.dp, options.run.zero.stage}; };
+  const std::string degree = "[parallelism]\ndata_parallel_shard_degree = 4\n";
+  CHECK(replicas(from("tt.toml", degree)) == std::pair<std::int64_t, int>{4, 3});
+  CHECK(replicas(from("tt.toml", degree + "fsdp_reshard_after_forward = 'never'\n")) == std::pair<std::int64_t, int>{4, 2});
+  CHECK(replicas(from("tt.toml", "[parallelism]\ndata_parallel_replicate_degree = 4\ndata_parallel_shard_degree = 1\n")) ==
+        std::pair<std::int64_t, int>{4, 0});
+  const std::string batch_of_one = "{\"train_micro_batch_size_per_gpu\": 1, ";
+  CHECK(replicas(from("ds.json", batch_of_one + R"("zero_optimization": {"stage": 3}})", {"--dp", "2"})) ==
+        std::pair<std::int64_t, int>{2, 3});
+  CHECK(replicas(from("mega.args", "--use-distributed-optimizer", {"--dp", "2"})) == std::pair<std::int64_t, int>{2, 1});
+}
+
 TEST_CASE("what a torchtitan file asks for that is not so here is refused by its key, but for what the command line gives") {
   CHECK_THAT(error_of("tt.toml", "[training]\ndataset = 'c4'\n"),
              StartsWith("tt.toml:2: training.dataset: data is files here: give --data PATH"));
@@ -169,7 +183,9 @@ TEST_CASE("what a torchtitan file asks for that is not so here is refused by its
             .run.data.inputs.size() == 1);
   CHECK_THAT(error_of("tt.toml", "[parallelism]\ncontext_parallel_degree = 2\n"),
              Contains("tt.toml:2: parallelism.context_parallel_degree: 2 is not so here"));
-  CHECK_THAT(error_of("tt.toml", "[parallelism]\ndata_parallel_shard_degree = -1\n"), Contains("give 1"));
+  CHECK_THAT(error_of("tt.toml", "[parallelism]\ndata_parallel_shard_degree = -1\n"), Contains("number of replicas"));
+  CHECK_THAT(error_of("tt.toml", "[parallelism]\ndata_parallel_shard_degree = 2\ndata_parallel_replicate_degree = 2\n"),
+             Contains("sharded replicas are not built"));
   CHECK_THAT(error_of("tt.toml",
                       "[training]\nlocal_batch_size = 3\n[parallelism]\npipeline_parallel_degree = "
                       "2\npipeline_parallel_microbatch_size = 2\n"),

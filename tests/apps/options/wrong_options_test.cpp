@@ -45,8 +45,7 @@ TEST_CASE("an unknown option is answered with the nearest, or with what it is ca
         "--gradient_accumulation_steps: unknown option; here it is --microbatches");
   CHECK(error_of({"-p", "zero2"}) == "-p: unknown option; here it is --pp, --tp and --dp");
   CHECK(error_of({"--flash_attention"}) == "--flash_attention: unknown option; this is always on here, leave it out");
-  CHECK(error_of({"--zero_stage", "1"}) ==
-        "--zero_stage: unknown option; here it is --zero, which is not built yet; leave it out");
+  CHECK(error_of({"--zero_stage", "1"}) == "--zero_stage: unknown option; here it is --zero");
   CHECK_THAT(error_of({"--growth_interval", "9"}), Contains("here it is --loss-scale-window"));
   CHECK_THAT(error_of({"--fp16"}), Contains("here it is --precision fp16"));
   CHECK_THAT(error_of({"--nproc_per_node", "8"}), Contains("here it is --nproc"));
@@ -61,8 +60,20 @@ TEST_CASE("an unknown option is answered with the nearest, or with what it is ca
   CHECK_THAT(error_of({"--pp", "2", "4"}), StartsWith("4: unexpected argument"));
 }
 
+TEST_CASE("dividing state among replicas where that makes no sense is refused") {
+  for (const char* stage : {"1", "2", "3"})
+    CHECK(error_of({"--zero", stage}) ==
+          std::string("--zero ") + stage +
+              ": divides state among replicas, and there is one; give --dp 2 or more, or leave it out");
+  CHECK_THAT(error_of({"--zero", "4", "--dp", "2"}), StartsWith("--zero 4: must be from 0 to 3"));
+  CHECK_THAT(error_of({"--zero", "2", "--dp", "2", "--zero-prefetch", "2"}),
+             StartsWith("--zero-prefetch 2: is of --zero 3") && Contains("--zero is 2"));
+  CHECK_THAT(error_of({"--zero", "3", "--dp", "2", "--order", "ready"}),
+             StartsWith("--order ready: with --zero 3") && Contains("use planned"));
+}
+
 TEST_CASE("options and values of later are errors that say so") {
-  for (const char* name : {"--zero", "--offload", "--eval-data"})
+  for (const char* name : {"--offload", "--eval-data"})
     CHECK_THAT(error_of({name, "1"}), StartsWith(name) && Contains("not built yet"));
   for (const OptionSpec& spec : train_option_table()) {
     if (spec.built) continue;
@@ -249,8 +260,7 @@ TEST_CASE("what a file of DeepSpeed's turns on is answered with ours") {
   CHECK_THAT(answer(R"({"bf16": {"enabled": true}})"), Contains("here it is --precision bf16"));
   CHECK_THAT(answer(R"({"bf16": {"enabled": "auto"}})"), Contains("here it is --precision bf16"));
   for (const char* zero : {R"({"stage": 1})", R"({"stage": 0, "offload_optimizer": {"device": "cpu"}})", "true"})
-    CHECK_THAT(answer(R"({"zero_optimization": )" + std::string(zero) + "}"),
-               Contains("here it is --zero, which is not built"));
+    CHECK_THAT(answer(R"({"zero_optimization": )" + std::string(zero) + "}"), Contains("here it is --zero"));
   CHECK_THAT(answer(R"({"offload": {"device": "cpu"}})"), StartsWith("ds.json:1: offload: "));
   CHECK_THAT(answer(R"({"pp": {"enabled": false}})"), Contains("has no single value"));
   CHECK_THAT(answer(R"({"overlap_comm": false})"), Contains("automatic here, leave it out"));

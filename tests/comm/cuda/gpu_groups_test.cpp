@@ -23,6 +23,13 @@ std::size_t piece_bytes(const Piece& piece) {
   return align_up(static_cast<std::size_t>(piece.rows * piece.cols) * size_of(piece.dtype));
 }
 
+// Parts that have nothing to do with the number of ranks.
+RowSplit uneven_rows(std::int64_t rows, int size) {
+  std::vector<std::int64_t> cuts;
+  for (int rank = 0; rank <= size; ++rank) cuts.push_back(rows * rank * rank / size / size);
+  return RowSplit(cuts);
+}
+
 // Numbers whose sums depend on the order, of a rank and a piece.
 std::vector<char> input_of(const Piece& piece, int rank, std::size_t number) {
   std::mt19937 random(static_cast<unsigned>(rank) * 31 + static_cast<unsigned>(number));
@@ -49,7 +56,7 @@ class GroupRank {
   GroupRank(Device& device, int rank, int size) : rank_(rank), size_(size), stream_(device.make_stream("sums")) {
     std::size_t bytes = 0;
     for (std::size_t number = 0; number < pieces.size(); ++number) {
-      bytes += 3 * piece_bytes(pieces[number]);
+      bytes += 4 * piece_bytes(pieces[number]);
       const std::vector<char> input = input_of(pieces[number], rank, number);
       inputs_.push_back(device.allocate_host(input.size(), "a test's input"));
       std::memcpy(inputs_.back().data(), input.data(), input.size());
@@ -75,17 +82,22 @@ class GroupRank {
       const RowSplit split(piece.rows, size_);
       const Shape whole{piece.rows, piece.cols}, part{split.count(rank_), piece.cols};
       const Tensor sums = place(memory_, at, whole, piece.dtype), maxima = place(memory_, at, whole, piece.dtype),
-                   full = place(memory_, at, whole, piece.dtype);
+                   full = place(memory_, at, whole, piece.dtype), uneven = place(memory_, at, whole, piece.dtype);
       const Tensor shard = place(shards_, shard_at, part, piece.dtype), gathered = place(shards_, shard_at, whole, piece.dtype);
       for (int round = 0; round < rounds; ++round) {
-        for (const Tensor& tensor : {sums, maxima, full}) stream_->copy(tensor.data, inputs_[number].data(), tensor.bytes());
+        for (const Tensor& tensor : {sums, maxima, full, uneven})
+          stream_->copy(tensor.data, inputs_[number].data(), tensor.bytes());
         group.all_reduce(*stream_, sums, Reduction::sum);
         group.all_reduce(*stream_, maxima, Reduction::max);
         group.reduce_scatter(*stream_, full, shard);
         stream_->copy(full.data, shard.data, shard.bytes());
         group.all_gather(*stream_, full.row_range(0, part[0]), gathered);
+        const RowSplit rows = uneven_rows(piece.rows, size_);
+        const Tensor own = uneven.row_range(rows.begin(rank_), rows.end(rank_));
+        group.reduce_scatter(*stream_, uneven, own, rows);
+        group.all_gather(*stream_, own, uneven, rows);
       }
-      results_.insert(results_.end(), {sums, maxima, shard, gathered});
+      results_.insert(results_.end(), {sums, maxima, shard, gathered, uneven});
     }
   }
 

@@ -60,6 +60,7 @@ class Rank {
     scattered_ = make(device, work, own);
     shard_ = make(device, work, own);
     gathered_ = make(device, work, work.rows);
+    uneven_ = make(device, work, work.rows);
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       const std::uint64_t from = seed * 1000 + static_cast<unsigned>(rank) * 10 + i;
       work.dtype == DType::f64 ? draw<double>(buffers_[i], from) : draw<float>(buffers_[i], from);
@@ -72,6 +73,13 @@ class Rank {
     group.reduce_scatter(*stream_, full_, scattered_);
     group.all_gather(*stream_, shard_, gathered_);
     group.all_reduce(*stream_, gathered_, Reduction::sum);
+    // In place, of parts that have nothing to do with the number of ranks.
+    std::vector<std::int64_t> cuts;
+    for (int rank = 0; rank <= group.size(); ++rank) cuts.push_back(uneven_.rows() * rank * rank / group.size() / group.size());
+    const RowSplit rows(cuts);
+    const Tensor own = uneven_.row_range(rows.begin(group.rank()), rows.end(group.rank()));
+    group.reduce_scatter(*stream_, uneven_, own, rows);
+    group.all_gather(*stream_, own, uneven_, rows);
   }
   void wait() { stream_->synchronize(); }
 
@@ -92,7 +100,7 @@ class Rank {
   }
 
   std::vector<Buffer> buffers_;
-  Tensor sum_, most_, full_, scattered_, shard_, gathered_;
+  Tensor sum_, most_, full_, scattered_, shard_, gathered_, uneven_;
   std::unique_ptr<Stream> stream_;
 };
 

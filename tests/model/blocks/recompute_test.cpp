@@ -73,8 +73,8 @@ TEST_CASE("selective keeps what was gathered from other ranks, full does not", "
   struct TwoRanks final : Group {
     int rank() const override { return 0; }
     int size() const override { return 2; }
-    void all_gather(Stream&, const Tensor&, const Tensor&) override {}
-    void reduce_scatter(Stream&, const Tensor&, const Tensor&) override {}
+    void all_gather(Stream&, const Tensor&, const Tensor&, const RowSplit&) override {}
+    void reduce_scatter(Stream&, const Tensor&, const Tensor&, const RowSplit&) override {}
     void all_reduce(Stream&, const Tensor&, Reduction) override {}
     void abort(std::exception_ptr) override {}
   } group;

@@ -1,0 +1,40 @@
+#include "actors/training/zero_note.hpp"
+
+#include <fmt/format.h>
+
+#include "actors/training/gradient_pool.hpp"
+#include "actors/training/job_plan.hpp"
+#include "actors/training/train_job.hpp"
+#include "core/counted.hpp"
+
+namespace pipetrain {
+namespace {
+
+bool shares_memory(const TrainJob& job) {
+  const schedules::Plan plan = plan_of(job);
+  const auto& placement = plan.placement;
+  const auto parts = partition_blocks(job.config, placement.virtual_stages(), job.dataset->sequence_length(), job.numerics);
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    std::vector<std::vector<Block>> chunks;
+    for (int chunk = 0; chunk < placement.chunks(); ++chunk)
+      chunks.push_back(parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
+    const ParameterLayout layout = layout_parameters(job.config, chunks, 0, job.layout.tp);
+    const int replicas = static_cast<int>(job.batch.dp);
+    const auto units = shard_units(layout, replicas);
+    if (!pool_gradients(layout, units, replicas, plan.stages[static_cast<std::size_t>(stage)]).is_empty()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<std::string> undivided_gradients_note(const TrainJob& job) {
+  if (!job.zero.divides_grads() || job.batch.dp == 1) return {};
+  if (job.layout.order == schedules::Order::planned && shares_memory(job)) return {};
+  return fmt::format(
+      "with {} a step in schedule {}, every replica's gradients live to the end of the step: dividing them saves "
+      "no memory here; it does with one microbatch, or in looped-bfs (docs/memory.md)",
+      counted(job.batch.microbatches, "microbatch", "es"), job.layout.schedule);
+}
+
+}  // namespace pipetrain
