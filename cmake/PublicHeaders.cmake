@@ -32,6 +32,7 @@ set(training_headers
   actors/training/trainer.hpp
   actors/training/training_run.hpp)
 set(training_included_headers
+  actors/training/evaluation.hpp
   actors/training/fault.hpp
   actors/training/run_length.hpp
   actors/training/run_settings.hpp

@@ -20,10 +20,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void fail_data(const std::string& input, const std::string& why) {
-  throw Error(ErrorKind::input, {"data", input}, why);
-}
-
 struct InputFile {
   fs::path path;
   const DataFormat* format = nullptr;
@@ -31,9 +27,9 @@ struct InputFile {
   bool has_ids() const { return jsonl && jsonl->has_ids; }
 };
 
-std::vector<InputFile> examine(const fs::path& path) {
+std::vector<InputFile> examine(const fs::path& path, const char* setting) {
   std::vector<InputFile> files;
-  for (fs::path& file : list_data_files(path)) {
+  for (fs::path& file : list_data_files(path, setting)) {
     InputFile& input = files.emplace_back();
     input.path = std::move(file);
     input.format = format_of(input.path);
@@ -161,7 +157,7 @@ std::vector<std::int32_t> Dataset::documents(std::int64_t index) const {
   return std::move(sample.documents);
 }
 
-DataInput parse_data_input(std::string_view text) {
+DataInput parse_data_input(std::string_view text, const char* setting) {
   const std::size_t colon = text.rfind(':');
   std::error_code ignored;
   if (colon == std::string_view::npos || fs::exists(fs::path(text), ignored)) return {fs::path(text), std::nullopt};
@@ -169,8 +165,8 @@ DataInput parse_data_input(std::string_view text) {
   double weight = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
   if (error != std::errc() || end != number.data() + number.size() || !std::isfinite(weight) || weight <= 0 || colon == 0)
-    fail_data(
-        std::string(text),
+    throw Error(
+        ErrorKind::input, {setting, std::string(text)},
         fmt::format("there is no such file, and '{}' is no weight; write PATH or PATH:WEIGHT with a weight above 0", number));
   return {fs::path(text.substr(0, colon)), weight};
 }
@@ -182,7 +178,7 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   std::vector<double> weights;
   bool weighted = false;
   for (const DataInput& input : options.inputs) {
-    inputs.push_back(examine(input.path));
+    inputs.push_back(examine(input.path, options.setting));
     weights.push_back(input.weight.value_or(1));
     weighted = weighted || input.weight;
   }

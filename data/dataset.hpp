@@ -52,11 +52,13 @@ struct DataInput {
   std::optional<double> weight;
 };
 
-// "PATH" or "PATH:WEIGHT"; a path that exists as written is never cut. Throws Error(input) on a weight that is not above 0.
-DataInput parse_data_input(std::string_view text);
+// "PATH" or "PATH:WEIGHT"; a path that exists as written is never cut. Throws Error(input) about that setting on a weight that
+// is not above 0.
+DataInput parse_data_input(std::string_view text, const char* setting = "data");
 
 struct DatasetOptions {
   std::vector<DataInput> inputs;             // empty: the text that ships inside
+  const char* setting = "data";              // which they come from, for errors
   std::int64_t sequence_length = 0;          // 0: the length of {"input_ids"} rows - 1, else default_sequence_length
   std::int64_t default_sequence_length = 0;  // usually the model's; 0 is an error when it is needed
   std::int64_t max_positions = 0;            // the longest sequence the model takes; 0: no limit

@@ -21,10 +21,6 @@ std::unique_ptr<TokenStream> open_bin(const fs::path& path, std::int64_t vocabul
   return has_index ? open_megatron_file(path, vocabulary) : open_llmc_file(path, vocabulary);
 }
 
-[[noreturn]] void fail_data(const std::string& input, const std::string& why) {
-  throw Error(ErrorKind::input, {"data", input}, why);
-}
-
 }  // namespace
 
 const std::vector<DataFormat>& data_formats() {
@@ -51,21 +47,20 @@ std::string known_extensions() {
   return names;
 }
 
-std::vector<fs::path> list_data_files(const fs::path& path) {
+std::vector<fs::path> list_data_files(const fs::path& path, const char* setting) {
+  const auto fail = [&](const std::string& why) { throw Error(ErrorKind::input, {setting, path.string()}, why); };
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) fail_data(path.string(), "there is no such file or folder; check the path");
+  if (!fs::exists(status)) fail("there is no such file or folder; check the path");
   if (!fs::is_directory(status)) {
     if (format_of(path) != nullptr) return {path};
-    fail_data(path.string(),
-              fmt::format("a file of this kind cannot be read; give {} or a folder of such files", known_extensions()));
+    fail(fmt::format("a file of this kind cannot be read; give {} or a folder of such files", known_extensions()));
   }
   std::vector<fs::path> files;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
     if (format_of(entry->path()) != nullptr && !entry->is_directory()) files.push_back(entry->path());
-  if (error) fail_data(path.string(), fmt::format("the folder cannot be read ({})", error.message()));
-  if (files.empty())
-    fail_data(path.string(), fmt::format("the folder holds no file of {}; give a folder with data", known_extensions()));
+  if (error) fail(fmt::format("the folder cannot be read ({})", error.message()));
+  if (files.empty()) fail(fmt::format("the folder holds no file of {}; give a folder with data", known_extensions()));
   std::sort(files.begin(), files.end());
   return files;
 }

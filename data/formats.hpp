@@ -29,8 +29,8 @@ const std::vector<DataFormat>& data_formats();
 // By the file name's ending; null for an unknown one.
 const DataFormat* format_of(const std::filesystem::path& path);
 // The files of one input: the file itself, or those of a folder, sorted by name. Skips a folder's files of unknown formats.
-// Throws Error(input) when none is left.
-std::vector<std::filesystem::path> list_data_files(const std::filesystem::path& path);
+// Throws Error(input) about that setting when none is left.
+std::vector<std::filesystem::path> list_data_files(const std::filesystem::path& path, const char* setting = "data");
 // ".txt, .jsonl, ...", for errors.
 std::string known_extensions();
 

@@ -20,8 +20,13 @@ class Sampler {
  public:
   // Throws Error(input) when `samples` is smaller than one global batch, or a size is below 1.
   Sampler(std::int64_t samples, BatchShape shape, bool shuffle, std::uint64_t seed);
+  // For evaluation: every sample once, in order. What the last batch lacks is no_sample, and so is all that comes after it.
+  // Throws Error(input) when a size is below 1.
+  static Sampler once_in_order(std::int64_t samples, BatchShape shape);
+  static constexpr std::int64_t no_sample = -1;
 
-  std::int64_t steps_per_epoch() const { return samples_ / shape_.global_batch(); }  // the last partial batch is dropped
+  // The last partial batch is dropped, but not by once_in_order().
+  std::int64_t steps_per_epoch() const { return (samples_ + padding_) / shape_.global_batch(); }
 
   // Steps count from 0, through all epochs. The indices are for Dataset::read: epoch * samples + a sample of that epoch; in
   // order without shuffle, else in an order of that epoch's own.
@@ -29,12 +34,16 @@ class Sampler {
   std::vector<std::int64_t> microbatch(std::int64_t step, std::int64_t replica, std::int64_t microbatch) const;
 
  private:
+  Sampler(std::int64_t samples, BatchShape shape);
+
   std::vector<std::int64_t> range(std::int64_t step, std::int64_t first, std::int64_t count) const;
 
   std::int64_t samples_;
   BatchShape shape_;
-  bool shuffle_;
-  std::uint64_t seed_;
+  bool shuffle_ = false;
+  std::uint64_t seed_ = 0;
+  std::int64_t padding_ = 0;  // places of the last batch without a sample
+  bool once_ = false;
 };
 
 }  // namespace pipetrain

@@ -1,5 +1,7 @@
 #include "model/block_plan.hpp"
 
+#include <algorithm>
+
 #include "core/process_group.hpp"
 
 namespace pipetrain {
@@ -35,10 +37,10 @@ Parameter slice_of(const TensorSpec& tensor, int tp_rank, int tp_size) {
   return slice;
 }
 
-// See StoredTensor for the reason.
+// See StoredTensor for the reason. A rank without a row of its own, of fewer classes than there are ranks, has zeros.
 Shape with_whole_vectors(const Shape& shape) {
   constexpr std::int64_t multiple = 8;  // 16 bytes of bf16
-  return shape.with(0, (shape[0] + multiple - 1) / multiple * multiple);
+  return shape.with(0, std::max<std::int64_t>((shape[0] + multiple - 1) / multiple, 1) * multiple);
 }
 
 }  // namespace
@@ -53,7 +55,7 @@ BlockPlan plan_block(const std::vector<TensorSpec>& tensors, int tp_rank, int tp
       Shape& stacked = plan.stored.back().shape;
       stacked = stacked.with(0, stacked[0] + slice.local[0]);
     }
-    plan.pieces.push_back({slice, plan.stored.size() - 1});
+    if (slice.local.elements() > 0) plan.pieces.push_back({slice, plan.stored.size() - 1});
   }
   for (StoredPlan& stored : plan.stored) {
     const bool of_words = stored.role == TensorRole::token_table || stored.role == TensorRole::output_weight;

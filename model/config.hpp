@@ -53,8 +53,14 @@ struct ModelConfig {
   bool tied_embeddings = false;
   double init_std = 0.02;
   DropoutRates dropout;  // a setting of training rather than of the model, which its makers' config.json tells all the same
-  std::optional<std::int64_t> bos_id, eos_id;
+  std::optional<std::int64_t> bos_id, eos_id, pad_id;
+  // Of sequence classification: the classes' names, which the head tells apart at a sequence's last token. Empty: a language
+  // model, whose head has a row for each token of the vocabulary.
+  std::vector<std::string> labels;
 
+  bool classifies() const { return !labels.empty(); }
+  // Rows of the head's matrix.
+  std::int64_t outputs() const { return classifies() ? static_cast<std::int64_t>(labels.size()) : vocabulary; }
   // What the MLP's first matrix puts out: gate and up side by side, or the one of a GELU.
   std::int64_t mlp_columns() const { return (activation == Activation::swiglu ? 2 : 1) * intermediate; }
   bool operator==(const ModelConfig&) const = default;
@@ -70,6 +76,10 @@ ModelConfig preset_config(const std::string& name);
 std::vector<std::string> preset_names();
 // From DIR/config.json, of at most 4 MiB. Throws Error(input) naming the file and the key.
 ModelConfig read_hf_config(const std::filesystem::path& folder);
+// The most classes of a head, and the least: one class would be a regression.
+inline constexpr std::int64_t least_labels = 2, most_labels = 65'536;
+// The same model with a new head for that many classes, which are named as Hugging Face names those without names.
+ModelConfig with_new_head(ModelConfig config, std::int64_t labels);
 // The config.json text that Hugging Face reads back as the same model.
 std::string hf_config_text(const ModelConfig& config);
 

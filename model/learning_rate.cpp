@@ -7,7 +7,8 @@
 namespace pipetrain {
 
 double LearningRate::at(std::int64_t step) const {
-  if (step <= warmup_steps) return peak * static_cast<double>(step) / static_cast<double>(warmup_steps + 1);
+  if (step <= warmup_steps)
+    return initial + (peak - initial) * static_cast<double>(step) / static_cast<double>(warmup_steps + 1);
   if (kind == Kind::constant) return peak;
   const auto done = static_cast<double>(step - warmup_steps - 1);
   const auto length = static_cast<double>(total_steps - warmup_steps);

@@ -6,7 +6,7 @@
 namespace pipetrain {
 
 // With W warm-up steps and N steps in all:
-//   step s <= W:  peak * s / (W + 1), so that no step has rate 0 and step W + 1 is the first at the peak;
+//   step s <= W:  initial + (peak - initial) * s / (W + 1), so that no step has rate 0 and step W + 1 is the first at the peak;
 //   after them, with progress p = (s - W - 1) / (N - W), at most 1:
 //     constant: peak
 //     linear:   minimum + (peak - minimum) * (1 - p)
@@ -19,6 +19,7 @@ struct LearningRate {
   double minimum = 0;
   std::int64_t warmup_steps = 0;
   std::int64_t total_steps = 0;
+  double initial = 0;  // from where the warm-up rises
 
   double at(std::int64_t step) const;
 };

@@ -57,6 +57,9 @@ struct ForwardArgs {
   // with; must stay valid until B or W. Without memory: a sample is one document.
   Tensor documents = {};
   std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped, as when a model is evaluated
+  // Last chunk only, of a head for classification: [batch, own classes] f64, written: the logits where each sequence's class is
+  // said. Without memory: not wanted.
+  Tensor scores = {};
 };
 
 struct BackwardArgs {

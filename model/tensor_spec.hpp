@@ -25,7 +25,7 @@ enum class TensorRole {
   mlp_in_bias,
   mlp_out_weight,
   mlp_out_bias,
-  output_weight,  // head: one row for each token of the vocabulary
+  output_weight,  // head: one row for each token of the vocabulary, or for each class
 };
 
 // Whether it is multiplied with activations. Then its gradient is a matrix product, which W may compute later.

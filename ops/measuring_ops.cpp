@@ -42,6 +42,7 @@ class MeasuringOps : public Ops {
   void attention(const AttentionShape&, const AttentionArgs&) override {}
   void attention_backward(const AttentionShape&, const AttentionBackwardArgs&) override {}
   void cross_entropy_backward(const CrossEntropyBackwardArgs&) override {}
+  void counted_rows(const Tensor&, const Tensor&, const Tensor&) override {}
   void adamw(const AdamWArgs&, const AdamW&) override {}
   void add(const Tensor&, const Tensor&) override {}
   void copy(const Tensor&, const Tensor&) override {}

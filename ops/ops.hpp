@@ -140,6 +140,10 @@ class Ops {
   // In place: logits become scale * (softmax - one_hot), zero rows where the target is not counted, zero where columns are not.
   virtual void cross_entropy_backward(const CrossEntropyBackwardArgs& args) = 0;
 
+  // rows [batch, C] f64 = of each of `batch` runs of equally many tokens the first C logits of its last row whose target
+  // counts, zeros where none does. logits [T, C] or more columns, targets [T] i32. C may be 0.
+  virtual void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows) = 0;
+
   // --- Flat arenas ---
 
   // Decoupled weight decay, bias-corrected (Loshchilov and Hutter 2019).

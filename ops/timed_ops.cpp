@@ -164,6 +164,9 @@ class TimedOps : public Ops {
           ops_->cross_entropy({}, alone);
         });
   }
+  void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows) override {
+    timed(OpClass::elementwise, [&] { ops_->counted_rows(logits, targets, rows); });
+  }
   void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override {
     timed(OpClass::elementwise, [&] { ops_->cross_entropy_backward(args); });
   }

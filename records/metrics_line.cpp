@@ -65,6 +65,19 @@ std::vector<std::optional<double>> numbers(const json& members, const std::strin
   return values;
 }
 
+json parse_members(std::string_view line, const std::string& place) {
+  constexpr JsonLimits limits{.depth = 4, .values = 100'000};
+  json members = parse_json(line, {place, false}, limits);
+  if (!members.is_object() || !members.contains("step")) fail(place, "is no line of metrics");
+  return members;
+}
+
+std::int64_t step_of(const json& members, const std::string& place) {
+  const std::int64_t step = whole(members["step"], place, "step");
+  if (step < 1) fail(place, "step is not from 1 on");
+  return step;
+}
+
 }  // namespace
 
 std::string to_json_line(const StepMetrics& metrics) {
@@ -79,6 +92,11 @@ std::string to_json_line(const StepMetrics& metrics) {
   return line + "}";
 }
 
+std::string to_json_line(const EvaluationMetrics& metrics) {
+  return fmt::format(R"({{"step":{},"eval_loss":{},"perplexity":{},"accuracy":{},"f1":{}}})", metrics.step,
+                     exact(metrics.eval_loss), shortest(metrics.perplexity), shortest(metrics.accuracy), shortest(metrics.f1));
+}
+
 std::optional<std::int64_t> step_of_json_line(std::string_view line) {
   constexpr std::string_view begin = R"({"step":)";
   std::int64_t step = 0;
@@ -87,13 +105,22 @@ std::optional<std::int64_t> step_of_json_line(std::string_view line) {
   return error == std::errc() ? std::optional(step) : std::nullopt;
 }
 
+std::optional<EvaluationMetrics> parse_evaluation_line(std::string_view line, const std::string& place) {
+  const json members = parse_members(line, place);
+  if (!members.contains("eval_loss")) return {};
+  EvaluationMetrics metrics;
+  metrics.step = step_of(members, place);
+  metrics.eval_loss = number(members, place, "eval_loss");
+  metrics.perplexity = number(members, place, "perplexity");
+  metrics.accuracy = number(members, place, "accuracy");
+  metrics.f1 = number(members, place, "f1");
+  return metrics;
+}
+
 std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::string& place) {
-  constexpr JsonLimits limits{.depth = 4, .values = 100'000};
-  const json members = parse_json(line, {place, false}, limits);
-  if (!members.is_object() || !members.contains("step")) fail(place, "is no line of metrics");
+  const json members = parse_members(line, place);
   StepMetrics metrics;
-  metrics.step = whole(members["step"], place, "step");
-  if (metrics.step < 1) fail(place, "step is not from 1 on");
+  metrics.step = step_of(members, place);
   if (!members.contains("loss")) return {};  // an evaluation's
   const auto read = [&](const char* name) { return number(members, place, name); };
   metrics.loss = read("loss");

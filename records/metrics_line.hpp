@@ -25,12 +25,21 @@ struct StepMetrics {
       stage_bubble;  // per stage, replica-major, 0 to 1: their mean is bubble; no key where empty
 };
 
+// Of an evaluation: what the loss is on data that is not trained on. Accuracy and F1 are of classes, 0 to 1.
+struct EvaluationMetrics {
+  std::int64_t step = 0;  // of training that had been done
+  std::optional<double> eval_loss, perplexity, accuracy, f1;
+};
+
 // One line without its end. Loss, grad_norm and lr have 17 significant digits, which read back as the same double.
 std::string to_json_line(const StepMetrics& metrics);
+std::string to_json_line(const EvaluationMetrics& metrics);  // eval_loss likewise
 // The step of such a line, or of its beginning; nothing where the line is not one of ours.
 std::optional<std::int64_t> step_of_json_line(std::string_view line);
 // A line of a step; nothing for a line of another kind, such as an evaluation's. `place` begins the error: "run.jsonl:3".
 // Throws Error(input).
 std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::string& place);
+// A line of an evaluation, else nothing. Throws Error(input).
+std::optional<EvaluationMetrics> parse_evaluation_line(std::string_view line, const std::string& place);
 
 }  // namespace pipetrain

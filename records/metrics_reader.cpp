@@ -55,6 +55,7 @@ bool MetricsReader::read() {
     done_ = 0;
     lines_ = 0;
     steps_.clear();
+    evaluations_.clear();
     changed = true;
   }
   std::string rest;
@@ -78,8 +79,19 @@ bool MetricsReader::read() {
 
 void MetricsReader::take(std::string_view line) {
   ++lines_;
-  auto metrics = parse_metrics_line(line, fmt::format("{}:{}", file_.string(), lines_));
-  if (!metrics) return;
+  const std::string place = fmt::format("{}:{}", file_.string(), lines_);
+  const auto forget_evaluations = [this](std::int64_t from) {
+    while (!evaluations_.empty() && evaluations_.back().step >= from) evaluations_.pop_back();
+  };
+  auto metrics = parse_metrics_line(line, place);
+  if (!metrics) {
+    const auto evaluation = parse_evaluation_line(line, place);
+    if (!evaluation) return;
+    forget_evaluations(evaluation->step);
+    evaluations_.push_back(*evaluation);
+    return;
+  }
+  forget_evaluations(metrics->step);
   while (!steps_.empty() && steps_.back().step >= metrics->step) steps_.pop_back();
   if (!steps_.empty()) {
     steps_.back().memory_bytes = {};

@@ -25,6 +25,8 @@ class MetricsReader {
   bool read();
   // Ascending. Only the last one has memory_bytes and stage_bubble.
   const std::vector<StepMetrics>& steps() const { return steps_; }
+  // Ascending, those of the steps there are.
+  const std::vector<EvaluationMetrics>& evaluations() const { return evaluations_; }
 
  private:
   void take(std::string_view line);
@@ -33,6 +35,7 @@ class MetricsReader {
   std::uint64_t done_ = 0;  // bytes of whole lines
   std::int64_t lines_ = 0;
   std::vector<StepMetrics> steps_;
+  std::vector<EvaluationMetrics> evaluations_;
 };
 
 // All steps of a file; at least one. Throws Error(input).

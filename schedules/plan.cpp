@@ -1,6 +1,7 @@
 #include "schedules/plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 
@@ -71,6 +72,21 @@ Plan with_end_of_step(Plan plan, const EndOfStep& end) {
     append(ActionKind::optimizer, 0);
   }
   return plan;
+}
+
+std::vector<Action> forward_pass(const std::vector<Action>& actions) {
+  std::vector<Action> forwards;
+  std::copy_if(actions.begin(), actions.end(), std::back_inserter(forwards),
+               [](const Action& action) { return action.kind == ActionKind::forward; });
+  forwards.push_back({ActionKind::norm, 0, -1});
+  forwards.push_back({ActionKind::optimizer, 0, -1});
+  return forwards;
+}
+
+Plan forward_pass(const Plan& plan) {
+  Plan forwards = plan;
+  for (auto& actions : forwards.stages) actions = forward_pass(actions);
+  return forwards;
 }
 
 int peak_in_flight(const std::vector<Action>& actions) {

@@ -1,6 +1,7 @@
 // A schedule as data: where each chunk of the model lives, and the order in which every stage acts.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,6 +81,14 @@ std::vector<StageChunk> tied_sum_places(const Placement& placement);
 // Appends to each stage's compute: R and S of every chunk in the order in which the chunks end, T at tied_sum_places(), then N
 // and O.
 Plan with_end_of_step(Plan compute, const EndOfStep& end);
+
+// What a step is for. Training runs the plan as it stands; evaluation runs its forward_pass(), and its verdict is to skip O.
+enum class StepKind : std::uint8_t { training, evaluation };
+
+// A stage's forwards in the order of its list, then N, which reports the losses, and O. It needs no proof of its own: a run of
+// the whole plan without its backwards is a run of this one, with fewer slots taken at any time.
+std::vector<Action> forward_pass(const std::vector<Action>& actions);
+Plan forward_pass(const Plan& plan);
 
 // The most microbatches that stand between F and B or W at once, over all chunks of a stage's list.
 int peak_in_flight(const std::vector<Action>& actions);

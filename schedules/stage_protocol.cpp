@@ -28,7 +28,7 @@ class StageProtocol::Machine {
  public:
   Machine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead);
 
-  void begin_step();
+  void begin_step(StepKind kind);
   void input_arrived(InputKind kind, int chunk, int microbatch);
   void credit_returned(InputKind output, int chunk);
   void completed(const Action& action);
@@ -50,7 +50,10 @@ class StageProtocol::Machine {
     int gradient_credits = 0;
   };
 
-  const std::vector<Action>& list() const { return plan_->stages[static_cast<std::size_t>(stage_)]; }
+  const std::vector<Action>& list() const { return *list_; }
+  const std::vector<Action>& planned_list() const { return plan_->stages[static_cast<std::size_t>(stage_)]; }
+  bool is_ready_order() const { return ready_ && list_ == &planned_list(); }
+  void set_list(StepKind kind);
   const Chunk& chunk(int index) const { return chunks_[static_cast<std::size_t>(index)]; }
   Chunk& chunk(int index) { return chunks_[static_cast<std::size_t>(index)]; }
   bool all_launched() const { return state_ == State::running && launched_ == list().size(); }
@@ -65,9 +68,11 @@ class StageProtocol::Machine {
   std::shared_ptr<const Plan> plan_;
   int stage_;
   int run_ahead_;
-  std::optional<ReadyChoice> ready_;  // only for Order::ready
-  std::vector<Action> ends_of_step_;  // only for Order::ready: what follows all compute, in plan order
-  std::size_t computes_ = 0;          // compute actions in the list
+  std::optional<ReadyChoice> ready_;           // only for Order::ready
+  std::vector<Action> ends_of_step_;           // only for Order::ready: what follows all compute, in plan order
+  const std::vector<Action>* list_ = nullptr;  // of the running step
+  std::vector<Action> forwards_;               // the list of evaluations, once there is one
+  std::size_t computes_ = 0;                   // compute actions in the running step's list
   std::vector<Chunk> chunks_;
   Inputs inputs_;
 
@@ -95,8 +100,7 @@ StageProtocol::Machine::Machine(std::shared_ptr<const Plan> plan, int stage, Ord
     chunk(c).is_first = plan_->placement.is_first({stage, c});
     chunk(c).is_last = plan_->placement.is_last({stage, c});
   }
-  for (const Action& action : list())
-    if (is_compute(action.kind)) ++computes_;
+  set_list(StepKind::training);
   if (order == Order::ready) {
     ready_.emplace(*plan_, stage);
     for (const Action& action : list())
@@ -105,13 +109,22 @@ StageProtocol::Machine::Machine(std::shared_ptr<const Plan> plan, int stage, Ord
   in_flight_.reserve(static_cast<std::size_t>(run_ahead));
 }
 
-void StageProtocol::Machine::begin_step() {
+void StageProtocol::Machine::set_list(StepKind kind) {
+  const bool evaluates = kind == StepKind::evaluation;
+  if (evaluates && forwards_.empty()) forwards_ = forward_pass(planned_list());
+  list_ = evaluates ? &forwards_ : &planned_list();
+  computes_ = static_cast<std::size_t>(
+      std::count_if(list_->begin(), list_->end(), [](const Action& action) { return is_compute(action.kind); }));
+}
+
+void StageProtocol::Machine::begin_step(StepKind kind) {
   if (state_ == State::running && !all_launched()) impossible("a step begins although " + waiting_for());
   state_ = State::running;
+  if (const bool evaluates = kind == StepKind::evaluation; evaluates != (list_ == &forwards_)) set_list(kind);
   launched_ = launched_computes_ = 0;
   verdict_given_ = skips_ = false;
   inputs_.begin_step();
-  if (ready_) ready_->begin_step();
+  if (is_ready_order()) ready_->begin_step();
 }
 
 void StageProtocol::Machine::input_arrived(InputKind kind, int c, int microbatch) {
@@ -180,9 +193,9 @@ inline bool StageProtocol::Machine::has_credit(const Action& action) const {
 inline bool StageProtocol::Machine::can_run(const Action& action) const { return has_inputs(action) && has_credit(action); }
 
 std::optional<Action> StageProtocol::Machine::choose() const {
-  if (ready_ && launched_computes_ < computes_)
+  if (is_ready_order() && launched_computes_ < computes_)
     return ready_->pick([this](const Action& action) { return can_run(action); }, !in_flight_.empty());
-  const Action& action = ready_ ? ends_of_step_[launched_ - computes_] : list()[launched_];
+  const Action& action = is_ready_order() ? ends_of_step_[launched_ - computes_] : list()[launched_];
   return can_run(action) ? std::optional(action) : std::nullopt;
 }
 
@@ -204,7 +217,7 @@ void StageProtocol::Machine::launch(const Action& action) {
   if (is_compute(action.kind)) ++launched_computes_;
   if (action.kind == ActionKind::forward && !chunk(action.chunk).is_last) --chunk(action.chunk).activation_credits;
   if (gives_input_grad(action.kind) && !chunk(action.chunk).is_first) --chunk(action.chunk).gradient_credits;
-  if (ready_) ready_->launched(action);
+  if (is_ready_order()) ready_->launched(action);
   in_flight_.push_back(action);
 }
 
@@ -238,7 +251,7 @@ std::string StageProtocol::Machine::waiting_for() const {
     running += (running.empty() ? "" : ", ") + to_string(action, plan_->placement.chunks());
   if (all_launched()) return running.empty() ? "the step is done" : "all is launched; running: " + running;
   if (in_flight() >= run_ahead_) return "launched and not completed: " + running;
-  if (!ready_) return describe(list()[launched_]);
+  if (!is_ready_order()) return describe(list()[launched_]);
   if (launched_computes_ == computes_) return describe(ends_of_step_[launched_ - computes_]);
   std::string text;
   for (const Action& action : ready_->candidates()) text += (text.empty() ? "" : "; ") + describe(action);
@@ -255,7 +268,7 @@ StageProtocol::~StageProtocol() = default;
 StageProtocol::StageProtocol(StageProtocol&&) noexcept = default;
 StageProtocol& StageProtocol::operator=(StageProtocol&&) noexcept = default;
 
-void StageProtocol::begin_step() { machine_->begin_step(); }
+void StageProtocol::begin_step(StepKind kind) { machine_->begin_step(kind); }
 void StageProtocol::input_arrived(InputKind kind, int chunk, int microbatch) {
   machine_->input_arrived(kind, chunk, microbatch);
 }

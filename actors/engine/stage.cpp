@@ -104,8 +104,10 @@ void StageActor::guarded(Work work) {
 void StageActor::begin(const StepInfo& step) {
   if (aborted_) return;
   in_step_ = true;
+  // Nothing after a forward of an evaluation reads its inputs.
+  slot_life_ = step.kind == schedules::StepKind::evaluation ? schedules::SlotLife{ActionKind::forward} : setup_.slot_life;
   setup_.compute->begin_step(step);
-  protocol_.begin_step();
+  protocol_.begin_step(step.kind);
   pump();
 }
 
@@ -159,9 +161,9 @@ void StageActor::add_inputs(Launch& launch) {
     launch.release.push_back(slot);
     return std::exchange(slot, nullptr);
   };
-  launch.activation = take(slots.activations, setup_.slot_life.activation);
-  launch.target = take(slots.targets, setup_.slot_life.activation);
-  if (launch.action.kind != ActionKind::forward) launch.gradient = take(slots.gradients, setup_.slot_life.gradient);
+  launch.activation = take(slots.activations, slot_life_.activation);
+  launch.target = take(slots.targets, slot_life_.activation);
+  if (launch.action.kind != ActionKind::forward) launch.gradient = take(slots.gradients, slot_life_.gradient);
 }
 
 void StageActor::add_output(Launch& launch) {

@@ -68,6 +68,7 @@ class StageActor : public caf::event_based_actor {
 
   StageSetup setup_;
   schedules::StageProtocol protocol_;
+  schedules::SlotLife slot_life_;  // of the running step
   std::vector<ChunkSlots> chunks_;
   std::deque<Launch> launched_;  // until their slots were passed on
   std::vector<TracedAction> trace_;

@@ -22,11 +22,12 @@ namespace pipetrain {
 class Device;
 
 struct StepInfo {
-  std::int64_t step = 1;  // counts from 1
+  std::int64_t step = 1;  // counts from 1; of evaluations, from the first of a round
   int microbatches = 1;   // of one replica
   double tokens = 1;      // target tokens of the whole global batch: what the loss is a mean over
   double learning_rate = 0;
   double loss_scale = 1;  // what the backward's gradients are multiplied by
+  schedules::StepKind kind = schedules::StepKind::training;
 };
 
 // What the compute of a stage has to say at its N action: losses, parts of the gradient norm, in an order that it and whoever

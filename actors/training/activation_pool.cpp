@@ -97,10 +97,11 @@ ActivationSlot& ActivationPool::take(const Action& action) {
   return *held.slot;
 }
 
-void ActivationPool::release(const Action& action) {
+void ActivationPool::release(const Action& action, schedules::StepKind kind) {
   Chunk& chunk = chunks_[static_cast<std::size_t>(action.chunk)];
   Held& held = chunk.held[static_cast<std::size_t>(action.microbatch)];
-  if (action.kind != ActionKind::backward && action.kind != ActionKind::weight_grad) return;
+  const ActionKind last = kind == schedules::StepKind::evaluation ? ActionKind::forward : ActionKind::weight_grad;
+  if (!ends_life(last, action.kind)) return;
   if (action.kind == ActionKind::weight_grad) chunk.pending.free.push_back(held.pending);
   saved_[chunk.saved].free.push_back(held.saved);
   chunk.free.push_back(held.slot);

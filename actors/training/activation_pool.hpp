@@ -9,6 +9,7 @@
 #include "core/device.hpp"
 #include "model/stage_model.hpp"
 #include "schedules/action.hpp"
+#include "schedules/plan.hpp"
 #include "schedules/validate.hpp"
 
 namespace pipetrain {
@@ -25,8 +26,8 @@ class ActivationPool {
   // The slot of the action's chunk and microbatch: a free one for F, with memory for pending weight gradients for I. Throws
   // Error(internal) when the plan promised less, or the microbatch had no F.
   ActivationSlot& take(const schedules::Action& action);
-  // To be called after each action: gives back what ended with it.
-  void release(const schedules::Action& action);
+  // To be called after each action: gives back what ended with it. In an evaluation a microbatch ends with F.
+  void release(const schedules::Action& action, schedules::StepKind kind);
 
  private:
   // Pieces of memory of one size, free or in use.

@@ -7,6 +7,7 @@
 #include "core/process_group.hpp"
 #include "model/parameter_store.hpp"
 #include "model/shard_units.hpp"
+#include "schedules/plan.hpp"
 
 namespace pipetrain {
 
@@ -22,7 +23,7 @@ class DividedParameters : public ParameterStore {
   };
 
   // Before a step's first action. Every replica must take the same steps.
-  virtual void begin_step() = 0;
+  virtual void begin_step(schedules::StepKind kind) = 0;
   // The runs of this unit that this rank owns have new values once what `compute` holds so far has run: after loading
   // (loaded()), or in the optimizer's step, in which every replica publishes the same units in the same order.
   virtual void publish(std::size_t unit) = 0;

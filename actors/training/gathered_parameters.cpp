@@ -27,11 +27,12 @@ std::size_t unit_with(const std::vector<ShardUnit>& units, std::size_t offset) {
 
 }  // namespace
 
-std::vector<std::size_t> block_sequence(const ParameterLayout& layout, const std::vector<schedules::Action>& actions) {
+std::vector<std::size_t> block_sequence(const ParameterLayout& layout, const std::vector<schedules::Action>& actions,
+                                        schedules::StepKind kind) {
   std::vector<std::size_t> sequence;
   for (const schedules::Action& action : actions) {
     const bool forward = action.kind == schedules::ActionKind::forward;
-    if (!forward && !gives_input_grad(action.kind)) continue;
+    if (!forward && (kind == schedules::StepKind::evaluation || !gives_input_grad(action.kind))) continue;
     const std::size_t first = sequence.size();
     for (std::size_t block = 0; block < layout.blocks.size(); ++block) {
       const bool reads = forward || layout.blocks[block].block.kind != BlockKind::embedding;
@@ -62,11 +63,11 @@ GatheredParameters::Sizes GatheredParameters::sizes(const ParameterLayout& layou
 }
 
 GatheredParameters::GatheredParameters(const Setup& setup, const Memory& memory, int prefetch,
-                                       std::vector<std::size_t> sequence)
+                                       Sequences sequences)
     : setup_(setup),
       memory_(memory),
       depth_(static_cast<std::size_t>(prefetch)),
-      sequence_(std::move(sequence)),
+      sequences_(std::move(sequences)),
       stepped_(setup.device.make_event()),
       vectors_gathered_(setup.device.make_event()) {
   make_slots(prefetch);
@@ -123,7 +124,8 @@ void GatheredParameters::gather(std::size_t index, const Tensor& target) {
   setup_.replicas.all_gather(setup_.transfer, own, target, RowSplit(unit.cuts));
 }
 
-void GatheredParameters::begin_step() {
+void GatheredParameters::begin_step(schedules::StepKind kind) {
+  sequence_ = kind == schedules::StepKind::evaluation ? sequences_.evaluation : sequences_.training;
   setup_.compute.record(*stepped_);
   setup_.transfer.wait(*stepped_);
   for (std::size_t unit = 0; unit < setup_.units.size(); ++unit) {

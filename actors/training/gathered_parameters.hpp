@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "actors/training/divided_parameters.hpp"
@@ -16,8 +17,9 @@
 namespace pipetrain {
 
 // The blocks whose weights the compute actions of one step read, in order: forwards, and the backwards of all blocks but the
-// embedding, whose backward reads no weight. Pure.
-std::vector<std::size_t> block_sequence(const ParameterLayout& layout, const std::vector<schedules::Action>& actions);
+// embedding, whose backward reads no weight. An evaluation has the forwards alone. Pure.
+std::vector<std::size_t> block_sequence(const ParameterLayout& layout, const std::vector<schedules::Action>& actions,
+                                        schedules::StepKind kind);
 
 class GatheredParameters final : public DividedParameters {
  public:
@@ -34,10 +36,13 @@ class GatheredParameters final : public DividedParameters {
     Tensor whole;                           // [sizes.total()]
     std::vector<std::size_t> shard_begins;  // where each unit's run begins in the shard
   };
-  // sequence: block_sequence() of every step.
-  GatheredParameters(const Setup& setup, const Memory& memory, int prefetch, std::vector<std::size_t> sequence);
+  // block_sequence() of every step of this kind.
+  struct Sequences {
+    std::vector<std::size_t> training, evaluation;
+  };
+  GatheredParameters(const Setup& setup, const Memory& memory, int prefetch, Sequences sequences);
 
-  void begin_step() override;
+  void begin_step(schedules::StepKind kind) override;
   void publish(std::size_t) override {}
   void loaded() override {}
   void set_rehearsing(bool rehearsing) override { rehearsing_ = rehearsing; }
@@ -68,7 +73,8 @@ class GatheredParameters final : public DividedParameters {
   Setup setup_;
   Memory memory_;
   std::size_t depth_;
-  std::vector<std::size_t> sequence_;
+  Sequences sequences_;
+  std::span<const std::size_t> sequence_;  // of this step
   std::size_t position_ = 0;  // in the sequence
   std::size_t clock_ = 0;
   bool rehearsing_ = false, vectors_on_their_way_ = false;

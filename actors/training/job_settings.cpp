@@ -69,6 +69,7 @@ void add_numerics(const RunSettings& settings, NamedValues& values) {
   values.emplace_back("lr-schedule", text(settings.learning_rate.kind));
   values.emplace_back("warmup-steps", text(settings.learning_rate.warmup_steps));
   values.emplace_back("warmup-ratio", text(settings.learning_rate.warmup_ratio));
+  values.emplace_back("warmup-init-lr", text(settings.learning_rate.warmup_initial));
 }
 
 }  // namespace
@@ -77,6 +78,7 @@ NamedValues job_settings(const RunSettings& settings) {
   NamedValues values;
   values.emplace_back("layers", text(settings.model.layers));
   values.emplace_back("dropout", text(settings.model.dropout));
+  values.emplace_back("num-labels", text(settings.model.labels));
   values.emplace_back("seq-len", text(settings.data.seq_len));
   values.emplace_back("seed", text(settings.samples.seed));
   values.emplace_back("shuffle", text(settings.samples.shuffle));
@@ -84,6 +86,8 @@ NamedValues job_settings(const RunSettings& settings) {
   add_numerics(settings, values);
   values.emplace_back("steps", text(settings.length.steps));
   values.emplace_back("epochs", text(settings.length.epochs));
+  values.emplace_back("split", text(settings.evaluation.split));
+  values.emplace_back("eval-interval", text(settings.evaluation.interval));
   values.emplace_back("resume", text(settings.saving.resume));
   values.emplace_back("load", text(settings.saving.load.has_value()));
   return values;
@@ -94,6 +98,7 @@ NamedValues job_contents(const TrainJob& job) {
   values.emplace_back("model", checksum_of(hf_config_text(job.config)));
   values.emplace_back("data",
                       fmt::format("{:016x}, sequences of {}", data_fingerprint(*job.dataset), job.dataset->sequence_length()));
+  values.emplace_back("evaluation data", job.evaluation ? fmt::format("{:016x}", data_fingerprint(*job.evaluation)) : "none");
   values.emplace_back("step to go on from", text(job.steps_done));
   values.emplace_back("applied steps", text(job.initial.applied_steps));
   values.emplace_back("total steps", text(job.learning_rate.total_steps));

@@ -46,7 +46,7 @@ void PublishedParameters::publish(std::size_t index) {
 }
 
 // Not as they are loaded: a replica that fails to load would keep the others waiting.
-void PublishedParameters::begin_step() {
+void PublishedParameters::begin_step(schedules::StepKind) {
   if (!std::exchange(unpublished_, false)) return;
   for (std::size_t unit = 0; unit < setup_.units.size(); ++unit) publish(unit);
 }

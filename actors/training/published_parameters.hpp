@@ -16,7 +16,7 @@ class PublishedParameters final : public DividedParameters {
   // weights: [layout.weight_elements], in which every replica steps its own runs. Everything outlives it.
   PublishedParameters(const Setup& setup, const Tensor& weights);
 
-  void begin_step() override;
+  void begin_step(schedules::StepKind kind) override;
   void publish(std::size_t unit) override;
   void loaded() override { unpublished_ = true; }
   void set_rehearsing(bool) override {}

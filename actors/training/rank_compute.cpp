@@ -30,16 +30,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   workspace_memory_ = device.allocate(model_->workspace_bytes(), to_string(id) + ": workspace");
   model_->bind_workspace(workspace_memory_.data(), workspace_memory_.bytes());
 
-  const auto losses = has_head() ? setup_.microbatches : 0;
-  const auto sums = static_cast<std::int64_t>(state_->sum_count());
-  reports_ = {nullptr, {losses + sums}, DType::f64};
-  reports_memory_ = device.allocate(reports_.bytes(), to_string(id) + ": losses and norms");
-  reports_.data = reports_memory_.data();
-  reports_host_memory_ = device.allocate_host(reports_.bytes(), to_string(id) + ": losses and norms");
-  reports_host_ = {reports_host_memory_.data(), reports_.shape, DType::f64};
-  losses_ = reports_.row_range(0, losses);
-  square_sums_ = reports_.row_range(losses, losses + sums);
-
+  make_reports();
   if (setup_.isolates_documents) {
     documents_memory_ = device.allocate(documents_bytes(setup_), to_string(id) + ": documents");
     documents_host_memory_ = device.allocate_host(documents_bytes(setup_), to_string(id) + ": documents");
@@ -48,6 +39,26 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   links_.emplace(setup_.links, LinkSetup{&device, hidden_bytes(setup_, model_->hidden_shape()), to_string(id)});
   clock_ = std::make_unique<ActionClock>(device);
   if (on_gpu()) warm_up();
+}
+
+void RankCompute::make_reports() {
+  const std::int64_t losses = has_head() ? setup_.microbatches : 0;
+  const bool scores = has_head() && setup_.config.classifies() && setup_.evaluation;
+  const std::int64_t own_classes =
+      scores ? RowSplit(setup_.config.outputs(), tensor_parallel().size()).count(tensor_parallel().rank()) : 0;
+  const auto sums = static_cast<std::int64_t>(state_->sum_count());
+  scores_ = {nullptr, {losses * setup_.shape.batch, own_classes}, DType::f64};
+  reports_ = {nullptr, {scores_.elements() + losses + sums}, DType::f64};
+  reports_memory_ = setup_.device->allocate(reports_.bytes(), to_string(setup_.id) + ": losses and norms");
+  reports_.data = scores_.data = reports_memory_.data();
+  reports_host_memory_ = setup_.device->allocate_host(reports_.bytes(), to_string(setup_.id) + ": losses and norms");
+  losses_ = reports_.row_range(scores_.elements(), scores_.elements() + losses);
+  square_sums_ = reports_.row_range(scores_.elements() + losses, reports_.elements());
+}
+
+std::pair<std::int64_t, std::int64_t> RankCompute::reported() const {
+  if (evaluates()) return {0, scores_.elements() + losses_.elements()};
+  return {scores_.elements(), reports_.elements()};
 }
 
 // Work may still be on its way after a failure; memory must outlive it.
@@ -108,12 +119,12 @@ Lane RankCompute::make_lane(InputKind kind, int chunk) {
 void RankCompute::begin_step(const StepInfo& step) {
   step_ = step;
   clock_->begin_step(*stream_);
-  const std::int64_t sequence = setup_.samples->size(step.step).sequence;
+  const std::int64_t sequence = samples().size(step.step).sequence;
   model_->set_sequence(sequence);
   if (setup_.isolates_documents) load_documents(step.step, sequence);
-  state_->begin_step();
+  state_->begin_step(step.kind);
   model_->begin_step();
-  if (setup_.fault && setup_.fault->step == step.step) provoke(*setup_.fault);
+  if (setup_.fault && setup_.fault->step == step.step && !evaluates()) provoke(*setup_.fault);
 }
 
 // The host's copy is free: the step before has ended.
@@ -122,8 +133,8 @@ void RankCompute::load_documents(std::int64_t step, std::int64_t sequence) {
   documents_ = {documents_memory_.data(), {setup_.microbatches, static_cast<std::int64_t>(tokens)}, DType::i32};
   auto* const begins = static_cast<std::int32_t*>(documents_host_memory_.data());
   for (int microbatch = 0; microbatch < setup_.microbatches; ++microbatch) {
-    setup_.samples->read_documents({step, setup_.id.dp, microbatch}, sequence,
-                                   {begins + static_cast<std::size_t>(microbatch) * tokens, tokens});
+    samples().read_documents({step, setup_.id.dp, microbatch}, sequence,
+                             {begins + static_cast<std::size_t>(microbatch) * tokens, tokens});
   }
   stream_->copy(documents_.data, begins, documents_.bytes());
 }
@@ -172,9 +183,13 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(step_.loss_scale / step_.tokens)};
   switch (action.kind) {
     case ActionKind::forward: {
-      ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}, {}, draws_of(action.microbatch)};
+      ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}, {}, {}};
+      if (!evaluates()) forward.draws = draws_of(action.microbatch);
       if (documents_.data != nullptr) forward.documents = documents_of(action.microbatch);
       if (launch.target) forward.loss_sum = losses_.row_range(action.microbatch, action.microbatch + 1);
+      if (launch.target && evaluates() && scores_.elements() > 0)
+        forward.scores =
+            scores_.row_range(action.microbatch * setup_.shape.batch, (action.microbatch + 1) * setup_.shape.batch);
       model_->forward(action.chunk, forward, slot);
       break;
     }
@@ -189,7 +204,7 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
       break;
   }
   model_->listen({});
-  activations_->release(action);
+  activations_->release(action, step_.kind);
 }
 
 // Samples are counted as Sampler deals them out.
@@ -210,8 +225,8 @@ void RankCompute::run_end_of_step(const Action& action) {
       state_->sum_tied();
       break;
     case ActionKind::norm:
-      state_->square_sums(square_sums_);
-      stream_->copy(reports_host_.data, reports_.data, reports_.bytes());
+      if (!evaluates()) state_->square_sums(square_sums_);
+      copy_reports();
       break;
     default:
       assert(verdict_.apply);  // a step that is skipped has no O
@@ -220,9 +235,16 @@ void RankCompute::run_end_of_step(const Action& action) {
   }
 }
 
+void RankCompute::copy_reports() {
+  const auto [begin, end] = reported();
+  const Tensor wanted = reports_.row_range(begin, end);
+  stream_->copy(static_cast<double*>(reports_host_memory_.data()) + begin, wanted.data, wanted.bytes());
+}
+
 void RankCompute::add_result(StageResult& result) const {
-  const auto* values = reports_host_.as<double>();
-  result.insert(result.end(), values, values + reports_host_.elements());
+  const auto* const values = static_cast<const double*>(reports_host_memory_.data());
+  const auto [begin, end] = reported();
+  result.insert(result.end(), values + begin, values + end);
 }
 
 void RankCompute::fail(std::exception_ptr cause) {

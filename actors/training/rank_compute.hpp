@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
@@ -51,14 +52,21 @@ class RankCompute {
   void run(const Launch& launch);
   // Of this step's actions, in the order they were run; only between steps.
   const std::vector<DeviceAction>& trace();
-  // After N has run, added to `result`: the loss sum of each microbatch where this rank holds the head, then the sum of squares
-  // of each gradient slice that it counts.
+  // After N has run, added to `result`. Of training: the loss sum of each microbatch where this rank holds the head, then the
+  // sum of squares of each gradient slice that it counts. Of an evaluation: where this rank holds the head of classes, what
+  // each sample scores in its own classes, then the loss sums.
   void add_result(StageResult& result) const;
   // Stops the device's work with this cause. Thread-safe.
   void fail(std::exception_ptr cause);
 
  private:
   bool has_head() const;
+  const StepSamples& samples() const { return evaluates() ? *setup_.evaluation : *setup_.samples; }  // of the step's kind
+  bool evaluates() const { return step_.kind == schedules::StepKind::evaluation; }
+  void make_reports();
+  // Of the reports, the elements that a step of this kind fills.
+  std::pair<std::int64_t, std::int64_t> reported() const;
+  void copy_reports();
   TensorParallel tensor_parallel() const { return {tensor_group_.get(), setup_.sequence_parallel}; }
   bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
   void warm_up();
@@ -79,9 +87,9 @@ class RankCompute {
   Buffer workspace_memory_, reports_memory_, reports_host_memory_;
   Buffer documents_memory_, documents_host_memory_;  // none where the data does not isolate documents
   std::vector<Buffer> lane_memory_;
-  Tensor losses_, square_sums_;    // f64, on the device
-  Tensor reports_, reports_host_;  // both in one piece, and its copy on the host
-  Tensor documents_;               // [microbatches of the step, T] i32, or without memory: see ForwardArgs
+  Tensor scores_, losses_, square_sums_;  // f64, on the device; scores: [samples of a step, own classes], of evaluations
+  Tensor reports_;                        // all in one piece
+  Tensor documents_;                      // [microbatches of the step, T] i32, or without memory: see ForwardArgs
   std::unique_ptr<Stream> stream_;
   // On a GPU a host callback holds up its stream, so callbacks have one of their own.
   std::unique_ptr<Stream> callbacks_;

@@ -37,9 +37,10 @@ struct RankSetup {
   std::vector<std::vector<Block>> chunks;  // of this stage
   MicrobatchShape shape;                   // the largest
   int microbatches = 1;
-  bool isolates_documents = false;             // of the data
-  std::shared_ptr<const StepSamples> samples;  // null: only to be estimated
-  std::uint64_t seed = 0;                      // of dropout
+  bool isolates_documents = false;                // of the data
+  std::shared_ptr<const StepSamples> samples;     // null: only to be estimated
+  std::shared_ptr<const StepSamples> evaluation;  // null: nothing is evaluated
+  std::uint64_t seed = 0;                         // of dropout
   bool sequence_parallel = true;
   Numerics numerics;
   LinkKinds links;              // to the ranks whose slots it fills

@@ -130,9 +130,11 @@ void RankState::make_parameters() {
                                        ops_.stream(), reduction_->stream(), *setup_.groups.data};
   std::unique_ptr<DividedParameters> divided;
   if (places_.gathers_weights()) {
-    divided =
-        std::make_unique<GatheredParameters>(setup, GatheredParameters::Memory{operands(), gathered_, places_.shard_begins()},
-                                             setup_.zero.prefetch, block_sequence(layout_, setup_.actions));
+    const GatheredParameters::Memory memory{operands(), gathered_, places_.shard_begins()};
+    const auto sequence = [&](schedules::StepKind kind) { return block_sequence(layout_, setup_.actions, kind); };
+    divided = std::make_unique<GatheredParameters>(
+        setup, memory, setup_.zero.prefetch,
+        GatheredParameters::Sequences{sequence(schedules::StepKind::training), sequence(schedules::StepKind::evaluation)});
   } else {
     divided = std::make_unique<PublishedParameters>(setup, operands());
   }
@@ -225,9 +227,9 @@ void RankState::read(const StatePart& part, float* out) {
   ops_.stream().synchronize();
 }
 
-void RankState::begin_step() {
+void RankState::begin_step(schedules::StepKind kind) {
   if (reduction_) reduction_->begin_step();
-  if (divided_ != nullptr) divided_->begin_step();
+  if (divided_ != nullptr) divided_->begin_step(kind);
 }
 
 void RankState::start_reduction(const Tensor& grads) { reduction_->start(ops_.stream(), grads); }

@@ -43,7 +43,7 @@ class RankState {
   const HeldPart& holder(const StatePart& part) const;
 
   // Before a step's first action.
-  void begin_step();
+  void begin_step(schedules::StepKind kind);
 
   // --- A step's end, in this order ---
   // Whether replicas sum their gradients; then start_reduction() may be called for what is final of them, before reduce().

@@ -33,7 +33,7 @@ void RankCompute::warm_up() {
       ActivationSlot& slot = activations_->take({ActionKind::forward, index, 0});
       model_->forward(chunk, {first ? ids : input, ids, output, loss, documents, DropoutDraws{}}, slot);
       model_->backward(chunk, backward, slot);
-      activations_->release({ActionKind::backward, index, 0});
+      activations_->release({ActionKind::backward, index, 0}, schedules::StepKind::training);
     }
   }
   if (tensor_group_) tensor_group_->set_quiet(false);

@@ -129,8 +129,17 @@ void set_initial_state(const RunSettings& settings, std::vector<std::string>& no
   if (saving.load) return go_on_from_loaded(*saving.load, notes, job);
   if (saving.resume && go_on_from_newest(*saving.folder, notes, job)) return;
   const ModelSettings& model = settings.model;
-  if (model.load_weights) verify_weights_of_checkpoint(model.name);
-  job.initial.weights = model.load_weights ? hf_weights(job.config, model.name) : random_weights(job.config, job.samples.seed);
+  if (!model.load_weights) {
+    job.initial.weights = random_weights(job.config, job.samples.seed);
+    return;
+  }
+  verify_weights_of_checkpoint(model.name);
+  std::optional<std::uint64_t> new_head;
+  if (job.config.classifies() && !read_hf_config(model.name).classifies()) {
+    new_head = job.samples.seed;
+    notes.push_back(fmt::format("the head for {} classes is new, drawn with seed {}", job.config.outputs(), *new_head));
+  }
+  job.initial.weights = hf_weights(job.config, model.name, new_head);
 }
 
 }  // namespace pipetrain

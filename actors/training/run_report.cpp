@@ -52,19 +52,21 @@ RunReport::RunReport(const TrainJob& job, const std::string& model, const NamedV
              {"MFU", "%", 100, [](const StepMetrics& m) { return m.mfu; }, {}},
              {"bubble", "%", 100, [](const StepMetrics& m) { return m.bubble; }, {}},
              {"loss scale", "", 1, [](const StepMetrics& m) { return m.loss_scale; }, {}}};
+  evaluation_curves_ = {{"evaluation loss", "", 1, [](const EvaluationMetrics& m) { return m.eval_loss; }, {}},
+                        {"perplexity", "", 1, [](const EvaluationMetrics& m) { return m.perplexity; }, {}},
+                        {"accuracy", "%", 100, [](const EvaluationMetrics& m) { return m.accuracy; }, {}},
+                        {"F1", "%", 100, [](const EvaluationMetrics& m) { return m.f1; }, {}}};
 }
 
-void RunReport::add_history(const std::vector<StepMetrics>& steps) {
-  for (const StepMetrics& metrics : steps) add_to_curves(metrics);
+void RunReport::add_history(const std::vector<StepMetrics>& steps, const std::vector<EvaluationMetrics>& evaluations) {
+  for (const StepMetrics& metrics : steps) add_to(curves_, metrics);
+  for (const EvaluationMetrics& metrics : evaluations) add(metrics);
 }
 
-void RunReport::add_to_curves(const StepMetrics& metrics) {
-  for (Curve& curve : curves_)
-    if (const auto value = curve.read(metrics)) curve.series.add(metrics.step, *value);
-}
+void RunReport::add(const EvaluationMetrics& metrics) { add_to(evaluation_curves_, metrics); }
 
 void RunReport::add(const StepMetrics& metrics, const StepReport& report) {
-  add_to_curves(metrics);
+  add_to(curves_, metrics);
   profile_.add(report);
   const bool warms_up = !newest_;
   newest_metrics_ = metrics;
@@ -102,7 +104,11 @@ void RunReport::add_simulated(ReportPage& page) const {
 ReportPage RunReport::page() const {
   ReportPage page = begin_;
   page.newest = newest_metrics_;
-  for (const Curve& curve : curves_) page.charts.push_back({curve.title, curve.unit, curve.scale, &curve.series});
+  const auto show = [&](const auto& curves) {
+    for (const auto& curve : curves) page.charts.push_back({curve.title, curve.unit, curve.scale, &curve.series});
+  };
+  show(curves_);
+  show(evaluation_curves_);
   if (!newest_) return page;
   if (second_) page.timelines.push_back(timeline_of(*second_, "the second of this start"));
   if (slowest_ && slowest_->step != second_->step)

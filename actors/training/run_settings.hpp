@@ -31,6 +31,7 @@ struct ModelSettings {
   std::string name = "tiny";           // a preset's name or a Hugging Face folder
   bool load_weights = false;           // take the folder's weights instead of random ones; never for a preset
   std::optional<std::int64_t> layers;  // keep the first of them only
+  std::optional<std::int64_t> labels;  // classes of a new head, or as many as the model has
   std::optional<double> dropout;       // of everything the family can drop; not given: what the model was made with
 };
 
@@ -68,6 +69,7 @@ struct LearningRateSettings {
   double peak = 3e-4, minimum = 0;
   std::int64_t warmup_steps = 0;
   std::optional<double> warmup_ratio;  // a share of all steps, then warmup_steps is 0
+  double warmup_initial = 0;           // from where the warm-up rises
 
   // For a run of this many steps in all.
   LearningRate over(std::int64_t total_steps) const;
@@ -75,6 +77,15 @@ struct LearningRateSettings {
 
 struct LengthSettings {
   std::optional<std::int64_t> steps, epochs;  // the first limit reached; neither: see run_length()
+};
+
+// What is measured beside the training: the loss on data that is not trained on.
+struct EvaluationSettings {
+  std::vector<DataInput> inputs;  // empty and no split: nothing is
+  std::optional<double> split;    // instead: this share of the training data's samples, drawn by the seed, is kept for it
+  std::optional<std::int64_t> interval;  // in steps; not given: after each epoch. In any case at the end
+
+  bool wanted() const { return !inputs.empty() || split; }
 };
 
 struct SavingSettings {
@@ -99,6 +110,7 @@ struct RunSettings {
   LossScaleSettings loss_scale;
   LearningRateSettings learning_rate;
   LengthSettings length;
+  EvaluationSettings evaluation;
   SavingSettings saving;
   std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever
   std::optional<Fault> fault;

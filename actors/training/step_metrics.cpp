@@ -53,4 +53,8 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
   return metrics;
 }
 
+EvaluationMetrics evaluation_metrics(const Evaluation& evaluation) {
+  return {evaluation.step, evaluation.loss, evaluation.perplexity(), evaluation.accuracy, evaluation.f1};
+}
+
 }  // namespace pipetrain

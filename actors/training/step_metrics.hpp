@@ -12,4 +12,6 @@ namespace pipetrain {
 StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemory>& memory, double flops_per_token,
                          double elapsed);
 
+EvaluationMetrics evaluation_metrics(const Evaluation& evaluation);
+
 }  // namespace pipetrain

@@ -5,13 +5,25 @@
 
 namespace pipetrain {
 
+StepSamples::StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, const Sampler& sampler)
+    : dataset_(std::move(dataset)), batch_(batch), sampler_(sampler) {}
+
 StepSamples::StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, bool shuffle, std::uint64_t seed)
-    : dataset_(std::move(dataset)), batch_(batch), sampler_(dataset_->size(), batch, shuffle, seed) {}
+    : StepSamples(dataset, batch, Sampler(dataset->size(), batch, shuffle, seed)) {}
+
+StepSamples StepSamples::once_in_order(std::shared_ptr<const Dataset> dataset, const BatchShape& batch) {
+  const Sampler sampler = Sampler::once_in_order(dataset->size(), batch);
+  return {std::move(dataset), batch, sampler};
+}
+
+SampleSize StepSamples::measure(std::int64_t index) const {
+  return index == Sampler::no_sample ? SampleSize{} : dataset_->measure(index);
+}
 
 StepSize StepSamples::size(std::int64_t step) const {
-  std::int64_t longest = 0, counted = 0;
+  std::int64_t longest = 1, counted = 0;
   for (const std::int64_t index : sampler_.global_batch(step - 1)) {
-    const SampleSize size = dataset_->measure(index);
+    const SampleSize size = measure(index);
     longest = std::max(longest, size.ids);
     counted += size.counted;
   }
@@ -26,7 +38,11 @@ void StepSamples::read(const Microbatch& which, std::int64_t sequence, std::span
   Sample sample;
   std::size_t at = 0;
   for (const std::int64_t index : sampler_.microbatch(which.step - 1, which.replica, which.index)) {
-    dataset_->read(index, sample);
+    if (index == Sampler::no_sample) {
+      sample = {};
+    } else {
+      dataset_->read(index, sample);
+    }
     assert(sample.ids.size() <= width && sample.labels.size() == sample.ids.size());
     sample.ids.resize(width, 0);
     sample.labels.resize(width, not_counted);
@@ -40,9 +56,10 @@ void StepSamples::read_documents(const Microbatch& which, std::int64_t sequence,
   assert(std::ssize(begins) == batch_.microbatch * sequence);
   std::size_t at = 0;
   for (const std::int64_t index : sampler_.microbatch(which.step - 1, which.replica, which.index)) {
-    std::vector<std::int32_t> documents = dataset_->documents(index);
+    std::vector<std::int32_t> documents;
+    if (index != Sampler::no_sample) documents = dataset_->documents(index);
     if (documents.empty()) documents.push_back(0);
-    const std::int64_t ids = dataset_->measure(index).ids;
+    const std::int64_t ids = measure(index).ids;
     if (ids < sequence) documents.push_back(static_cast<std::int32_t>(ids));
     documents.push_back(static_cast<std::int32_t>(sequence));
     for (std::size_t i = 0; i + 1 < documents.size(); ++i) {

@@ -20,6 +20,8 @@ struct StepSize {
 class StepSamples {
  public:
   StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, bool shuffle, std::uint64_t seed);
+  // For evaluation: every sample once, in order. What the last batch lacks is padding alone.
+  static StepSamples once_in_order(std::shared_ptr<const Dataset> dataset, const BatchShape& batch);
 
   const Dataset& dataset() const { return *dataset_; }
   const Sampler& sampler() const { return sampler_; }
@@ -43,6 +45,10 @@ class StepSamples {
   void read_documents(const Microbatch& which, std::int64_t sequence, std::span<std::int32_t> begins) const;
 
  private:
+  StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, const Sampler& sampler);
+
+  SampleSize measure(std::int64_t index) const;
+
   std::shared_ptr<const Dataset> dataset_;
   BatchShape batch_;
   Sampler sampler_;

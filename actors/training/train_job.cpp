@@ -7,6 +7,7 @@
 #include "actors/training/run_length.hpp"
 #include "actors/training/zero_note.hpp"
 #include "core/error.hpp"
+#include "data/split.hpp"
 #include "model/named_model.hpp"
 
 namespace pipetrain {
@@ -14,11 +15,18 @@ namespace {
 
 ModelConfig read_model(const ModelSettings& model) {
   ModelConfig config = named_model(model.name, model.layers);
+  if (model.labels && config.classifies() && *model.labels != config.outputs())
+    throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", *model.labels)},
+                fmt::format("the model {} tells {} classes apart; leave it out", model.name, config.outputs()));
+  if (model.labels && !config.classifies()) config = with_new_head(std::move(config), *model.labels);
+  if (config.classifies())
+    throw Error(ErrorKind::input, {"model", model.name},
+                "it tells classes apart, which training is not built for yet; give a language model");
   if (model.dropout) set_dropout(config, *model.dropout);
   return config;
 }
 
-std::shared_ptr<const Dataset> open_data(const RunSettings& settings, const ModelConfig& config) {
+DatasetOptions data_options(const RunSettings& settings, const ModelConfig& config) {
   DatasetOptions data;
   data.inputs = settings.data.inputs;
   data.tokenizer = settings.data.tokenizer;
@@ -28,7 +36,23 @@ std::shared_ptr<const Dataset> open_data(const RunSettings& settings, const Mode
   data.vocabulary = config.vocabulary;
   data.shuffle = settings.samples.shuffle;
   data.seed = settings.samples.seed;
-  return open_dataset(data);
+  return data;
+}
+
+// Data to evaluate on has the sequences that the model trains on.
+void open_data(const RunSettings& settings, TrainJob& job) {
+  DatasetOptions data = data_options(settings, job.config);
+  job.dataset = open_dataset(data);
+  if (settings.evaluation.split) {
+    DataSplit split = split_dataset(std::move(job.dataset), *settings.evaluation.split, settings.samples.seed);
+    job.dataset = std::move(split.training);
+    job.evaluation = std::move(split.evaluation);
+  } else if (settings.evaluation.wanted()) {
+    data.inputs = settings.evaluation.inputs;
+    data.sequence_length = job.dataset->sequence_length();
+    data.setting = "eval-data";
+    job.evaluation = open_dataset(data);
+  }
 }
 
 // A given plan must go with this model and layout; it gets the end of its step here.
@@ -47,7 +71,7 @@ void complete_plan(TrainJob& job) {
 TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& notes) {
   TrainJob job;
   job.config = read_model(settings.model);
-  job.dataset = open_data(settings, job.config);
+  open_data(settings, job);
   job.samples = settings.samples;
   job.layout = settings.layout;
   job.batch = settings.batch;

@@ -34,7 +34,8 @@ using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>, const M
 struct TrainJob {
   ModelConfig config;
   InitialState initial;
-  std::shared_ptr<const Dataset> dataset;  // its sequence length is the job's
+  std::shared_ptr<const Dataset> dataset;     // its sequence length is the job's
+  std::shared_ptr<const Dataset> evaluation;  // of the same sequence length; null: nothing is evaluated
   SampleOrder samples;
 
   LayoutSettings layout;

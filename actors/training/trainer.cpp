@@ -8,6 +8,7 @@
 
 #include "actors/engine/remote/engine_channel.hpp"
 #include "actors/training/checkpoint.hpp"
+#include "actors/training/evaluator.hpp"
 #include "actors/training/job_memory.hpp"
 #include "actors/training/logical_state.hpp"
 #include "actors/training/parallel_layout.hpp"
@@ -15,6 +16,7 @@
 #include "actors/training/run_processes.hpp"
 #include "actors/training/step_results.hpp"
 #include "actors/training/step_samples.hpp"
+#include "actors/training/step_source.hpp"
 #include "actors/training/token_source.hpp"
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
@@ -65,6 +67,7 @@ class Trainer::Run {
                                                                        : LossScale(job_.loss_scale)),
         first_loss_(job_.first_loss),
         last_loss_(job_.last_loss) {
+    if (job_.evaluation) evaluator_.emplace(job_, results_);
     check_memory();
     build_computes();
     PipelineOptions options;
@@ -108,6 +111,12 @@ class Trainer::Run {
     if (number == 1) first_loss_ = report.loss;
     last_loss_ = report.loss;
     return report;
+  }
+
+  std::optional<Evaluation> evaluate(const std::function<bool()>& stop) {
+    auto evaluation = evaluator_ ? evaluator_->run(*pipeline_, stop) : std::nullopt;
+    if (evaluation) evaluation->step = steps_done_;
+    return evaluation;
   }
 
   std::int64_t steps_done() const { return steps_done_; }
@@ -171,7 +180,10 @@ class Trainer::Run {
     std::vector<std::future<std::shared_ptr<TransformerCompute>>> building;
     for (const StageId id : layout_.stages()) {
       auto setups = layout_.rank_setups(job_, id);
-      for (RankSetup& setup : setups) setup.samples = samples_;
+      for (RankSetup& setup : setups) {
+        setup.samples = samples_;
+        if (evaluator_) setup.evaluation = evaluator_->samples();
+      }
       building.push_back(std::async(std::launch::async, [this, setups = std::move(setups)]() mutable {
         return std::make_shared<TransformerCompute>(std::move(setups), job_.initial);
       }));
@@ -191,15 +203,21 @@ class Trainer::Run {
 
   std::shared_ptr<InputSource> make_source(int replica, int part) {
     const auto& placement = layout_.plan().placement;
-    return std::make_shared<TokenSource>(
-        replica, samples_, layout_.stage_devices({replica, placement.at(0).stage, part}),
-        layout_.stage_devices({replica, placement.at(placement.virtual_stages() - 1).stage, part}));
+    const auto source = [&](const std::shared_ptr<const StepSamples>& samples) {
+      return std::make_shared<TokenSource>(
+          replica, samples, layout_.stage_devices({replica, placement.at(0).stage, part}),
+          layout_.stage_devices({replica, placement.at(placement.virtual_stages() - 1).stage, part}));
+    };
+    const auto training = source(samples_);
+    if (!evaluator_) return training;
+    return std::make_shared<StepSource>(training, source(evaluator_->samples()));
   }
 
   MeshCoordinate rank_at(std::size_t rank) const { return layout_.mesh().at(static_cast<int>(rank)); }
 
   Verdict decide(const std::vector<StageResult>& results, const StepInfo& info, StepReport& report) {
-    report.loss = results_.loss_sum(results) / info.tokens;
+    results_.add_losses(results, info.kind, report.loss);
+    report.loss /= info.tokens;
     check_finite(report.loss, "loss", info.step);
     report.grad_norm = results_.grad_norm(results) / info.loss_scale;
     if (job_.loss_scale != LossScaleSettings{}) report.loss_scale = info.loss_scale;
@@ -229,6 +247,7 @@ class Trainer::Run {
   std::vector<std::shared_ptr<TransformerCompute>> computes_;  // replica-major
   std::unique_ptr<Pipeline> pipeline_;                         // its actors end first
   StepResults results_;
+  std::optional<Evaluator> evaluator_;  // where there is data to evaluate on
   std::int64_t steps_done_;
   std::int64_t applied_steps_;  // of them, those the optimizer applied
   LossScale loss_scale_;
@@ -254,6 +273,7 @@ Trainer::~Trainer() = default;
 
 void Trainer::follow() { run_->pipeline().follow(); }
 StepReport Trainer::step() { return run_->step(); }
+std::optional<Evaluation> Trainer::evaluate(const std::function<bool()>& stop) { return run_->evaluate(stop); }
 std::int64_t Trainer::steps_done() const { return run_->steps_done(); }
 std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); }
 std::vector<DeviceMemory> Trainer::memory() const { return run_->memory(); }

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/engine/pipeline.hpp"
+#include "actors/training/evaluation.hpp"
 #include "actors/training/train_job.hpp"
 
 namespace pipetrain {
@@ -60,6 +62,9 @@ class Trainer {
 
   // Runs the next step. Throws RunFailed; nothing more can be run then.
   StepReport step();
+  // The loss on the job's evaluation data with the weights as they are, which stay so. Nothing where the job has none, or when
+  // `stop` became true: it is asked now and then. Throws RunFailed.
+  std::optional<Evaluation> evaluate(const std::function<bool()>& stop = [] { return false; });
   std::int64_t steps_done() const;
   double first_loss() const;                // of step 1, also when an earlier run made it
   std::optional<double> last_loss() const;  // of the last step that was done, likewise; nothing where it is not known

@@ -30,7 +30,10 @@ void prepare_saving(const SavingSettings& saving) {
 }
 
 TrainingRun::TrainingRun(const RunSettings& settings, Trainer& trainer)
-    : saving_(settings.saving), trainer_(trainer), length_(run_length(settings, trainer.steps_per_epoch())) {}
+    : saving_(settings.saving),
+      evaluation_(settings.evaluation),
+      trainer_(trainer),
+      length_(run_length(settings, trainer.steps_per_epoch())) {}
 
 bool TrainingRun::finished() const {
   const std::int64_t step = trainer_.steps_done();
@@ -42,6 +45,22 @@ StepReport TrainingRun::step() {
   StepReport report = trainer_.step();
   last_loss_ = report.loss;
   return report;
+}
+
+std::optional<Evaluation> TrainingRun::evaluate_if_due(const std::function<bool()>& stop) {
+  const std::int64_t interval = evaluation_.interval.value_or(trainer_.steps_per_epoch());
+  if (trainer_.steps_done() % interval != 0 || finished()) return std::nullopt;
+  return evaluate(stop);
+}
+
+std::optional<Evaluation> TrainingRun::evaluate_last(const std::function<bool()>& stop) {
+  return trainer_.steps_done() > evaluated_step_ ? evaluate(stop) : std::nullopt;
+}
+
+std::optional<Evaluation> TrainingRun::evaluate(const std::function<bool()>& stop) {
+  auto evaluation = trainer_.evaluate(stop);
+  if (evaluation) evaluated_step_ = evaluation->step;
+  return evaluation;
 }
 
 void TrainingRun::save_if_due() {

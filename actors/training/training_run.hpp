@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "actors/training/run_length.hpp"
@@ -25,6 +26,10 @@ class TrainingRun {
   bool finished() const;
   // The next step. Throws RunFailed, see Trainer.
   StepReport step();
+  // After a step that is not the last: the evaluation that is due with it, if any. See Trainer::evaluate().
+  std::optional<Evaluation> evaluate_if_due(const std::function<bool()>& stop);
+  // The same for the weights with which the run ends, where that has not been done.
+  std::optional<Evaluation> evaluate_last(const std::function<bool()>& stop);
   // After a step: the checkpoint that is due with it, if any. The one of the last step is save_last()'s.
   void save_if_due();
   // A checkpoint of the last step, of a run that was stopped too, where none is there yet.
@@ -37,11 +42,14 @@ class TrainingRun {
 
  private:
   void checkpoint();
+  std::optional<Evaluation> evaluate(const std::function<bool()>& stop);
 
   const SavingSettings& saving_;
+  const EvaluationSettings& evaluation_;
   Trainer& trainer_;
   RunLength length_;
   std::optional<double> last_loss_;
+  std::int64_t evaluated_step_ = 0;
   std::int64_t saved_step_ = 0;  // none: before step 1 there is nothing to go on from
 };
 

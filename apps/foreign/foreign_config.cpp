@@ -98,6 +98,7 @@ class ForeignFile {
     }
     for (const char* section : {"tensorboard."})
       if (system_ == ForeignSystem::deepspeed && !is_on(std::string(section) + "enabled")) off.emplace_back(section);
+    if (system_ == ForeignSystem::torchtitan && !is_on("validation.enable")) off.emplace_back("validation.");
     if (system_ == ForeignSystem::torchtitan && !is_on("metrics.enable_tensorboard")) drop("metrics.save_tb_folder");
     if (system_ == ForeignSystem::torchtitan && !is_on("checkpoint.enable") && !is_on("checkpoint.enable_checkpoint"))
       off.emplace_back("checkpoint.");
@@ -164,9 +165,13 @@ class ForeignFile {
     if (each) drop("parallelism.pipeline_parallel_microbatch_size");
   }
 
-  // "--data-path 0.3 a 0.7 b" is a:0.3 b:0.7.
+  // Where no data is only to evaluate on, --split says how much is; it asks for none.
   void settle_megatron() {
-    ForeignSetting* path = find("data-path");
+    for (const char* key : {"data-path", "train-data-path", "valid-data-path"}) settle_megatron_path(find(key));
+    if (!find("valid-data-path")) drop("eval-interval");
+  }
+  // "--data-path 0.3 a 0.7 b" is a:0.3 b:0.7.
+  static void settle_megatron_path(ForeignSetting* path) {
     if (!path || !path->value.is_array() || path->value.size() % 2 != 0) return;
     json pairs = json::array();
     for (std::size_t i = 0; i < path->value.size(); i += 2)

@@ -28,8 +28,9 @@ constexpr ForeignKey keys[] = {
     {"optimizer.legacy_fusion", holds, "one implementation"},
 
     {"scheduler.type", words, "lr-schedule", "WarmupLR:constant WarmupDecayLR:linear WarmupCosineLR:cosine"},
-    {"scheduler.params.warmup_min_lr", holds_for, "the warm-up begins near 0 here; leave it out", "0"},
-    {"scheduler.params.warmup_min_ratio", holds_for, "the warm-up begins near 0 here; leave it out", "0"},
+    {"scheduler.params.warmup_min_lr", maps, "warmup-init-lr"},
+    {"scheduler.params.warmup_min_ratio", holds_for, "the warm-up begins from --warmup-init-lr; give that and leave it out",
+     "0 0.0"},
     {"scheduler.params.cos_min_ratio", refused, "the smallest rate is --min-lr here; give it", "min-lr"},
     {"scheduler.params.warmup_max_lr", maps, "lr"},
     {"scheduler.params.warmup_num_steps", maps, "warmup-steps"},

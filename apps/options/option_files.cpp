@@ -54,7 +54,7 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 std::vector<fs::path> paths_of(const OptionValues& values, const std::string& name) {
   std::vector<fs::path> paths;
   for (const std::string& text : values.list(name))
-    paths.push_back(name == "data" ? parse_data_input(text).path : fs::path(text));
+    paths.push_back(name.ends_with("data") ? parse_data_input(text).path : fs::path(text));
   return paths;
 }
 
@@ -130,7 +130,7 @@ bool belongs_to_save(const fs::path& file, const fs::path& save) {
   if (below.empty()) return false;
   const std::string first = below.begin()->string();
   const bool inside = std::next(below.begin()) != below.end();
-  return first == ".pipetrain.lock" || (inside && (first == "model" || first.starts_with("step-")));
+  return first == ".pipetrain.lock" || first == "results.json" || (inside && (first == "model" || first.starts_with("step-")));
 }
 
 void check_save(const OptionValues& values, const OptionFiles& options) {

@@ -38,7 +38,6 @@ std::initializer_list<const std::vector<OptionSpec>*> all_tables() {
 std::string here_it_is(const std::string& ours) {
   if (!ours.starts_with("--")) return ours;
   const std::string name = ours.substr(2, ours.find(' ') - 2);
-  if (const auto reason = reserved_option(name); !reason.empty()) return std::string(reason);
   const OptionSpec* spec = find_option(train_option_table(), name);
   return fmt::format("here it is {}{}", ours, spec && !spec->built ? ", which is not built yet; leave it out" : "");
 }
@@ -51,7 +50,7 @@ bool known_variable(const std::string& name) {
   for (const auto* table : all_tables())
     for (const OptionSpec& spec : *table)
       if (variable_name(spec.name) == name) return true;
-  return !reserved_option(option_name(name)).empty();
+  return false;
 }
 
 // "; did you mean PIPETRAIN_PP?", or nothing to say. `table` is of the command that runs.
@@ -83,8 +82,6 @@ void check_words(RawOptions& options) {
 void fail_unknown_option(const std::vector<OptionSpec>& table, const std::string& name, const std::string& where) {
   std::string dashed = name;
   std::replace(dashed.begin(), dashed.end(), '_', '-');
-  if (const auto reason = reserved_option(dashed); !reason.empty())
-    throw Error(ErrorKind::input, fmt::format("{}: {}", where, reason));
   if (const auto ours = our_spelling(name))
     throw Error(ErrorKind::input, fmt::format("{}: unknown option; {}", where, here_it_is(*ours)));
   const std::string last = dashed.substr(dashed.rfind('.') + 1);  // torchtitan's --training.steps
@@ -113,9 +110,6 @@ RawOptions read_environment(const std::vector<OptionSpec>& table, const std::map
   }
   for (const auto& [name, value] : environment) {
     if (!name.starts_with(prefix)) continue;
-    if (const auto reason = reserved_option(option_name(name));
-        !reason.empty() && !value.empty() && &table == &train_option_table())
-      throw Error(ErrorKind::input, fmt::format("{}={}: {}", name, value, reason));
     if (!known_variable(name))
       notes.push_back(fmt::format("the environment variable {} is no option of pipetrain and is passed over{}", name,
                                   variable_hint(table, name)));

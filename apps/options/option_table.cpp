@@ -17,6 +17,9 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Model and data", "init", "hf|random", "with a folder: load its weights, or draw them (then config.json is enough)",
        "hf with a folder, else random"},
       {"Model and data", "layers", "N", "keep only the first N layers of the model", "all"},
+      {"Model and data", "num-labels", "N",
+       "classify sequences: a new head for N classes on a language model; not needed for a folder that has one", "the model's",
+       false, false},
       {"Model and data", "data", "PATH[:WEIGHT]...",
        "text (.txt), JSON lines (.jsonl with rows {\"text\"}, or {\"input_ids\"}: one sample of seq-len + 1 tokens), tokens "
        "(.tokens of tokenize, .bin of Megatron-LM or llm.c, .ds of datatrove), or a folder of these; weights mix several, 1 "
@@ -29,6 +32,11 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Model and data", "shuffle", "on|off", "a new order each epoch; off: file order. The last partial batch is dropped",
        "on"},
       {"Model and data", "seed", "N", "of initial weights and of the order of samples", "0"},
+
+      {"Evaluation", "eval-data", "PATH[:WEIGHT]...",
+       "data to evaluate on, as --data takes it: each sample once, by forward passes through the same pipeline", "", true},
+      {"Evaluation", "split", "F", "instead: keep this share of the samples of --data, drawn by --seed, for evaluation", "0"},
+      {"Evaluation", "eval-interval", "N", "evaluate every N steps; always at the end", "after each epoch"},
 
       {"Layout", "pp", "N", "pipeline stages", "1; the plan's"},
       {"Layout", "tp", "N", "devices that share each layer (tensor parallel)", "1"},
@@ -59,6 +67,7 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Optimizer (AdamW)", "lr-schedule", "constant|linear|cosine", "the way from peak to end", "cosine"},
       {"Optimizer (AdamW)", "warmup-steps", "N", "steps over which the rate rises to its peak", "0"},
       {"Optimizer (AdamW)", "warmup-ratio", "X", "the same as a share of all steps, from 0 to 1", "0"},
+      {"Optimizer (AdamW)", "warmup-init-lr", "RATE", "learning rate that the warm-up rises from", "0"},
       {"Optimizer (AdamW)", "beta1", "X", "decay of the first moment", "0.9"},
       {"Optimizer (AdamW)", "beta2", "X", "decay of the second moment", "0.95"},
       {"Optimizer (AdamW)", "adam-eps", "X", "added to the root of the second moment", "1e-8"},
@@ -184,11 +193,6 @@ std::string format_options(const std::vector<OptionSpec>& table) {
         fmt::format("{}{}{:{}}{}\n", left, own_line ? "\n" : "", "", help_column - (own_line ? 0 : left.size()), wrapped(help));
   }
   return page;
-}
-
-std::string_view reserved_option(std::string_view name) {
-  if (name.starts_with("eval-")) return "evaluation is not built yet; leave it out";
-  return {};
 }
 
 }  // namespace pipetrain

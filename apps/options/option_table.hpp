@@ -31,7 +31,4 @@ std::vector<std::string> option_names(const std::vector<OptionSpec>& table);
 // Headings, options and their help in two columns, at most 100 characters wide.
 std::string format_options(const std::vector<OptionSpec>& table);
 
-// Why this name, reserved for later, cannot be given yet; empty for every other name.
-std::string_view reserved_option(std::string_view name);
-
 }  // namespace pipetrain

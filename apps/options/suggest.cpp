@@ -228,8 +228,13 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"config-file", "--config"},
       {"log-freq", "--log-interval"},
       {"plot-loss", "--metrics"},
-      {"do-eval", "evaluation is not built yet; leave it out"},
-      {"evaluation-strategy", "evaluation is not built yet; leave it out"},
+      {"do-eval", "--eval-data"},
+      {"validation-file", "--eval-data"},
+      {"valid-data-path", "--eval-data"},
+      {"validation-split", "--split"},
+      {"evaluation-strategy", "--eval-interval"},
+      {"eval-strategy", "--eval-interval"},
+      {"eval-steps", "--eval-interval"},
       {"predict-with-generate", "writing text is not built yet; leave it out"},
   };
   return names;

@@ -17,6 +17,7 @@
 #include "apps/options/save_config.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "model/config.hpp"
 #include "schedules/builders.hpp"
 
 namespace pipetrain {
@@ -56,6 +57,7 @@ void read_model(const OptionValues& values, ModelSettings& model) {
   model.load_weights = folder && init.value_or(0) == 0;
   model.dropout = values.number("dropout", {.has_maximum = true, .maximum = 1});
   model.layers = values.integer("layers", 1, 1'000'000);
+  model.labels = values.integer("num-labels", least_labels, most_labels);
 }
 
 void read_data(const OptionValues& values, RunSettings& run) {
@@ -64,6 +66,22 @@ void read_data(const OptionValues& values, RunSettings& run) {
   run.data.seq_len = values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max());
   run.samples.shuffle = values.on_off("shuffle").value_or(run.samples.shuffle);
   run.samples.seed = values.unsigned_integer("seed").value_or(run.samples.seed);
+}
+
+void read_evaluation(const OptionValues& values, RunSettings& run) {
+  EvaluationSettings& evaluation = run.evaluation;
+  for (const std::string& input : values.list("eval-data")) evaluation.inputs.push_back(parse_data_input(input, "eval-data"));
+  evaluation.split = values.number("split", {.minimum = 0, .has_maximum = true, .maximum = 1});
+  if (evaluation.split == 0.0) evaluation.split.reset();
+  if (evaluation.split && !evaluation.inputs.empty()) values.fail("split", "--eval-data is given too; keep one of them");
+  const bool weighted = [&](const auto& inputs) {
+    return std::any_of(inputs.begin(), inputs.end(), [](const DataInput& input) { return input.weight.has_value(); });
+  }(run.data.inputs);
+  if (evaluation.split && weighted)
+    values.fail("split", "a weighted mixture draws anew in every epoch; give --eval-data, or leave the weights out");
+  evaluation.interval = values.integer("eval-interval", 1, any_count);
+  if (evaluation.interval && !evaluation.wanted())
+    values.fail("eval-interval", "needs data to evaluate on; give --eval-data or --split");
 }
 
 // Before the sizes, which a plan from a file gives.
@@ -146,6 +164,11 @@ void read_learning_rate(const OptionValues& values, LearningRateSettings& rate) 
   rate.warmup_steps = values.integer("warmup-steps", 0, any_count).value_or(0);
   rate.warmup_ratio = values.number("warmup-ratio", {.minimum = 0, .has_maximum = true, .maximum = 1, .with_maximum = true});
   if (rate.warmup_ratio == 0.0) rate.warmup_ratio.reset();
+  rate.warmup_initial = values.number("warmup-init-lr", {}).value_or(0);
+  if (rate.warmup_initial > 0 && !rate.warmup_ratio && rate.warmup_steps == 0)
+    values.fail("warmup-init-lr", "there is no warm-up; give --warmup-steps or --warmup-ratio");
+  if (rate.warmup_initial > rate.peak)
+    values.fail("warmup-init-lr", fmt::format("must not be above the peak, --lr {}; lower it or raise --lr", rate.peak));
   if (rate.warmup_ratio && rate.warmup_steps > 0)
     values.fail("warmup-ratio", fmt::format("--warmup-steps {} is given too; keep one of them", rate.warmup_steps));
 }
@@ -188,9 +211,10 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   options.records.report = output_file(values, "report");
   options.records.trace = output_file(values, "trace");
   options.records.profile = output_file(values, "profile");
-  refuse_shared_files(values, {.inputs = {"model", "data", "load", "tokenizer", "config", "schedule", "token-file"},
-                               .output_files = {"metrics", "trace", "profile", "report", "save-config"},
-                               .output_folders = {"save", "tensorboard"}});
+  refuse_shared_files(values,
+                      {.inputs = {"model", "data", "eval-data", "load", "tokenizer", "config", "schedule", "token-file"},
+                       .output_files = {"metrics", "trace", "profile", "report", "save-config"},
+                       .output_folders = {"save", "tensorboard"}});
   options.peak_tflops = values.number("peak-tflops", {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1e9});
   options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
   options.dry_run = values.on_off("dry-run").value_or(false);
@@ -231,7 +255,10 @@ void read_run(const Sources& sources, TrainOptions& options, const std::function
   refuse_unbuilt(values);
   RunSettings& run = options.run;
   read_model(values, run.model);
-  placing_errors(options.places, [&] { read_data(values, run); });
+  placing_errors(options.places, [&] {
+    read_data(values, run);
+    read_evaluation(values, run);
+  });
   read_schedule_name(values, run.layout);
   read_sizes(values, run);
   options.processes = place(run.ranks());

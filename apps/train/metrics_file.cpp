@@ -74,8 +74,8 @@ MetricsFile::~MetricsFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void MetricsFile::write(const StepMetrics& metrics) {
-  const std::string line = to_json_line(metrics) + '\n';
+void MetricsFile::write_line(const std::string& text) {
+  const std::string line = text + '\n';
   if (stream_) return stream_->write(line);
   std::size_t done = 0;
   while (done < line.size()) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "apps/output/output_target.hpp"
 #include "records/metrics_line.hpp"
@@ -26,9 +27,12 @@ class MetricsFile {
   bool tried() const { return tried_; }
   // The line is with the system when this returns. Throws Error(input) on a full disk; the file then ends with the line before.
   // Throws Error(aborted) when a stream is not read and the run has been asked to stop.
-  void write(const StepMetrics& metrics);
+  void write(const StepMetrics& metrics) { write_line(to_json_line(metrics)); }
+  void write(const EvaluationMetrics& metrics) { write_line(to_json_line(metrics)); }
 
  private:
+  void write_line(const std::string& text);
+
   std::filesystem::path path_;
   int fd_ = -1;
   std::optional<OutputStream> stream_;  // instead

@@ -64,7 +64,7 @@ void ReportFile::add_history(std::int64_t steps_done) {
   if (output_target("metrics", *options_.records.metrics).is_stream()) return;
   MetricsReader reader(*options_.records.metrics);
   reader.read();
-  report_.add_history(reader.steps());
+  report_.add_history(reader.steps(), reader.evaluations());
 }
 
 std::optional<std::string> ReportFile::add(const StepMetrics& metrics, const StepReport& report, const Progress& progress) {

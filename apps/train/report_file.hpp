@@ -26,6 +26,7 @@ class ReportFile {
   };
   // Returns why the page could not be written, once: it is tried again.
   std::optional<std::string> add(const StepMetrics& metrics, const StepReport& report, const Progress& progress);
+  void add(const EvaluationMetrics& metrics) { report_.add(metrics); }  // for the next page
   // The last page. Throws Error.
   void finish(RunState state, const std::string& text);
 

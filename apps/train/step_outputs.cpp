@@ -1,10 +1,13 @@
 #include "apps/train/step_outputs.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "apps/output/stderr_lines.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -39,6 +42,21 @@ StepProgress progress_of(const StepMetrics& metrics, std::int64_t total, double 
   return progress;
 }
 
+struct Scalars {
+  std::vector<Scalar> known;
+  void add(const char* tag, std::optional<double> value) {
+    if (value) known.push_back({tag, *value});
+  }
+};
+
+std::string evaluation_line(const Evaluation& evaluation) {
+  const std::string quality =
+      evaluation.accuracy ? fmt::format("accuracy {:.2f} %, F1 {:.2f} %", 100 * *evaluation.accuracy, 100 * *evaluation.f1)
+                          : fmt::format("perplexity {:.4g}", *evaluation.perplexity());
+  return fmt::format("step {}: evaluation loss {:.4f}, {} ({} in {:.1f} s)", evaluation.step, evaluation.loss, quality,
+                     counted(evaluation.samples, "sample"), evaluation.seconds);
+}
+
 // Calls `work`; what cannot be written there is about --tensorboard.
 template <class Work>
 void placing_event_errors(const TrainOptions& options, const Work& work) {
@@ -52,24 +70,30 @@ void placing_event_errors(const TrainOptions& options, const Work& work) {
 }  // namespace
 
 std::vector<Scalar> scalars_of(const StepMetrics& metrics) {
-  std::vector<Scalar> scalars;
-  const auto add = [&](const char* tag, std::optional<double> value) {
-    if (value) scalars.push_back({tag, *value});
-  };
-  add("loss", metrics.loss);
-  add("grad_norm", metrics.grad_norm);
-  add("lr", metrics.lr);
-  add("tokens_per_second", metrics.tokens_per_second);
-  add("tokens_per_second_per_device", metrics.tokens_per_second_per_device);
-  add("tflops_per_device", metrics.tflops_per_device);
-  add("mfu", metrics.mfu);
-  add("bubble", metrics.bubble);
-  add("step_seconds", metrics.seconds);
+  Scalars scalars;
+  scalars.add("loss", metrics.loss);
+  scalars.add("grad_norm", metrics.grad_norm);
+  scalars.add("lr", metrics.lr);
+  scalars.add("tokens_per_second", metrics.tokens_per_second);
+  scalars.add("tokens_per_second_per_device", metrics.tokens_per_second_per_device);
+  scalars.add("tflops_per_device", metrics.tflops_per_device);
+  scalars.add("mfu", metrics.mfu);
+  scalars.add("bubble", metrics.bubble);
+  scalars.add("step_seconds", metrics.seconds);
   const auto fullest = fullest_device(metrics);
-  add("memory_bytes", fullest ? std::optional(static_cast<double>(*fullest)) : std::nullopt);
-  add("loss_scale", metrics.loss_scale);
-  add("skipped", metrics.skipped ? 1.0 : 0.0);
-  return scalars;
+  scalars.add("memory_bytes", fullest ? std::optional(static_cast<double>(*fullest)) : std::nullopt);
+  scalars.add("loss_scale", metrics.loss_scale);
+  scalars.add("skipped", metrics.skipped ? 1.0 : 0.0);
+  return std::move(scalars.known);
+}
+
+std::vector<Scalar> scalars_of(const EvaluationMetrics& metrics) {
+  Scalars scalars;
+  scalars.add("eval_loss", metrics.eval_loss);
+  scalars.add("perplexity", metrics.perplexity);
+  scalars.add("accuracy", metrics.accuracy);
+  scalars.add("f1", metrics.f1);
+  return std::move(scalars.known);
 }
 
 StepOutputs::StepOutputs(const TrainOptions& options, const Trainer& trainer, double flops_per_token, ReportFile* report)
@@ -96,8 +120,7 @@ void StepOutputs::begin(const std::vector<std::string>& notes, std::int64_t tota
 void StepOutputs::step(const StepReport& report) {
   StepMetrics metrics = step_metrics(report, memory_, flops_per_token_, seconds_since_start());
   if (peak_ && metrics.tflops_per_device) metrics.mfu = *metrics.tflops_per_device / peak_->tflops;
-  write_metrics(metrics);
-  write_events(metrics);
+  write(metrics);
   tell(std::exchange(held_back_, {}));
   // A moving average that forgets the slow first steps.
   seconds_per_step_ = seconds_per_step_ == 0 ? report.seconds : 0.9 * seconds_per_step_ + 0.1 * report.seconds;
@@ -105,6 +128,13 @@ void StepOutputs::step(const StepReport& report) {
   progress_.step(progress);
   if (!report_) return;
   if (const auto problem = report_->add(metrics, report, {total_, progress.eta_seconds})) tell({*problem});
+}
+
+void StepOutputs::evaluation(const Evaluation& evaluation) {
+  const EvaluationMetrics metrics = evaluation_metrics(evaluation);
+  write(metrics);
+  tell({evaluation_line(evaluation)});
+  if (report_) report_->add(metrics);
 }
 
 void StepOutputs::finish() { progress_.finish(); }
@@ -118,7 +148,8 @@ void StepOutputs::tell(const std::vector<std::string>& notes) {
 }
 
 // Metrics that nobody reads cost a run that is stopped only their lines.
-void StepOutputs::write_metrics(const StepMetrics& metrics) {
+template <class Metrics>
+void StepOutputs::write(const Metrics& metrics) {
   try {
     if (metrics_) metrics_->write(metrics);
   } catch (const Error& error) {
@@ -126,9 +157,6 @@ void StepOutputs::write_metrics(const StepMetrics& metrics) {
     metrics_.reset();
     held_back_.emplace_back(error.what());
   }
-}
-
-void StepOutputs::write_events(const StepMetrics& metrics) {
   if (events_) placing_event_errors(options_, [&] { events_->write(metrics.step, scalars_of(metrics)); });
 }
 

@@ -30,14 +30,15 @@ class StepOutputs {
   void begin(const std::vector<std::string>& notes, std::int64_t total);
   // Throws Error where a file cannot be written.
   void step(const StepReport& report);
+  void evaluation(const Evaluation& evaluation);  // likewise
   void finish();
   // The last page of the report, if there is one. Throws Error.
   void finish_report(RunState state, const std::string& text = "");
 
  private:
   void tell(const std::vector<std::string>& notes);
-  void write_metrics(const StepMetrics& metrics);
-  void write_events(const StepMetrics& metrics);
+  template <class Metrics>  // of a step or of an evaluation
+  void write(const Metrics& metrics);
 
   const TrainOptions& options_;
   std::vector<DeviceMemory> memory_;
@@ -54,5 +55,6 @@ class StepOutputs {
 
 // The scalars of a step's metrics, by the keys of --metrics, without what is not known; memory_bytes is of the fullest device.
 std::vector<Scalar> scalars_of(const StepMetrics& metrics);
+std::vector<Scalar> scalars_of(const EvaluationMetrics& metrics);
 
 }  // namespace pipetrain

@@ -23,6 +23,7 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
+#include "records/results.hpp"
 
 namespace pipetrain {
 namespace {
@@ -42,16 +43,25 @@ class StepLoop {
       const StepReport report = run_.step();
       outputs_.step(report);
       records_.add(report);
+      tell(run_.evaluate_if_due(asked_to_stop));
       run_.save_if_due();
     }
     outputs_.finish();
-    const bool stopped = save_end();
+    const bool stopped = save_end() || !evaluate_end();
     const bool recorded = write_records(stopped);
     stopped ? tell_stopped() : tell_end();
     return stopped || !recorded ? stop_signal_status() : 0;
   }
 
  private:
+  static bool asked_to_stop() { return stop_signal() != 0; }
+
+  void tell(const std::optional<Evaluation>& evaluation) {
+    if (!evaluation) return;
+    outputs_.evaluation(*evaluation);
+    last_evaluation_ = evaluation;
+  }
+
   // What was learned comes first: a trace that cannot be written must not cost it. Returns whether a signal stopped the run;
   // one that comes while the last checkpoint is saved still does.
   bool save_end() {
@@ -59,6 +69,25 @@ class StepLoop {
     const bool stopped = stop_signal() != 0;
     if (!stopped) run_.save_model();
     return stopped;
+  }
+
+  // The last evaluation, and results.json. False when a signal stopped the run.
+  bool evaluate_end() {
+    tell(run_.evaluate_last(asked_to_stop));
+    if (asked_to_stop()) return false;
+    if (!options_.run.saving.folder) return true;
+    OutputFiles files;
+    files.add("save", *options_.run.saving.folder / "results.json", [&](std::ostream& out) {
+      out << to_json({.model = options_.run.model.name,
+                      .steps = trainer_.steps_done(),
+                      .epochs = static_cast<double>(trainer_.steps_done()) / static_cast<double>(trainer_.steps_per_epoch()),
+                      .first_loss = trainer_.first_loss(),
+                      .loss = trainer_.last_loss(),
+                      .evaluation = last_evaluation_ ? std::optional(evaluation_metrics(*last_evaluation_)) : std::nullopt,
+                      .eval_samples = last_evaluation_ ? last_evaluation_->samples : 0});
+    });
+    files.put_in_place();
+    return true;
   }
 
   // False when the run was asked to stop and nobody read what is not a file.
@@ -84,8 +113,9 @@ class StepLoop {
       return;
     }
     const auto& folder = options_.run.saving.folder;
-    fmt::print("{}, loss {:.4f} -> {:.4f}{}\n", counted(trainer_.steps_done(), "step"), trainer_.first_loss(),
-               *run_.last_loss(), folder ? fmt::format(", saved {}", (*folder / "model").string()) : "");
+    fmt::print("{}, loss {:.4f} -> {:.4f}{}{}\n", counted(trainer_.steps_done(), "step"), trainer_.first_loss(),
+               *run_.last_loss(), last_evaluation_ ? fmt::format(", evaluation {:.4f}", last_evaluation_->loss) : "",
+               folder ? fmt::format(", saved {}", (*folder / "model").string()) : "");
   }
 
   void tell_stopped() const {
@@ -104,6 +134,7 @@ class StepLoop {
   RunRecords& records_;
   TrainingRun run_;
   StepOutputs& outputs_;
+  std::optional<Evaluation> last_evaluation_;
 };
 
 // A run that failed: who waited for whom, then the cause. Threads that still run cannot be joined, so the process ends here.

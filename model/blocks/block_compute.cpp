@@ -15,8 +15,8 @@ BoundTensor BoundTensors::at(TensorRole role) const {
   return {weights_.at(index), grads_.at(index)};
 }
 
-VocabularyRows vocabulary_rows(const ModelConfig& config, const TensorParallel& tp) {
-  const RowSplit split(config.vocabulary, tp.size());
+VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp) {
+  const RowSplit split(rows, tp.size());
   return {split.begin(tp.rank()), split.count(tp.rank())};
 }
 

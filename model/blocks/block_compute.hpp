@@ -85,8 +85,8 @@ class BlockCompute {
   BlockCompute() = default;
 };
 
-// The rows of the vocabulary that this rank has.
-VocabularyRows vocabulary_rows(const ModelConfig& config, const TensorParallel& tp);
+// Of a vocabulary's rows, or of a head's, those that this rank has.
+VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp);
 // The block of these parameters on this rank.
 std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters,
                                          const TensorParallel& tp);

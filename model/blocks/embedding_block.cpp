@@ -11,7 +11,7 @@ struct EmbeddingSaved final : BlockCompute::Saved {
 
 EmbeddingBlock::EmbeddingBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
     : parameters_(parameters),
-      vocabulary_(vocabulary_rows(config, tp)),
+      vocabulary_(own_rows(config.vocabulary, tp)),
       learned_positions_(config.positions == PositionKind::learned),
       dropout_("embedding", config.dropout.embedding) {}
 

@@ -13,7 +13,7 @@ struct HeadSaved final : BlockCompute::Saved {
 }  // namespace
 
 HeadBlock::HeadBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
-    : parameters_(parameters), vocabulary_(vocabulary_rows(config, tp)), logits_(config, {TensorRole::output_weight}) {}
+    : parameters_(parameters), vocabulary_(own_rows(config.outputs(), tp)), logits_(config, {TensorRole::output_weight}) {}
 
 std::unique_ptr<BlockCompute::Saved> HeadBlock::make_saved() const { return std::make_unique<HeadSaved>(); }
 
@@ -32,6 +32,7 @@ void HeadBlock::forward(const BlockContext& context, const ForwardArgs& args, Ar
                                          .vocabulary = vocabulary_,
                                          .log_sum_exp = saved.log_sum_exp,
                                          .loss_sum = args.loss_sum});
+  if (args.scores.data != nullptr) context.ops.counted_rows(saved.logits, saved.targets, args.scores);
 }
 
 void HeadBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,

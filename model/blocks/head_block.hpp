@@ -1,4 +1,5 @@
-// Final norm, output matrix and cross-entropy. The vocabulary's columns are spread over the tensor-parallel group.
+// Final norm, output matrix and cross-entropy. The columns of the vocabulary, or of the classes, are spread over the
+// tensor-parallel group.
 #pragma once
 
 #include "model/blocks/block_compute.hpp"
@@ -18,7 +19,7 @@ class HeadBlock final : public BlockCompute {
 
  private:
   BlockParameters parameters_;
-  VocabularyRows vocabulary_;  // of this rank
+  VocabularyRows vocabulary_;  // or classes; of this rank
   NormedProjection logits_;
 };
 

@@ -35,6 +35,11 @@ std::vector<TensorSpec> block_tensors(const ModelConfig& config, const Block& bl
 }
 
 TensorSpec output_tensor(const ModelConfig& config, const FamilyNames& names) {
+  if (config.classifies())
+    return {.role = TensorRole::output_weight,
+            .name = classifier_head,
+            .shape = {config.outputs(), config.hidden},
+            .split = Split::rows};
   return {.role = TensorRole::output_weight,
           .name = config.tied_embeddings ? names.embedding : names.head,
           .shape = {config.vocabulary, config.hidden},

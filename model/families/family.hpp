@@ -23,6 +23,7 @@ struct FamilySpec {
   const char* name;          // as errors have it
   const char* model_type;    // Hugging Face's
   const char* architecture;  // Hugging Face's, the one with a language-model head
+  const char* classifier;    // likewise, the one with a head for sequence classification
   FamilyNames names;
   std::vector<double DropoutRates::*> dropouts;  // the rates that its config.json tells
   ModelConfig defaults;                          // what all models of the family have in common; sizes are still to be given
@@ -41,7 +42,10 @@ const std::vector<FamilySpec>& families();
 const FamilySpec& spec_of(Family family);
 inline ModelConfig family_config(Family family) { return spec_of(family).defaults; }
 
-// The head's matrix, which may be the embedding's.
+// The name that Hugging Face gives the matrix of a head for classification, in every family.
+inline constexpr const char* classifier_head = "score.weight";
+
+// The head's matrix: that of classes, or of the vocabulary, which may be the embedding's.
 TensorSpec output_tensor(const ModelConfig& config, const FamilyNames& names);
 
 }  // namespace pipetrain

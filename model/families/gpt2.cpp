@@ -173,6 +173,7 @@ FamilySpec gpt2_family() {
   return {.name = "GPT-2",
           .model_type = "gpt2",
           .architecture = "GPT2LMHeadModel",
+          .classifier = "GPT2ForSequenceClassification",
           .names = names,
           .dropouts = {&DropoutRates::embedding, &DropoutRates::attention, &DropoutRates::residual},
           .defaults = defaults(),

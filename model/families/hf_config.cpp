@@ -10,6 +10,7 @@
 #include "model/config.hpp"
 #include "model/families/family.hpp"
 #include "model/families/hf_config_reader.hpp"
+#include "model/families/hf_labels.hpp"
 
 namespace pipetrain {
 namespace {
@@ -29,7 +30,8 @@ const FamilySpec* find_family(const char* FamilySpec::*key, const std::string& n
 
 [[noreturn]] void refuse_unknown(const HfConfigReader& config, const std::string& name, const std::string& more = "") {
   std::vector<std::string> known;
-  for (const FamilySpec& family : families()) known.push_back(fmt::format("{} ({})", family.model_type, family.architecture));
+  for (const FamilySpec& family : families())
+    known.push_back(fmt::format("{} ({} or {})", family.model_type, family.architecture, family.classifier));
   config.refuse(fmt::format("unknown architecture \"{}\"; known: {}{}", name, fmt::join(known, ", "), more));
 }
 
@@ -45,13 +47,22 @@ std::vector<std::string> read_architectures(const HfConfigReader& config) {
 }
 
 // By model_type, by architectures where it is absent; where both are there, they must agree.
-const FamilySpec& read_family(const HfConfigReader& config) {
+struct FoundFamily {
+  const FamilySpec& family;
+  bool classifies;
+};
+FoundFamily read_family(const HfConfigReader& config) {
   const std::string type = config.text_or("model_type", "");
   const FamilySpec* family = find_family(&FamilySpec::model_type, type);
   if (!type.empty() && !family) refuse_unknown(config, type);
+  bool classifies = false;
   for (const std::string& name : read_architectures(config)) {
     const FamilySpec* found = find_family(&FamilySpec::architecture, name);
-    if (!found) refuse_unknown(config, name, family ? "; only language models are built" : "");
+    if (!found) {
+      found = find_family(&FamilySpec::classifier, name);
+      classifies = found != nullptr;
+    }
+    if (!found) refuse_unknown(config, name, family ? "; only these heads are built" : "");
     if (family && found != family) {
       config.refuse_value("architectures",
                           fmt::format("[\"{}\"] for model_type \"{}\"", family->architecture, family->model_type));
@@ -63,7 +74,7 @@ const FamilySpec& read_family(const HfConfigReader& config) {
     for (const FamilySpec& one : families()) known.emplace_back(one.model_type);
     config.refuse(fmt::format("key \"model_type\" is missing; known: {}", fmt::join(known, ", ")));
   }
-  return *family;
+  return {*family, classifies};
 }
 
 // Of all matrices and tables as if none were tied; in floating point because 64 bits may not hold the count yet.
@@ -85,13 +96,17 @@ ModelConfig read_hf_config(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "config.json";
   const json parsed = parse_json(read_text(file, most_config_bytes), {file.string()});
   if (!parsed.is_object()) throw Error(ErrorKind::input, fmt::format("{}: not a JSON object", file.string()));
-  const FamilySpec& family = read_family(HfConfigReader(parsed, file.string(), "transformer"));
+  const auto [family, classifies] = read_family(HfConfigReader(parsed, file.string(), "transformer"));
   const HfConfigReader config(parsed, file.string(), family.name);
   if (config.has("quantization_config")) config.refuse("quantization_config", "is set; use the model's unquantized weights");
 
   ModelConfig model = family.defaults;
   model.vocabulary = config.count("vocab_size");
   family.read(config, model);
+  if (classifies) {
+    model.labels = read_labels(config);
+    model.tied_embeddings = false;
+  }
   if (const double parameters = untied_elements(model); parameters > most_parameters) {
     config.refuse(
         fmt::format("the model would have {:.3g} parameters, more than the {:.3g} supported", parameters, most_parameters));
@@ -99,6 +114,7 @@ ModelConfig read_hf_config(const std::filesystem::path& folder) {
   model.init_std = config.positive_or("initializer_range", model.init_std);
   model.bos_id = config.token("bos_token_id", model.vocabulary);
   model.eos_id = config.token("eos_token_id", model.vocabulary);
+  if (classifies) model.pad_id = config.token("pad_token_id", model.vocabulary);
   return model;
 }
 
@@ -107,7 +123,11 @@ std::string hf_config_text(const ModelConfig& config) {
   const FamilySpec& family = spec_of(config.family);
   json text;
   family.write(config, text);
-  text["architectures"] = {family.architecture};
+  text["architectures"] = {config.classifies() ? family.classifier : family.architecture};
+  if (config.classifies()) {
+    write_labels(config.labels, text);
+    text["pad_token_id"] = token(config.pad_id);
+  }
   text["model_type"] = family.model_type;
   text["vocab_size"] = config.vocabulary;
   text["initializer_range"] = config.init_std;

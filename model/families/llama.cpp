@@ -241,6 +241,7 @@ FamilySpec llama_family() {
   return {.name = "Llama",
           .model_type = "llama",
           .architecture = "LlamaForCausalLM",
+          .classifier = "LlamaForSequenceClassification",
           .names = names,
           .dropouts = {&DropoutRates::attention},
           .defaults = {},

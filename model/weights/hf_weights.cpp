@@ -147,16 +147,19 @@ std::int64_t layer_of(const std::string& name, std::string_view prefix) {
 
 class HfWeights : public WeightSource {
  public:
-  HfWeights(const ModelConfig& config, const fs::path& folder) : folder_(folder), names_(spec_of(config.family).names) {
+  HfWeights(const ModelConfig& config, const fs::path& folder, std::unique_ptr<WeightSource> new_head)
+      : folder_(folder), names_(spec_of(config.family).names), new_head_(std::move(new_head)) {
     open_files();
     complete_names();
     find_tied_embedding(config);
+    if (new_head_) tensors_.erase(names_.head);
     check_model(config);
     for (const auto& [name, file] : files_) file.check_coverage();
   }
 
   void load(const Parameter& parameter, float* out) const override {
     const auto found = tensors_.find(parameter.name);
+    if (found == tensors_.end() && is_new(parameter.name)) return new_head_->load(parameter, out);
     if (found == tensors_.end()) refuse_missing(parameter.name);
     const Place& place = found->second;
     place.file->check(place.name, parameter.full);
@@ -170,9 +173,12 @@ class HfWeights : public WeightSource {
     std::string name;  // in the file
   };
 
+  bool is_new(const std::string& name) const { return new_head_ && name == classifier_head; }
+
   [[noreturn]] void refuse_missing(const std::string& name) const {
-    const char* hint =
-        name == names_.head ? " (if the model's embeddings are tied, config.json must say tie_word_embeddings)" : "";
+    const char* hint = name == names_.head ? " (if the model's embeddings are tied, config.json must say tie_word_embeddings)"
+                       : name == classifier_head ? " (config.json says that the model classifies)"
+                                                 : "";
     const fs::path& where = files_.size() == 1 ? files_.begin()->second.path() : folder_;
     throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing{}", where.string(), name, hint));
   }
@@ -207,7 +213,7 @@ class HfWeights : public WeightSource {
 
   // A tied checkpoint may name its one matrix as the head; one that has both is read as Hugging Face does, by the embedding.
   void find_tied_embedding(const ModelConfig& config) {
-    if (!config.tied_embeddings) return;
+    if (!config.tied_embeddings && (!new_head_ || tensors_.contains(names_.embedding))) return;
     const auto head = tensors_.find(names_.head);
     if (head == tensors_.end()) return;
     tensors_.emplace(names_.embedding, head->second);
@@ -220,15 +226,18 @@ class HfWeights : public WeightSource {
     const std::string bare = std::string(names_.embedding).substr(prefix.size());
     if (prefix.empty() || !tensors_.contains(bare)) return;
     std::map<std::string, Place> completed;
-    for (auto& [name, place] : tensors_) completed.emplace(name == names_.head ? name : prefix + name, std::move(place));
+    for (auto& [name, place] : tensors_) completed.emplace(is_head(name) ? name : prefix + name, std::move(place));
     tensors_ = std::move(completed);
   }
+
+  bool is_head(const std::string& name) const { return name == names_.head || name == classifier_head; }
 
   // Everything the model has is there as it must be, and nothing is there that the model would ignore.
   void check_model(const ModelConfig& config) const {
     std::set<std::string> known;
     for (const NamedShape& tensor : logical_tensors(config)) {
       const auto found = tensors_.find(tensor.name);
+      if (found == tensors_.end() && is_new(tensor.name)) continue;
       if (found == tensors_.end()) refuse_missing(tensor.name);
       found->second.file->check(found->second.name, tensor.shape);
       known.insert(tensor.name);
@@ -247,14 +256,16 @@ class HfWeights : public WeightSource {
 
   fs::path folder_;
   FamilyNames names_;
+  std::unique_ptr<WeightSource> new_head_;  // for what the files lack of it; may be null
   std::map<std::string, SafetensorsReader> files_;
   std::map<std::string, Place> tensors_;
 };
 
 }  // namespace
 
-std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const fs::path& folder) {
-  return std::make_unique<HfWeights>(config, folder);
+std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const fs::path& folder,
+                                         std::optional<std::uint64_t> new_head) {
+  return std::make_unique<HfWeights>(config, folder, new_head ? random_weights(config, *new_head) : nullptr);
 }
 
 std::vector<NamedShape> logical_tensors(const ModelConfig& config) {

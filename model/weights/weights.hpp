@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,10 @@ std::unique_ptr<WeightSource> random_weights(const ModelConfig& config, std::uin
 // DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json, or where neither is there, the one *.safetensors
 // file, index or complete set of numbered shards; f32, bf16 and f16 are converted to f32. Checks every header, and that the
 // model's tensors are there with their shapes and no unknown ones, before it returns; layers that the configuration cuts off,
-// and a tied model's redundant lm_head.weight, are passed over. Throws Error(input).
-std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const std::filesystem::path& folder);
+// and a tied model's redundant lm_head.weight, are passed over. new_head: the folder has a language model's weights, and the
+// configuration classifies; its head's are random_weights() of this seed. Throws Error(input).
+std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const std::filesystem::path& folder,
+                                         std::optional<std::uint64_t> new_head = {});
 
 struct NamedShape {
   std::string name;

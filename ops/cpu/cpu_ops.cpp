@@ -158,6 +158,10 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::cross_entropy_backward(s, args); });
   }
 
+  void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows) override {
+    enqueue([=](CpuStream&) { cpu::counted_rows(logits, targets, rows); });
+  }
+
   void adamw(const AdamWArgs& args, const AdamW& settings) override {
     enqueue([=](CpuStream& s) { cpu::adamw(s, args, settings); });
   }

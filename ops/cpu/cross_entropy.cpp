@@ -55,4 +55,16 @@ void cross_entropy_backward(CpuStream& stream, const CrossEntropyBackwardArgs& a
   });
 }
 
+void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows) {
+  const std::int64_t cols = rows.shape[1], runs = rows.shape[0], length = targets.elements() / runs;
+  for (std::int64_t run = 0; run < runs; ++run) {
+    const auto* const first = targets.as<std::int32_t>() + run * length;
+    std::int64_t last = length - 1;
+    while (last >= 0 && first[last] < 0) --last;
+    double* const out = rows.as<double>() + run * cols;
+    const float* const from = logits.as<float>() + (run * length + last) * logits.cols();
+    for (std::int64_t col = 0; col < cols; ++col) out[col] = last < 0 ? 0.0 : from[col];
+  }
+}
+
 }  // namespace pipetrain::cpu

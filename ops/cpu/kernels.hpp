@@ -49,6 +49,7 @@ void row_max(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& fo
 void row_sums(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& found);
 void token_losses(const CrossEntropyArgs& args, const LossSums& found);
 void cross_entropy_backward(CpuStream& stream, const CrossEntropyBackwardArgs& args);
+void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows);
 
 void adamw(CpuStream& stream, const AdamWArgs& args, const AdamW& settings);
 constexpr std::int64_t square_sum_block = 65536;

@@ -135,6 +135,24 @@ __global__ void __launch_bounds__(row_threads) backward_kernel(T* logits, int st
   }
 }
 
+// One block a run of tokens.
+template <class T>
+__global__ void counted_rows_kernel(const T* logits, int stride, const int* targets, int length, int cols, double* rows) {
+  __shared__ int last;
+  wait_for_previous();
+  const std::int64_t run = blockIdx.x;
+  if (threadIdx.x == 0) last = -1;
+  __syncthreads();
+  int found = -1;
+  for (int token = threadIdx.x; token < length; token += blockDim.x) {
+    if (targets[run * length + token] >= 0) found = token;
+  }
+  atomicMax(&last, found);
+  __syncthreads();
+  const T* from = logits + (run * length + last) * stride;
+  for (int col = threadIdx.x; col < cols; col += blockDim.x) rows[run * cols + col] = last < 0 ? 0.0 : to_float(from[col]);
+}
+
 template <class Body>
 void with_logits(const Tensor& logits, Body body) {
   with_type(logits.dtype, "cross_entropy", [&](auto t) {
@@ -175,6 +193,16 @@ void cross_entropy_backward(cudaStream_t stream, const CrossEntropyBackwardArgs&
     launch(stream, backward_kernel<T, decltype(w)::value>, static_cast<unsigned>(logits.rows()), row_threads, 0,
            data_of<T>(logits), static_cast<int>(logits.cols()), data_of<int>(args.targets), args.vocabulary.first,
            static_cast<int>(args.vocabulary.count), data_of<float>(args.log_sum_exp), args.scale);
+  });
+}
+
+void counted_rows(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const Tensor& rows) {
+  const std::int64_t runs = rows.shape[0], cols = rows.shape[1];
+  with_type(logits.dtype, "counted_rows", [&](auto t) {
+    using T = typename decltype(t)::type;
+    launch(stream, counted_rows_kernel<T>, static_cast<unsigned>(runs), 256, 0, data_of<T>(logits),
+           static_cast<int>(logits.cols()), data_of<int>(targets), static_cast<int>(targets.elements() / runs),
+           static_cast<int>(cols), data_of<double>(rows));
   });
 }
 

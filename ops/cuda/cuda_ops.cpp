@@ -207,6 +207,11 @@ class CudaOps : public Ops {
     enqueue("cross_entropy_backward", [&](cudaStream_t native) { cuda::cross_entropy_backward(native, args); });
   }
 
+  void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows) override {
+    if (rows.elements() == 0) return;
+    enqueue("counted_rows", [&](cudaStream_t native) { cuda::counted_rows(native, logits, targets, rows); });
+  }
+
   void adamw(const AdamWArgs& args, const AdamW& settings) override {
     enqueue("adamw", [&](cudaStream_t native) { cuda::adamw(native, args, std::nullopt, settings); });
   }

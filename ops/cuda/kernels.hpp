@@ -85,6 +85,7 @@ void cross_entropy_local(cudaStream_t stream, const CrossEntropyArgs& args, cons
 void cross_entropy_rescale(cudaStream_t stream, std::int64_t tokens, const float* own_largest, const LossSums& found);
 void cross_entropy_loss(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found);
 void cross_entropy_backward(cudaStream_t stream, const CrossEntropyBackwardArgs& args);
+void counted_rows(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const Tensor& rows);
 
 // adamw.cu; rounded: none, or bf16 or f16
 void adamw(cudaStream_t stream, const AdamWArgs& args, const std::optional<Tensor>& rounded, const AdamW& settings);

@@ -57,6 +57,20 @@ TEST_CASE("an epoch visits samples once and drops the last partial batch") {
   }
 }
 
+TEST_CASE("for evaluation every sample comes once, in order, and nothing after them") {
+  const Sampler sampler = Sampler::once_in_order(23, {2, 2, 2});
+  REQUIRE(sampler.steps_per_epoch() == 3);
+  std::vector<std::int64_t> seen;
+  for (std::int64_t step = 0; step < 4; ++step)
+    for (std::int64_t replica = 0; replica < 2; ++replica)
+      for (std::int64_t microbatch = 0; microbatch < 2; ++microbatch)
+        for (const std::int64_t index : sampler.microbatch(step, replica, microbatch)) seen.push_back(index);
+  REQUIRE(seen.size() == 32);
+  for (std::int64_t i = 0; i < 32; ++i) CHECK(seen[static_cast<std::size_t>(i)] == (i < 23 ? i : Sampler::no_sample));
+  CHECK(Sampler::once_in_order(1, {1, 4, 1}).steps_per_epoch() == 1);  // fewer than one batch
+  CHECK(Sampler::once_in_order(8, {1, 4, 1}).steps_per_epoch() == 2);
+}
+
 TEST_CASE("without shuffle samples come in file order") {
   const Sampler sampler(10, {1, 3, 1}, false, 3);
   CHECK(sampler.global_batch(0) == std::vector<std::int64_t>{0, 1, 2});

@@ -253,6 +253,30 @@ TEST_CASE("cross-entropy and its gradient match the reference, uncounted targets
   });
 }
 
+TEST_CASE("the last counted row of each run is taken, of its own columns", "[ops]") {
+  on_every_backend([](Bench& b) {
+    constexpr std::int64_t runs = 4, length = 300, wide = 8;
+    const Values logits = b.draw({runs * length, wide});
+    Values targets({runs * length});
+    std::fill(targets.data.begin(), targets.data.end(), -100);
+    const std::int64_t last[] = {0, length - 1, 130, -1};  // the last run counts nothing
+    for (std::int64_t run = 0; run < runs; ++run) {
+      if (last[run] >= 0) targets.data[static_cast<std::size_t>(run * length + last[run])] = 1;
+    }
+    targets.data[static_cast<std::size_t>(2 * length + 7)] = 0;  // an earlier one
+    const Tensor tlogits = b.put(logits), ttargets = b.rank.put(targets, DType::i32);
+    for (const std::int64_t cols : {0, 1, 3, 8}) {
+      const Tensor rows = b.rank.poisoned({runs, cols}, DType::f64);
+      b.team.run([&](TestRank& r) { r.ops().counted_rows(tlogits, ttargets, rows); });
+      const Values found = b.rank.get(rows);
+      for (std::int64_t run = 0; run < runs; ++run) {
+        for (std::int64_t col = 0; col < cols; ++col)
+          CHECK(found(run, col) == (last[run] < 0 ? 0 : logits(run * length + last[run], col)));
+      }
+    }
+  });
+}
+
 TEST_CASE("AdamW follows the reference over several steps", "[ops]") {
   on_every_backend([](Bench& b) {
     for (const std::int64_t count : {1, 1000, 70001}) {

@@ -60,6 +60,25 @@ TEST_CASE("a line of metrics reads back to the bit") {
   CHECK(!parse_metrics_line(R"({"step":3,"eval_loss":2.5,"perplexity":12})", "here"));
 }
 
+TEST_CASE("evaluations stand between the steps and go with them") {
+  const EvaluationMetrics evaluation{.step = 2, .eval_loss = 0.1, .perplexity = 1.5};
+  const std::string line = to_json_line(evaluation);
+  CHECK(line == R"({"step":2,"eval_loss":0.10000000000000001,"perplexity":1.5,"accuracy":null,"f1":null})");
+  CHECK(parse_evaluation_line(line, "here")->eval_loss == 0.1);
+  CHECK(!parse_evaluation_line(line, "here")->accuracy);
+  CHECK(!parse_evaluation_line(to_json_line(step(1, 2)), "here"));
+  const TempFolder folder;
+  const auto evaluations_in = [&](const std::string& text) {
+    MetricsReader reader(folder.write("m", text));
+    reader.read();
+    CHECK(reader.steps().size() == 3);
+    return reader.evaluations().size();
+  };
+  CHECK(evaluations_in(lines(1, 2) + line + "\n" + lines(3, 3)) == 1);
+  CHECK(evaluations_in(lines(1, 2) + line + "\n" + line + "\n" + lines(3, 3)) == 1);  // a resumed run evaluated again
+  CHECK(evaluations_in(lines(1, 2) + line + "\n" + lines(2, 3)) == 0);                // one that went on from before it
+}
+
 TEST_CASE("a file of metrics is read while it grows, and anew where it became shorter") {
   const TempFolder folder;
   const auto file = folder.write("m", lines(1, 3) + R"({"step":4,"loss":)");

@@ -32,7 +32,8 @@ class PipelineDriver {
     }
   }
 
-  void begin_step() {
+  void begin_step(StepKind kind = StepKind::training) {
+    kind_ = kind;
     norms_ = 0;
     fed_tokens_ = fed_targets_ = 0;
     for (int stage = 0; stage < plan_->placement.stages(); ++stage) send({Event::begin, stage, {}, {}});
@@ -54,7 +55,7 @@ class PipelineDriver {
     StageProtocol& protocol = protocols[static_cast<std::size_t>(event.stage)];
     switch (event.type) {
       case Event::begin:
-        protocol.begin_step();
+        protocol.begin_step(kind_);
         break;
       case Event::input:
         protocol.input_arrived(event.kind, event.action.chunk, event.action.microbatch);
@@ -66,7 +67,7 @@ class PipelineDriver {
         protocol.completed(event.action), on_completed(event.stage, event.action);
         break;
       case Event::verdict:
-        protocol.verdict(true);
+        protocol.verdict(kind_ == StepKind::training);
         break;
     }
     while (const auto action = protocol.next()) on_launched(event.stage, *action);
@@ -156,6 +157,7 @@ class PipelineDriver {
     const int v = plan_->placement.virtual_stage(stage, action.chunk);
     if (order_ == Order::ready) send_output(v, action);
     const auto ends = [&](ActionKind last_reader) {
+      if (kind_ == StepKind::evaluation) return action.kind == ActionKind::forward;
       if (last_reader == ActionKind::forward) return action.kind == ActionKind::forward;
       if (last_reader == ActionKind::weight_grad)
         return action.kind == ActionKind::backward || action.kind == ActionKind::weight_grad;
@@ -163,12 +165,14 @@ class PipelineDriver {
     };
     if (ends(life_.activation)) return_slot(InputKind::activation, v);
     if (ends(life_.activation) && v + 1 == plan_->placement.virtual_stages()) return_slot(InputKind::target, v);
-    if (ends(life_.gradient) && v + 1 < plan_->placement.virtual_stages()) return_slot(InputKind::gradient, v);
+    if (kind_ == StepKind::training && ends(life_.gradient) && v + 1 < plan_->placement.virtual_stages())
+      return_slot(InputKind::gradient, v);
   }
 
   std::shared_ptr<const Plan> plan_;
   Order order_;
   SlotLife life_;
+  StepKind kind_ = StepKind::training;
   std::map<std::string, std::deque<Event>> channels_;
   std::map<std::string, int> delivered_;
   int token_slots_ = 0, target_slots_ = 0, norms_ = 0;

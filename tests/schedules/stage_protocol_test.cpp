@@ -204,16 +204,22 @@ void check_steps(const Plan& compute, Order order, const SlotLife& life, unsigne
   const auto plan = std::make_shared<const Plan>(with_end_of_step(compute, {true, true, true}));
   PipelineDriver driver(plan, order, validate(*plan, order, life), 1 + static_cast<int>(seed % 3), life);
   std::mt19937 random(seed);
-  for (int step = 0; step < 3; ++step) {
+  for (int step = 0; step < 4; ++step) {
+    const StepKind kind = step == 1 ? StepKind::evaluation : StepKind::training;
     for (auto& trace : driver.traces) trace.clear();
-    driver.begin_step();
+    driver.begin_step(kind);
     driver.run([&](std::size_t n) { return random() % n; });
     INFO(compute.schedule << " p=" << plan->placement.stages() << " m=" << plan->microbatches << " seed=" << seed << "\n"
                           << driver.report());
     REQUIRE(driver.all_done());
-    if (order == Order::planned)
-      for (int stage = 0; stage < plan->placement.stages(); ++stage)
-        REQUIRE(driver.traces[static_cast<std::size_t>(stage)] == list_text(*plan, stage) + " ");
+    for (int stage = 0; stage < plan->placement.stages(); ++stage) {
+      const std::string& trace = driver.traces[static_cast<std::size_t>(stage)];
+      if (kind == StepKind::evaluation) {
+        REQUIRE(trace + "O" == list_text(forward_pass(*plan), stage));
+      } else if (order == Order::planned) {
+        REQUIRE(trace == list_text(*plan, stage) + " ");
+      }
+    }
   }
 }
 
@@ -223,7 +229,7 @@ const SlotLife lives[] = {{ActionKind::input_grad, ActionKind::weight_grad},
 
 }  // namespace
 
-TEST_CASE("every schedule ends with exactly the proven slots, in random message orders, over several steps") {
+TEST_CASE("every schedule ends with exactly the proven slots, in random message orders, over several steps and an evaluation") {
   unsigned seed = 1;
   for (const ScheduleInfo& info : all_schedules())
     for (const int stages : {1, 2, 3, 4})

@@ -294,6 +294,24 @@ TEST_CASE("swapped actions are caught exactly when they matter") {
   CHECK(deadlocks > 10);
 }
 
+TEST_CASE("the forwards of every plan come to their end with the slots of the whole, in both orders") {
+  for (const ScheduleInfo& info : all_schedules()) {
+    for (int chunks = 1; chunks <= 4; ++chunks) {
+      if (info.uses_costs || (chunks != info.default_chunks && !info.chunks_can_vary)) continue;
+      for (int stages = 1; stages <= 8; ++stages) {
+        for (const int microbatches : {1, 2, 3, 5, 8, 13, 24}) {
+          const Plan plan = with_end_of_step(info.build({stages, chunks, microbatches}), {});
+          INFO(info.name << " p=" << stages << " v=" << chunks << " m=" << microbatches);
+          for (const auto order : {Order::planned, Order::ready}) {
+            if (order == Order::ready && !info.has_ready_rule) continue;
+            REQUIRE_NOTHROW(check_progress(forward_pass(plan), validate(plan, order), {ActionKind::forward}));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("every shape of every schedule is valid") {
   for (const ScheduleInfo& info : all_schedules())
     for (int chunks = 1; chunks <= 4; ++chunks)

@@ -24,6 +24,7 @@ void put(WireWriter& out, const BeginStep& message) {
   out.number(message.step.tokens);
   out.number(message.step.learning_rate);
   out.number(message.step.loss_scale);
+  out.flag(message.step.kind == schedules::StepKind::evaluation);
 }
 void get(const Source& from, BeginStep& message) {
   message.step.step = from.count();
@@ -31,6 +32,7 @@ void get(const Source& from, BeginStep& message) {
   message.step.tokens = from.finite();
   message.step.learning_rate = from.finite();
   message.step.loss_scale = from.finite();
+  if (from.in.flag()) message.step.kind = schedules::StepKind::evaluation;
 }
 
 void put(WireWriter& out, const GiveVerdict& message) {

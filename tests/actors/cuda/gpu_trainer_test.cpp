@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
+#include "data/split.hpp"
 #include "model/mode_names.hpp"
 #include "skip.hpp"
 
@@ -85,6 +86,31 @@ void check_follows(const ModelConfig& config, const Precision& precision, const 
 
 TEST_CASE("one GPU follows the golden trajectories in fp32", "[gpu][golden]") {
   check_golden_on(1, {{}, {2, 1, 1, 2}, {4, 1, 1, 1, "gpipe"}, {2, 1, 1, 1, "1f1b", 1, Order::ready}});
+}
+
+TEST_CASE("evaluations on one GPU have the same bits at every pp, and disturb no training", "[gpu]") {
+  for (const std::string name : {"llama3_tiny", "gpt2_tiny"}) {
+    std::optional<Evaluation> first;
+    std::vector<double> losses;
+    for (const Layout& layout :
+         {Layout{}, Layout{4}, Layout{2, 1, 1, 1, "zb-v", 2}, Layout{2, 1, 1, 1, "1f1b", 1, Order::ready}}) {
+      TrainJob job = golden_job(name, layout);
+      if (!on_gpus(job, 1)) return;
+      INFO(name << " " << to_string(layout));
+      job.evaluation = split_dataset(job.dataset, 0.8, 1).evaluation;
+      Trainer trainer(std::move(job));
+      std::vector<double> trained{trainer.step().loss};
+      const Evaluation evaluation = *trainer.evaluate();
+      trained.push_back(trainer.step().loss);
+      if (!first) first = evaluation, losses = trained;
+      CHECK(evaluation.loss == first->loss);
+      CHECK(trained == losses);
+    }
+    TrainJob job = golden_job(name, {});
+    on_gpus(job, 1);
+    Trainer undisturbed(std::move(job));
+    for (const double loss : losses) CHECK(undisturbed.step().loss == loss);
+  }
 }
 
 TEST_CASE("tensor- and data-parallel ranks on one GPU follow the golden trajectories in fp32", "[gpu][golden]") {

@@ -190,6 +190,14 @@ TEST_CASE("what a torchtitan file asks for that is not so here is refused by its
                       "[training]\nlocal_batch_size = 3\n[parallelism]\npipeline_parallel_degree = "
                       "2\npipeline_parallel_microbatch_size = 2\n"),
              Contains("is no multiple of pipeline_parallel_microbatch_size"));
+  const TempFolder folder;
+  const std::string text = folder.write("a.txt", "hello").string();
+  const TrainOptions evaluates =
+      from("tt.toml", "[validation]\nenable = true\nfreq = 20\nsteps = -1\ndataset_path = '" + text + "'\n", {});
+  CHECK(evaluates.run.evaluation.interval == 20);
+  CHECK(evaluates.run.evaluation.inputs.size() == 1);
+  CHECK(!from("tt.toml", "[validation]\nenable = false\nfreq = 20\n[training]\nsteps = 3\n", {}).run.evaluation.wanted());
+  CHECK_THAT(error_of("tt.toml", "[validation]\nenable = true\nsteps = 10\n"), Contains("an evaluation takes all of its data"));
   CHECK_THAT(error_of("tt.toml", "[training]\nfoo = 1\n"), Contains("training.foo: is no key of torchtitan's"));
 }
 
@@ -203,6 +211,7 @@ TEST_CASE("a line of Megatron-LM's arguments says the same here") {
            "--lr 1e-4 --min-lr 1.0e-5 --lr-decay-style cosine --lr-warmup-iters 10 --clip-grad 1.0 --bf16\n"
            "--adam-beta1 0.9 --adam-beta2 0.95 --recompute-granularity full --recompute-method uniform\n"
            "--use-flash-attn --overlap-grad-reduce --no-masked-softmax-fusion --eval-iters 0 --eval-interval 100\n"
+           "--lr-warmup-init 1e-6\n"
            "--num-layers 16 --hidden-size 2048 --swiglu --data-path 0.25 '" +
                a + "' 0.75 \"" + b + "\" --log-interval 5\n",
            {"--model", "llama3.2-1b"});
@@ -218,10 +227,18 @@ TEST_CASE("a line of Megatron-LM's arguments says the same here") {
   CHECK(run.data.inputs[0].weight == 0.25);
   CHECK(run.data.inputs[1].path == b);
   CHECK(options.log_interval == 5);
+  CHECK(run.learning_rate.warmup_initial == 1e-6);
+  CHECK(!run.evaluation.interval);  // nothing is evaluated
+  const TrainOptions evaluates = from("m.args", "--valid-data-path '" + a + "' --eval-interval 100", {});
+  REQUIRE(evaluates.run.evaluation.inputs.size() == 1);
+  CHECK(evaluates.run.evaluation.interval == 100);
 
+  CHECK_THAT(error_of("m.args", "--split 949,50,1"),
+             Contains("split: 949,50,1 is not so here: the share of the samples to evaluate"));
   CHECK_THAT(error_of("m.args", "--lr 1\n--num-layers 16\n"),
              StartsWith("m.args:2: num-layers: the model's shape comes from --model"));
-  CHECK_THAT(error_of("m.args", "--eval-iters 10"), Contains("eval-iters: 10 is not so here: evaluation is not built yet"));
+  CHECK_THAT(error_of("m.args", "--eval-iters 10"),
+             Contains("eval-iters: 10 is not so here: an evaluation takes all of its data"));
   CHECK_THAT(error_of("m.args", "--lr $LR"), Contains("m.args:1: holds a shell's variable"));
   CHECK_THAT(error_of("m.args", "torchrun pretrain.py --lr 1"), Contains("m.args:1: torchrun: arguments begin with --"));
   CHECK_THAT(error_of("m.args", "--lr '1"), Contains("a quote is not closed"));

@@ -73,7 +73,7 @@ TEST_CASE("dividing state among replicas where that makes no sense is refused") 
 }
 
 TEST_CASE("options and values of later are errors that say so") {
-  for (const char* name : {"--offload", "--eval-data"})
+  for (const char* name : {"--offload"})
     CHECK_THAT(error_of({name, "1"}), StartsWith(name) && Contains("not built yet"));
   for (const OptionSpec& spec : train_option_table()) {
     if (spec.built) continue;
@@ -201,6 +201,9 @@ TEST_CASE("batch sizes that disagree name the numbers") {
 TEST_CASE("settings that contradict each other are refused") {
   CHECK_THAT(error_of({"--lr", "1e-4", "--min-lr", "1e-3"}),
              StartsWith("--min-lr 1e-3: must not be above the peak, --lr 0.0001"));
+  CHECK_THAT(error_of({"--warmup-init-lr", "1e-5"}), StartsWith("--warmup-init-lr 1e-5: there is no warm-up"));
+  CHECK_THAT(error_of({"--warmup-init-lr", "1", "--warmup-steps", "3"}),
+             StartsWith("--warmup-init-lr 1: must not be above the peak"));
   CHECK_THAT(error_of({"--warmup-steps", "3", "--warmup-ratio", "0.1"}),
              StartsWith("--warmup-ratio 0.1: --warmup-steps 3 is given"));
   CHECK_THAT(error_of({"--init", "hf"}), StartsWith("--init hf: ") && Contains("tiny is no folder"));

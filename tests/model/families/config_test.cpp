@@ -204,10 +204,12 @@ TEST_CASE("a model of absurd size is refused before anything is computed from it
 }
 
 TEST_CASE("models beyond what is built are refused, not trained wrongly") {
-  const std::string known = "known: llama (LlamaForCausalLM), gpt2 (GPT2LMHeadModel)";
+  const std::string known =
+      "known: llama (LlamaForCausalLM or LlamaForSequenceClassification), gpt2 (GPT2LMHeadModel or "
+      "GPT2ForSequenceClassification)";
   CHECK(error_with("model_type", "mistral") == "unknown architecture \"mistral\"; " + known);
-  CHECK(error_with("architectures", {"LlamaForSequenceClassification"}) ==
-        "unknown architecture \"LlamaForSequenceClassification\"; " + known + "; only language models are built");
+  CHECK(error_with("architectures", {"LlamaForQuestionAnswering"}) ==
+        "unknown architecture \"LlamaForQuestionAnswering\"; " + known + "; only these heads are built");
   CHECK(error_with("model_type", "gpt2") ==
         "\"architectures\" is [\"LlamaForCausalLM\"]; it must be [\"GPT2LMHeadModel\"] for model_type \"gpt2\"");
   CHECK(error_with("attention_bias", true).starts_with("\"attention_bias\" is true: biases are not built"));

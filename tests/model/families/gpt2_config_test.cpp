@@ -181,11 +181,9 @@ TEST_CASE("GPT-2 models beyond what is built are refused, not trained wrongly") 
   }
   CHECK(error_with("quantization_config", {{"bits", 4}}) ==
         "\"quantization_config\" is set; use the model's unquantized weights");
-  for (const std::string name : {"GPT2ForSequenceClassification", "GPT2DoubleHeadsModel"}) {
-    CHECK(error_with("architectures", {name}) == "unknown architecture \"" + name +
-                                                     "\"; known: llama (LlamaForCausalLM), gpt2 (GPT2LMHeadModel); only "
-                                                     "language models are built");
-  }
+  const std::string refusal = error_with("architectures", {"GPT2DoubleHeadsModel"});
+  CHECK(refusal.starts_with("unknown architecture \"GPT2DoubleHeadsModel\"; known: "));
+  CHECK(refusal.ends_with("; only these heads are built"));
   CHECK(error_with("model_type", "llama") ==
         "\"architectures\" is [\"GPT2LMHeadModel\"]; it must be [\"LlamaForCausalLM\"] for model_type \"llama\"");
 }

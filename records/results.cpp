@@ -1,0 +1,35 @@
+#include "records/results.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace pipetrain {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json json_of(std::optional<double> value) {
+  return value && std::isfinite(*value) ? ordered_json(*value) : ordered_json();
+}
+
+}  // namespace
+
+std::string to_json(const RunResults& results) {
+  const EvaluationMetrics evaluation = results.evaluation.value_or(EvaluationMetrics{});
+  const auto of_evaluation = [&](std::int64_t count) { return results.evaluation ? ordered_json(count) : ordered_json(); };
+  const ordered_json members = {{"model", results.model},
+                                {"steps", results.steps},
+                                {"epochs", json_of(results.epochs)},
+                                {"first_loss", json_of(results.first_loss)},
+                                {"loss", json_of(results.loss)},
+                                {"eval_step", of_evaluation(evaluation.step)},
+                                {"eval_samples", of_evaluation(results.eval_samples)},
+                                {"eval_loss", json_of(evaluation.eval_loss)},
+                                {"perplexity", json_of(evaluation.perplexity)},
+                                {"accuracy", json_of(evaluation.accuracy)},
+                                {"f1", json_of(evaluation.f1)}};
+  return members.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,26 @@
+// What a finished run came to, as the results.json that it leaves beside its model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "records/metrics_line.hpp"
+
+namespace pipetrain {
+
+struct RunResults {
+  std::string model;  // as the run named it
+  std::int64_t steps = 0;
+  double epochs = 0;
+  double first_loss = 0;
+  std::optional<double> loss;  // of the last step, where it is known
+  std::optional<EvaluationMetrics> evaluation;
+  std::int64_t eval_samples = 0;
+};
+
+// An object with the keys model, steps, epochs, first_loss, loss, eval_step, eval_samples, eval_loss, perplexity, accuracy and
+// f1; null where there is nothing to tell.
+std::string to_json(const RunResults& results);
+
+}  // namespace pipetrain
