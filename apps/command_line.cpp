@@ -19,6 +19,7 @@
 
 #include "apps/compare.hpp"
 #include "apps/doctor.hpp"
+#include "apps/generate/generate.hpp"
 #include "apps/launch/launch.hpp"
 #include "apps/launch/launch_environment.hpp"
 #include "apps/launch/launch_report.hpp"
@@ -75,7 +76,10 @@ const std::vector<Command>& commands() {
        [](const auto& arguments, const Environment& environment) {
          return run_tokenize(parse_tokenize_options(arguments, environment));
        }},
-      later("generate", "write text with a trained model"),
+      {"generate", generate_help,
+       [](const auto& arguments, const Environment& environment) {
+         return run_generate(parse_generate_options(arguments, environment, this_machine()));
+       }},
       later("export", "turn a checkpoint into a Hugging Face folder"),
   };
   return all;

@@ -147,6 +147,14 @@ struct AttentionArgs {
   Dropout dropout = {};                  // of the probabilities
 };
 
+// What was computed of the keys and values of a sequence's positions, one row a position: all key heads, then all value heads.
+struct CachedAttentionArgs {
+  Tensor qkv;          // [T, (Hq + 2 Hkv) D], of the positions [first, first + T)
+  Tensor cache;        // [positions, 2 Hkv D]: rows below `first` are read, rows [first, first + T) written
+  std::int64_t first;  // of the positions
+  Tensor out;          // [T, Hq D], written
+};
+
 struct AttentionBackwardArgs {
   Tensor dout;                           // [T, Hq D]
   Tensor qkv;                            // [T, (Hq + 2 Hkv) D]

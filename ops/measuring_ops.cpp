@@ -41,6 +41,7 @@ class MeasuringOps : public Ops {
   void dropout(const DropoutArgs&) override {}
   void attention(const AttentionShape&, const AttentionArgs&) override {}
   void attention_backward(const AttentionShape&, const AttentionBackwardArgs&) override {}
+  void cached_attention(const AttentionShape&, const CachedAttentionArgs&) override {}
   void cross_entropy_backward(const CrossEntropyBackwardArgs&) override {}
   void counted_rows(const Tensor&, const Tensor&, const Tensor&) override {}
   void adamw(const AdamWArgs&, const AdamW&) override {}

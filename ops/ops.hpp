@@ -132,6 +132,9 @@ class Ops {
   // heads at once.
   virtual void attention(const AttentionShape& shape, const AttentionArgs& args) = 0;
   virtual void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) = 0;
+  // The forward of one sequence's next positions (shape.batch is 1, shape.sequence is T), without a backward: puts their keys
+  // and values into the cache, then attends to all positions up to each one's own.
+  virtual void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) = 0;
 
   // --- Vocabulary-parallel loss ---
 

@@ -150,6 +150,9 @@ class TimedOps : public Ops {
   void attention(const AttentionShape& shape, const AttentionArgs& args) override {
     timed(OpClass::attention, [&] { ops_->attention(shape, args); });
   }
+  void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) override {
+    timed(OpClass::attention, [&] { ops_->cached_attention(shape, args); });
+  }
   void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
     timed(OpClass::attention, [&] { ops_->attention_backward(shape, args); });
   }

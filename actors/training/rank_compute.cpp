@@ -11,14 +11,18 @@ using schedules::Action;
 using schedules::ActionKind;
 using schedules::InputKind;
 
-RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
+namespace {
+
+std::string stream_name(const MeshCoordinate& id) {
+  return "s" + std::to_string(id.pp) + "r" + std::to_string(id.tp) + "d" + std::to_string(id.dp);
+}
+
+}  // namespace
+
+RankCompute::RankCompute(RankSetup setup)
+    : setup_(std::move(setup)), streams_(*setup_.device, stream_name(setup_.id)), stream_(&streams_.compute()) {
   Device& device = *setup_.device;
-  const auto& id = setup_.id;
-  stream_ = device.make_stream("s" + std::to_string(id.pp) + "r" + std::to_string(id.tp) + "d" + std::to_string(id.dp));
-  if (on_gpu()) {
-    callbacks_ = device.make_stream("callbacks");
-    reached_ = device.make_event();
-  }
+  const MeshCoordinate& id = setup_.id;
   if (setup_.groups.tensor) tensor_group_ = std::make_unique<QuietGroup>(setup_.groups.tensor);
   ops_ = on_gpu() ? make_cuda_ops(*stream_, setup_.numerics.deterministic) : make_cpu_ops(*stream_);
   if (setup_.wrap_ops) ops_ = setup_.wrap_ops(std::move(ops_), id);
@@ -26,6 +30,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   memory_ = memory_use(setup_, *model_);
 
   state_.emplace(setup_, layout(), tensor_parallel(), *ops_);
+  if (Stream* sums = state_->reduction_stream()) streams_.add({sums});
   model_->bind(state_->parameters(), state_->gradient_places());
   workspace_memory_ = device.allocate(model_->workspace_bytes(), to_string(id) + ": workspace");
   model_->bind_workspace(workspace_memory_.data(), workspace_memory_.bytes());
@@ -37,6 +42,7 @@ RankCompute::RankCompute(RankSetup setup) : setup_(std::move(setup)) {
   }
   activations_.emplace(*model_, setup_.needs, setup_.microbatches, device, to_string(id));
   links_.emplace(setup_.links, LinkSetup{&device, hidden_bytes(setup_, model_->hidden_shape()), to_string(id)});
+  streams_.add(links_->streams());
   clock_ = std::make_unique<ActionClock>(device);
   if (on_gpu()) warm_up();
 }
@@ -65,37 +71,8 @@ std::pair<std::int64_t, std::int64_t> RankCompute::reported() const {
 RankCompute::~RankCompute() { wait_until_idle(); }
 
 void RankCompute::wait_until_idle() noexcept {
-  for (Stream* stream : streams()) {
-    try {
-      stream->synchronize();
-    } catch (...) {
-    }
-  }
+  streams_.wait_until_idle();
   if (PiecewiseTransfer* transfer = tensor_group_ ? tensor_group_->in_pieces() : nullptr) transfer->wait_until_idle();
-}
-
-std::vector<Stream*> RankCompute::streams() const {
-  std::vector<Stream*> streams{stream_.get()};
-  if (links_) {
-    for (Stream* stream : links_->streams()) streams.push_back(stream);
-  }
-  if (Stream* sums = state_ ? state_->reduction_stream() : nullptr) streams.push_back(sums);
-  if (callbacks_) streams.push_back(callbacks_.get());
-  return streams;
-}
-
-void RankCompute::call_back(std::function<void()> callback) {
-  if (!callbacks_) return stream_->host_callback(std::move(callback));
-  stream_->record(*reached_);
-  callbacks_->wait(*reached_);
-  callbacks_->host_callback(std::move(callback));
-}
-
-std::exception_ptr RankCompute::failure() const {
-  for (const Stream* stream : streams()) {
-    if (auto cause = stream->failure()) return cause;
-  }
-  return nullptr;
 }
 
 bool RankCompute::has_head() const {
@@ -241,17 +218,15 @@ void RankCompute::copy_reports() {
   stream_->copy(static_cast<double*>(reports_host_memory_.data()) + begin, wanted.data, wanted.bytes());
 }
 
-void RankCompute::add_result(StageResult& result) const {
+void RankCompute::add_result(const Action& action, StageResult& result) const {
+  if (action.kind != ActionKind::norm) return;
   const auto* const values = static_cast<const double*>(reports_host_memory_.data());
   const auto [begin, end] = reported();
   result.insert(result.end(), values + begin, values + end);
 }
 
 void RankCompute::fail(std::exception_ptr cause) {
-  stream_->fail(cause);
-  for (Stream* stream : links_->streams()) stream->fail(cause);
-  if (Stream* sums = state_->reduction_stream()) sums->fail(cause);
-  if (callbacks_) static_cast<void>(callbacks_->failure());  // after a device's fault: lets it call those that wait
+  streams_.fail(cause);
   for (const auto& group : {setup_.groups.tensor, setup_.groups.data, setup_.groups.tied}) {
     if (group) group->abort(cause);
   }

@@ -17,47 +17,44 @@
 #include "actors/training/quiet_group.hpp"
 #include "actors/training/rank_setup.hpp"
 #include "actors/training/rank_state.hpp"
+#include "actors/training/rank_streams.hpp"
+#include "actors/training/ranked_compute.hpp"
 #include "comm/outgoing_links.hpp"
 #include "model/stage_model.hpp"
 
 namespace pipetrain {
 
-class RankCompute {
+class RankCompute : public ComputeRank {
  public:
   // Allocates everything. Throws Error(out_of_memory).
   explicit RankCompute(RankSetup setup);
-  ~RankCompute();
+  ~RankCompute() override;
 
-  Stream& stream() { return *stream_; }
-  // Runs when everything enqueued so far has, on some host thread. The device does not wait for it on a GPU.
-  void call_back(std::function<void()> callback);
-  // The first failure of this rank's streams, or null. Thread-safe, never blocks.
-  std::exception_ptr failure() const;
-  // Waits until nothing of this rank touches any memory.
-  void wait_until_idle() noexcept;
+  Stream& stream() override { return *stream_; }
+  void call_back(std::function<void()> callback) override { streams_.call_back(std::move(callback)); }
+  std::exception_ptr failure() const override { return streams_.failure(); }
+  void wait_until_idle() noexcept override;
   const MeshCoordinate& id() const { return setup_.id; }
-  int rank() const { return setup_.rank; }
-  Device& device() const { return *setup_.device; }
+  int rank() const override { return setup_.rank; }
+  Device& device() const override { return *setup_.device; }
   const MemoryUse& memory() const { return memory_; }
   const ParameterLayout& layout() const { return model_->parameters(); }
 
   RankState& state() { return *state_; }
 
-  // A piece of a queue's slot: hidden states or gradients, or ids for the ends of the model.
-  Lane make_lane(schedules::InputKind kind, int chunk);
+  // Hidden states or gradients, or ids for the ends of the model.
+  Lane make_lane(schedules::InputKind kind, int chunk) override;
 
-  void begin_step(const StepInfo& step);
+  void begin_step(const StepInfo& step) override;
   void set_verdict(const Verdict& verdict) { verdict_ = verdict; }
-  // Everything of the launch on this rank's lane.
-  void run(const Launch& launch);
+  void run(const Launch& launch) override;
   // Of this step's actions, in the order they were run; only between steps.
   const std::vector<DeviceAction>& trace();
-  // After N has run, added to `result`. Of training: the loss sum of each microbatch where this rank holds the head, then the
-  // sum of squares of each gradient slice that it counts. Of an evaluation: where this rank holds the head of classes, what
-  // each sample scores in its own classes, then the loss sums.
-  void add_result(StageResult& result) const;
-  // Stops the device's work with this cause. Thread-safe.
-  void fail(std::exception_ptr cause);
+  // Of N. Of training: the loss sum of each microbatch where this rank holds the head, then the sums of squares of what it
+  // counts in the norm. Of an evaluation: where this rank holds the head of classes, what each sample scores in its own
+  // classes, then the loss sums.
+  void add_result(const schedules::Action& action, StageResult& result) const override;
+  void fail(std::exception_ptr cause) override;
 
  private:
   bool has_head() const;
@@ -70,8 +67,6 @@ class RankCompute {
   TensorParallel tensor_parallel() const { return {tensor_group_.get(), setup_.sequence_parallel}; }
   bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
   void warm_up();
-  // All that this rank enqueues to.
-  std::vector<Stream*> streams() const;
   void provoke(const Fault& fault);
   // Where the documents of the step's microbatches begin, onto the device.
   void load_documents(std::int64_t step, std::int64_t sequence);
@@ -90,10 +85,8 @@ class RankCompute {
   Tensor scores_, losses_, square_sums_;  // f64, on the device; scores: [samples of a step, own classes], of evaluations
   Tensor reports_;                        // all in one piece
   Tensor documents_;                      // [microbatches of the step, T] i32, or without memory: see ForwardArgs
-  std::unique_ptr<Stream> stream_;
-  // On a GPU a host callback holds up its stream, so callbacks have one of their own.
-  std::unique_ptr<Stream> callbacks_;
-  std::unique_ptr<Event> reached_;
+  RankStreams streams_;
+  Stream* stream_;  // that computes
   std::unique_ptr<ActionClock> clock_;
   std::optional<OutgoingLinks> links_;
   std::unique_ptr<Ops> ops_;

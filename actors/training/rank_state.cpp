@@ -1,55 +1,19 @@
 #include "actors/training/rank_state.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <functional>
 #include <limits>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "actors/training/gathered_parameters.hpp"
+#include "actors/training/loading_threads.hpp"
 #include "actors/training/published_parameters.hpp"
 #include "core/error.hpp"
 #include "model/arena_views.hpp"
 #include "model/gradient_sums.hpp"
-#include "model/weights/weights.hpp"
 
 namespace pipetrain {
 namespace {
-
-// GPUs share the host's cores while they are loaded; a CPU device's cores are what the ranks are.
-unsigned loading_threads(const Device& device) {
-  if (device.id().kind != DeviceKind::cuda) return 1;
-  return std::max(1U, std::thread::hardware_concurrency() / static_cast<unsigned>(cuda_device_count()));
-}
-
-// Calls work(i) for each i below count on that many threads; rethrows the first failure.
-void on_threads(unsigned threads, std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto run = [&] {
-    try {
-      for (std::size_t i = next++; i < count; i = next++) work(i);
-    } catch (...) {
-      next = count;
-      const std::lock_guard lock(mutex);
-      if (!failure) failure = std::current_exception();
-    }
-  };
-  std::vector<std::thread> others;
-  others.reserve(threads);  // what throws below must leave those that run in their place
-  try {
-    for (unsigned i = 1; i < std::min<std::size_t>(threads, count); ++i) others.emplace_back(run);
-  } catch (const std::exception&) {  // no more threads, or no memory for one: those there are do the work
-  }
-  run();
-  for (auto& other : others) other.join();
-  if (failure) std::rethrow_exception(failure);
-}
 
 StatePlaces::Setup places_setup(const RankSetup& setup) {
   return {setup.zero, place_among(setup.zero, setup.replicas, setup.id.dp), setup.numerics.precision, setup.actions};

@@ -1,5 +1,4 @@
-// The transformer as a stage's compute: one worker and one RankCompute per tensor-parallel rank. Every rank runs the same
-// actions; the stage hears of one when all ranks have enqueued it, and again when all have run it.
+// The transformer that is trained as a stage's compute: a RankCompute for each tensor-parallel rank.
 #pragma once
 
 #include <memory>
@@ -8,26 +7,19 @@
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
 #include "actors/training/rank_compute.hpp"
-#include "actors/training/worker.hpp"
+#include "actors/training/ranked_compute.hpp"
 
 namespace pipetrain {
 
-class TransformerCompute : public StageCompute {
+class TransformerCompute : public RankedCompute {
  public:
   // One setup per rank. Allocates and loads the state on the workers, all ranks at once; throws the first failure.
   TransformerCompute(std::vector<RankSetup> ranks, const InitialState& state);
-  ~TransformerCompute() override;
 
   // The transformer reads activations and targets until the input gradient, received gradients until the weight gradients.
   static schedules::SlotLife slot_life() { return {schedules::ActionKind::input_grad, schedules::ActionKind::weight_grad}; }
 
-  std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override;
-  LaneSources lane_sources() const override;
-  void attach(std::shared_ptr<StageEvents> events) override { events_ = std::move(events); }
-  void begin_step(const StepInfo& step) override;
-  void launch(const Launch& launch) override;
   void verdict(const Verdict& verdict) override;
-  void abort(std::exception_ptr cause) noexcept override;
 
   // A step's actions have the times at which they ran on the first rank's device. What completed() told the stage has none: a
   // device's events cannot be read in its callbacks.
@@ -37,19 +29,8 @@ class TransformerCompute : public StageCompute {
   void read_state(std::int64_t number, const StatePart& part, float* out) override;
   std::size_t state_elements(const StatePart& part) const override;
 
-  // Waits until nothing of any rank touches any memory: see ParallelLayout's devices and groups.
-  void wait_until_idle() noexcept;
-
  private:
-  struct Running;
-
-  void on_all_workers(const std::function<void(RankCompute&)>& job);
-  void issue(RankCompute& rank, const std::shared_ptr<Running>& running);
-  void finished(RankCompute& rank, const std::shared_ptr<Running>& running);
-
-  std::shared_ptr<StageEvents> events_;
-  std::vector<std::unique_ptr<RankCompute>> ranks_;
-  std::vector<std::unique_ptr<Worker>> workers_;  // after the ranks: they end first
+  RankCompute& rank(std::size_t index) const { return static_cast<RankCompute&>(RankedCompute::rank(index)); }
 };
 
 }  // namespace pipetrain

@@ -107,7 +107,7 @@ void choose_devices(const OptionValues& values, const Machine& machine, TrainOpt
       chosen.kind = enough ? DeviceKind::cuda : DeviceKind::cpu;
       if (!enough && list)
         values.fail("devices", needs_gpus(run, here.count, machine) + "; use smaller sizes, or leave it out");
-      if (!enough) options.notes.push_back(needs_gpus(run, here.count, machine) + ": training on the CPU");
+      if (!enough) options.notes.push_back(needs_gpus(run, here.count, machine) + ": using the CPU");
       break;
     case 1:
       if (list) values.fail("devices", "names GPUs, but --device is cpu; leave one of them out");

@@ -235,7 +235,7 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"evaluation-strategy", "--eval-interval"},
       {"eval-strategy", "--eval-interval"},
       {"eval-steps", "--eval-interval"},
-      {"predict-with-generate", "writing text is not built yet; leave it out"},
+      {"predict-with-generate", "pipetrain generate writes text with a trained model; leave it out"},
   };
   return names;
 }

@@ -324,7 +324,7 @@ std::string train_help() {
          "\n"
          "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual\n"
          "clock), tune (search the fastest layout), doctor (what this machine has), watch (a run in the terminal), compare\n"
-         "(two runs), tokenize (text into a file of tokens). generate and export are not built yet.\n";
+         "(two runs), tokenize (text into a file of tokens), generate (text with a model). export is not built yet.\n";
 }
 
 }  // namespace pipetrain

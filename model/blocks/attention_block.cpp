@@ -54,6 +54,17 @@ void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& arg
   out_.forward(context, {.input = saved.heads, .residual = args.input, .output = args.output});
 }
 
+void AttentionBlock::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
+  const AttentionShape shape = shape_of(context);
+  const ArenaScope scope(context.workspace);
+  NormedProjection::Saved projection;
+  const Tensor qkv = qkv_.forward(context, args.input, {&context.workspace, &context.workspace, nullptr}, projection);
+  if (rotary_) context.ops.rotary(shape, {.qkv = qkv, .cos_sin = context.rotary_table});
+  const Tensor heads = context.workspace.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
+  context.ops.cached_attention(shape, {.qkv = qkv, .cache = args.cache, .first = args.first, .out = heads});
+  out_.forward(context, {.input = heads, .residual = args.input, .output = args.output});
+}
+
 void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                               Saved& saved_base) const {
   auto& saved = static_cast<AttentionSaved&>(saved_base);

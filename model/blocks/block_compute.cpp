@@ -15,6 +15,15 @@ BoundTensor BoundTensors::at(TensorRole role) const {
   return {weights_.at(index), grads_.at(index)};
 }
 
+void BlockCompute::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
+  const ArenaScope scope(context.workspace);
+  const auto saved = make_saved();
+  ForwardArgs forward_args;
+  forward_args.input = args.input;
+  forward_args.output = args.output;
+  forward(context, forward_args, context.workspace, *saved);
+}
+
 VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp) {
   const RowSplit split(rows, tp.size());
   return {split.begin(tp.rank()), split.count(tp.rank())};

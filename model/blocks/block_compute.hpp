@@ -60,6 +60,14 @@ struct BlockContext {
   bool gathers() const { return tp.sequence_parallel && tp.size() > 1; }
 };
 
+// The next positions of one sequence, of which nothing is kept but keys and values.
+struct CachedForwardArgs {
+  Tensor input;            // [T] i32 ids of the embedding, else [T, H]
+  Tensor output;           // [T, H]; of the head [1, V]: the logits of the last position, V of whole vectors (StoredTensor)
+  std::int64_t first = 0;  // of the positions
+  Tensor cache = {};       // of an attention block: see CachedAttentionArgs
+};
+
 class BlockCompute {
  public:
   // What one microbatch's backward needs; reused for later microbatches.
@@ -80,6 +88,9 @@ class BlockCompute {
   // args.input_grad may be the very memory of the forward's input, which is then lost.
   virtual void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                         Saved& saved) const = 0;
+
+  // The forward alone, in the workspace. context.shape is {1, T}, context.rotary_table has the rows of these positions.
+  virtual void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const;
 
  protected:
   BlockCompute() = default;

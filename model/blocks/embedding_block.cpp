@@ -37,6 +37,16 @@ void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& arg
   if (dropout_.active(context)) context.ops.dropout(dropout_.of_shard(context, args.output, args.output));
 }
 
+void EmbeddingBlock::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
+  context.ops.embedding(context.tp, args.input, table_.weight, vocabulary_.first, args.output);
+  if (!learned_positions_) return;
+  const std::int64_t count = context.tokens();
+  context.ops.add_positions({.first_token = 0,
+                             .sequence = count,
+                             .table = positions_.weight.row_range(args.first, args.first + count),
+                             .x = args.output});
+}
+
 // The tables' gradients are added at once, also in I: they are cheap, and the ids' slot goes back after I.
 void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients&, Saved& saved) const {
   const ArenaScope scope(context.workspace);

@@ -15,6 +15,7 @@ class EmbeddingBlock final : public BlockCompute {
   void bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) override;
   void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
+  void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const override;
 
  private:
   BlockParameters parameters_;

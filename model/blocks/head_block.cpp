@@ -35,6 +35,16 @@ void HeadBlock::forward(const BlockContext& context, const ForwardArgs& args, Ar
   if (args.scores.data != nullptr) context.ops.counted_rows(saved.logits, saved.targets, args.scores);
 }
 
+void HeadBlock::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
+  BlockContext last = context;
+  last.shape = {1, 1};
+  const ArenaScope scope(context.workspace);
+  NormedProjection::Saved projection;
+  const Tensor row = args.input.row_range(context.tokens() - 1, context.tokens());
+  const Tensor logits = logits_.forward(last, row, {&context.workspace, &context.workspace, nullptr}, projection);
+  context.ops.copy(logits, args.output);
+}
+
 void HeadBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                          Saved& saved_base) const {
   auto& saved = static_cast<HeadSaved&>(saved_base);

@@ -16,6 +16,7 @@ class HeadBlock final : public BlockCompute {
   void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
   // Turns the saved logits into their gradient in place.
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
+  void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const override;
 
  private:
   BlockParameters parameters_;

@@ -50,8 +50,10 @@ float* scratch(std::size_t which, std::int64_t elements) {
 // The matrix products of one operation.
 class Products {
  public:
-  explicit Products(const AttentionShape& shape)
-      : gemm_(shape.tokens() * shape.sequence * shape.heads * shape.head_dim <= small_products ? precise_gemm : sgemm) {}
+  explicit Products(const AttentionShape& shape) : Products(shape, shape.sequence) {}
+  // keys: that the last query of a sequence sees
+  Products(const AttentionShape& shape, std::int64_t keys)
+      : gemm_(shape.tokens() * keys * shape.heads * shape.head_dim <= small_products ? precise_gemm : sgemm) {}
 
   struct Size {
     std::int64_t m, n, k;
@@ -211,6 +213,20 @@ void backward_head(const HeadTask& task, const Heads& in, const HeadOutputs& of,
   }
 }
 
+// Queries with `before` keys in front of the first one's own.
+void cached_head(const AttentionShape& shape, std::int64_t before, const Heads& in, Head out) {
+  const std::int64_t dim = shape.head_dim, most = before + shape.sequence;
+  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  const Products products(shape, most);
+  const Head scores{scratch(0, block * most), most};
+  for (std::int64_t first = 0; first < shape.sequence; first += block) {
+    const std::int64_t rows = std::min(block, shape.sequence - first), keys = before + first + rows;
+    products.nt({rows, keys, dim}, scale, {in.q.row(first), in.q.stride}, in.k, scores);
+    for (std::int64_t row = 0; row < rows; ++row) softmax_row(scores.row(row), {0, before + first + row + 1, keys});
+    products.nn({rows, dim, keys}, scores, in.v, {out.row(first), out.stride});
+  }
+}
+
 void clear(Head head, std::int64_t rows, std::int64_t cols) {
   for (std::int64_t row = 0; row < rows; ++row) std::fill_n(head.row(row), cols, 0.0F);
 }
@@ -223,6 +239,20 @@ void attention(CpuStream& stream, const AttentionShape& shape, const AttentionAr
     const Sight sight(shape, args.documents, args.dropout, batch);
     forward_head({shape, sight, head}, heads_of(shape, args.qkv, batch, head), output_head(shape, args.out, batch, head),
                  args.log_sum_exp.as<float>() + tile * shape.sequence);
+  });
+}
+
+void cached_attention(CpuStream& stream, const AttentionShape& shape, const CachedAttentionArgs& args) {
+  const std::int64_t dim = shape.head_dim, row = 2 * shape.kv_heads * dim, group = shape.heads / shape.kv_heads;
+  const auto* packed = args.qkv.as<float>();
+  auto* cache = args.cache.as<float>();
+  for (std::int64_t t = 0; t < shape.sequence; ++t)
+    std::copy_n(packed + t * shape.packed_cols() + shape.heads * dim, row, cache + (args.first + t) * row);
+  stream.parallel_for(shape.heads, [&](std::int64_t head) {
+    Heads in = heads_of(shape, args.qkv, 0, head);
+    in.k = {cache + head / group * dim, row};
+    in.v = {cache + (shape.kv_heads + head / group) * dim, row};
+    cached_head(shape, args.first, in, output_head(shape, args.out, 0, head));
   });
 }
 

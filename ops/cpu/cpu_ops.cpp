@@ -143,6 +143,10 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::attention_backward(s, shape, args); });
   }
 
+  void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::cached_attention(s, shape, args); });
+  }
+
   void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) override {
     const ArenaScope scope(*workspace_);
     const cpu::LossScratch scratch(*workspace_, args.targets);

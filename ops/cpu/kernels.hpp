@@ -37,6 +37,7 @@ void dropout(CpuStream& stream, const DropoutArgs& args);
 
 void attention(CpuStream& stream, const AttentionShape& shape, const AttentionArgs& args);
 void attention_backward(CpuStream& stream, const AttentionShape& shape, const AttentionBackwardArgs& args);
+void cached_attention(CpuStream& stream, const AttentionShape& shape, const CachedAttentionArgs& args);
 
 // What the ranks exchange of every token's logits.
 struct LossSums {

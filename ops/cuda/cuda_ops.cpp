@@ -173,6 +173,10 @@ class CudaOps : public Ops {
     });
   }
 
+  void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) override {
+    enqueue("cached_attention", [&](cudaStream_t native) { cuda::cached_attention(native, shape, args); });
+  }
+
   void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
     enqueue("attention_backward", [&](cudaStream_t native) {
       switch (attention_kernel(shape, args)) {

@@ -73,6 +73,9 @@ void attention_mma(cudaStream_t stream, const AttentionShape& shape, const Atten
 std::size_t attention_mma_backward_scratch(const AttentionShape& shape);  // bytes
 void attention_mma_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch);
 
+// cached_attention.cu: fp32 and bf16, any head size up to 256
+void cached_attention(cudaStream_t stream, const AttentionShape& shape, const CachedAttentionArgs& args);
+
 // cross_entropy.cu
 // What the first pass leaves of each token's logits on this rank; all [T].
 struct LossSums {

@@ -23,7 +23,9 @@ struct Room {
 const std::vector<Room>& rooms() {
   static const std::vector<Room> table = {
       {"apps",
-       {"tuning", "actors/training", "actors/engine", "records", "schedules", "model", "ops", "comm", "data", "files", "core"}},
+       {"tuning", "actors/generation", "actors/training", "actors/engine", "records", "schedules", "model", "ops", "comm",
+        "data", "files", "core"}},
+      {"actors/generation", {"actors/training", "actors/engine", "schedules", "model", "ops", "comm", "data", "files", "core"}},
       {"bindings/host", {"actors/engine", "schedules", "comm", "core"}},
       {"bindings/c", {"bindings/host", "actors/engine", "schedules", "comm", "core"}},
       {"bindings/python", {"bindings/host", "actors/engine", "schedules", "comm", "core"}},

@@ -254,7 +254,7 @@ TEST_CASE("GPUs are taken when there are enough") {
   CHECK(cpu.run.devices.kind == DeviceKind::cpu);
   CHECK(cpu.run.devices.threads == 1);
   REQUIRE(cpu.notes.size() == 1);
-  CHECK(cpu.notes[0] == "pp 5 x tp 1 x dp 1 takes 5 GPUs, and 4 are visible: training on the CPU");
+  CHECK(cpu.notes[0] == "pp 5 x tp 1 x dp 1 takes 5 GPUs, and 4 are visible: using the CPU");
   CHECK(parse({"--device", "cpu", "--pp", "2"}, {}, four_gpus).run.devices.threads == 4);
 }
 

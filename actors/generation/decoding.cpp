@@ -1,0 +1,106 @@
+#include "actors/generation/decoding.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <optional>
+
+namespace pipetrain {
+namespace {
+
+// A sequence in its place.
+struct Sequence {
+  std::size_t prompt = 0;
+  std::vector<std::int32_t> ids;  // the prompt's, and what came since
+  std::int64_t computed = 0;      // positions whose keys and values are in the caches, or on their way
+  std::int64_t new_tokens = 0;
+};
+
+class Decoder {
+ public:
+  Decoder(Generator& generator, const std::vector<std::vector<std::int32_t>>& prompts, const Decoding& decoding,
+          DecodingEvents& events)
+      : generator_(generator),
+        prompts_(prompts),
+        decoding_(decoding),
+        events_(events),
+        places_(static_cast<std::size_t>(generator.sequences())) {}
+
+  void run() {
+    if (decoding_.max_new_tokens < 1) return end_all();
+    while (fill_places()) {
+      generator_.step(next_runs());
+      for (std::size_t place = 0; place < places_.size(); ++place) {
+        if (places_[place]) go_on(place);
+      }
+    }
+  }
+
+ private:
+  void end_all() {
+    for (std::size_t prompt = 0; prompt < prompts_.size(); ++prompt) events_.ended(prompt, SequenceEnd::length);
+  }
+
+  // Whether any place has a sequence.
+  bool fill_places() {
+    bool any = false;
+    for (auto& place : places_) {
+      if (!place && next_ < prompts_.size()) {
+        place.emplace(Sequence{next_, prompts_[next_]});
+        ++next_;
+      }
+      any |= place.has_value();
+    }
+    return any;
+  }
+
+  SequenceRuns next_runs() {
+    SequenceRuns runs(places_.size());
+    for (std::size_t place = 0; place < places_.size(); ++place) {
+      if (!places_[place]) continue;
+      Sequence& sequence = *places_[place];
+      const auto begin = sequence.ids.begin() + sequence.computed;
+      const auto count = std::min<std::int64_t>(longest_run, sequence.ids.end() - begin);
+      runs[place] = {sequence.computed, {begin, begin + count}};
+      sequence.computed += count;
+    }
+    return runs;
+  }
+
+  void go_on(std::size_t place) {
+    Sequence& sequence = *places_[place];
+    if (sequence.computed < std::ssize(sequence.ids)) return;  // of a long prompt
+    generator_.read_logits(static_cast<int>(place), logits_);
+    const std::int32_t id =
+        choose_token(decoding_.sampling, logits_, sequence.ids, {sequence.prompt, std::ssize(sequence.ids)});
+    const bool ends = std::find(decoding_.end_ids.begin(), decoding_.end_ids.end(), id) != decoding_.end_ids.end();
+    if (ends) return end(place, SequenceEnd::end_of_text);
+    sequence.ids.push_back(id);
+    events_.token(sequence.prompt, id);
+    if (++sequence.new_tokens == decoding_.max_new_tokens) end(place, SequenceEnd::length);
+  }
+
+  void end(std::size_t place, SequenceEnd how) {
+    const std::size_t prompt = places_[place]->prompt;
+    places_[place].reset();
+    events_.ended(prompt, how);
+  }
+
+  Generator& generator_;
+  const std::vector<std::vector<std::int32_t>>& prompts_;
+  const Decoding& decoding_;
+  DecodingEvents& events_;
+  std::vector<std::optional<Sequence>> places_;
+  std::size_t next_ = 0;  // prompt to begin
+  std::vector<float> logits_;
+};
+
+}  // namespace
+
+void decode_prompts(Generator& generator, const std::vector<std::vector<std::int32_t>>& prompts, const Decoding& decoding,
+                    DecodingEvents& events) {
+  for ([[maybe_unused]] const auto& prompt : prompts)
+    assert(!prompt.empty() && std::ssize(prompt) + decoding.max_new_tokens <= generator.positions());
+  Decoder(generator, prompts, decoding, events).run();
+}
+
+}  // namespace pipetrain

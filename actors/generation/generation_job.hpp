@@ -1,0 +1,27 @@
+// What a Generator runs: a model whose weights have been opened, over pp stages of tp ranks.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "actors/training/run_settings.hpp"
+#include "model/config.hpp"
+#include "model/precision.hpp"
+
+namespace pipetrain {
+
+class WeightSource;
+
+struct GenerationJob {
+  ModelConfig config;
+  std::shared_ptr<const WeightSource> weights;
+  int pp = 1, tp = 1;
+  DeviceSettings devices;
+  Precision precision = {};
+  int sequences = 1;                        // at the same time: each has a key-value cache on every rank
+  std::int64_t positions = 1;               // of one sequence, at most
+  std::chrono::milliseconds stall{600000};  // see PipelineOptions
+};
+
+}  // namespace pipetrain

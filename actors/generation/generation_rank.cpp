@@ -1,0 +1,152 @@
+#include "actors/generation/generation_rank.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "actors/training/load_weights.hpp"
+
+namespace pipetrain {
+
+using schedules::InputKind;
+
+namespace {
+
+// One lane of a queue's slot, without memory.
+Tensor lane_tensor(const GenerationRankSetup& setup, InputKind kind) {
+  if (kind != InputKind::activation) return {nullptr, {0}, DType::i32};
+  if (setup.id.pp == 0) return {nullptr, {setup.model.run}, DType::i32};
+  return {nullptr, {setup.model.run, setup.model.config.hidden}, setup.model.precision.comm};
+}
+
+std::size_t hidden_bytes(const GenerationRankSetup& setup) {
+  return Tensor{nullptr, {setup.model.run, setup.model.config.hidden}, setup.model.precision.comm}.bytes();
+}
+
+// Of matrix products, and of sums over the ranks.
+std::size_t gpu_scratch_estimate(const GenerationRankSetup& setup) {
+  const auto row = static_cast<std::size_t>(setup.model.config.hidden) * (setup.tensor ? 8 : 4);
+  return (std::size_t{64} << 20) + static_cast<std::size_t>(setup.model.run) * row;
+}
+
+std::size_t logits_bytes(const GenerationRankSetup& setup, const StageInference& model) {
+  if (!model.has_head()) return 0;
+  return Tensor{nullptr, {setup.model.caches, model.logits_columns()}, setup.model.precision.compute}.bytes();
+}
+
+GenerationMemory memory_of(const GenerationRankSetup& setup, const StageInference& model) {
+  GenerationMemory memory;
+  memory.parameters = model.parameters().weight_elements * size_of(setup.model.precision.compute);
+  memory.cache = model.cache_bytes();
+  memory.queues =
+      static_cast<std::size_t>(setup.needs.activation_slots) * align_up(lane_tensor(setup, InputKind::activation).bytes()) +
+      OutgoingLinks::memory(setup.links, hidden_bytes(setup));
+  const bool on_gpu = setup.device != nullptr && setup.device->id().kind == DeviceKind::cuda;
+  const std::size_t logits = logits_bytes(setup, model);
+  memory.workspace = model.workspace_bytes() + (on_gpu ? logits + gpu_scratch_estimate(setup) : 2 * logits);
+  return memory;
+}
+
+}  // namespace
+
+GenerationMemory estimate_memory(const GenerationRankSetup& setup) {
+  const auto ops = make_measuring_ops();
+  return memory_of(setup, StageInference(setup.model, {setup.tensor.get(), false}, *ops));
+}
+
+GenerationRank::GenerationRank(GenerationRankSetup setup)
+    : setup_(std::move(setup)),
+      streams_(*setup_.device, "s" + std::to_string(setup_.id.pp) + "r" + std::to_string(setup_.id.tp)) {
+  ops_ = on_gpu() ? make_cuda_ops(stream(), true) : make_cpu_ops(stream());
+  model_ = std::make_unique<StageInference>(setup_.model, tensor_parallel(), *ops_);
+  const std::size_t elements = model_->parameters().weight_elements;
+  const DType type = setup_.model.precision.compute;
+  weights_ = allocate(elements * size_of(type), "parameters");
+  const Tensor arena{weights_.data(), {static_cast<std::int64_t>(elements)}, type};
+  stream().zero(arena);
+  load_weights(*setup_.weights, model_->parameters(), stream(), arena);
+  setup_.weights = nullptr;
+  caches_ = allocate(model_->cache_bytes(), "key-value cache");
+  workspace_ = allocate(model_->workspace_bytes(), "workspace");
+  model_->bind(arena, caches_.data(), workspace_.data());
+  if (model_->has_head()) allocate_logits();
+  links_.emplace(setup_.links, LinkSetup{setup_.device, hidden_bytes(setup_), to_string(setup_.id)});
+  streams_.add(links_->streams());
+}
+
+// Work may still be on its way after a failure; memory must outlive it.
+GenerationRank::~GenerationRank() { wait_until_idle(); }
+
+Buffer GenerationRank::allocate(std::size_t bytes, const std::string& what) {
+  return setup_.device->allocate(bytes, to_string(setup_.id) + ": " + what);
+}
+
+void GenerationRank::allocate_logits() {
+  logits_ = {nullptr, {setup_.model.caches, model_->logits_columns()}, setup_.model.precision.compute};
+  logits_host_ = logits_;
+  logits_memory_ = allocate(logits_.bytes(), "logits");
+  logits_host_memory_ = setup_.device->allocate_host(logits_.bytes(), to_string(setup_.id) + ": logits");
+  logits_.data = logits_memory_.data();
+  logits_host_.data = logits_host_memory_.data();
+}
+
+Lane GenerationRank::make_lane(InputKind kind, int) {
+  Lane lane;
+  lane.tensor = lane_tensor(setup_, kind);
+  lane.rank = setup_.rank;
+  if (kind != InputKind::activation) return lane;
+  lane_memory_.push_back(allocate(align_up(lane.tensor.bytes()), "queue"));
+  lane.tensor.data = lane_memory_.back().data();
+  lane.capacity = lane_memory_.back().bytes();
+  lane.ready = setup_.device->make_event();
+  lane.free = setup_.device->make_event();
+  return lane;
+}
+
+void GenerationRank::run(const Launch& launch) {
+  const auto lane = static_cast<std::size_t>(setup_.id.tp);
+  if (launch.activation) wait_until_ready(stream(), *launch.activation, lane);
+  const SequenceRun& run = setup_.runs->at(static_cast<std::size_t>(launch.action.microbatch));
+  if (!run.ids.empty()) {
+    compute(launch.action.microbatch, run, launch);
+  } else if (launch.output) {
+    mark_ready(stream(), *launch.output, lane);
+  }
+  for (const auto& slot : launch.release) mark_free(stream(), *slot, lane);
+}
+
+void GenerationRank::compute(int sequence, const SequenceRun& run, const Launch& launch) {
+  const auto lane = static_cast<std::size_t>(setup_.id.tp);
+  const auto count = static_cast<std::int64_t>(run.ids.size());
+  const Tensor& input = launch.activation->lanes[lane].tensor;
+  if (!launch.output) {
+    const Tensor logits = logits_.row_range(sequence, sequence + 1);
+    model_->forward({sequence, run.first, input.row_range(0, count), logits});
+    stream().copy(logits_host_.row_range(sequence, sequence + 1).data, logits.data, logits.bytes());
+    return;
+  }
+  Lane& output = launch.output->lanes[lane];
+  output.tensor.shape = {count, setup_.model.config.hidden};
+  Link& link = links_->to(output);
+  model_->forward({sequence, run.first, input.row_range(0, count), link.begin(stream(), output)});
+  link.send(stream(), output);
+}
+
+void GenerationRank::fail(std::exception_ptr cause) {
+  streams_.fail(cause);
+  if (setup_.tensor) setup_.tensor->abort(cause);
+}
+
+void GenerationRank::add_logits(int sequence, std::vector<float>& logits) const {
+  const auto count = static_cast<std::size_t>(vocabulary_rows(setup_.model.config, tensor_parallel()).count);
+  const Tensor row = logits_host_.row_range(sequence, sequence + 1);
+  if (row.dtype == DType::f32) {
+    logits.insert(logits.end(), row.as<float>(), row.as<float>() + count);
+    return;
+  }
+  const auto* bits = row.as<std::uint16_t>();
+  std::transform(bits, bits + count, std::back_inserter(logits),
+                 [](std::uint16_t value) { return std::bit_cast<float>(std::uint32_t{value} << 16); });
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,83 @@
+// One tensor-parallel rank of one stage that generates: its weights, its caches, and what a forward means on them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/generation/sequence_runs.hpp"
+#include "actors/training/rank_streams.hpp"
+#include "actors/training/ranked_compute.hpp"
+#include "comm/outgoing_links.hpp"
+#include "core/mesh.hpp"
+#include "core/process_group.hpp"
+#include "model/stage_inference.hpp"
+#include "model/weights/weights.hpp"
+#include "schedules/validate.hpp"
+
+namespace pipetrain {
+
+struct GenerationRankSetup {
+  MeshCoordinate id;
+  int rank = 0;  // of the mesh
+  Device* device = nullptr;
+  std::shared_ptr<Group> tensor;  // the ranks of the stage; null: one
+  InferenceSpec model;
+  LinkKinds links;  // to the rank of the next stage
+  schedules::ChunkNeeds needs;
+  std::shared_ptr<const WeightSource> weights;
+  SharedRuns runs;
+};
+
+// Bytes on one device.
+struct GenerationMemory {
+  std::size_t parameters = 0, cache = 0, queues = 0, workspace = 0;
+  std::size_t total() const { return parameters + cache + queues + workspace; }
+};
+
+// What a rank will allocate, found without allocating it. What a GPU's libraries take is an estimate.
+GenerationMemory estimate_memory(const GenerationRankSetup& setup);
+
+class GenerationRank : public ComputeRank {
+ public:
+  // Allocates everything and loads the weights. Throws Error(out_of_memory), and what the weights throw.
+  explicit GenerationRank(GenerationRankSetup setup);
+  ~GenerationRank() override;
+
+  Device& device() const override { return *setup_.device; }
+  int rank() const override { return setup_.rank; }
+  Stream& stream() override { return streams_.compute(); }
+  // Ids for the first stage, else hidden states; nothing for targets.
+  Lane make_lane(schedules::InputKind kind, int chunk) override;
+  void begin_step(const StepInfo&) override {}
+  void run(const Launch& launch) override;
+  void call_back(std::function<void()> callback) override { streams_.call_back(std::move(callback)); }
+  void add_result(const schedules::Action&, StageResult&) const override {}
+  std::exception_ptr failure() const override { return streams_.failure(); }
+  void fail(std::exception_ptr cause) override;
+  void wait_until_idle() noexcept override { streams_.wait_until_idle(); }
+
+  // Between steps, where this rank holds the head: appends the logits of its rows of the vocabulary, for the last position of
+  // the sequence's latest run.
+  void add_logits(int sequence, std::vector<float>& logits) const;
+
+ private:
+  bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
+  TensorParallel tensor_parallel() const { return {setup_.tensor.get(), false}; }
+  Buffer allocate(std::size_t bytes, const std::string& what);
+  void allocate_logits();
+  void compute(int sequence, const SequenceRun& run, const Launch& launch);
+
+  GenerationRankSetup setup_;
+  RankStreams streams_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<StageInference> model_;
+  Buffer weights_, caches_, workspace_, logits_memory_, logits_host_memory_;
+  std::vector<Buffer> lane_memory_;
+  Tensor logits_, logits_host_;  // [sequences, logits_columns()]
+  std::optional<OutgoingLinks> links_;
+};
+
+}  // namespace pipetrain

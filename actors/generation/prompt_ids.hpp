@@ -1,0 +1,31 @@
+// Prompts as token ids that a model can go on with.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/prompts.hpp"
+#include "data/tokenizers/tokenizer.hpp"
+#include "model/config.hpp"
+
+namespace pipetrain {
+
+struct PromptForm {
+  const Tokenizer* tokenizer = nullptr;      // null: bytes are tokens
+  std::optional<std::string> chat_template;  // see render_chat(): a prompt is then the user's message
+  std::string system;                        // of a chat, the message before it; may be empty
+};
+
+// With the special tokens that the tokenizer puts around a text. Throws Error(input), in a file of prompts with file and line:
+// messages without a template or in another order than it allows, no tokens, more than the model has positions for with one new
+// token, and ids that it does not have.
+std::vector<std::vector<std::int32_t>> prompt_ids(const std::vector<Prompt>& prompts, const PromptForm& form,
+                                                  const ModelConfig& config);
+
+// What ends an answer: the ids that the model's folder names, else the tokenizer's end of text; of a chat also what its
+// template puts behind an answer.
+std::vector<std::int32_t> end_ids(const std::string& model_folder, const PromptForm& form, const ModelConfig& config);
+
+}  // namespace pipetrain

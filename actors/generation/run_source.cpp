@@ -1,0 +1,30 @@
+#include "actors/generation/run_source.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pipetrain {
+
+RunSource::RunSource(SharedRuns runs, const std::vector<Device*>& first)
+    : runs_(std::move(runs)),
+      staging_(first.front()->allocate_host(runs_->size() * static_cast<std::size_t>(longest_run) * sizeof(std::int32_t),
+                                            "ids on their way")) {
+  for (Device* device : first) streams_.push_back(device->make_stream("ids"));
+}
+
+void RunSource::fill(schedules::InputKind kind, const StepInfo&, int microbatch, Slot& slot) {
+  const auto& ids = runs_->at(static_cast<std::size_t>(microbatch)).ids;
+  if (kind != schedules::InputKind::activation || ids.empty()) return;
+  auto* const staged = static_cast<std::int32_t*>(staging_.data()) + microbatch * longest_run;
+  std::copy(ids.begin(), ids.end(), staged);
+  for (std::size_t lane = 0; lane < slot.lanes.size(); ++lane) {
+    Stream& stream = *streams_[lane];
+    wait_until_free(stream, slot, lane);
+    stream.copy(slot.lanes[lane].tensor.data, staged, ids.size() * sizeof(std::int32_t));
+    mark_ready(stream, slot, lane);
+    // Until here the stream needs the events.
+    stream.host_callback([ready = slot.lanes[lane].ready, free = slot.lanes[lane].free] {});
+  }
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,53 @@
+#include "actors/training/load_weights.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "actors/training/loading_threads.hpp"
+#include "core/device.hpp"
+
+namespace pipetrain {
+namespace {
+
+std::uint16_t rounded_to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
+  return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+}
+
+// In place: values [count] f32 become [count] bf16 at the same address.
+void round_to_bf16(std::vector<float>& values) {
+  auto* const rounded = reinterpret_cast<unsigned char*>(values.data());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint16_t value = rounded_to_bf16(values[i]);
+    std::memcpy(rounded + i * sizeof value, &value, sizeof value);
+  }
+}
+
+}  // namespace
+
+void load_weights(const WeightSource& source, const ParameterLayout& layout, Stream& stream, const Tensor& arena) {
+  // The largest first, so that no thread begins with one when the others are done.
+  std::vector<const Parameter*> parameters;
+  for (const auto& parameter : layout.parameters) parameters.push_back(&parameter);
+  std::stable_sort(parameters.begin(), parameters.end(),
+                   [](const auto* a, const auto* b) { return a->local.elements() > b->local.elements(); });
+  const std::size_t size = size_of(arena.dtype);
+  std::mutex stream_turn;
+  on_threads(loading_threads(stream.device()), parameters.size(), [&](std::size_t i) {
+    const Parameter& parameter = *parameters[i];
+    std::vector<float> staging(static_cast<std::size_t>(parameter.local.elements()));
+    source.load(parameter, staging.data());
+    if (arena.dtype == DType::bf16) round_to_bf16(staging);
+    const std::lock_guard lock(stream_turn);
+    stream.copy(static_cast<char*>(arena.data) + parameter.offset * size, staging.data(), staging.size() * size);
+    stream.synchronize();
+  });
+}
+
+}  // namespace pipetrain

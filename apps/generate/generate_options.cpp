@@ -1,0 +1,154 @@
+#include "apps/generate/generate_options.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "apps/options/device_choice.hpp"
+#include "apps/options/option_files.hpp"
+#include "apps/options/option_values.hpp"
+#include "core/mesh.hpp"
+#include "data/tokenizers/chat_template.hpp"
+
+namespace pipetrain {
+namespace {
+
+constexpr std::int64_t any_count = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t most_devices = 1024;
+
+void read_model(const OptionValues& values, GenerateOptions& options) {
+  const auto model = values.text("model");
+  if (!model) values.fail("model", "is needed: the Hugging Face folder of the model that writes; give its path");
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(*model, ignored))
+    values.fail("model", "there is no such folder; give a Hugging Face folder, such as the model/ that train --save leaves");
+  options.model = *model;
+  if (const auto tokenizer = values.text("tokenizer")) options.tokenizer = *tokenizer;
+}
+
+void read_prompt_options(const OptionValues& values, GenerateOptions& options) {
+  const bool file = values.given("prompts");
+  if (file == values.given("prompt"))
+    values.fail(file ? "prompts" : "prompt", file ? "--prompt is given too; keep one of them"
+                                                  : "is needed: the text to go on with; give it, or a file with --prompts");
+  options.from_file = file;
+  if (file) {
+    check_input_file(values, "prompts");
+    placing_errors(values.places(), [&] { options.prompts = read_prompts(*values.text("prompts")); });
+  } else {
+    options.prompts = {{*values.text("prompt"), {}, ""}};
+  }
+  if (const auto chat = values.choice("chat", chat_template_names())) options.chat_template = chat_template_names()[*chat];
+  if (values.given("system") && !options.chat_template)
+    values.fail("system", "needs --chat TEMPLATE, which says how a chat becomes a text; give it");
+  options.system = values.text("system").value_or("");
+}
+
+void read_sampling(const OptionValues& values, GenerateOptions& options) {
+  Sampling& sampling = options.sampling;
+  const auto temperature = values.number("temperature", {.minimum = 0});
+  sampling.top_k = values.integer("top-k", 1, any_count).value_or(0);
+  sampling.top_p =
+      values.number("top-p", {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1, .with_maximum = true})
+          .value_or(1);
+  sampling.repetition_penalty = values.number("repetition-penalty", {.minimum = 0, .above = true}).value_or(1);
+  sampling.seed = values.unsigned_integer("seed").value_or(0);
+  const bool samples = values.given("top-k") || values.given("top-p");
+  sampling.temperature = temperature.value_or(samples ? 1 : 0);
+  for (const char* name : {"top-k", "top-p"})
+    if (values.given(name) && sampling.is_greedy())
+      values.fail(name, "has no meaning at temperature 0, which takes the most likely token; leave one of them out");
+  options.max_new_tokens = values.integer("max-new-tokens", 1, any_count);
+}
+
+void read_layout(const OptionValues& values, const Machine& machine, GenerateOptions& options) {
+  options.pp = static_cast<int>(values.integer("pp", 1, most_devices).value_or(1));
+  options.tp = static_cast<int>(values.integer("tp", 1, most_devices).value_or(1));
+  if (std::int64_t{options.pp} * options.tp > most_devices)
+    values.fail("pp",
+                fmt::format("pp {} x tp {} is more than {} devices; use smaller sizes", options.pp, options.tp, most_devices));
+  if (const auto count = values.integer("in-flight", 1, 4096)) options.in_flight = static_cast<int>(*count);
+  TrainOptions train;
+  train.run.layout.pp = options.pp;
+  train.run.layout.tp = options.tp;
+  choose_devices(values, machine, train);
+  options.devices = train.run.devices;
+  options.notes.insert(options.notes.end(), train.notes.begin(), train.notes.end());
+  const bool gpu = options.devices.kind == DeviceKind::cuda;
+  const bool bf16 = values.choice("precision", {"fp32", "bf16"}).value_or(gpu ? 1 : 0) == 1;
+  if (bf16 && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
+  options.precision = bf16 ? Precision::bf16() : Precision::fp32();
+  if (const auto seconds = values.integer("stall-timeout", 0, 1'000'000)) options.stall = std::chrono::seconds(*seconds);
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& generate_option_table() {
+  static const std::vector<OptionSpec> table = {
+      {"Input", "model", "DIR", "a Hugging Face folder: config.json and *.safetensors", ""},
+      {"Input", "tokenizer", "PATH", "tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one",
+       "that in the model's folder, else bytes are tokens"},
+      {"Input", "prompt", "TEXT", "the text to go on with", ""},
+      {"Input", "prompts", "FILE",
+       "a prompt a line; in FILE.jsonl, rows {\"prompt\"} or {\"messages\": [{\"role\", \"content\"}]}", ""},
+      {"Input", "chat", "chatml|llama2|llama3", "prompts are messages of a user, put in this template", ""},
+      {"Input", "system", "TEXT", "the system's message of a chat", ""},
+
+      {"Text", "max-new-tokens", "N", "most tokens that follow a prompt", "128, or what the model's positions leave"},
+      {"Text", "temperature", "T", "divides the logits before a token is drawn; 0: the most likely token",
+       "0; 1 with --top-k or --top-p"},
+      {"Text", "top-k", "N", "draw from the N most likely tokens only", "all"},
+      {"Text", "top-p", "P", "draw from the most likely tokens that together have this probability", "1"},
+      {"Text", "repetition-penalty", "X", "makes tokens that are there already less likely; 1: off", "1"},
+      {"Text", "seed", "N", "of the numbers that are drawn", "0"},
+
+      {"Layout", "pp", "N", "pipeline stages", "1"},
+      {"Layout", "tp", "N", "tensor-parallel ranks of each stage", "1"},
+      {"Layout", "in-flight", "N", "prompts at the same time: they fill the pipeline, and each has a key-value cache",
+       "4 x pp, or all prompts"},
+      {"Layout", "device", "auto|cpu|cuda", "auto: GPUs if pp x tp of them are visible, else the CPU", "auto"},
+      {"Layout", "devices", "LIST", "GPUs to use, such as 0,1", "the first ones"},
+      {"Layout", "threads", "N", "of one CPU device", "cores / devices"},
+      {"Layout", "precision", "fp32|bf16", "of weights, caches and computation", "fp32 on CPU, bf16 on GPU"},
+      {"Layout", "stall-timeout", "SECONDS", "a step in which nothing is completed for so long fails; 0: never", "600"},
+
+      {"Output", "json", "", "print a line {\"prompt\", \"text\", \"tokens\", \"end\"} for each prompt", "off"},
+      {"Output", "dry-run", "", "print what each device would hold, and stop", "off"},
+
+      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
+      {"General", "help", "", "print this page", ""},
+      {"General", "version", "", "print the version", ""},
+  };
+  return table;
+}
+
+GenerateOptions parse_generate_options(const std::vector<std::string>& arguments, const Environment& environment,
+                                       const Machine& machine) {
+  GenerateOptions options;
+  const OptionValues values(gather_options(generate_option_table(), arguments, environment, options.notes));
+  options.places = values.places();
+  read_model(values, options);
+  read_sampling(values, options);
+  read_prompt_options(values, options);
+  read_layout(values, machine, options);
+  options.json = values.on_off("json").value_or(false);
+  options.dry_run = values.on_off("dry-run").value_or(false);
+  return options;
+}
+
+std::string generate_help() {
+  return "pipetrain generate --model DIR --prompt TEXT OPTIONS\n"
+         "Write on from a prompt with a model, over as many stages and ranks as train has: the text goes to stdout as it "
+         "comes.\n"
+         "\n"
+         "  pipetrain generate --model Llama-3.2-1B --prompt \"The sea is\" --max-new-tokens 64\n"
+         "  pipetrain generate --model Llama-3.2-1B-Instruct --chat llama3 --prompt \"Why is the sea salt?\" --temperature "
+         "0.7\n"
+         "  pipetrain generate --model run/model --prompts prompts.txt --pp 2 --json > answers.jsonl\n"
+         "\n" +
+         format_options(generate_option_table()) +
+         "\n"
+         "Options can also come from the environment (PIPETRAIN_MODEL=...) or from the --config file.\n";
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,68 @@
+#include "data/prompts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "files/file_io.hpp"
+#include "files/json.hpp"
+
+namespace pipetrain {
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void fail(const std::string& place, const std::string& why) {
+  throw Error(ErrorKind::input, fmt::format("{}: {}", place, why));
+}
+
+std::string text_of(const Json& object, const std::string& key, const std::string& place) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_string()) fail(place, fmt::format("\"{}\" must be there, and be a string", key));
+  return found->get<std::string>();
+}
+
+std::vector<ChatMessage> messages_of(const Json& list, const std::string& place) {
+  if (!list.is_array()) fail(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
+  std::vector<ChatMessage> messages;
+  for (const Json& message : list) {
+    if (!message.is_object()) fail(place, "\"messages\" must be an array of objects with \"role\" and \"content\"");
+    messages.push_back({text_of(message, "role", place), text_of(message, "content", place)});
+  }
+  return messages;
+}
+
+Prompt prompt_of_row(std::string_view line, const std::string& place) {
+  const Json row = parse_json(line, {place, false});
+  if (!row.is_object()) fail(place, "must be an object, {\"prompt\": \"...\"} or {\"messages\": [...]}");
+  const bool chat = row.contains("messages");
+  if (chat == row.contains("prompt")) fail(place, "must have either \"prompt\" or \"messages\"");
+  if (chat) return {"", messages_of(row["messages"], place), place};
+  return {text_of(row, "prompt", place), {}, place};
+}
+
+}  // namespace
+
+std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
+  constexpr std::size_t most = std::size_t{64} << 20;
+  const std::string text = read_text(file, most);
+  const bool rows = file.extension() == ".jsonl";
+  std::vector<Prompt> prompts;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = std::string_view(text).substr(at, end - at);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    at = end + 1;
+    const std::string place = fmt::format("{}:{}", file.string(), prompts.size() + 1);
+    if (line.empty()) fail(place, "the line is empty; a prompt has text");
+    prompts.push_back(rows ? prompt_of_row(line, place) : Prompt{std::string(line), {}, place});
+    if (prompts.back().text.empty() && prompts.back().messages.empty()) fail(place, "the prompt is empty; give it text");
+  }
+  if (prompts.empty()) fail(file.string(), "there is no prompt in it; give one a line");
+  return prompts;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,22 @@
+// Files of prompts.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/tokenizers/chat_template.hpp"
+
+namespace pipetrain {
+
+struct Prompt {
+  std::string text;                   // empty where there are messages
+  std::vector<ChatMessage> messages;  // of a row {"messages": [{"role", "content"}, ...]}
+  std::string place;                  // "prompts.txt:3", for errors; empty: no file
+};
+
+// FILE.jsonl: a row {"prompt": "text"} or {"messages": [...]} a line; any other file: a prompt a line. At most 64 MiB. Throws
+// Error(input) that names file and line, also for an empty line, an empty prompt and a file without any.
+std::vector<Prompt> read_prompts(const std::filesystem::path& file);
+
+}  // namespace pipetrain

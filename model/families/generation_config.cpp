@@ -1,0 +1,42 @@
+#include "model/families/generation_config.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "files/file_io.hpp"
+#include "files/json.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::int32_t> end_ids_of(const fs::path& file, std::int64_t vocabulary) {
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return {};
+  constexpr std::size_t most = std::size_t{4} << 20;
+  const nlohmann::json all = parse_json(read_text(file, most), {file.string()});
+  if (!all.is_object()) throw Error(ErrorKind::input, fmt::format("{}: not a JSON object", file.string()));
+  const auto found = all.find("eos_token_id");
+  if (found == all.end() || found->is_null()) return {};
+  const nlohmann::json list = found->is_array() ? *found : nlohmann::json::array({*found});
+  std::vector<std::int32_t> ids;
+  for (const nlohmann::json& id : list) {
+    if (!id.is_number_integer() || id < 0 || id >= vocabulary)
+      throw Error(ErrorKind::input, fmt::format("{}: eos_token_id: {} is no token id below the vocabulary's {}; correct it",
+                                                file.string(), id.dump(), vocabulary));
+    ids.push_back(id.get<std::int32_t>());
+  }
+  return ids;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> read_end_ids(const fs::path& folder, std::int64_t vocabulary) {
+  const auto ids = end_ids_of(folder / "generation_config.json", vocabulary);
+  return ids.empty() ? end_ids_of(folder / "config.json", vocabulary) : ids;
+}
+
+}  // namespace pipetrain

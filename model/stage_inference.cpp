@@ -1,0 +1,107 @@
+#include "model/stage_inference.hpp"
+
+#include <cassert>
+
+#include "model/blocks/rotary_table.hpp"
+#include "model/parameter_store.hpp"
+
+namespace pipetrain {
+
+StageInference::StageInference(const InferenceSpec& spec, const TensorParallel& tp, Ops& ops)
+    : spec_(spec),
+      tp_(tp),
+      ops_(ops),
+      layout_(layout_parameters(spec.config, {spec.blocks}, tp.rank(), tp.size())),
+      workspace_(Arena::measuring()) {
+  assert(!tp.sequence_parallel);
+  check_precision(spec.precision);
+  for (const BlockParameters& block : layout_.blocks) {
+    blocks_.push_back(make_block(spec_.config, block, tp_));
+    if (block.block.kind == BlockKind::attention) ++attention_blocks_;
+  }
+  bind_blocks({nullptr, {}, spec_.precision.compute});  // for measuring
+  if (spec_.config.positions == PositionKind::rotary)
+    rotary_table_ = {nullptr, {spec_.positions, 2, spec_.config.head_dim / 2}, DType::f32};
+  workspace_peak_ = measure();
+}
+
+std::int64_t StageInference::logits_columns() const { return layout_.blocks.back().find(TensorRole::output_weight)->shape[0]; }
+
+Shape StageInference::cache_shape() const {
+  return {spec_.positions, 2 * spec_.config.kv_heads / tp_.size() * spec_.config.head_dim};
+}
+
+std::size_t StageInference::cache_bytes() const {
+  const Tensor one{nullptr, cache_shape(), spec_.precision.compute};
+  return static_cast<std::size_t>(spec_.caches) * attention_blocks_ * align_up(one.bytes());
+}
+
+Tensor StageInference::cache(int sequence, std::size_t attention_block) const {
+  Tensor one{nullptr, cache_shape(), spec_.precision.compute};
+  const std::size_t index = static_cast<std::size_t>(sequence) * attention_blocks_ + attention_block;
+  if (caches_ != nullptr) one.data = caches_ + index * align_up(one.bytes());
+  return one;
+}
+
+std::size_t StageInference::rotary_bytes() const {
+  return rotary_table_.shape.rank() == 0 ? 0 : align_up(rotary_table_.bytes());
+}
+
+void StageInference::bind(const Tensor& weights, void* caches, void* workspace) {
+  assert(weights.dtype == spec_.precision.compute);
+  assert(static_cast<std::size_t>(weights.elements()) >= layout_.weight_elements);
+  bind_blocks(weights);
+  caches_ = static_cast<char*>(caches);
+  auto* const memory = static_cast<char*>(workspace);
+  if (rotary_bytes() > 0) upload_rotary_table(memory);
+  workspace_ = Arena(memory + rotary_bytes(), workspace_peak_, "workspace");
+  ops_.set_workspace(workspace_);
+}
+
+void StageInference::bind_blocks(const Tensor& weights) {
+  const auto views = weight_views(layout_, weights), no_grads = weight_views(layout_, {nullptr, {}, spec_.precision.grad});
+  for (std::size_t index = 0; index < blocks_.size(); ++index) blocks_[index]->bind(views[index], no_grads[index]);
+}
+
+void StageInference::upload_rotary_table(void* memory) {
+  rotary_table_.data = memory;
+  const std::vector<float> table = rotary_table(spec_.config, spec_.positions);
+  ops_.stream().copy(memory, table.data(), rotary_table_.bytes());
+  ops_.stream().synchronize();
+}
+
+void StageInference::forward(const InferenceArgs& args) { run(ops_, workspace_, args); }
+
+void StageInference::run(Ops& ops, Arena& workspace, const InferenceArgs& args) {
+  const std::int64_t count = args.input.shape[0];
+  assert(count > 0 && count <= spec_.run && args.first + count <= spec_.positions && args.cache < spec_.caches);
+  const ArenaScope scope(workspace);
+  BlockContext context{ops, workspace, tp_, {1, count}, spec_.precision.compute, {}, Recompute::full};
+  if (rotary_bytes() > 0) context.rotary_table = rotary_table_.row_range(args.first, args.first + count);
+  // The residual stream goes back and forth between two places.
+  const Shape hidden{count, spec_.config.hidden};
+  const Tensor places[] = {workspace.allocate(hidden, context.dtype), workspace.allocate(hidden, context.dtype)};
+  CachedForwardArgs block{.input = args.input, .output = {}, .first = args.first};
+  std::size_t attention_block = 0;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    block.output = i + 1 == blocks_.size() ? args.output : places[i % 2];
+    if (layout_.blocks[i].block.kind == BlockKind::attention) block.cache = cache(args.cache, attention_block++);
+    blocks_[i]->cached_forward(context, block);
+    block.input = block.output;
+  }
+}
+
+// Runs the very forward with operations that compute nothing, in an arena that only counts.
+std::size_t StageInference::measure() {
+  const auto ops = make_measuring_ops();
+  Arena workspace = Arena::measuring();
+  ops->set_workspace(workspace);
+  const bool begins_model = layout_.blocks.front().block.kind == BlockKind::embedding;
+  const Tensor hidden{nullptr, {spec_.run, spec_.config.hidden}, spec_.precision.compute},
+      ids{nullptr, {spec_.run}, DType::i32};
+  const Tensor logits{nullptr, {1, has_head() ? logits_columns() : 0}, spec_.precision.compute};
+  run(*ops, workspace, {0, 0, begins_model ? ids : hidden, has_head() ? logits : hidden});
+  return workspace.peak();
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,70 @@
+#include "data/prompts.hpp"
+
+#include <fstream>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "temp_folder.hpp"
+
+using namespace pipetrain;
+
+namespace {
+
+std::vector<Prompt> prompts_in(const TempFolder& folder, const std::string& name, const std::string& text) {
+  std::ofstream(folder.path() / name, std::ios::binary) << text;
+  return read_prompts(folder.path() / name);
+}
+
+std::string refused(const TempFolder& folder, const std::string& name, const std::string& text) {
+  try {
+    prompts_in(folder, name, text);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    return error.what();
+  }
+  return "taken";
+}
+
+}  // namespace
+
+TEST_CASE("a file of prompts has one a line, or rows of JSON") {
+  const TempFolder folder;
+  const auto lines = prompts_in(folder, "a.txt", "One\r\n two \n{\"prompt\": 3}");
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0].text == "One");
+  CHECK(lines[1].text == " two ");
+  CHECK(lines[2].text == "{\"prompt\": 3}");
+  CHECK(lines[1].place == (folder.path() / "a.txt").string() + ":2");
+
+  const auto rows =
+      prompts_in(folder, "a.jsonl",
+                 "{\"prompt\": \"a\\nb\", \"id\": 7}\n"
+                 "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"u\"}]}\n");
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].text == "a\nb");
+  REQUIRE(rows[1].messages.size() == 2);
+  CHECK(rows[1].messages[1].role == "user");
+  CHECK(rows[1].messages[1].text == "u");
+}
+
+TEST_CASE("what is wrong in a file of prompts is told with its line") {
+  const TempFolder folder;
+  const auto check = [&](const std::string& name, const std::string& text, const std::string& wanted) {
+    INFO(text);
+    const std::string error = refused(folder, name, text);
+    INFO(error);
+    CHECK(error.find(wanted) != std::string::npos);
+  };
+  check("b.txt", "", "b.txt: there is no prompt in it");
+  check("b.txt", "one\n\nthree\n", "b.txt:2: the line is empty");
+  check("b.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": 5}\n", "b.jsonl:2: \"prompt\" must be there, and be a string");
+  check("b.jsonl", "{\"prompt\": \"a\"\n", "b.jsonl:1: ");
+  check("b.jsonl", "[1]\n", "b.jsonl:1: must be an object");
+  check("b.jsonl", "{\"prompt\": \"\"}\n", "b.jsonl:1: the prompt is empty");
+  check("b.jsonl", "{\"text\": \"a\"}\n", "b.jsonl:1: must have either");
+  check("b.jsonl", "{\"prompt\": \"a\", \"messages\": []}\n", "b.jsonl:1: must have either");
+  check("b.jsonl", "{\"messages\": [1]}\n", "b.jsonl:1: \"messages\" must be an array");
+  check("b.jsonl", "{\"messages\": [{\"role\": \"user\"}]}\n", "b.jsonl:1: \"content\" must be there");
+  check("b.jsonl", "{\"messages\": []}\n", "b.jsonl:1: the prompt is empty");
+  check("no.txt/x", "", "no.txt");
+}

@@ -1,0 +1,50 @@
+// A sequence in runs of positions, each attending to the keys and values that those before it left in the cache, against the
+// reference of the whole sequence: on every backend.
+#include <vector>
+
+#include "catch.hpp"
+#include "ops/ops_bench.hpp"
+
+namespace pipetrain::testing {
+namespace {
+
+Values rows(const Values& all, std::int64_t begin, std::int64_t end) {
+  Values some({end - begin, all.shape[1]});
+  for (std::int64_t row = begin; row < end; ++row)
+    for (std::int64_t col = 0; col < all.shape[1]; ++col) some(row - begin, col) = all(row, col);
+  return some;
+}
+
+TEST_CASE("attention over a cache equals attention over the whole sequence, however it is cut", "[ops]") {
+  struct Case {
+    std::int64_t heads, kv_heads, head_dim;
+    std::vector<std::int64_t> runs;
+  };
+  const std::vector<Case> cases{{1, 1, 2, {1}},          {3, 3, 8, {5, 1, 1, 1}},     {4, 2, 16, {63, 2, 1}},
+                                {8, 2, 40, {1, 1, 200}}, {6, 1, 64, {130, 70, 1, 1}}, {2, 1, 256, {9, 1}}};
+  on_every_backend([&](Bench& b) {
+    for (const Case& one : cases) {
+      AttentionShape whole{1, 0, one.heads, one.kv_heads, one.head_dim};
+      for (const std::int64_t run : one.runs) whole.sequence += run;
+      INFO(one.heads << " heads of " << one.head_dim << ", " << whole.sequence << " positions");
+      const Values qkv = b.draw({whole.sequence, whole.packed_cols()});
+      const Values expected = reference::attention(whole, qkv).out;
+      // What lies behind the positions there are must not matter.
+      const Tensor cache = b.poisoned({whole.sequence + 3, 2 * one.kv_heads * one.head_dim});
+      std::int64_t first = 0;
+      for (const std::int64_t run : one.runs) {
+        AttentionShape shape = whole;
+        shape.sequence = run;
+        const Tensor part = b.put(rows(qkv, first, first + run));
+        const Tensor out = b.poisoned({run, one.heads * one.head_dim});
+        b.team.run(
+            [&](TestRank& r) { r.ops().cached_attention(shape, {.qkv = part, .cache = cache, .first = first, .out = out}); });
+        CHECK(relative_error(b.rank.get(out), rows(expected, first, first + run)) < b.tolerance);
+        first += run;
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace pipetrain::testing
