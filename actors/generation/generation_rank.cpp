@@ -138,7 +138,7 @@ void GenerationRank::fail(std::exception_ptr cause) {
 }
 
 void GenerationRank::add_logits(int sequence, std::vector<float>& logits) const {
-  const auto count = static_cast<std::size_t>(vocabulary_rows(setup_.model.config, tensor_parallel()).count);
+  const auto count = static_cast<std::size_t>(own_rows(setup_.model.config.vocabulary, tensor_parallel()).count);
   const Tensor row = logits_host_.row_range(sequence, sequence + 1);
   if (row.dtype == DType::f32) {
     logits.insert(logits.end(), row.as<float>(), row.as<float>() + count);

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "model/arena_views.hpp"
 #include "model/gradient_sums.hpp"
+#include "model/weights/weights.hpp"
 
 namespace pipetrain {
 namespace {
