@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cassert>
-
 #include "core/checksum.hpp"
 #include "core/error.hpp"
-#include "files/mapped_file.hpp"
+#include "files/unpacked_file.hpp"
 
 namespace pipetrain {
 
@@ -34,7 +32,7 @@ void copy_bytes(std::string_view text, std::int64_t first, std::span<std::int32_
 
 class TextFile : public TokenStream {
  public:
-  TextFile(const std::filesystem::path& path, std::int64_t vocabulary) : file_(path) {
+  TextFile(const std::filesystem::path& path, std::int64_t vocabulary) : file_(open_unpacked(path)) {
     const std::size_t unknown = first_unknown_byte(file_.bytes(), vocabulary);
     if (unknown != std::string_view::npos)
       fail_unknown_byte(file_.where(static_cast<std::int64_t>(unknown)), file_.bytes()[unknown], vocabulary);
@@ -66,55 +64,6 @@ class TextInMemory : public TokenStream {
   std::string_view text_;
 };
 
-class PackedDataset : public Dataset {
- public:
-  PackedDataset(std::vector<std::unique_ptr<TokenStream>> streams, std::int64_t sequence_length,
-                std::optional<std::int32_t> marker, const std::string& name)
-      : Dataset(sequence_length), streams_(std::move(streams)), joints_(marker.has_value()), marker_(marker.value_or(0)) {
-    for (const auto& stream : streams_) joints_.add(stream->size());
-    if (size() < 1)
-      throw Error(
-          ErrorKind::input,
-          fmt::format("{}: its {} tokens are too few for one sample of sequence length {}, which takes {}; give more data or "
-                      "a smaller sequence length",
-                      name, joints_.size(), sequence_length, sequence_length + 1));
-    content_ = content_of_streams();
-  }
-
-  std::int64_t size() const override { return (joints_.size() - 1) / sequence_length(); }
-
-  using Dataset::read;
-  void read(std::int64_t index, Sample& sample) const override {
-    assert(index >= 0);
-    sample.ids.resize(static_cast<std::size_t>(sequence_length()) + 1);
-    joints_.read(
-        index % size() * sequence_length(), sample.ids, marker_,
-        [this](std::size_t stream, std::int64_t first, std::span<std::int32_t> part) { streams_[stream]->read(first, part); });
-    label_with_next_ids(sample);
-    sample.documents.clear();
-  }
-
-  std::uint64_t content() const override { return content_; }
-
- private:
-  static constexpr std::int64_t most_blocks = 1024;
-
-  std::uint64_t content_of_streams() const {
-    const std::int64_t stride = std::max(content_block, joints_.size() / most_blocks);
-    Checksum sum;
-    for (const auto& stream : streams_) {
-      sum.add(static_cast<std::uint64_t>(stream->size()));
-      sum.add(stream->content(stride));
-    }
-    return sum.value();
-  }
-
-  std::vector<std::unique_ptr<TokenStream>> streams_;
-  Joints joints_;
-  std::int32_t marker_;
-  std::uint64_t content_ = 0;
-};
-
 }  // namespace
 
 std::int32_t end_of_document(std::int64_t vocabulary) { return vocabulary > 256 ? 256 : '\n'; }
@@ -125,11 +74,6 @@ std::unique_ptr<TokenStream> open_text_file(const std::filesystem::path& path, s
 
 std::unique_ptr<TokenStream> text_in_memory(std::string_view text, std::string_view name, std::int64_t vocabulary) {
   return std::make_unique<TextInMemory>(text, name, vocabulary);
-}
-
-std::unique_ptr<Dataset> pack(std::vector<std::unique_ptr<TokenStream>> streams, std::int64_t sequence_length,
-                              std::optional<std::int32_t> marker, const std::string& name) {
-  return std::make_unique<PackedDataset>(std::move(streams), sequence_length, marker, name);
 }
 
 }  // namespace pipetrain

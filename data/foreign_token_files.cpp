@@ -39,16 +39,16 @@ class MegatronIndex {
     if (type != 4 && type != 8) fail(path, fmt::format("its ids are of type {}; int32 (4) and uint16 (8) are read", type));
     width_ = type == 4 ? 4 : 2;
     sequences_ = number_at<std::uint64_t>(bytes_, 18);
-    const auto documents = number_at<std::uint64_t>(bytes_, 26);
+    documents_ = number_at<std::uint64_t>(bytes_, 26);
     const std::uint64_t room = bytes_.size() - begin_;
-    if (sequences_ == 0 || sequences_ > room / 12 || documents > room / 8 || sequences_ * 12 + documents * 8 != room)
+    if (sequences_ == 0 || sequences_ > room / 12 || documents_ > room / 8 || sequences_ * 12 + documents_ * 8 != room)
       fail(path,
-           fmt::format("has {} bytes, which {} sequences and {} documents do not fill", bytes_.size(), sequences_, documents));
+           fmt::format("has {} bytes, which {} sequences and {} documents do not fill", bytes_.size(), sequences_, documents_));
   }
 
   // How many ids the .bin holds: sequences lie in it one behind the other.
-  std::int64_t count() const {
-    std::int64_t count = 0;
+  std::int64_t count() {
+    std::int64_t& count = count_ = 0;
     for (std::uint64_t i = 0; i < sequences_; ++i) {
       const auto length = number_at<std::int32_t>(bytes_, begin_ + 4 * i);
       const auto pointer = number_at<std::int64_t>(bytes_, begin_ + 4 * sequences_ + 8 * i);
@@ -61,12 +61,23 @@ class MegatronIndex {
   }
   int width() const { return width_; }
 
+  std::int64_t documents() const { return static_cast<std::int64_t>(documents_); }
+  // Where a document ends, counted in ids: where the next one begins. Negative where the index has no such sequence.
+  std::int64_t end_of_document(std::int64_t document) const {
+    const std::uint64_t next = static_cast<std::uint64_t>(document) + 1;
+    if (next >= documents_) return count_;
+    const auto sequence = number_at<std::uint64_t>(bytes_, begin_ + 12 * sequences_ + 8 * next);
+    if (sequence > sequences_) return -1;
+    return sequence == sequences_ ? count_ : number_at<std::int64_t>(bytes_, begin_ + 4 * sequences_ + 8 * sequence) / width_;
+  }
+
  private:
   static constexpr std::uint64_t begin_ = 34;
   MappedFile file_;
   std::string_view bytes_;
   int width_ = 0;
-  std::uint64_t sequences_ = 0;
+  std::uint64_t sequences_ = 0, documents_ = 0;
+  std::int64_t count_ = 0;
 };
 
 void check_size(const MappedFile& file, const TokenRange& range, const fs::path& said_by) {
@@ -82,11 +93,12 @@ void check_size(const MappedFile& file, const TokenRange& range, const fs::path&
 
 std::unique_ptr<TokenStream> open_megatron_file(const fs::path& path, std::int64_t vocabulary) {
   const fs::path bin = with_extension(path, ".bin"), idx = with_extension(path, ".idx");
-  const MegatronIndex index(idx);
+  const auto index = std::make_shared<MegatronIndex>(idx);
   auto file = std::make_unique<MappedFile>(bin);
-  const TokenRange range{0, index.count(), index.width()};
+  const TokenRange range{0, index->count(), index->width()};
   check_size(*file, range, idx);
-  return tokens_in_file(std::move(file), range, vocabulary);
+  return tokens_in_file(std::move(file), range, vocabulary,
+                        {index->documents(), [index](std::int64_t document) { return index->end_of_document(document); }});
 }
 
 std::unique_ptr<TokenStream> open_llmc_file(const fs::path& bin, std::int64_t vocabulary) {
@@ -112,9 +124,9 @@ std::unique_ptr<TokenStream> open_datatrove_file(const fs::path& ds, std::int64_
   std::error_code ignored;
   if (!fs::exists(index_path, ignored))
     fail(ds, fmt::format("there is no {} beside it; copy it too", index_path.filename().string()));
-  const MappedFile index(index_path);
+  const auto index = std::make_shared<MappedFile>(index_path);
   auto file = std::make_unique<MappedFile>(ds);
-  const std::string_view ends = index.bytes();
+  const std::string_view ends = index->bytes();
   if (ends.size() % 8 != 0) fail(index_path, fmt::format("has {} bytes, which are no numbers of 8 bytes", ends.size()));
   std::uint64_t last = 0;
   for (std::uint64_t at = 0; at < ends.size(); at += 8) {
@@ -127,7 +139,11 @@ std::unique_ptr<TokenStream> open_datatrove_file(const fs::path& ds, std::int64_
   if (last == 0 || (!two && !four))
     fail(ds, fmt::format("has {} bytes, but {} says {} ids, of 2 or 4 bytes each; the file is cut short or another's", bytes,
                          index_path.filename().string(), last));
-  return tokens_in_file(std::move(file), {0, static_cast<std::int64_t>(last), two ? 2 : 4}, vocabulary);
+  const auto end = [index](std::int64_t document) {
+    return number_at<std::int64_t>(index->bytes(), 8 * static_cast<std::uint64_t>(document));
+  };
+  return tokens_in_file(std::move(file), {0, static_cast<std::int64_t>(last), two ? 2 : 4}, vocabulary,
+                        {static_cast<std::int64_t>(ends.size() / 8), end});
 }
 
 }  // namespace pipetrain

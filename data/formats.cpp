@@ -1,12 +1,14 @@
 #include "data/formats.hpp"
 
 #include <fmt/format.h>
+#include <glob.h>
 
 #include <algorithm>
 
 #include "core/error.hpp"
 #include "data/foreign_token_files.hpp"
 #include "data/token_file.hpp"
+#include "files/unpacked_file.hpp"
 
 namespace pipetrain {
 
@@ -19,6 +21,30 @@ std::unique_ptr<TokenStream> open_bin(const fs::path& path, std::int64_t vocabul
   std::error_code ignored;
   const bool has_index = fs::exists(fs::path(path).replace_extension(".idx"), ignored);
   return has_index ? open_megatron_file(path, vocabulary) : open_llmc_file(path, vocabulary);
+}
+
+[[noreturn]] void fail_data(const char* setting, const std::string& input, const std::string& why) {
+  throw Error(ErrorKind::input, {setting, input}, why);
+}
+
+std::vector<fs::path> files_of(const fs::path& path, const char* setting) {
+  const auto fail = [&](const std::string& why) { fail_data(setting, path.string(), why); };
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) fail("there is no such file or folder; check the path");
+  if (!fs::is_directory(status)) {
+    if (format_of(path) != nullptr) return {path};
+    if (path.extension() == ".parquet")
+      fail("Parquet is not read, because Debian has no package of Arrow; write its rows as .jsonl");
+    fail(fmt::format("a file of this kind cannot be read; give {} or a folder of such files", known_extensions()));
+  }
+  std::vector<fs::path> files;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    if (format_of(entry->path()) != nullptr && !entry->is_directory()) files.push_back(entry->path());
+  if (error) fail(fmt::format("the folder cannot be read ({})", error.message()));
+  if (files.empty()) fail(fmt::format("the folder holds no file of {}; give a folder with data", known_extensions()));
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 }  // namespace
@@ -36,32 +62,34 @@ const std::vector<DataFormat>& data_formats() {
 
 const DataFormat* format_of(const fs::path& path) {
   const auto& table = data_formats();
+  const fs::path name = unpacked_name(path);
   const auto found =
-      std::find_if(table.begin(), table.end(), [&](const DataFormat& format) { return path.extension() == format.extension; });
-  return found == table.end() ? nullptr : &*found;
+      std::find_if(table.begin(), table.end(), [&](const DataFormat& format) { return name.extension() == format.extension; });
+  if (found == table.end() || (is_packed(path) && found->kind == DataKind::tokens)) return nullptr;
+  return &*found;
 }
 
 std::string known_extensions() {
   std::string names;
   for (const DataFormat& format : data_formats()) names += (names.empty() ? "" : ", ") + std::string(format.extension);
-  return names;
+  return names + " (.txt and .jsonl also with .gz or .zst behind)";
+}
+
+std::vector<fs::path> matching_paths(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored) || path.string().find_first_of("*?[") == std::string::npos) return {path};
+  glob_t found{};
+  const std::unique_ptr<glob_t, void (*)(glob_t*)> guard(&found, globfree);
+  if (::glob(path.c_str(), 0, nullptr, &found) != 0 || found.gl_pathc == 0) return {path};
+  return {found.gl_pathv, found.gl_pathv + found.gl_pathc};
 }
 
 std::vector<fs::path> list_data_files(const fs::path& path, const char* setting) {
-  const auto fail = [&](const std::string& why) { throw Error(ErrorKind::input, {setting, path.string()}, why); };
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) fail("there is no such file or folder; check the path");
-  if (!fs::is_directory(status)) {
-    if (format_of(path) != nullptr) return {path};
-    fail(fmt::format("a file of this kind cannot be read; give {} or a folder of such files", known_extensions()));
-  }
   std::vector<fs::path> files;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
-    if (format_of(entry->path()) != nullptr && !entry->is_directory()) files.push_back(entry->path());
-  if (error) fail(fmt::format("the folder cannot be read ({})", error.message()));
-  if (files.empty()) fail(fmt::format("the folder holds no file of {}; give a folder with data", known_extensions()));
-  std::sort(files.begin(), files.end());
+  for (const fs::path& one : matching_paths(path)) {
+    std::vector<fs::path> more = files_of(one, setting);
+    std::move(more.begin(), more.end(), std::back_inserter(files));
+  }
   return files;
 }
 

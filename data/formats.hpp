@@ -1,4 +1,4 @@
-// The formats of data files. Internal to data/.
+// The table of what data can be. Internal to data/.
 #pragma once
 
 #include <filesystem>
@@ -26,10 +26,13 @@ struct DataFormat {
 };
 
 const std::vector<DataFormat>& data_formats();
-// By the file name's ending; null for an unknown one.
+// By the name's end, behind which text and JSON lines may have .gz or .zst; null for files of no known kind.
 const DataFormat* format_of(const std::filesystem::path& path);
-// The files of one input: the file itself, or those of a folder, sorted by name. Skips a folder's files of unknown formats.
-// Throws Error(input) about that setting when none is left.
+// What a path with wildcards (*, ?, [...]) stands for, sorted by name; a path that exists as written, or matches nothing,
+// stands for itself.
+std::vector<std::filesystem::path> matching_paths(const std::filesystem::path& path);
+// The files of one input, of each path that it stands for: itself, or what a folder holds, sorted by name. Skips a folder's
+// files of unknown formats. Throws Error(input) about that setting where there are none.
 std::vector<std::filesystem::path> list_data_files(const std::filesystem::path& path, const char* setting = "data");
 // ".txt, .jsonl, ...", for errors.
 std::string known_extensions();

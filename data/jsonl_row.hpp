@@ -7,35 +7,64 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 namespace pipetrain {
 
-// `text` is valid until this thread parses its next row.
+enum class RowForm {
+  text,      // {"text": "..."}, or the keys that are asked for instead of "text"
+  answer,    // {"prompt": "...", "response": "..."}
+  messages,  // {"messages": [{"role": "...", "content": "..."}, ...]}
+  ids,       // {"input_ids": [...]}, with "labels" or without
+};
+const char* to_string(RowForm form);  // "prompt"
+
+// All views are valid until this thread parses its next row.
 struct Row {
-  std::optional<std::string_view> text;
-  std::optional<std::int64_t> ids;  // how many
-  // The first that is no token id: its place, and what stands there with what is wrong with it.
-  std::optional<std::pair<std::int64_t, std::string>> wrong_id;
+  struct Message {
+    std::string_view role, text;
+  };
+  // A value of a list that is wrong: "input_ids[2] is 2.5, not an integer; ...".
+  struct WrongValue {
+    bool in_labels = false;
+    std::int64_t place = 0;
+    std::string why;
+    std::string line() const;
+  };
+
+  RowForm form = RowForm::text;
+  std::vector<std::string_view> texts;  // of the keys asked for, in their order; or the prompt and the response
+  std::vector<Message> messages;
+  std::int64_t ids = 0, labels = 0;   // how many
+  bool has_labels = false;            // beside the ids
+  std::optional<std::int64_t> label;  // a class
+  std::optional<WrongValue> wrong;    // the first
 };
 
-// What is wrong with a row; the caller adds file and line.
+// What is wrong with a row, which does not know where it is.
 struct RowFault {
   std::string why;
 };
 
-// A row up to this size is parsed as a whole, which takes up to 14 times its size in memory; a longer one is read as a stream,
-// of which only the text is kept. Both give the same result.
+// Which keys a program asks for, and where it wants the values of lists: the first of them, as many as there are places.
+struct RowWanted {
+  std::vector<std::string> text_keys = {"text"};
+  std::span<std::int32_t> ids = {}, labels = {};
+  std::int64_t vocabulary = 0;  // ids are wrong unless in [0, vocabulary), labels also where they are not_counted
+};
+
+// Up to here a row is parsed as a whole, which takes up to 14 times its size; a longer one is read as a stream, of which no
+// more is kept than its texts. Both find the same.
 inline constexpr std::size_t longest_parsed_row = std::size_t{1} << 20;
 
-// Most keys of a row, without those of nested objects. All are kept until the row's end, to find duplicates; more are
-// refused.
+// Keys of a row besides those of objects in it: more are refused, because all are kept until the row's end to find those that
+// come twice.
 inline constexpr std::size_t most_row_keys = 10'000, most_row_key_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t most_row_messages = 10'000;
 
-// A row {"text": "..."} or {"input_ids": [...]}; `ids` takes the first ids, as many as it has places for. Ids are wrong unless
-// in [0, vocabulary). Throws RowFault on bad JSON, keys that come twice, too many keys, other forms, and a string of more than
-// 16 MiB. Takes up to 16 MB of memory, and for rows of more than 1 MiB with a text, four times its size. Thread-safe.
-Row parse_row(std::string_view row, std::span<std::int32_t> ids, std::int64_t vocabulary,
-              std::size_t longest_parsed = longest_parsed_row);
+// Throws RowFault on bad JSON, keys that come twice, too many keys or messages, other forms, forms that are mixed, and a string
+// of more than 16 MiB. Takes up to 16 MB of memory, and for rows of more than 1 MiB with texts, four times their size.
+// Thread-safe.
+Row parse_row(std::string_view row, const RowWanted& wanted, std::size_t longest_parsed = longest_parsed_row);
 
 }  // namespace pipetrain

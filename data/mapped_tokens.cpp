@@ -21,8 +21,8 @@ void copy_ids(const char* from, std::span<std::int32_t> tokens) {
 
 class MappedTokens : public TokenStream {
  public:
-  MappedTokens(std::unique_ptr<MappedFile> file, const TokenRange& range, std::int64_t vocabulary)
-      : file_(std::move(file)), range_(range), vocabulary_(vocabulary) {
+  MappedTokens(std::unique_ptr<MappedFile> file, const TokenRange& range, std::int64_t vocabulary, DocumentEnds ends)
+      : file_(std::move(file)), range_(range), vocabulary_(vocabulary), ends_(std::move(ends)) {
     if (file_->bytes().size() <= most_bytes_checked_at_once) check_all();
     file_->expect_random_reads();
   }
@@ -36,6 +36,36 @@ class MappedTokens : public TokenStream {
     std::uint32_t largest = 0;
     for (const std::int32_t id : tokens) largest = std::max(largest, static_cast<std::uint32_t>(id));
     if (largest >= vocabulary_) fail(first, tokens);
+  }
+
+  void find_documents() const override {
+    if (!ends_.end)
+      throw Error(ErrorKind::input,
+                  fmt::format("{}: does not say where its documents end, so they cannot be isolated; pack them "
+                              "as one stream",
+                              file_->path().string()));
+    std::int64_t last = 0;
+    for (std::int64_t i = 0; i < ends_.count; ++i) {
+      const std::int64_t end = ends_.end(i);
+      if (end < last || end > range_.count)
+        throw Error(ErrorKind::input, fmt::format("{}: its document {} ends at id {}, out of order; the file is damaged",
+                                                  file_->path().string(), i, end));
+      last = end;
+    }
+  }
+
+  void add_document_begins(std::int64_t first, std::int64_t last, std::vector<std::int64_t>& begins) const override {
+    std::int64_t low = 0, high = ends_.count;  // the first document that ends behind `first`
+    while (low < high) {
+      const std::int64_t middle = low + (high - low) / 2;
+      ends_.end(middle) > first ? high = middle : low = middle + 1;
+    }
+    std::int64_t before = first;
+    for (; low < ends_.count; ++low) {
+      const std::int64_t end = ends_.end(low);
+      if (end > last || end >= range_.count) break;
+      if (end > before) begins.push_back(before = end);  // documents may be empty
+    }
   }
 
   std::uint64_t content(std::int64_t stride) const override {
@@ -64,13 +94,14 @@ class MappedTokens : public TokenStream {
   std::unique_ptr<MappedFile> file_;
   TokenRange range_;
   std::int64_t vocabulary_;
+  DocumentEnds ends_;
 };
 
 }  // namespace
 
-std::unique_ptr<TokenStream> tokens_in_file(std::unique_ptr<MappedFile> file, const TokenRange& range,
-                                            std::int64_t vocabulary) {
-  return std::make_unique<MappedTokens>(std::move(file), range, vocabulary);
+std::unique_ptr<TokenStream> tokens_in_file(std::unique_ptr<MappedFile> file, const TokenRange& range, std::int64_t vocabulary,
+                                            DocumentEnds ends) {
+  return std::make_unique<MappedTokens>(std::move(file), range, vocabulary, std::move(ends));
 }
 
 }  // namespace pipetrain

@@ -107,8 +107,16 @@ std::unique_ptr<TokenStream> open_token_file(const std::filesystem::path& path, 
   const std::string_view content = file->bytes().substr(sizeof header);
   if (file->bytes().size() <= most_bytes_checked_at_once && checksum(content.data(), content.size()) != header.content)
     fail(path, "its ids are damaged (wrong checksum); write it again with tokenize");
+  const std::uint64_t ids = header.tokens * header.width;
+  const char* const ends = content.data() + ids + padding_behind(ids);
+  const auto end = [ends](std::int64_t document) {
+    std::int64_t number;
+    std::memcpy(&number, ends + 8 * document, sizeof number);
+    return number;
+  };
   return tokens_in_file(std::move(file),
-                        {sizeof header, static_cast<std::int64_t>(header.tokens), static_cast<int>(header.width)}, vocabulary);
+                        {sizeof header, static_cast<std::int64_t>(header.tokens), static_cast<int>(header.width)}, vocabulary,
+                        {static_cast<std::int64_t>(header.documents), end});
 }
 
 }  // namespace pipetrain

@@ -12,46 +12,75 @@
 #include "core/error.hpp"
 #include "data/formats.hpp"
 #include "data/jsonl.hpp"
-#include "files/mapped_file.hpp"
+#include "data/jsonl_file.hpp"
+#include "data/row_encoder.hpp"
+#include "files/unpacked_file.hpp"
 
 namespace pipetrain {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::int32_t end_of(const Tokenizer& tokenizer) {
-  const auto end = tokenizer.end_of_text();
-  if (!end)
+void add_text(std::string_view text, RowEncoder& encoder, TokenizedDocuments& documents) {
+  constexpr std::size_t largest = std::size_t{1} << 30;
+  if (text.size() > largest)
     throw Error(ErrorKind::input,
-                "the tokenizer's files name no token that ends a text, which stands between documents; give \"eos_token\" in a "
-                "tokenizer_config.json beside it");
-  return *end;
+                fmt::format("a document of {} bytes cannot be tokenized; split it into parts of up to 1 GiB", text.size()));
+  encoder.add(text, documents);
 }
 
-// Encodes documents with an encoder of its own: one for each thread.
-class DocumentEncoder {
+// The rows of one file, which have the form of its first one.
+class RowFile {
  public:
-  explicit DocumentEncoder(const Tokenizer& tokenizer) : encoder_(tokenizer.encoder()), end_(end_of(tokenizer)) {}
+  RowFile(const fs::path& path, const TextReading& reading)
+      : file_(path), form_(peek_jsonl(path, reading.text_keys).form), reading_(reading) {
+    const char* why =
+        form_ == RowForm::ids ? "have token ids already; give rows of text"
+        : reading.only_texts && form_ != RowForm::text
+            ? "say which of their tokens count, which a file of tokens cannot keep; give them to a run as they are"
+            : nullptr;
+    if (why != nullptr) file_.fail(file_.next_row(0), fmt::format("rows with \"{}\" {}", to_string(form_), why));
+  }
 
-  void add(std::string_view text, TokenizedDocuments& documents) {
-    constexpr std::size_t largest = std::size_t{1} << 30;
-    if (text.size() > largest)
-      throw Error(ErrorKind::input,
-                  fmt::format("a document of {} bytes cannot be tokenized; split it into parts of up to 1 GiB", text.size()));
-    const std::size_t before = documents.ids.size();
-    encoder_->encode(text, SpecialTokens::keep, documents.ids);
-    if (documents.ids.size() == before || documents.ids.back() != end_) documents.ids.push_back(end_);
-    documents.ends.push_back(documents.ids.size());
+  std::int64_t size() const { return file_.size(); }
+  std::int64_t end_of_part(std::int64_t begin, std::int64_t bytes) const {
+    return begin + bytes >= size() ? size() : file_.end_of_row(begin + bytes);
+  }
+  void encode(std::int64_t begin, std::int64_t end, RowEncoder& encoder, TokenizedDocuments& documents) const {
+    const RowWanted wanted{.text_keys = reading_.text_keys};
+    file_.each_row(begin, end, [&](std::int64_t offset) {
+      const Row row = file_.parse(offset, wanted, form_);
+      if (const std::string why = limits().wrong_class(row.label); !why.empty()) file_.fail(offset, why);
+      if (form_ == RowForm::text && !row.label && is_empty(row)) return;
+      try {
+        encoder.add(row, documents);
+      } catch (const RowFault& fault) {
+        file_.fail(offset, fault.why);
+      }
+      if (const std::string why = wrong_sample(documents); !why.empty()) file_.fail(offset, why);
+    });
   }
 
  private:
-  std::unique_ptr<TextEncoder> encoder_;
-  std::int32_t end_;
+  static bool is_empty(const Row& row) {
+    return std::all_of(row.texts.begin(), row.texts.end(), [](std::string_view text) { return text.empty(); });
+  }
+  RowLimits limits() const { return reading_.limits.value_or(RowLimits{}); }
+  // What is wrong with the last document as a sample, or nothing.
+  std::string wrong_sample(const TokenizedDocuments& documents) const {
+    if (!reading_.limits) return "";
+    const std::size_t ends = documents.ends.size(), begin = ends < 2 ? 0 : documents.ends[ends - 2];
+    return limits().wrong_length(static_cast<std::int64_t>(documents.ids.size() - begin), "tokens");
+  }
+
+  JsonlFile file_;
+  RowForm form_;
+  const TextReading& reading_;
 };
 
 // What one thread encodes at a time.
 struct Part {
-  std::shared_ptr<const JsonlTexts> rows;  // null for a text file
+  std::shared_ptr<const RowFile> rows;  // null for a text file
   fs::path text;
   std::int64_t begin = 0, end = 0;
 };
@@ -59,7 +88,7 @@ struct Part {
 // The parts of files, one after the other.
 class Parts {
  public:
-  explicit Parts(const std::vector<fs::path>& files) : files_(files) {}
+  Parts(const std::vector<fs::path>& files, const TextReading& reading) : files_(files), reading_(reading) {}
 
   std::optional<Part> next() {
     constexpr std::int64_t bytes = 1 << 20;
@@ -68,7 +97,7 @@ class Parts {
       if (file_ == files_.size()) return std::nullopt;
       const fs::path& file = files_[file_++];
       if (format_of(file)->kind == DataKind::text) return Part{nullptr, file};
-      rows_ = std::make_shared<JsonlTexts>(file);
+      rows_ = std::make_shared<RowFile>(file, reading_);
       at_ = 0;
     }
     Part part{rows_, {}, at_, rows_->end_of_part(at_, bytes)};
@@ -78,27 +107,32 @@ class Parts {
 
  private:
   const std::vector<fs::path>& files_;
+  const TextReading& reading_;
   std::size_t file_ = 0;
-  std::shared_ptr<const JsonlTexts> rows_;
+  std::shared_ptr<const RowFile> rows_;
   std::int64_t at_ = 0;
 };
 
-TokenizedDocuments encode(const Part& part, DocumentEncoder& encoder) {
+TokenizedDocuments encode(const Part& part, const TextReading& reading, RowEncoder& encoder) {
   TokenizedDocuments documents;
   if (part.rows) {
-    part.rows->read_part(part.begin, part.end, [&](std::string_view text) { encoder.add(text, documents); });
-  } else {
-    const MappedFile file(part.text);
-    encoder.add(file.bytes(), documents);
+    part.rows->encode(part.begin, part.end, encoder, documents);
+    return documents;
   }
+  const MappedFile file = open_unpacked(part.text);
+  add_text(file.bytes(), encoder, documents);
+  if (!reading.limits) return documents;
+  const std::string why = reading.limits->wrong_length(static_cast<std::int64_t>(documents.ids.size()), "tokens");
+  if (!why.empty()) throw Error(ErrorKind::input, fmt::format("{}: {}", part.text.string(), why));
   return documents;
 }
 
 // Threads take parts in order; results are used in the same order.
 class Workers {
  public:
-  Workers(const std::vector<fs::path>& files, const Tokenizer& tokenizer, int threads)
-      : tokenizer_(tokenizer), parts_(files), most_waiting_(2 * static_cast<std::size_t>(threads)) {
+  Workers(const std::vector<fs::path>& files, const TextReading& reading) : reading_(reading), parts_(files, reading) {
+    const int threads = std::max(reading.threads, 1);
+    most_waiting_ = 2 * static_cast<std::size_t>(threads);
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
   }
   ~Workers() {
@@ -131,15 +165,15 @@ class Workers {
   };
 
   void work() {
-    std::optional<DocumentEncoder> encoder;
+    std::optional<RowEncoder> encoder;
     while (true) {
       Result result;
       std::optional<Part> part;
       const auto turn = take_turn(part, result.failure);
       if (!turn) return;
       try {
-        if (!encoder) encoder.emplace(tokenizer_);
-        if (part) result.documents = encode(*part, *encoder);
+        if (!encoder) encoder.emplace(reading_);
+        if (part) result.documents = encode(*part, reading_, *encoder);
       } catch (...) {
         result.failure = std::current_exception();
       }
@@ -164,11 +198,11 @@ class Workers {
     return part || failure ? std::optional(given_++) : std::nullopt;
   }
 
-  const Tokenizer& tokenizer_;
+  const TextReading& reading_;
   std::mutex mutex_;
   std::condition_variable changed_;
   Parts parts_;
-  std::size_t most_waiting_, given_ = 0, taken_ = 0;
+  std::size_t most_waiting_ = 0, given_ = 0, taken_ = 0;
   bool ended_ = false, stopped_ = false;
   std::map<std::size_t, Result> results_;
   std::vector<std::thread> threads_;
@@ -178,6 +212,7 @@ template <class Id>
 class TokensInMemory : public TokenStream {
  public:
   void add(const TokenizedDocuments& documents) {
+    for (const std::size_t end : documents.ends) ends_.push_back(ids_.size() + end);
     for (const std::int32_t id : documents.ids) ids_.push_back(static_cast<Id>(id));
   }
   std::int64_t size() const override { return std::ssize(ids_); }
@@ -185,9 +220,13 @@ class TokensInMemory : public TokenStream {
     std::copy_n(ids_.begin() + first, tokens.size(), tokens.begin());
   }
   std::uint64_t content(std::int64_t) const override { return checksum(ids_.data(), ids_.size() * sizeof(Id)); }
+  void add_document_begins(std::int64_t first, std::int64_t last, std::vector<std::int64_t>& begins) const override {
+    add_ends(ends_, first, std::min(last, size() - 1), begins);
+  }
 
  private:
   std::vector<Id> ids_;
+  std::vector<std::uint64_t> ends_;  // of the documents
 };
 
 // fill(take) calls take(documents) for all.
@@ -203,21 +242,22 @@ std::unique_ptr<TokenStream> in_memory(const Tokenizer& tokenizer, const Fill& f
 
 }  // namespace
 
-void tokenize_files(const std::vector<fs::path>& files, const Tokenizer& tokenizer, int threads,
+void tokenize_files(const std::vector<fs::path>& files, const TextReading& reading,
                     const std::function<void(TokenizedDocuments&&)>& take) {
-  end_of(tokenizer);
-  Workers workers(files, tokenizer, std::max(threads, 1));
+  RowEncoder{reading};  // throws here what is wrong with the tokenizer
+  Workers workers(files, reading);
   while (auto documents = workers.next()) take(std::move(*documents));
 }
 
 TokenizedDocuments tokenize_text(std::string_view text, const Tokenizer& tokenizer) {
   TokenizedDocuments documents;
-  DocumentEncoder(tokenizer).add(text, documents);
+  RowEncoder encoder({.tokenizer = &tokenizer});
+  add_text(text, encoder, documents);
   return documents;
 }
 
-std::unique_ptr<TokenStream> tokenized_in_memory(const std::vector<fs::path>& files, const Tokenizer& tokenizer, int threads) {
-  return in_memory(tokenizer, [&](const auto& take) { tokenize_files(files, tokenizer, threads, take); });
+std::unique_ptr<TokenStream> tokenized_in_memory(const std::vector<fs::path>& files, const TextReading& reading) {
+  return in_memory(*reading.tokenizer, [&](const auto& take) { tokenize_files(files, reading, take); });
 }
 
 std::unique_ptr<TokenStream> tokenized_in_memory(std::string_view text, const Tokenizer& tokenizer) {

@@ -33,7 +33,7 @@ std::string read_all(int fd, std::size_t size, const std::filesystem::path& path
   std::string text(size, '\0');
   std::size_t done = 0;
   while (done < size) {
-    const ssize_t got = ::read(fd, text.data() + done, size - done);
+    const ssize_t got = ::pread(fd, text.data() + done, size - done, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) fail(path, fmt::format("cannot be read ({})", got < 0 ? std::strerror(errno) : "it ended early"));
     done += static_cast<std::size_t>(got);
@@ -46,17 +46,23 @@ std::string read_all(int fd, std::size_t size, const std::filesystem::path& path
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) fail(path_, fmt::format("cannot be opened ({}); check the path and its permissions", std::strerror(errno)));
+  read_or_map(file.fd);
+}
+
+MappedFile::MappedFile(std::filesystem::path path, int descriptor) : path_(std::move(path)) { read_or_map(descriptor); }
+
+void MappedFile::read_or_map(int fd) {
   struct stat info {};
-  if (::fstat(file.fd, &info) != 0) fail(path_, fmt::format("cannot be examined ({})", std::strerror(errno)));
+  if (::fstat(fd, &info) != 0) fail(path_, fmt::format("cannot be examined ({})", std::strerror(errno)));
   if (!S_ISREG(info.st_mode)) fail(path_, "is not a regular file; data is read from files, not from pipes or devices");
   const auto size = static_cast<std::size_t>(info.st_size);
   if (size == 0) fail(path_, "is empty; give a file with data in it");
   if (size < copied_below) {
-    copy_ = read_all(file.fd, size, path_);
+    copy_ = read_all(fd, size, path_);
     bytes_ = copy_;
     return;
   }
-  map_ = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  map_ = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (map_ == MAP_FAILED) {
     map_ = nullptr;
     fail(path_, fmt::format("cannot be mapped into memory ({})", std::strerror(errno)));

@@ -14,6 +14,8 @@ class MappedFile {
  public:
   // Throws Error(input) naming `path` when it is missing, no regular file, unreadable or empty.
   explicit MappedFile(std::filesystem::path path);
+  // The file behind an open descriptor, which may be closed afterwards; `path` is how errors name it.
+  MappedFile(std::filesystem::path path, int descriptor);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -28,6 +30,8 @@ class MappedFile {
   std::string where(std::int64_t offset) const;
 
  private:
+  void read_or_map(int fd);
+
   std::filesystem::path path_;
   std::string copy_;
   void* map_ = nullptr;

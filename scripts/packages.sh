@@ -14,6 +14,7 @@ build_packages=(
   libcli11-dev             # command line
   nlohmann-json3-dev       # JSON files
   libsimdjson-dev          # JSON lines, fast
+  zlib1g-dev libzstd-dev   # data that is compressed
   libpcre2-dev             # regular expressions of tokenizers
   libutf8proc-dev          # normal forms of Unicode
   libsentencepiece-dev     # tokenizer.model

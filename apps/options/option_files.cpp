@@ -10,6 +10,7 @@
 
 #include "apps/output/output_target.hpp"
 #include "data/dataset.hpp"
+#include "data/formats.hpp"
 
 namespace pipetrain {
 
@@ -53,8 +54,13 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 
 std::vector<fs::path> paths_of(const OptionValues& values, const std::string& name) {
   std::vector<fs::path> paths;
-  for (const std::string& text : values.list(name))
-    paths.push_back(name.ends_with("data") ? parse_data_input(text).path : fs::path(text));
+  for (const std::string& text : values.list(name)) {
+    if (!name.ends_with("data")) {
+      paths.emplace_back(text);
+      continue;
+    }
+    for (fs::path& path : matching_paths(parse_data_input(text).path)) paths.push_back(std::move(path));
+  }
   return paths;
 }
 

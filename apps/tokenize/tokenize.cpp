@@ -34,7 +34,8 @@ void show(const Tokenizer& tokenizer, const TokenizedDocuments& documents) {
 using Take = std::function<void(TokenizedDocuments&&)>;
 
 void tokenize_all(const TokenizeOptions& options, const Tokenizer& tokenizer, const Take& take) {
-  if (!options.data.empty()) return tokenize_files(options.data, tokenizer, options.threads, take);
+  TextReading reading{.tokenizer = &tokenizer, .threads = options.threads, .only_texts = true};
+  if (!options.data.empty()) return tokenize_files(options.data, reading, take);
   take(tokenize_text(inside_text(), tokenizer));
 }
 

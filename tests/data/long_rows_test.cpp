@@ -19,9 +19,15 @@ std::string row_of(std::int64_t ids) {
   return row + "7]}";
 }
 
+std::vector<std::string> texts_of(const Row& row) {
+  std::vector<std::string> texts(row.texts.begin(), row.texts.end());
+  for (const auto& [role, text] : row.messages) texts.push_back(std::string(role) + ": " + std::string(text));
+  return texts;
+}
+
 std::string fault_of(const std::string& row) {
   try {
-    parse_row(row, {}, 256);
+    parse_row(row, {.vocabulary = 256});
   } catch (const RowFault& fault) {
     return fault.why;
   }
@@ -48,16 +54,24 @@ TEST_CASE("a row of more ids than 24 bits count is read, and counted in errors")
 TEST_CASE("a row read as a stream is what it is when read whole") {
   for (const char* text : {R"({"text": "a\u00e9\nb", "more": {"text": [1]}})", R"({"input_ids": [1, 2, 255], "id": "x"})",
                            R"({"input_ids": [1, 256, 1.5]})", R"({"input_ids": [1, 18446744073709551615]})",
-                           R"({"input_ids": [[1], 2]})", R"({"input_ids": ["1", null]})", R"({"input_ids": []})"}) {
-    std::vector<std::int32_t> whole_ids(3, -1), stream_ids(3, -1);
-    const Row whole = parse_row(text, whole_ids, 256);
-    const std::optional<std::string> whole_text(whole.text);
-    const Row stream = parse_row(text, stream_ids, 256, 0);
-    CHECK(stream.text == whole_text);
+                           R"({"input_ids": [[1], 2]})", R"({"input_ids": ["1", null]})", R"({"input_ids": []})",
+                           R"({"text": "a", "label": 3, "x": [[{}]]})", R"({"prompt": "a", "more": {}, "response": "\n"})",
+                           R"({"input_ids": [1, 2], "labels": [-100, 2]})", R"({"input_ids": [1, 2], "labels": [-1, 2]})",
+                           R"({"messages": [{"role": "user", "content": "a"}, {"content": "b\u00e9", "role": "assistant"}]})",
+                           R"({"messages": []})"}) {
+    std::vector<std::int32_t> whole_ids(3, -1), whole_labels(3, -1), stream_ids(3, -1), stream_labels(3, -1);
+    const Row whole = parse_row(text, {.ids = whole_ids, .labels = whole_labels, .vocabulary = 256});
+    const std::vector<std::string> whole_texts = texts_of(whole);
+    const Row stream = parse_row(text, {.ids = stream_ids, .labels = stream_labels, .vocabulary = 256}, 0);
+    CHECK(stream.form == whole.form);
+    CHECK(texts_of(stream) == whole_texts);
+    CHECK(stream.label == whole.label);
     CHECK(stream.ids == whole.ids);
-    CHECK(stream.wrong_id.has_value() == whole.wrong_id.has_value());
-    if (whole.wrong_id) CHECK(stream.wrong_id->first == whole.wrong_id->first);
+    CHECK(stream.labels == whole.labels);
+    CHECK(stream.wrong.has_value() == whole.wrong.has_value());
+    if (whole.wrong) CHECK(stream.wrong->place == whole.wrong->place);
     CHECK(stream_ids == whole_ids);
+    CHECK(stream_labels == whole_labels);
   }
 }
 
@@ -68,8 +82,8 @@ TEST_CASE("a row may have many keys, but not so many that they fill the memory")
     return row + "}";
   };
   for (const std::size_t longest_parsed : {longest_parsed_row, std::size_t{0}}) {
-    CHECK(parse_row(row_with(most_row_keys), {}, 256, longest_parsed).text == "a");
-    CHECK_THROWS_AS(parse_row(row_with(most_row_keys + 1), {}, 256, longest_parsed), RowFault);
+    CHECK(texts_of(parse_row(row_with(most_row_keys), {}, longest_parsed)) == std::vector<std::string>{"a"});
+    CHECK_THROWS_AS(parse_row(row_with(most_row_keys + 1), {}, longest_parsed), RowFault);
   }
   CHECK_THAT(fault_of(row_with(200'000)), Contains("this row has more than 10000 keys"));
 }
@@ -83,7 +97,12 @@ TEST_CASE("long rows that are wrong end in the same words as short ones") {
     CHECK_THAT(fault_of("{\"input_ids\": {}" + more), Contains("\"input_ids\" is not an array"));
     CHECK_THAT(fault_of("{\"ids\": []" + more), Contains("this row has neither"));
     CHECK_THAT(fault_of("{\"text\": \"\", \"input_ids\": []" + more), Contains("this row has both"));
-    CHECK_THAT(fault_of("{\"text\": \"\", \"label\": 1" + more), Contains("rows with \"label\""));
+    CHECK_THAT(fault_of("{\"text\": \"\", \"label\": 1.5" + more), Contains("\"label\" is not an integer"));
+    CHECK_THAT(fault_of("{\"text\": \"\", \"labels\": [1]" + more), Contains("this row has \"labels\", but no"));
+    CHECK_THAT(fault_of("{\"messages\": [1]" + more), Contains("\"messages\" is not an array of objects"));
+    CHECK_THAT(fault_of("{\"messages\": [{\"role\": \"a\"}]" + more), Contains("messages[0] has no \"content\""));
+    CHECK_THAT(fault_of("{\"messages\": [{\"role\": [], \"content\": 1}]" + more), Contains("messages[0] has a \"role\" or"));
+    CHECK_THAT(fault_of("{\"prompt\": \"\"" + more), Contains("this row has no \"response\""));
     CHECK(fault_of("{\"text\": \"a\", \"text\": \"b\"" + more) == "\"text\" appears twice in this row; keep one");
     CHECK(fault_of("{\"a\": 1, \"text\": \"b\", \"a\": 1" + more) == "\"a\" appears twice in this row; keep one");
   }

@@ -1,0 +1,153 @@
+#include "data/data_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "core/error.hpp"
+#include "data/byte_tokenizer.hpp"
+#include "data/formats.hpp"
+#include "data/jsonl.hpp"
+#include "data/mixture.hpp"
+
+namespace pipetrain {
+
+struct DataFile {
+  std::filesystem::path path;
+  const DataFormat* format = nullptr;
+  std::optional<JsonlKind> jsonl;  // of JSON lines
+
+  bool has_ids() const { return jsonl && jsonl->form == RowForm::ids; }
+  // Whose rows say which of their tokens count.
+  bool has_answers() const { return jsonl && (jsonl->form == RowForm::answer || jsonl->form == RowForm::messages); }
+};
+
+namespace {
+
+// How a user writes it.
+std::string word(Pack pack) {
+  constexpr const char* words[] = {"none", "documents", "isolated"};
+  return words[static_cast<int>(pack)];
+}
+
+}  // namespace
+
+DataFiles::DataFiles(const DatasetOptions& options, const Tokenizer* tokenizer, const std::filesystem::path& path)
+    : options_(options), tokenizer_(tokenizer), name_(path.string()) {
+  std::vector<DataFile> files;  // all are looked at before any is read
+  for (std::filesystem::path& file : list_data_files(path, options.setting)) {
+    DataFile& one = files.emplace_back();
+    one.path = std::move(file);
+    one.format = format_of(one.path);
+    if (one.format->kind == DataKind::json_rows) one.jsonl = peek_jsonl(one.path, options.text_keys);
+  }
+  if (tokenizer == nullptr && std::any_of(files.begin(), files.end(), [&](const DataFile& file) {
+        return file.format->kind != DataKind::tokens && !file.has_ids() && (pack_of(file) == Pack::none || file.has_answers());
+      }))
+    bytes_ = make_byte_tokenizer(options.vocabulary);
+  for (const DataFile& file : files) add(file);
+  finish_texts();
+}
+
+Pack DataFiles::pack_of(const DataFile& file) const {
+  const bool is_sample = options_.classes > 0 || file.has_ids() || file.has_answers();
+  return options_.pack.value_or(is_sample ? Pack::none : Pack::documents);
+}
+
+void DataFiles::refuse_packing(const DataFile& file) const {
+  const bool is_tokens = file.format->kind == DataKind::tokens;
+  const Pack pack = pack_of(file);
+  if (options_.classes > 0 && (is_tokens || file.format->kind == DataKind::text))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: has no labels; for classification give .jsonl rows with \"label\"", file.path.string()));
+  if (options_.classes > 0 && pack != Pack::none)
+    throw Error(ErrorKind::input, {"pack", word(pack)}, "rows for classification are samples of their own; leave packing out");
+  if (is_tokens && pack == Pack::none)
+    throw Error(ErrorKind::input, {"pack", word(pack)},
+                fmt::format("{} is one stream of tokens, not rows; pack documents", file.path.string()));
+}
+
+void DataFiles::add(const DataFile& file) {
+  refuse_packing(file);
+  const Pack pack = pack_of(file);
+  const bool is_rows = pack == Pack::none;
+  if (file.has_ids()) {
+    finish_texts();
+    auto table = open_id_rows(file.path, limits(pack));
+    return is_rows ? add_rows(std::move(table)) : add_stream(stream_of_rows(std::move(table)), false);
+  }
+  if (file.format->kind == DataKind::tokens) {
+    finish_texts();
+    return add_stream(file.format->open(file.path, options_.vocabulary), false);
+  }
+  if (tokenizer_ == nullptr && !is_rows && !file.has_answers()) {
+    finish_texts();
+    return add_stream(file.jsonl ? open_jsonl_text(file.path, options_.text_keys, options_.vocabulary)
+                                 : open_text_file(file.path, options_.vocabulary),
+                      true);
+  }
+  const bool as_rows = is_rows || file.has_answers();
+  if (as_rows != texts_are_rows_ || pack != texts_pack_) finish_texts();
+  texts_are_rows_ = as_rows;
+  texts_pack_ = pack;
+  texts_.push_back(file.path);
+}
+
+void DataFiles::finish_texts() {
+  if (texts_.empty()) return;
+  const std::vector<std::filesystem::path> files = std::exchange(texts_, {});
+  if (!texts_are_rows_) return add_stream(tokenized_in_memory(files, reading()), false);
+  auto table = tokenize_rows(files, reading(), limits(texts_pack_));
+  texts_pack_ == Pack::none ? add_rows(std::move(table)) : add_stream(stream_of_rows(std::move(table)), false);
+}
+
+void DataFiles::add_rows(std::shared_ptr<const RowTable> rows) { runs_.push_back({std::move(rows), {}, false}); }
+
+// Bytes get a marker between documents; ids have what ends each in them.
+void DataFiles::add_stream(std::unique_ptr<TokenStream> stream, bool with_marker) {
+  if (runs_.empty() || runs_.back().rows || runs_.back().with_marker != with_marker)
+    runs_.push_back({nullptr, {}, with_marker});
+  runs_.back().streams.push_back(std::move(stream));
+}
+
+RowLimits DataFiles::limits(Pack pack) const {
+  RowLimits limits{.vocabulary = options_.vocabulary, .classes = options_.classes};
+  if (pack == Pack::none) {
+    limits.sequence_length = options_.sequence_length;
+    limits.max_positions = options_.max_positions;
+  }
+  return limits;
+}
+
+TextReading DataFiles::reading() const {
+  TextReading reading{.tokenizer = tokenizer_ != nullptr ? tokenizer_ : bytes_.get()};
+  reading.threads = options_.threads > 0 ? options_.threads : static_cast<int>(std::thread::hardware_concurrency());
+  reading.text_keys = options_.text_keys;
+  reading.chat_template = options_.chat_template;
+  if (tokenizer_ == nullptr) reading.between_texts = "\n";
+  return reading;
+}
+
+std::int64_t DataFiles::longest_row() const {
+  std::int64_t longest = 0;
+  for (const Run& run : runs_)
+    if (run.rows) longest = std::max(longest, limits(Pack::none).ids_of(run.rows->most_tokens()));
+  return longest;
+}
+
+std::unique_ptr<Dataset> DataFiles::dataset(std::int64_t sequence_length) {
+  std::vector<std::unique_ptr<Dataset>> parts;
+  for (Run& run : runs_) {
+    if (run.rows) {
+      parts.push_back(dataset_of_rows(run.rows, sequence_length, limits(Pack::none)));
+      continue;
+    }
+    const auto marker = run.with_marker ? std::optional(end_of_document(options_.vocabulary)) : std::nullopt;
+    parts.push_back(pack(std::move(run.streams), {sequence_length, marker, options_.pack == Pack::isolated}, name_));
+  }
+  return concatenate(std::move(parts));
+}
+
+}  // namespace pipetrain

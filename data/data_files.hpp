@@ -1,0 +1,55 @@
+// The files of one input of a run, as a dataset. Internal to data/.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "data/documents.hpp"
+#include "data/row_table.hpp"
+
+namespace pipetrain {
+
+struct DataFile;
+
+// Neighbouring files of documents are packed together, so that short files are not lost; likewise files of rows of text are
+// tokenized together.
+class DataFiles {
+ public:
+  // Reads all rows that are samples of their own. `options` and the tokenizer, which may be null, must outlive this. Throws
+  // Error(input) as open_dataset().
+  DataFiles(const DatasetOptions& options, const Tokenizer* tokenizer, const std::filesystem::path& path);
+
+  std::int64_t longest_row() const;  // what a model reads of the longest such row; 0: there is none
+  // Called once.
+  std::unique_ptr<Dataset> dataset(std::int64_t sequence_length);
+
+ private:
+  // Neighbouring files of one kind: rows, or else streams of documents, with a marker between or without.
+  struct Run {
+    std::shared_ptr<const RowTable> rows;
+    std::vector<std::unique_ptr<TokenStream>> streams;
+    bool with_marker = false;
+  };
+
+  void add(const DataFile& file);
+  void add_rows(std::shared_ptr<const RowTable> rows);
+  void add_stream(std::unique_ptr<TokenStream> stream, bool with_marker);
+  void finish_texts();
+  Pack pack_of(const DataFile& file) const;
+  void refuse_packing(const DataFile& file) const;
+  RowLimits limits(Pack pack) const;
+  TextReading reading() const;
+
+  const DatasetOptions& options_;
+  const Tokenizer* tokenizer_;
+  std::unique_ptr<Tokenizer> bytes_;  // for rows where there is no tokenizer
+  std::string name_;
+  std::vector<Run> runs_;
+  // Files of text to tokenize together: as documents to pack, or as rows.
+  std::vector<std::filesystem::path> texts_;
+  Pack texts_pack_ = Pack::documents;
+  bool texts_are_rows_ = false;
+};
+
+}  // namespace pipetrain

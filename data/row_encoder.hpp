@@ -1,0 +1,44 @@
+// Rows of texts to token ids, and which of them a model is to learn to say. Internal to data/.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/jsonl_row.hpp"
+#include "data/tokenize_files.hpp"
+
+namespace pipetrain {
+
+// Not thread-safe: one for each thread.
+class RowEncoder {
+ public:
+  // Throws Error(input) where the tokenizer names no token that ends a text, which stands behind every document.
+  explicit RowEncoder(const TextReading& reading);
+
+  // Appends the row as one document, with the special tokens that the tokenizer puts around a text:
+  // - a text, or several one behind the other, all of it counted, and the token that ends a text; with a class, without it;
+  // - a prompt, and the response with the token that ends a text, which alone count;
+  // - messages in their template, the answers of which count.
+  // Throws RowFault for a row that is wrong, or has no answer.
+  void add(const Row& row, TokenizedDocuments& documents);
+  // A document of its own, all of it counted.
+  void add(std::string_view text, TokenizedDocuments& documents);
+
+ private:
+  void add_texts(const Row& row, TokenizedDocuments& documents);
+  void add_messages(const Row& row, TokenizedDocuments& documents);
+  // A question, not counted, and the answer to it. Their ids are those of both as one text.
+  void add_turn(const std::string& question, const std::string& answer, TokenizedDocuments& documents);
+  void add_end(TokenizedDocuments& documents);
+  void finish(const Row* row, TokenizedDocuments& documents);
+  const std::string& chat_template();
+
+  const Tokenizer& tokenizer_;
+  std::unique_ptr<TextEncoder> encoder_;
+  std::int32_t end_;
+  std::vector<std::int32_t> front_;  // what the tokenizer puts in front of a text
+  std::string chat_template_, between_texts_;
+  std::vector<std::int32_t> some_;  // ids of a part
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,171 @@
+#include "data/row_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "data/sample.hpp"
+
+namespace pipetrain {
+namespace {
+
+std::string as_json(std::string_view text) { return nlohmann::json(text).dump(-1, ' ', true); }
+
+constexpr RowForm forms[] = {RowForm::text, RowForm::answer, RowForm::messages, RowForm::ids};
+
+}  // namespace
+
+const char* to_string(RowForm form) {
+  constexpr const char* names[] = {"text", "prompt", "messages", "input_ids"};
+  return names[static_cast<int>(form)];
+}
+
+std::string Row::WrongValue::line() const {
+  return fmt::format("{}[{}] is {}", in_labels ? "labels" : "input_ids", place, why);
+}
+
+RowReader::RowReader(const RowWanted& wanted) : wanted_(wanted), texts_(wanted.text_keys.size() + 2) {}
+
+std::string RowReader::wanted_rows() {
+  return R"(write one row {"text": "..."}, {"prompt": "...", "response": "..."}, {"messages": [...]} or {"input_ids": [...]} a line)";
+}
+
+RowReader::Field RowReader::key(std::string_view key) {
+  if (!keys_.insert(std::string(key)).second)
+    throw RowFault{fmt::format("{} appears twice in this row; keep one", as_json(key))};
+  key_bytes_ += key.size();
+  if (keys_.size() > most_row_keys || key_bytes_ > most_row_key_bytes)
+    throw RowFault{fmt::format("this row has more than {} keys, or {} bytes of them; {}", most_row_keys, most_row_key_bytes,
+                               wanted_rows())};
+  last_key_ = key;
+  const auto& names = wanted_.text_keys;
+  const auto name = std::find(names.begin(), names.end(), key);
+  slot_ = static_cast<std::size_t>(name - names.begin());
+  if (name == names.end() && (key == "prompt" || key == "response")) slot_ += key == "response" ? 1 : 0;
+  const bool is_text = name != names.end() || key == "prompt" || key == "response";
+  field_ = is_text              ? Field::text
+           : key == "input_ids" ? Field::ids
+           : key == "labels"    ? Field::labels
+           : key == "label"     ? Field::label
+           : key == "messages"  ? Field::messages
+                                : Field::other;
+  return field_;
+}
+
+void RowReader::text(std::string_view text) { texts_[slot_] = text; }
+
+void RowReader::begin_list() { (field_ == Field::ids ? has_ids_ : row_.has_labels) = true; }
+
+void RowReader::list_number(std::int64_t number) {
+  const bool labels = field_ == Field::labels;
+  const std::int64_t place = (labels ? row_.labels : row_.ids)++;
+  if ((number < 0 || number >= wanted_.vocabulary) && !(labels && number == not_counted))
+    return add_wrong(fmt::format("{}, outside the model's vocabulary of {}; token ids go from 0 to {}{}", number,
+                                 wanted_.vocabulary, wanted_.vocabulary - 1,
+                                 labels ? ", and -100 stands for a label that does not count" : ""));
+  const auto places = labels ? wanted_.labels : wanted_.ids;
+  if (place < std::ssize(places)) places[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(number);
+}
+
+void RowReader::list_large_number(std::uint64_t number) {
+  ++(field_ == Field::labels ? row_.labels : row_.ids);
+  add_wrong(fmt::format("{}, outside the model's vocabulary of {}; token ids go from 0 to {}", number, wanted_.vocabulary,
+                        wanted_.vocabulary - 1));
+}
+
+void RowReader::list_other(std::string shown) {
+  ++(field_ == Field::labels ? row_.labels : row_.ids);
+  if (shown.size() > 60) shown = "a long value";
+  add_wrong(fmt::format("{}, not an integer; token ids are integers from 0 to {}", shown, wanted_.vocabulary - 1));
+}
+
+void RowReader::add_wrong(std::string why) {
+  if (row_.wrong) return;
+  const bool labels = field_ == Field::labels;
+  row_.wrong = Row::WrongValue{labels, (labels ? row_.labels : row_.ids) - 1, std::move(why)};
+}
+
+void RowReader::begin_message() {
+  if (row_.messages.size() == most_row_messages)
+    throw RowFault{fmt::format("this row has more than {} messages; split it", most_row_messages)};
+  row_.messages.emplace_back();
+  has_role_ = has_text_ = false;
+}
+
+RowReader::MessageField RowReader::message_key(std::string_view key) {
+  if (key != "role" && key != "content")
+    wrong_message(fmt::format("has {}, which is not read; give \"role\" and \"content\" only", as_json(key.substr(0, 60))));
+  bool& seen = key == "role" ? has_role_ : has_text_;
+  if (seen) wrong_message(fmt::format("has {} twice; keep one", as_json(key)));
+  seen = true;
+  return key == "role" ? MessageField::role : MessageField::text;
+}
+
+void RowReader::message_text(MessageField field, std::string_view text) {
+  (field == MessageField::role ? row_.messages.back().role : row_.messages.back().text) = text;
+}
+
+void RowReader::end_message() const {
+  if (!has_role_ || !has_text_)
+    wrong_message(
+        fmt::format("has no \"{}\"; write {{\"role\": \"user\", \"content\": \"...\"}}", has_role_ ? "content" : "role"));
+}
+
+void RowReader::wrong_message(std::string_view why) const {
+  throw RowFault{fmt::format("messages[{}] {}", std::max<std::size_t>(row_.messages.size(), 1) - 1, why)};
+}
+
+void RowReader::wrong_kind() const {
+  if (field_ == Field::text)
+    throw RowFault{fmt::format("{} is not a string; write {{{}: \"...\"}}", as_json(last_key_), as_json(last_key_))};
+  if (field_ == Field::label) throw RowFault{R"("label" is not an integer; write the number of the class, counted from 0)"};
+  if (field_ == Field::messages)
+    throw RowFault{R"("messages" is not an array of objects; write {"messages": [{"role": "user", "content": "..."}, ...]})"};
+  throw RowFault{fmt::format("\"{0}\" is not an array; write {{\"{0}\": [1, 2, 3]}}", last_key_)};
+}
+
+bool RowReader::takes(RowForm form) const {
+  const auto keys = static_cast<std::ptrdiff_t>(wanted_.text_keys.size());
+  const auto given = [](const auto& text) { return text.has_value(); };
+  if (form == RowForm::text) return std::any_of(texts_.begin(), texts_.begin() + keys, given);
+  if (form == RowForm::answer) return std::any_of(texts_.begin() + keys, texts_.end(), given);
+  return form == RowForm::messages ? has_messages_ : has_ids_;
+}
+
+RowForm RowReader::form() const {
+  const auto name = [&](RowForm form) { return as_json(form == RowForm::text ? wanted_.text_keys.front() : to_string(form)); };
+  std::vector<RowForm> found;
+  for (const RowForm form : forms)
+    if (takes(form)) found.push_back(form);
+  if (found.empty())
+    throw RowFault{fmt::format("this row has neither {} nor \"prompt\", \"messages\" or \"input_ids\"; {}", name(RowForm::text),
+                               wanted_rows())};
+  if (found.size() > 1) throw RowFault{fmt::format("this row has both {} and {}; keep one", name(found[0]), name(found[1]))};
+  return found.front();
+}
+
+// The texts of the form, all of which must be there.
+void RowReader::finish_texts(RowForm form) {
+  std::vector<std::string> names = wanted_.text_keys;
+  if (form == RowForm::answer) names = {"prompt", "response"};
+  const std::size_t first = form == RowForm::answer ? wanted_.text_keys.size() : 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!texts_[first + i]) throw RowFault{fmt::format("this row has no {}; add it", as_json(names[i]))};
+    row_.texts.push_back(*texts_[first + i]);
+  }
+}
+
+Row RowReader::finish() {
+  row_.form = form();
+  if (row_.form == RowForm::text || row_.form == RowForm::answer) finish_texts(row_.form);
+  if (row_.has_labels && row_.form != RowForm::ids)
+    throw RowFault{R"(this row has "labels", but no "input_ids" that they belong to; add these or leave "labels" out)"};
+  if (row_.has_labels && row_.labels != row_.ids)
+    throw RowFault{fmt::format("this row has {} labels for {} input_ids; give one for each", row_.labels, row_.ids)};
+  if (row_.label && row_.form != RowForm::text && (row_.form != RowForm::ids || row_.has_labels))
+    throw RowFault{R"("label", a class, goes with a text or with "input_ids" alone; leave it out)"};
+  return std::move(row_);
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,55 @@
+// What is taken from a row while it is parsed, by either parser: values in the order of the text. Internal to data/.
+#pragma once
+
+#include <set>
+
+#include "data/jsonl_row.hpp"
+
+namespace pipetrain {
+
+class RowReader {
+ public:
+  explicit RowReader(const RowWanted& wanted);
+
+  // Each key of the row, and which value it promises.
+  enum class Field { text, ids, labels, label, messages, other };
+  Field key(std::string_view key);
+
+  // The value of the last key, where it is of the kind that the field promises...
+  void text(std::string_view text);
+  void begin_list();  // of ids or labels; then each value:
+  void list_number(std::int64_t number);
+  void list_large_number(std::uint64_t number);  // an integer that fits no 64 signed bits is still only out of range
+  void list_other(std::string shown);
+  void label(std::int64_t label) { row_.label = label; }
+  void begin_messages() { has_messages_ = true; }
+  void begin_message();
+  enum class MessageField { role, text };
+  MessageField message_key(std::string_view key);
+  void message_text(MessageField field, std::string_view text);
+  void end_message() const;
+  // ... and where it is not. Throws RowFault, as all do.
+  [[noreturn]] void wrong_kind() const;
+  [[noreturn]] void wrong_message(std::string_view why) const;
+
+  Row finish();
+  static std::string wanted_rows();  // "write one row ... a line"
+
+ private:
+  bool takes(RowForm form) const;
+  RowForm form() const;
+  void finish_texts(RowForm form);
+  void add_wrong(std::string why);
+
+  const RowWanted& wanted_;
+  Row row_;
+  std::set<std::string> keys_;
+  std::size_t key_bytes_ = 0;
+  std::string last_key_;
+  Field field_ = Field::other;
+  std::size_t slot_ = 0;                                // of the text in `texts_`
+  std::vector<std::optional<std::string_view>> texts_;  // of the text keys, the prompt, the response
+  bool has_ids_ = false, has_messages_ = false, has_role_ = false, has_text_ = false;
+};
+
+}  // namespace pipetrain
