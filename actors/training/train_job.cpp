@@ -19,9 +19,6 @@ ModelConfig read_model(const ModelSettings& model) {
     throw Error(ErrorKind::input, {"num-labels", fmt::format("{}", *model.labels)},
                 fmt::format("the model {} tells {} classes apart; leave it out", model.name, config.outputs()));
   if (model.labels && !config.classifies()) config = with_new_head(std::move(config), *model.labels);
-  if (config.classifies())
-    throw Error(ErrorKind::input, {"model", model.name},
-                "it tells classes apart, which training is not built for yet; give a language model");
   if (model.dropout) set_dropout(config, *model.dropout);
   return config;
 }
@@ -36,6 +33,7 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
   data.vocabulary = config.vocabulary;
   data.shuffle = settings.samples.shuffle;
   data.seed = settings.samples.seed;
+  data.classes = config.classifies() ? config.outputs() : 0;
   return data;
 }
 

@@ -18,8 +18,7 @@ const std::vector<OptionSpec>& train_option_table() {
        "hf with a folder, else random"},
       {"Model and data", "layers", "N", "keep only the first N layers of the model", "all"},
       {"Model and data", "num-labels", "N",
-       "classify sequences: a new head for N classes on a language model; not needed for a folder that has one", "the model's",
-       false, false},
+       "classify sequences: a new head for N classes on a language model; not needed for a folder that has one", "the model's"},
       {"Model and data", "data", "PATH[:WEIGHT]...",
        "text (.txt), JSON lines (.jsonl with rows {\"text\"}, or {\"input_ids\"}: one sample of seq-len + 1 tokens), tokens "
        "(.tokens of tokenize, .bin of Megatron-LM or llm.c, .ds of datatrove), or a folder of these; weights mix several, 1 "

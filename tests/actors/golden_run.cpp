@@ -63,6 +63,7 @@ TrainJob golden_job(const std::string& name, const Layout& layout) {
   data.inputs = {{golden_folder(name) / "train.jsonl", {}}};
   data.vocabulary = job.config.vocabulary;
   data.shuffle = false;
+  if (job.config.classifies()) data.classes = job.config.outputs();
   job.dataset = open_dataset(data);
   job.samples.shuffle = false;
   apply(layout, reference.at("global_batch"), job);

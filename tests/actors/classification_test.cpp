@@ -1,0 +1,139 @@
+// Heads for sequence classification in every layout: against Hugging Face's float64 trajectory, against a language model that
+// learns its last token only, and to the bit between layouts that must agree.
+#include <cmath>
+#include <filesystem>
+
+#include "catch.hpp"
+#include "data/split.hpp"
+#include "golden_run.hpp"
+#include "model/weights/weights.hpp"
+#include "schedules/builders.hpp"
+#include "temp_folder.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::test;
+using schedules::Order;
+
+namespace {
+
+const std::string gpt2 = "gpt2_classify_tiny";
+
+}  // namespace
+
+TEST_CASE("a classifier follows the golden trajectory in every layout, to the bit the same over pp, schedule and order",
+          "[golden]") {
+  const Reference reference = golden_reference(gpt2);
+  for (const int tp : {1, 2, 4}) {  // with 4 ranks, two have no class
+    for (const int microbatch : {1, 4}) {
+      const Layout plain{1, tp, 1, microbatch};
+      const RunRecord first = run(golden_job(gpt2, plain), 6);
+      INFO(to_string(plain));
+      check_golden(first, reference);
+      for (const Layout layout :
+           {Layout{2, tp, 1, microbatch, "1f1b", 1, Order::ready}, Layout{4, tp, 1, microbatch, "zb-h1"}, Layout{8, tp, 1, microbatch},
+            Layout{2, tp, 1, microbatch, "interleaved", 2}, Layout{2, tp, 1, microbatch, "zb-v", 2}}) {
+        INFO(to_string(layout));
+        CHECK((run(golden_job(gpt2, layout), 6) == first));
+      }
+    }
+  }
+  const RunRecord replicas = run(golden_job(gpt2, {1, 1, 2, 2}), 6);
+  check_golden(replicas, reference);
+  CHECK((run(golden_job(gpt2, {2, 1, 2, 2}), 6) == replicas));
+  Layout recomputes{2, 2, 1, 4, "zb-h1"};
+  recomputes.recompute = Recompute::full;
+  CHECK((run(golden_job(gpt2, recomputes), 6) == run(golden_job(gpt2, {1, 2, 1, 4}), 6)));
+}
+
+namespace {
+
+// The language model llama2_tiny, which learns the last token of each sequence only; or the same as a classifier of the
+// vocabulary's tokens, whose head is that of the language model.
+RunRecord last_tokens(bool classifies, const Layout& layout) {
+  const std::filesystem::path golden = std::filesystem::path(PIPETRAIN_TEST_DATA) / "golden/llama2_tiny";
+  TrainJob job = golden_job("llama2_tiny", layout);
+  class Head final : public WeightSource {
+   public:
+    Head(const ModelConfig& config, const std::filesystem::path& folder) : weights_(hf_weights(config, folder)) {}
+    void load(const Parameter& parameter, float* out) const override {
+      Parameter same = parameter;
+      if (same.name == "score.weight") same.name = "lm_head.weight";
+      weights_->load(same, out);
+    }
+
+   private:
+    std::unique_ptr<WeightSource> weights_;
+  };
+  job.initial.weights = std::make_shared<Head>(job.config, golden);
+  if (classifies) job.config = with_new_head(job.config, job.config.vocabulary);
+  std::string rows;
+  for (std::int64_t i = 0; i < job.dataset->size(); ++i) {
+    const std::vector<std::int32_t> tokens = job.dataset->read(i);
+    std::string ids, labels;
+    for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
+      ids += (t > 0 ? "," : "") + std::to_string(tokens[t]);
+      labels += "-100,";
+    }
+    const std::string last = std::to_string(tokens.back());
+    rows += classifies ? "{\"input_ids\":[" + ids + "],\"label\":" + last + "}\n"
+                       : "{\"input_ids\":[" + ids + "," + last + "],\"labels\":[" + labels + last + "]}\n";
+  }
+  const TempFolder folder;
+  DatasetOptions data;
+  data.inputs = {{folder.write("rows.jsonl", rows), {}}};
+  data.vocabulary = job.config.vocabulary;
+  data.shuffle = false;
+  if (classifies) data.classes = job.config.outputs();
+  job.dataset = open_dataset(data);
+  return run(std::move(job), 4);
+}
+
+}  // namespace
+
+TEST_CASE("a Llama that classifies into tokens trains as the language model that learns each sequence's last token") {
+  const RunRecord language = last_tokens(false, {}), classifier = last_tokens(true, {});
+  for (std::size_t step = 0; step < language.loss.size(); ++step) {
+    INFO("step " << step + 1);
+    CHECK(classifier.loss[step] == Approx(language.loss[step]).epsilon(1e-6));
+    CHECK(classifier.grad_norm[step] == Approx(language.grad_norm[step]).epsilon(1e-6));
+  }
+  CHECK(classifier.weights.contains("score.weight"));
+  for (const Layout layout : {Layout{4}, Layout{2, 1, 1, 1, "zb-v", 2}, Layout{2, 1, 1, 1, "1f1b", 1, Order::ready}}) {
+    INFO(to_string(layout));
+    CHECK((last_tokens(true, layout) == classifier));
+  }
+  const RunRecord ranks = last_tokens(true, {2, 4, 1, 2});
+  for (std::size_t step = 0; step < language.loss.size(); ++step)
+    CHECK(ranks.loss[step] == Approx(language.loss[step]).epsilon(2e-5));
+}
+
+TEST_CASE("accuracy and F1 of an evaluation do not depend on the layout") {
+  const auto evaluated = [](const Layout& layout, std::int64_t global_batch) {
+    TrainJob job = golden_job(gpt2, layout);
+    job.evaluation = split_dataset(job.dataset, 0.8, 1).evaluation;  // 38 samples
+    job.batch.microbatches = global_batch / layout.dp / layout.microbatch;
+    Trainer trainer(std::move(job));
+    for (int step = 0; step < 2; ++step) trainer.step();
+    return *trainer.evaluate();
+  };
+  const Evaluation one = evaluated({}, 8);
+  CHECK(one.samples == 38);
+  CHECK_FALSE(one.perplexity());
+  CHECK(*one.accuracy > 0.3);
+  CHECK(std::abs(*one.accuracy * 38 - std::round(*one.accuracy * 38)) < 1e-9);
+  CHECK(*one.f1 > 0);
+  for (const Layout layout : {Layout{4}, Layout{2, 1, 1, 1, "zb-v", 2}, Layout{2, 1, 1, 1, "1f1b", 1, Order::ready}}) {
+    INFO(to_string(layout));
+    const Evaluation other = evaluated(layout, 8);
+    CHECK(other.loss == one.loss);
+    CHECK(other.accuracy == one.accuracy);
+    CHECK(other.f1 == one.f1);
+  }
+  for (const Layout layout : {Layout{2, 4, 1, 2}, Layout{1, 2, 2, 1}, Layout{2, 1, 4, 2}}) {
+    INFO(to_string(layout));
+    const Evaluation other = evaluated(layout, 8);
+    CHECK(other.loss == Approx(one.loss).epsilon(1e-4));
+    CHECK(other.accuracy == one.accuracy);
+    CHECK(other.f1 == one.f1);
+  }
+}
