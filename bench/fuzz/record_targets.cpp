@@ -93,7 +93,7 @@ Target metrics_target(const fs::path& folder) {
                 [file](std::string_view input) {
                   put_file(file, input);
                   MetricsFile metrics(file, 2);
-                  metrics.write({});
+                  metrics.write(StepMetrics{});
                 },
                 nullptr};
   std::string lines;
