@@ -190,7 +190,6 @@ TEST_CASE("what a torchtitan file asks for that is not so here is refused by its
                       "[training]\nlocal_batch_size = 3\n[parallelism]\npipeline_parallel_degree = "
                       "2\npipeline_parallel_microbatch_size = 2\n"),
              Contains("is no multiple of pipeline_parallel_microbatch_size"));
-  const TempFolder folder;
   const std::string text = folder.write("a.txt", "hello").string();
   const TrainOptions evaluates =
       from("tt.toml", "[validation]\nenable = true\nfreq = 20\nsteps = -1\ndataset_path = '" + text + "'\n", {});

@@ -94,7 +94,7 @@ TEST_CASE("a metrics file that cannot be written is an input error") {
   }
   if (std::filesystem::exists("/dev/full")) {
     MetricsFile full("/dev/full", 0);
-    CHECK_THROWS_WITH(full.write({}), Catch::Matchers::Contains("No space left"));
+    CHECK_THROWS_WITH(full.write(StepMetrics{}), Catch::Matchers::Contains("No space left"));
   }
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "pipetrain_program.hpp"
+#include "apps/pipetrain_program.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;
