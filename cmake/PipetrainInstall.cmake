@@ -43,7 +43,8 @@ install(FILES ${PROJECT_BINARY_DIR}/pipetrainConfig.cmake ${PROJECT_BINARY_DIR}/
   ${PROJECT_SOURCE_DIR}/cmake/FindCAF.cmake ${PROJECT_SOURCE_DIR}/cmake/FindoneDNN.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindCUDNN.cmake ${PROJECT_SOURCE_DIR}/cmake/FindUCX.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindPCRE2.cmake ${PROJECT_SOURCE_DIR}/cmake/Findutf8proc.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/FindSentencePiece.cmake ${PROJECT_SOURCE_DIR}/cmake/PipetrainImport.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindSentencePiece.cmake ${PROJECT_SOURCE_DIR}/cmake/FindZstd.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/PipetrainImport.cmake
   DESTINATION ${package_dir} COMPONENT development)
 
 install(TARGETS pipetrain COMPONENT program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

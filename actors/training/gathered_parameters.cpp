@@ -62,8 +62,7 @@ GatheredParameters::Sizes GatheredParameters::sizes(const ParameterLayout& layou
   return sizes;
 }
 
-GatheredParameters::GatheredParameters(const Setup& setup, const Memory& memory, int prefetch,
-                                       Sequences sequences)
+GatheredParameters::GatheredParameters(const Setup& setup, const Memory& memory, int prefetch, Sequences sequences)
     : setup_(setup),
       memory_(memory),
       depth_(static_cast<std::size_t>(prefetch)),

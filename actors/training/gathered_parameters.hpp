@@ -75,7 +75,7 @@ class GatheredParameters final : public DividedParameters {
   std::size_t depth_;
   Sequences sequences_;
   std::span<const std::size_t> sequence_;  // of this step
-  std::size_t position_ = 0;  // in the sequence
+  std::size_t position_ = 0;               // in the sequence
   std::size_t clock_ = 0;
   bool rehearsing_ = false, vectors_on_their_way_ = false;
   std::vector<std::size_t> vector_begins_;               // of each unit of vectors, in Memory::whole

@@ -29,9 +29,9 @@ TEST_CASE("a classifier follows the golden trajectory in every layout, to the bi
       const RunRecord first = run(golden_job(gpt2, plain), 6);
       INFO(to_string(plain));
       check_golden(first, reference);
-      for (const Layout layout :
-           {Layout{2, tp, 1, microbatch, "1f1b", 1, Order::ready}, Layout{4, tp, 1, microbatch, "zb-h1"}, Layout{8, tp, 1, microbatch},
-            Layout{2, tp, 1, microbatch, "interleaved", 2}, Layout{2, tp, 1, microbatch, "zb-v", 2}}) {
+      for (const Layout layout : {Layout{2, tp, 1, microbatch, "1f1b", 1, Order::ready}, Layout{4, tp, 1, microbatch, "zb-h1"},
+                                  Layout{8, tp, 1, microbatch}, Layout{2, tp, 1, microbatch, "interleaved", 2},
+                                  Layout{2, tp, 1, microbatch, "zb-v", 2}}) {
         INFO(to_string(layout));
         CHECK((run(golden_job(gpt2, layout), 6) == first));
       }

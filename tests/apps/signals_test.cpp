@@ -115,7 +115,7 @@ TEST_CASE("a trace that nobody reads keeps no run that is stopped, and costs not
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   CHECK(run.end_by(SIGTERM) == 143);
   CHECK_THAT(run.err(), Contains("--trace " + pipe.string() + ": nobody read it when the run was stopped by SIGTERM"));
-  CHECK(names_in(save) == std::vector<std::string>{"model", "step-00000002"});
+  CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000002"});
 }
 
 TEST_CASE("progress that nobody reads keeps no run that is stopped, which is saved") {

@@ -68,7 +68,7 @@ TEST_CASE("what tokenize cannot do is one line and status 2, and leaves no file"
   CHECK_THAT(refused(tokenizer + "--data '" + file("b.jsonl", "{\"text\":\"a\"}\n{\"text\":1}\n") + "' --out '" + out + "'"),
              Contains("b.jsonl:2: \"text\" is not a string"));
   CHECK_THAT(refused(tokenizer + "--data '" + file("c.jsonl", "{\"input_ids\":[1]}\n") + "' --out '" + out + "'"),
-             Contains("c.jsonl:1: this row has \"input_ids\""));
+             Contains("c.jsonl:1: rows with \"input_ids\" have token ids already"));
   CHECK_THAT(refused(tokenizer + "--data '" + file("d.jsonl", "{\"text\":\"\"}\n") + "' --out '" + out + "'"),
              Contains("there is no text in it"));
   CHECK_THAT(refused(tokenizer + "--data '" + file("e.tokens", "x") + "' --out '" + out + "'"),

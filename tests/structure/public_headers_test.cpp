@@ -44,9 +44,7 @@ PublicHeaders public_headers() {
   return headers;
 }
 
-std::set<std::string> includes_of(const std::string& header) {
-  return all_matches(read(header), R"re(#include "([^"]+)")re");
-}
+std::set<std::string> includes_of(const std::string& header) { return all_matches(read(header), R"re(#include "([^"]+)")re"); }
 
 }  // namespace
 

@@ -178,8 +178,8 @@ TEST_CASE("the command line wins over the environment, that over the file, that 
   const std::string passed_over = " is no option of pipetrain and is passed over; ";
   CHECK(note("PIPETRAIN_PPP") == "the environment variable PIPETRAIN_PPP" + passed_over + "did you mean PIPETRAIN_PP?");
   CHECK(note("PIPETRAIN_PP_SIZE") == "the environment variable PIPETRAIN_PP_SIZE" + passed_over + "here it is PIPETRAIN_PP");
-  for (const char* reserved : {"PIPETRAIN_ZERO", "PIPETRAIN_LOSS_SCALE"})
-    CHECK_THROWS_AS(parse({}, {{reserved, "2"}}), pipetrain::Error);
+  CHECK_THROWS_AS(parse({}, {{"PIPETRAIN_ZERO", "2"}}), pipetrain::Error);  // of one replica
+  CHECK(parse({}, {{"PIPETRAIN_LOSS_SCALE", "2"}}).run.loss_scale.initial == 2);
 }
 
 TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
@@ -207,7 +207,7 @@ TEST_CASE("options that are not built may be given what happens anyway") {
   CHECK(parse({"--zero", "0", "--offload", "off"}).run.layout.pp == 1);
   CHECK(parse({"--offload", "none"}).run.layout.pp == 1);
   CHECK(parse({}, {{"PIPETRAIN_ZERO", "0"}}).run.layout.pp == 1);
-  for (const Words& words : {Words{"--offload", "on"}, {"--eval-data", "x"}}) CHECK_THROWS_AS(parse(words), pipetrain::Error);
+  CHECK_THROWS_AS(parse({"--offload", "on"}), pipetrain::Error);
 }
 
 TEST_CASE("dropout is a share below 1, and the model's own where it is not given") {

@@ -73,8 +73,7 @@ TEST_CASE("dividing state among replicas where that makes no sense is refused") 
 }
 
 TEST_CASE("options and values of later are errors that say so") {
-  for (const char* name : {"--offload"})
-    CHECK_THAT(error_of({name, "1"}), StartsWith(name) && Contains("not built yet"));
+  for (const char* name : {"--offload"}) CHECK_THAT(error_of({name, "1"}), StartsWith(name) && Contains("not built yet"));
   for (const OptionSpec& spec : train_option_table()) {
     if (spec.built) continue;
     std::vector<std::string> arguments = {"--" + spec.name};
@@ -178,7 +177,7 @@ TEST_CASE("words outside the choices name them") {
   CHECK(error_of({"--shuffle", "maybe"}) == "--shuffle maybe: must be on or off");
   CHECK(error_of({"--order", "redy"}) == "--order redy: must be one of planned, ready; did you mean ready?");
   CHECK(error_of({"--lr-schedule", "wsd"}) == "--lr-schedule wsd: must be one of constant, linear, cosine");
-  CHECK(error_of({"--precision", "fp23"}) == "--precision fp23: must be one of fp32, bf16; did you mean fp32?");
+  CHECK(error_of({"--precision", "fp23"}) == "--precision fp23: must be one of fp32, bf16, fp16; did you mean fp32?");
   CHECK(error_of({"--schedule", "ZBVZeroBubble"}) == "--schedule ZBVZeroBubble: unknown schedule; here it is zb-v");
   CHECK(error_of({"--schedule", "Interleaved_1F1B"}) ==
         "--schedule Interleaved_1F1B: unknown schedule; here it is interleaved");

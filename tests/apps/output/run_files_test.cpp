@@ -85,7 +85,7 @@ TEST_CASE("a reader of progress that goes away does not end the run") {
   const auto script = folder.write("run.sh", "'" PIPETRAIN_PROGRAM "' " + small + "--steps 50 --save " + save +
                                                  " 2>&1 > /dev/null | head -c 1\nexit ${PIPESTATUS[0]}\n");
   CHECK(run_program("/bin/bash", script.string()).status == 0);
-  CHECK(names_in(save) == std::vector<std::string>{"model", "step-00000050"});
+  CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000050"});
 }
 
 TEST_CASE("metrics that nobody reads any more end the run with a line") {
@@ -122,7 +122,7 @@ TEST_CASE("a trace that cannot be written does not cost what was learned") {
   const Result result = run(small + "--steps 2 --trace /dev/full --save " + save);
   CHECK(result.status == 2);
   CHECK_THAT(result.err, Contains("pipetrain: error: --trace /dev/full: cannot be written"));
-  CHECK(names_in(save) == std::vector<std::string>{"model", "step-00000002"});
+  CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000002"});
 }
 
 TEST_CASE("a folder with another run's checkpoints is refused before anything is computed") {

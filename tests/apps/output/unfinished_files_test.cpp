@@ -56,7 +56,7 @@ TEST_CASE("a second signal leaves no drafts of files that were being written, an
     CHECK(writing.run.end_by(second) == status);
     CHECK_THAT(writing.run.err(), Contains("\nstopped at once by a second signal\n"));
     CHECK(writing.left() == Names{});
-    CHECK(names_in(save) == Names{"model", "step-00000001"});
+    CHECK(names_in(save) == Names{"model", "results.json", "step-00000001"});
   }
 }
 

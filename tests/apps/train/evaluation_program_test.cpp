@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "catch.hpp"
 #include "apps/pipetrain_program.hpp"
+#include "catch.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;

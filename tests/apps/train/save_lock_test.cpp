@@ -42,7 +42,7 @@ TEST_CASE("a second live run is refused in a folder that another saves to, until
   INFO(resumed.err);
   CHECK(resumed.status == 0);
   CHECK_THAT(resumed.err, Contains("going on after step 2"));
-  CHECK(names_in(save) == std::vector<std::string>{"model", "step-00000002", "step-00000004"});
+  CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000002", "step-00000004"});
 }
 
 TEST_CASE("a folder that nothing is saved to yet is held too") {
@@ -52,7 +52,7 @@ TEST_CASE("a folder that nothing is saved to yet is held too") {
   CHECK_THAT(refused(small + "--steps 1 --save " + save + "/"), Contains("is saving there"));
   first->end_by(SIGKILL);
   CHECK(run(small + "--steps 1 --save " + save).status == 0);
-  CHECK(names_in(save) == std::vector<std::string>{"model", "step-00000001"});
+  CHECK(names_in(save) == std::vector<std::string>{"model", "results.json", "step-00000001"});
 }
 
 TEST_CASE("a run that saves nothing leaves no folder, and a dry run never makes one") {
