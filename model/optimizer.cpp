@@ -35,11 +35,11 @@ std::vector<OptimizerPart> whole_parts(const ParameterLayout& layout) {
   for (const BlockParameters& block : layout.blocks) {
     for (const StoredTensor& tensor : block.tensors) {
       const auto elements = static_cast<std::size_t>(tensor.shape.elements());
-      if (elements == 0) {  // of a head with fewer classes than ranks, say
-        next += next < layout.parameters.size() && layout.parameters[next].local.elements() == 0 ? 1 : 0;
-        continue;
-      }
-      const Parameter& parameter = layout.parameters.at(next);
+      while (next < layout.parameters.size() && layout.parameters[next].local.elements() == 0) ++next;
+      const bool is_held = next < layout.parameters.size() && layout.parameters[next].grad_offset >= tensor.grad_offset &&
+                           layout.parameters[next].grad_offset < tensor.grad_offset + elements;
+      if (!is_held) continue;  // all padding: this rank has no row of a head with fewer classes than ranks, say
+      const Parameter& parameter = layout.parameters[next];
       assert(parameter.grad_offset == tensor.grad_offset);
       const auto inside = [&](const Parameter& other) {
         return other.grad_offset > tensor.grad_offset && other.grad_offset < tensor.grad_offset + elements;
