@@ -27,6 +27,9 @@ DatasetOptions data_options(const RunSettings& settings, const ModelConfig& conf
   DatasetOptions data;
   data.inputs = settings.data.inputs;
   data.tokenizer = settings.data.tokenizer;
+  if (!settings.data.text_keys.empty()) data.text_keys = settings.data.text_keys;
+  data.pack = settings.data.pack;
+  data.chat_template = settings.data.chat_template;
   data.sequence_length = settings.data.seq_len.value_or(0);
   data.default_sequence_length = config.max_positions;
   data.max_positions = config.max_positions;

@@ -20,14 +20,23 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Model and data", "num-labels", "N",
        "classify sequences: a new head for N classes on a language model; not needed for a folder that has one", "the model's"},
       {"Model and data", "data", "PATH[:WEIGHT]...",
-       "text (.txt), JSON lines (.jsonl with rows {\"text\"}, or {\"input_ids\"}: one sample of seq-len + 1 tokens), tokens "
-       "(.tokens of tokenize, .bin of Megatron-LM or llm.c, .ds of datatrove), or a folder of these; weights mix several, 1 "
-       "where only others have one",
+       "text (.txt), JSON lines (.jsonl with rows {\"text\"}, {\"prompt\", \"response\"}, {\"messages\"}, or {\"input_ids\"} "
+       "with "
+       "\"labels\" or without), tokens (.tokens of tokenize, .bin of Megatron-LM or llm.c, .ds of datatrove), or a folder of "
+       "these; weights mix several, 1 where only others have one",
        "the text that ships inside", true},
       {"Model and data", "tokenizer", "PATH",
        "turns text into tokens: tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one",
        "bytes are tokens"},
-      {"Model and data", "seq-len", "N", "tokens of one sequence", "from the data's rows, else the model"},
+      {"Model and data", "text-keys", "A,B", "the keys of rows whose texts are read, one behind the other", "text"},
+      {"Model and data", "chat-template", "NAME", "how rows {\"messages\"} become text: chatml, llama2 or llama3",
+       "as the tokenizer's special tokens tell"},
+      {"Model and data", "pack", "none|documents|isolated",
+       "each row a sample, padded; or documents one behind the other, cut into samples; or these, with attention and positions "
+       "that end with the document",
+       "documents for texts, else none"},
+      {"Model and data", "seq-len", "N", "tokens of one sequence, or the most of a row",
+       "from the data's rows, else the model"},
       {"Model and data", "shuffle", "on|off", "a new order each epoch; off: file order. The last partial batch is dropped",
        "on"},
       {"Model and data", "seed", "N", "of initial weights and of the order of samples", "0"},

@@ -17,6 +17,7 @@
 #include "apps/options/save_config.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "data/tokenizers/chat_template.hpp"
 #include "model/config.hpp"
 #include "schedules/builders.hpp"
 
@@ -60,9 +61,29 @@ void read_model(const OptionValues& values, ModelSettings& model) {
   model.labels = values.integer("num-labels", least_labels, most_labels);
 }
 
+void read_text_keys(const OptionValues& values, DataSettings& data) {
+  const std::string text = values.text("text-keys").value_or("");
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string key = text.substr(begin, end - begin);
+    if (key.empty() || end + 1 == text.size())
+      values.fail("text-keys", "has an empty name; write names with one comma between, such as sentence1,sentence2");
+    for (const char* taken : {"input_ids", "labels", "label", "messages"})
+      if (key == taken) values.fail("text-keys", fmt::format("{} is no key of a text; name keys whose values are texts", key));
+    if (std::find(data.text_keys.begin(), data.text_keys.end(), key) != data.text_keys.end())
+      values.fail("text-keys", fmt::format("names {} twice; keep one", key));
+    data.text_keys.push_back(key);
+    begin = end + 1;
+  }
+}
+
 void read_data(const OptionValues& values, RunSettings& run) {
   for (const std::string& input : values.list("data")) run.data.inputs.push_back(parse_data_input(input));
   if (const auto tokenizer = values.text("tokenizer")) run.data.tokenizer = *tokenizer;
+  read_text_keys(values, run.data);
+  if (const auto pack = values.choice("pack", {"none", "documents", "isolated"})) run.data.pack = static_cast<Pack>(*pack);
+  if (const auto name = values.choice("chat-template", chat_template_names()))
+    run.data.chat_template = chat_template_names()[*name];
   run.data.seq_len = values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max());
   run.samples.shuffle = values.on_off("shuffle").value_or(run.samples.shuffle);
   run.samples.seed = values.unsigned_integer("seed").value_or(run.samples.seed);
