@@ -192,11 +192,13 @@ TEST_CASE("what a torchtitan file asks for that is not so here is refused by its
              Contains("is no multiple of pipeline_parallel_microbatch_size"));
   const std::string text = folder.write("a.txt", "hello").string();
   const TrainOptions evaluates =
-      from("tt.toml", "[training]\nsteps = 3\n[validation]\nenable = true\nfreq = 20\nsteps = -1\ndataset_path = '" + text + "'\n", {});
+      from("tt.toml",
+           "[training]\nsteps = 3\n[validation]\nenable = true\nfreq = 20\nsteps = -1\ndataset_path = '" + text + "'\n", {});
   CHECK(evaluates.run.evaluation.interval == 20);
   CHECK(evaluates.run.evaluation.inputs.size() == 1);
   CHECK(!from("tt.toml", "[validation]\nenable = false\nfreq = 20\n[training]\nsteps = 3\n", {}).run.evaluation.wanted());
-  CHECK_THAT(error_of("tt.toml", "[training]\nsteps = 3\n[validation]\nenable = true\nsteps = 10\n"), Contains("an evaluation takes all of its data"));
+  CHECK_THAT(error_of("tt.toml", "[training]\nsteps = 3\n[validation]\nenable = true\nsteps = 10\n"),
+             Contains("an evaluation takes all of its data"));
   CHECK_THAT(error_of("tt.toml", "[training]\nfoo = 1\n"), Contains("training.foo: is no key of torchtitan's"));
 }
 

@@ -119,5 +119,5 @@ TEST_CASE("evaluations that cannot be are refused") {
   CHECK_THAT(refused("--eval-data " + text + " --metrics " + text), Contains("--eval-data reads there too"));
   const std::string one = folder.write("one.jsonl", "{\"input_ids\": [1, 2, 3]}\n").string();
   CHECK_THAT(refused("--split 0.5 --data " + one + " --microbatches 1"), StartsWith("--split 0.5: the data has one sample"));
-  CHECK_THAT(refused("--seq-len 8 --eval-data " + one), Contains("one.jsonl:1"));
+  CHECK_THAT(refused("--seq-len 1 --eval-data " + one), Contains("one.jsonl:1"));
 }

@@ -30,10 +30,10 @@ const std::string small = " --device cpu --threads 1 --seq-len 16 --lr-schedule 
 }  // namespace
 
 TEST_CASE("a GPT-2 made with dropout trains with it, and without where told to") {
-  const TempFolder folder;
+  const TempFolder folder, outputs;
   const std::string model = "--model " + write_with_dropout(folder);
   const auto losses = [&](const std::string& arguments) {
-    const fs::path metrics = folder.path() / "metrics.jsonl";
+    const fs::path metrics = outputs.path() / "metrics.jsonl";
     const auto result = run(model + small + " --steps 2 --metrics " + metrics.string() + " " + arguments);
     INFO(result.err);
     REQUIRE(result.status == 0);
