@@ -24,16 +24,6 @@ struct DataFile {
   bool has_answers() const { return jsonl && (jsonl->form == RowForm::answer || jsonl->form == RowForm::messages); }
 };
 
-namespace {
-
-// How a user writes it.
-std::string word(Pack pack) {
-  constexpr const char* words[] = {"none", "documents", "isolated"};
-  return words[static_cast<int>(pack)];
-}
-
-}  // namespace
-
 DataFiles::DataFiles(const DatasetOptions& options, const Tokenizer* tokenizer, const std::filesystem::path& path)
     : options_(options), tokenizer_(tokenizer), name_(path.string()) {
   std::vector<DataFile> files;  // all are looked at before any is read
@@ -63,9 +53,9 @@ void DataFiles::refuse_packing(const DataFile& file) const {
     throw Error(ErrorKind::input,
                 fmt::format("{}: has no labels; for classification give .jsonl rows with \"label\"", file.path.string()));
   if (options_.classes > 0 && pack != Pack::none)
-    throw Error(ErrorKind::input, {"pack", word(pack)}, "rows for classification are samples of their own; leave packing out");
+    throw Error(ErrorKind::input, {"pack", name_of(pack)}, "rows for classification are samples of their own; leave packing out");
   if (is_tokens && pack == Pack::none)
-    throw Error(ErrorKind::input, {"pack", word(pack)},
+    throw Error(ErrorKind::input, {"pack", name_of(pack)},
                 fmt::format("{} is one stream of tokens, not rows; pack documents", file.path.string()));
 }
 

@@ -70,6 +70,13 @@ std::unique_ptr<Dataset> open_inside_text(const DatasetOptions& options, const T
 
 }  // namespace
 
+const std::vector<std::string>& pack_names() {
+  static const std::vector<std::string> names = {"none", "documents", "isolated"};
+  return names;
+}
+
+const std::string& name_of(Pack pack) { return pack_names()[static_cast<std::size_t>(pack)]; }
+
 std::vector<std::int32_t> Dataset::read(std::int64_t index) const {
   Sample sample;
   read(index, sample);

@@ -62,6 +62,9 @@ enum class Pack {
   documents,  // one behind the other, cut into samples of one length
   isolated,   // the same samples, in which attention and positions end with the document
 };
+// As users write them, in the order of Pack.
+const std::vector<std::string>& pack_names();
+const std::string& name_of(Pack pack);
 
 struct DatasetOptions {
   std::vector<DataInput> inputs;                  // empty: the text that ships inside

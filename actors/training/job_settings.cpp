@@ -1,6 +1,7 @@
 #include "actors/training/job_settings.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <optional>
 
@@ -79,6 +80,9 @@ NamedValues job_settings(const RunSettings& settings) {
   values.emplace_back("layers", text(settings.model.layers));
   values.emplace_back("dropout", text(settings.model.dropout));
   values.emplace_back("num-labels", text(settings.model.labels));
+  values.emplace_back("text-keys", fmt::format("{}", fmt::join(settings.data.text_keys, ",")));
+  values.emplace_back("chat-template", settings.data.chat_template);
+  values.emplace_back("pack", settings.data.pack ? name_of(*settings.data.pack) : "");
   values.emplace_back("seq-len", text(settings.data.seq_len));
   values.emplace_back("seed", text(settings.samples.seed));
   values.emplace_back("shuffle", text(settings.samples.shuffle));

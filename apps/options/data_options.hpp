@@ -1,0 +1,15 @@
+// The options of data to train and to evaluate on.
+#pragma once
+
+#include "actors/training/run_settings.hpp"
+#include "apps/options/option_values.hpp"
+
+namespace pipetrain {
+
+// Both throw Error(input) that names the option.
+// With --tokenizer, how rows become samples, and the samples' order.
+void read_data(const OptionValues& values, RunSettings& run);
+// After read_data().
+void read_evaluation(const OptionValues& values, RunSettings& run);
+
+}  // namespace pipetrain
