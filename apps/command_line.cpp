@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -132,8 +134,10 @@ int run_command(std::vector<std::string> arguments, const Environment& environme
 }
 
 // A file opened later must not take the place of a closed standard stream and receive what is printed there. Results written to
-// the one held here fail, as they would on the closed one.
+// the one held here fail, as they would on the closed one. A reader of results, progress or metrics that goes away ends nothing
+// by itself: the write fails, as on a full disk.
 void hold_standard_streams() {
+  std::signal(SIGPIPE, SIG_IGN);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) != -1) continue;
     const int held = ::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);
@@ -194,11 +198,18 @@ int run_and_report(const std::vector<std::string>& arguments, const Environment&
   std::_Exit(1);
 }
 
-// What a command prints is its result: where that is lost, it has failed. Returns the exit status.
+// Of a pipe, as in `pipetrain tokenize --show | head`.
+bool reader_of_results_is_gone() {
+  pollfd results{STDOUT_FILENO, 0, 0};
+  return ::poll(&results, 1, 0) == 1 && (results.revents & POLLERR) != 0;
+}
+
+// What a command prints is its result: where that is lost, it has failed, but not where its reader wanted no more. Returns the
+// exit status.
 int check_results_written(int status) {
   errno = 0;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  if (written || status != 0) return status;
+  if (written || status != 0 || reader_of_results_is_gone()) return status;
   print_error(fmt::format("stdout: the results cannot be written{}; make room, or send them elsewhere",
                           errno != 0 ? fmt::format(" ({})", std::strerror(errno)) : ""),
               ErrorKind::input);

@@ -13,7 +13,6 @@
 #include <charconv>
 #include <chrono>
 #include <climits>
-#include <csignal>
 #include <cstring>
 #include <system_error>
 #include <thread>
@@ -114,7 +113,6 @@ OutputStream::OutputStream(std::string option, const OutputTarget& target) : opt
     fd_ = -1;
   }
   if (fd_ < 0) fail_write(option_, path_, errno);
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is told as any failure is, and unfinished files go
 }
 
 OutputStream::~OutputStream() { ::close(fd_); }

@@ -153,7 +153,6 @@ SignalAnswers::SignalAnswers(std::function<void()> asked_to_stop, std::function<
   const std::lock_guard lock(answers_mutex);
   answers = {std::move(asked_to_stop), std::move(report)};
   leave_when_asked = false;
-  std::signal(SIGPIPE, SIG_IGN);
 }
 
 SignalAnswers::~SignalAnswers() {

@@ -30,8 +30,7 @@ class SignalWatch {
 };
 
 // What a run does about signals, instead of ending: one object at a time. Both are called on the watch's thread, and not after
-// the destructor, from when on the first signal is passed over, because nothing is left to end. From the constructor on a
-// reader of progress or metrics that goes away (SIGPIPE) ends nothing either: the write fails, as on a full disk.
+// the destructor, from when on the first signal is passed over, because nothing is left to end.
 class SignalAnswers {
  public:
   SignalAnswers(std::function<void()> asked_to_stop, std::function<void()> report);

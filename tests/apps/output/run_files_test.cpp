@@ -70,6 +70,19 @@ TEST_CASE("results that cannot be written to stdout are an error") {
   CHECK(WEXITSTATUS(status) == 2);
 }
 
+TEST_CASE("a reader of results that wants no more of them is no error") {
+  const TempFolder folder;
+  for (const char* command : {"simulate --pp 4 --microbatches 64 --schedule all --json", "--help"}) {
+    const auto script =
+        folder.write("run.sh", std::string("'" PIPETRAIN_PROGRAM "' ") + command + " | true\nexit ${PIPESTATUS[0]}\n");
+    for (int run = 0; run < 5; ++run) {  // the reader goes before, between and after the writes
+      const Result result = run_program("/bin/bash", script.string());
+      CHECK(result.status == 0);
+      CHECK(result.err == "");
+    }
+  }
+}
+
 TEST_CASE("notes that cannot be written fail nothing") {
   for (const char* command : {"simulate --pp 2 --microbatches 2", "--device cpu --layers 2 --dry-run"}) {
     CAPTURE(command);
