@@ -53,7 +53,8 @@ void DataFiles::refuse_packing(const DataFile& file) const {
     throw Error(ErrorKind::input,
                 fmt::format("{}: has no labels; for classification give .jsonl rows with \"label\"", file.path.string()));
   if (options_.classes > 0 && pack != Pack::none)
-    throw Error(ErrorKind::input, {"pack", name_of(pack)}, "rows for classification are samples of their own; leave packing out");
+    throw Error(ErrorKind::input, {"pack", name_of(pack)},
+                "rows for classification are samples of their own; leave packing out");
   if (is_tokens && pack == Pack::none)
     throw Error(ErrorKind::input, {"pack", name_of(pack)},
                 fmt::format("{} is one stream of tokens, not rows; pack documents", file.path.string()));

@@ -117,8 +117,8 @@ const std::string& RowEncoder::chat_template() {
   chat_template_ = tokenizer_.find("<|im_start|>") ? "chatml" : tokenizer_.find("<|start_header_id|>") ? "llama3" : "";
   if (chat_template_.empty())
     throw RowFault{
-        "messages: the tokenizer has neither <|im_start|> nor <|start_header_id|>, which tell how they become a text; give "
-        "the tokenizer of a chat model"};
+        "messages: the tokenizer has neither <|im_start|> nor <|start_header_id|>, which tell how they become a text; name "
+        "the chat template, or give the tokenizer of a chat model"};
   return chat_template_;
 }
 

@@ -80,6 +80,11 @@ std::int64_t step_of(const json& members, const std::string& place) {
 
 }  // namespace
 
+std::optional<double> input_wait_share(const StepMetrics& metrics) {
+  if (!metrics.input_wait || metrics.seconds <= 0) return {};
+  return std::min(1.0, *metrics.input_wait / metrics.seconds);
+}
+
 std::string to_json_line(const StepMetrics& metrics) {
   std::string line = fmt::format(
       R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"tokens":{},"seconds":{},"elapsed":{},"tokens_per_second":{},)"
@@ -88,6 +93,7 @@ std::string to_json_line(const StepMetrics& metrics) {
       shortest(metrics.elapsed), shortest(metrics.tokens_per_second), shortest(metrics.tokens_per_second_per_device),
       shortest(metrics.tflops_per_device), shortest(metrics.mfu), shortest(metrics.bubble), list(metrics.memory_bytes),
       shortest(metrics.loss_scale), metrics.skipped);
+  if (metrics.input_wait) line += fmt::format(R"(,"input_wait":{})", shortest(metrics.input_wait));
   if (!metrics.stage_bubble.empty()) line += fmt::format(R"(,"stage_bubble":{})", list(metrics.stage_bubble));
   return line + "}";
 }
@@ -139,6 +145,7 @@ std::optional<StepMetrics> parse_metrics_line(std::string_view line, const std::
                                          : std::nullopt);
   metrics.loss_scale = read("loss_scale");
   metrics.skipped = members.value("skipped", json()) == true;
+  metrics.input_wait = read("input_wait");
   metrics.stage_bubble = numbers(members, place, "stage_bubble");
   return metrics;
 }

@@ -21,9 +21,13 @@ struct StepMetrics {
   std::vector<std::optional<std::int64_t>> memory_bytes;  // per device; empty: null
   std::optional<double> loss_scale;
   bool skipped = false;
+  std::optional<double> input_wait;  // seconds that a first stage may have waited for data; no key where unknown
   std::vector<std::optional<double>>
       stage_bubble;  // per stage, replica-major, 0 to 1: their mean is bubble; no key where empty
 };
+
+// The share of the step in which data was waited for, 0 to 1.
+std::optional<double> input_wait_share(const StepMetrics& metrics);
 
 // Of an evaluation: what the loss is on data that is not trained on. Accuracy and F1 are of classes, 0 to 1.
 struct EvaluationMetrics {

@@ -57,9 +57,11 @@ TokenSource::Staged TokenSource::read(std::int64_t step, int microbatch) {
   const std::int64_t tokens = tokens_of(step);
   if (steps_[place] == step) return {data, tokens};
   steps_[place] = 0;
+  const auto begin = ReadTimes::Clock::now();
   const auto count = static_cast<std::size_t>(tokens);
   samples_->read({step, replica_, microbatch}, tokens / samples_->batch().microbatch, {data, count}, {data + tokens, count});
   steps_[place] = step;
+  read_times_.add(step, begin, ReadTimes::Clock::now());
   return {data, tokens};
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
+#include "actors/training/input_wait.hpp"
 #include "actors/training/step_samples.hpp"
 #include "core/device.hpp"
 
@@ -19,6 +20,8 @@ class TokenSource : public InputSource {
   void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) override;
   // Reads the next step's first microbatch, so that the step does not begin with waiting for it.
   void look_ahead(const StepInfo& filled) override;
+
+  ReadTimes& read_times() { return read_times_; }
 
  private:
   // The inputs of a microbatch and then its targets, `tokens` of each.
@@ -40,6 +43,7 @@ class TokenSource : public InputSource {
   std::vector<std::int64_t> steps_;                       // by place: whose samples are there; 0 for none
   std::int64_t measured_step_ = 0, measured_tokens_ = 0;  // what tokens_of() found last
   std::vector<std::unique_ptr<Stream>> first_, last_;     // one per lane
+  ReadTimes read_times_;
 };
 
 }  // namespace pipetrain

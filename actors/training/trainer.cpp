@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <map>
 
 #include "actors/engine/remote/engine_channel.hpp"
 #include "actors/training/checkpoint.hpp"
@@ -105,6 +106,7 @@ class Trainer::Run {
     }
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.bubble = bubble_fraction(outcome.stages);
+    report.input_wait = longest_input_wait(outcome.stages, number, start);
     report.trace = std::move(outcome.stages);
     steps_done_ = number;
     if (!report.skipped) ++applied_steps_;
@@ -209,8 +211,23 @@ class Trainer::Run {
           layout_.stage_devices({replica, placement.at(placement.virtual_stages() - 1).stage, part}));
     };
     const auto training = source(samples_);
+    if (part == 0 && !layout_.stage_devices({replica, placement.at(0).stage, part}).empty()) sources_[replica] = training;
     if (!evaluator_) return training;
     return std::make_shared<StepSource>(training, source(evaluator_->samples()));
+  }
+
+  // Over the replicas; nothing where another process reads the data of one.
+  std::optional<double> longest_input_wait(const std::vector<StageTrace>& stages, std::int64_t step,
+                                           ReadTimes::Clock::time_point begin) const {
+    if (std::ssize(sources_) < job_.batch.dp) return {};
+    const int first_stage = layout_.plan().placement.at(0).stage;
+    double longest = 0;
+    for (const StageTrace& stage : stages) {
+      if (stage.stage.stage != first_stage || stage.stage.part != 0) continue;
+      const auto reads = sources_.at(stage.stage.replica)->read_times().take(step);
+      longest = std::max(longest, input_wait(reads, stage, begin));
+    }
+    return longest;
   }
 
   MeshCoordinate rank_at(std::size_t rank) const { return layout_.mesh().at(static_cast<int>(rank)); }
@@ -245,6 +262,7 @@ class Trainer::Run {
   ParallelLayout layout_;                   // devices and groups: outlives the computes
   std::shared_ptr<const StepSamples> samples_;
   std::vector<std::shared_ptr<TransformerCompute>> computes_;  // replica-major
+  std::map<int, std::shared_ptr<TokenSource>> sources_;        // by replica, of those whose first stage runs here
   std::unique_ptr<Pipeline> pipeline_;                         // its actors end first
   StepResults results_;
   std::optional<Evaluator> evaluator_;  // where there is data to evaluate on

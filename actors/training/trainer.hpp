@@ -33,6 +33,7 @@ struct StepReport {
   bool skipped = false;              // the optimizer left weights and its states as they were
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none
+  std::optional<double> input_wait;  // seconds that a first stage may have waited for data; nothing where others read it
   std::vector<StageTrace> trace;     // of each stage's first rank
   std::vector<DeviceTrace> devices;  // in the mesh's order of ranks
 };

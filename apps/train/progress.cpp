@@ -28,6 +28,7 @@ std::vector<std::string> fields(const StepProgress& progress) {
   parts.push_back(fmt::format("lr {:.2e}", progress.lr));
   parts.push_back(fmt::format("{} tokens/s", format_thousands(std::llround(progress.tokens_per_second))));
   if (progress.bubble) parts.push_back(fmt::format("bubble {:.1f} %", 100 * *progress.bubble));
+  if (progress.input_wait) parts.push_back(fmt::format("input {:.1f} %", 100 * *progress.input_wait));
   if (progress.eta_seconds) parts.push_back("ETA " + format_duration(*progress.eta_seconds));
   if (progress.tflops_per_device) parts.push_back(fmt::format("{:.4g} TFLOP/s", *progress.tflops_per_device));
   if (progress.mfu) parts.push_back(fmt::format("MFU {:.1f} %", 100 * *progress.mfu));

@@ -17,6 +17,7 @@ struct StepProgress {
   std::optional<double> loss_scale;  // nothing where the loss is not scaled
   double tokens_per_second = 0;
   std::optional<double> bubble;       // 0 to 1
+  std::optional<double> input_wait;   // likewise: the share of the step in which data was waited for
   std::optional<double> eta_seconds;  // until the last step
   std::optional<double> tflops_per_device;
   std::optional<double> mfu;                 // 0 to 1
@@ -24,8 +25,8 @@ struct StepProgress {
   bool skipped = false;
 };
 
-// "step 12/100  loss 4.5321  grad norm 1.234  lr 3.00e-04  12,345 tokens/s  bubble 12.3 %  ETA 1:02:03  401.2 TFLOP/s
-// MFU 40.6 %  memory 71.3 GiB  loss scale 65536"; TFLOP/s and memory are of one device
+// "step 12/100  loss 4.5321  grad norm 1.234  lr 3.00e-04  12,345 tokens/s  bubble 12.3 %  input 0.1 %  ETA 1:02:03  401.2
+// TFLOP/s MFU 40.6 %  memory 71.3 GiB  loss scale 65536"; TFLOP/s and memory are of one device
 std::string plain_line(const StepProgress& progress);
 // The same with a bar before it, in at most `width` columns. Where that does not fit: without the bar, then in short words,
 // then without the last fields.

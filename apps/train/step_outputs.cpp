@@ -34,6 +34,7 @@ StepProgress progress_of(const StepMetrics& metrics, std::int64_t total, double 
   progress.lr = *metrics.lr;
   progress.tokens_per_second = *metrics.tokens_per_second;
   progress.bubble = metrics.bubble;
+  progress.input_wait = input_wait_share(metrics);
   progress.tflops_per_device = metrics.tflops_per_device;
   progress.mfu = metrics.mfu;
   progress.memory_bytes = fullest_device(metrics);
@@ -80,6 +81,7 @@ std::vector<Scalar> scalars_of(const StepMetrics& metrics) {
   scalars.add("mfu", metrics.mfu);
   scalars.add("bubble", metrics.bubble);
   scalars.add("step_seconds", metrics.seconds);
+  scalars.add("input_wait", metrics.input_wait);
   const auto fullest = fullest_device(metrics);
   scalars.add("memory_bytes", fullest ? std::optional(static_cast<double>(*fullest)) : std::nullopt);
   scalars.add("loss_scale", metrics.loss_scale);

@@ -63,6 +63,7 @@ StepProgress progress_of(const StepMetrics& step) {
   progress.lr = step.lr.value_or(0);
   progress.tokens_per_second = step.tokens_per_second.value_or(0);
   progress.bubble = step.bubble;
+  progress.input_wait = input_wait_share(step);
   progress.tflops_per_device = step.tflops_per_device;
   progress.mfu = step.mfu;
   for (const auto& bytes : step.memory_bytes) progress.memory_bytes = std::max(progress.memory_bytes, bytes);

@@ -288,7 +288,9 @@ TEST_CASE("two launches on one host stand for two hosts", "[launch]") {
 TEST_CASE("processes that do not fit together end at once, in one line each", "[launch]") {
   const std::string options = "--pp 2 --steps 2 --nnodes 2 " + small;
   for (const auto& [one, two, name] :
-       {std::tuple("--lr 1e-3", "--lr 1e-4", "lr "), std::tuple("", "--adam-eps 1e-7", "adam-eps ")}) {
+       {std::tuple("--lr 1e-3", "--lr 1e-4", "lr "), std::tuple("", "--adam-eps 1e-7", "adam-eps "),
+        std::tuple("--pack documents", "--pack isolated", "pack "), std::tuple("", "--text-keys a,b", "text-keys "),
+        std::tuple("--chat-template llama3", "--chat-template chatml", "chat-template ")}) {
     const std::string master = " --master 127.0.0.1:" + std::to_string(HeldPort(0).port()) + " ";
     LiveRun first(options + master + "--node-rank 0 " + one);
     const Result second = run(options + master + "--node-rank 1 " + two);

@@ -41,10 +41,12 @@ TEST_CASE("a metrics line has all keys in the contract's order, and null for wha
   metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.memory_bytes = {1000, std::nullopt};
   metrics.skipped = true;
+  metrics.input_wait = 0.25;
   const auto parsed = nlohmann::json::parse(to_json_line(metrics));
   CHECK(parsed["loss"].is_null());
   CHECK(parsed["memory_bytes"].dump() == "[1000,null]");
   CHECK(parsed["skipped"] == true);
+  CHECK(parsed["input_wait"] == 0.25);
 }
 
 TEST_CASE("losses and norms read back to the bit") {
@@ -102,6 +104,9 @@ TEST_CASE("progress tells step, loss, norm, rate, speed, bubble and time to go")
   CHECK(plain_line(some_progress()) ==
         "step 50/200  loss 4.5321  grad norm 1.234  lr 3.00e-04  12,345 tokens/s  bubble 12.3 %  ETA 1:02:03");
   StepProgress progress = some_progress();
+  progress.input_wait = 0.002;
+  CHECK_THAT(plain_line(progress), Catch::Matchers::Contains("bubble 12.3 %  input 0.2 %  ETA"));
+  progress.input_wait.reset();
   progress.total = 0;
   progress.bubble.reset();
   progress.eta_seconds.reset();
