@@ -12,6 +12,9 @@ set(schedules_headers
 set(schedules_included_headers
   schedules/action.hpp
   schedules/cost.hpp
+  schedules/invalid_plan.hpp
+  schedules/plan_file_error.hpp
+  schedules/plan_needs.hpp
   schedules/timeline.hpp)
 set(engine_headers
   actors/engine/noop_compute.hpp

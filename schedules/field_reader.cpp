@@ -1,7 +1,7 @@
 #include "schedules/field_reader.hpp"
 
 #include <algorithm>
-#include "schedules/plan_text.hpp"
+#include "schedules/plan_file_error.hpp"
 
 namespace pipetrain::schedules {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "schedules/grid.hpp"
-#include "schedules/validate.hpp"
+#include "schedules/invalid_plan.hpp"
 
 namespace pipetrain::schedules {
 

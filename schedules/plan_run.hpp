@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "schedules/plan.hpp"
+#include "schedules/plan_needs.hpp"
 #include "schedules/stage_set.hpp"
-#include "schedules/validate.hpp"
 
 namespace pipetrain::schedules {
 

@@ -15,19 +15,13 @@
 #pragma once
 
 #include <istream>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "schedules/plan.hpp"
+#include "schedules/plan_file_error.hpp"
 
 namespace pipetrain::schedules {
-
-// One line: file, line, the action and the rule it breaks.
-class PlanFileError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 std::string to_text(const Plan& plan);
 // Round-trips to_text(). `name` is the file's, for messages. The plan has passed check_plan(). The text is read twice, piece by

@@ -120,7 +120,13 @@ bool GatheredParameters::is_table(std::size_t unit) const { return is_end(setup_
 void GatheredParameters::gather(std::size_t index, const Tensor& target) {
   const ShardUnit& unit = setup_.units[index];
   const Tensor own = span(memory_.shard, memory_.shard_begins[index], unit.run(setup_.replicas.rank()).size());
-  setup_.replicas.all_gather(setup_.transfer, own, target, RowSplit(unit.cuts));
+  const RowSplit rows(unit.cuts);
+  // Where copy engines can move matrices, every multiprocessor is left to the blocks that compute meanwhile.
+  if (PiecewiseTransfer* pieces = unit.vectors ? nullptr : setup_.replicas.in_pieces()) {
+    pieces->gather(setup_.transfer, own, target, rows, [](std::int64_t, std::int64_t) {});
+  } else {
+    setup_.replicas.all_gather(setup_.transfer, own, target, rows);
+  }
 }
 
 void GatheredParameters::begin_step(schedules::StepKind kind) {

@@ -29,19 +29,18 @@ class QuietGroup : public Group, private PiecewiseTransfer {
   void abort(std::exception_ptr cause) override { group_->abort(std::move(cause)); }
 
  private:
-  void gather(Stream& stream, const Tensor& shard, const Tensor& full, const Work& use) override {
-    if (!quiet_) return group_->in_pieces()->gather(stream, shard, full, use);
-    rehearse(full, use);
+  void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use) override {
+    if (!quiet_) return group_->in_pieces()->gather(stream, shard, full, rows, use);
+    rehearse(rows, use);
   }
   void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
                 const std::function<void()>& meanwhile) override {
     if (!quiet_) return group_->in_pieces()->exchange(stream, full, received, make, meanwhile);
-    rehearse(full, make);
+    rehearse(RowSplit(full.rows(), size()), make);
     if (meanwhile) meanwhile();
   }
   void wait_until_idle() noexcept override { group_->in_pieces()->wait_until_idle(); }
-  void rehearse(const Tensor& full, const Work& work) const {
-    const RowSplit rows(full.rows(), size());
+  void rehearse(const RowSplit& rows, const Work& work) const {
     for (int rank = 0; rank < size(); ++rank) work(rows.begin(rank), rows.end(rank));
   }
 

@@ -72,7 +72,8 @@ RankCompute::~RankCompute() { wait_until_idle(); }
 
 void RankCompute::wait_until_idle() noexcept {
   streams_.wait_until_idle();
-  if (PiecewiseTransfer* transfer = tensor_group_ ? tensor_group_->in_pieces() : nullptr) transfer->wait_until_idle();
+  for (Group* group : {static_cast<Group*>(tensor_group_.get()), setup_.groups.data.get()})
+    if (PiecewiseTransfer* transfer = group != nullptr ? group->in_pieces() : nullptr) transfer->wait_until_idle();
 }
 
 bool RankCompute::has_head() const {

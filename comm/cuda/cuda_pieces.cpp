@@ -85,8 +85,7 @@ class CudaPieces final : public PiecewiseTransfer {
     sent_ = device.make_event();
   }
 
-  void gather(Stream& stream, const Tensor& shard, const Tensor& full, const Work& use) override {
-    const RowSplit rows(full.rows(), size_);
+  void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use) override {
     const Tensor own_rows = full.row_range(rows.begin(rank_), rows.end(rank_));
     begin_call(stream, full.data);
     copies_.wait(*own().begun);

@@ -235,7 +235,7 @@ void move_in_pieces(Ranks& ranks, int rank, const RowSplit& split, const MovedTe
   const auto copy = [&](const Tensor& target, const Tensor& from) { stream.copy(target.data, from.data, from.bytes()); };
   stream.zero(t.gathered[r]);
   stream.zero(t.received[r]);
-  transfer->gather(stream, t.shard[r], t.gathered[r], [&](std::int64_t begin, std::int64_t end) {
+  transfer->gather(stream, t.shard[r], t.gathered[r], split, [&](std::int64_t begin, std::int64_t end) {
     const bool own = begin == split.begin(rank);
     copy(t.used[r].row_range(begin, end), own ? t.shard[r] : t.gathered[r].row_range(begin, end));
   });
@@ -272,13 +272,33 @@ TEST_CASE("GPUs move tensors in pieces beside the work on them", "[gpu]") {
   }
 }
 
+TEST_CASE("GPUs gather runs of unequal length in pieces", "[gpu]") {
+  if (!have_gpu()) return;
+  constexpr std::int64_t total = 3000;
+  std::mt19937 random(7);
+  const std::vector<float> whole = random_eighths(total, random);
+  const RowSplit runs({0, 1000, 1000, total});  // the second rank has none
+  Ranks ranks(3);
+  std::vector<Tensor> shards, gathered;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    shards.push_back(
+        ranks.make(rank, {runs.count(rank)}, DType::bf16, {whole.begin() + runs.begin(rank), whole.begin() + runs.end(rank)}));
+    gathered.push_back(ranks.make(rank, {total}, DType::bf16));
+  }
+  ranks.run([&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    ranks.group(rank).in_pieces()->gather(ranks.stream(rank), shards[r], gathered[r], runs, [](std::int64_t, std::int64_t) {});
+  });
+  for (int rank = 0; rank < ranks.size(); ++rank) CHECK((ranks.get(rank, gathered[static_cast<std::size_t>(rank)]) == whole));
+}
+
 TEST_CASE("aborting a group of GPUs ends the waiting of its host threads", "[gpu]") {
   if (!have_gpu()) return;
   Ranks ranks(2);
   const Tensor shard = ranks.make(0, {10, 4}, DType::f32, std::vector<float>(40, 1.0F));
   const Tensor full = ranks.make(0, {20, 4}, DType::f32);
   std::thread waiting([&] {  // rank 1 never comes
-    ranks.group(0).in_pieces()->gather(ranks.stream(0), shard, full, [](std::int64_t, std::int64_t) {});
+    ranks.group(0).in_pieces()->gather(ranks.stream(0), shard, full, RowSplit(20, 2), [](std::int64_t, std::int64_t) {});
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   ranks.group(1).abort(std::make_exception_ptr(Error(ErrorKind::aborted, "rank 1 is gone")));

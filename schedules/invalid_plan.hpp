@@ -1,0 +1,25 @@
+// What a plan's proof throws.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace pipetrain::schedules {
+
+// The plan breaks a rule; what() names the stage and the action in its first line, and below shows the place on the printed
+// grid.
+class InvalidPlan : public std::runtime_error {
+ public:
+  // stage: whose list is at fault, -1 when it is the whole plan.
+  InvalidPlan(std::string fault, int stage, const std::string& grid)
+      : std::runtime_error(fault + "\n" + grid), fault_(std::move(fault)), stage_(stage) {}
+  const std::string& fault() const noexcept { return fault_; }  // the first line alone
+  int stage() const noexcept { return stage_; }
+
+ private:
+  std::string fault_;
+  int stage_;
+};
+
+}  // namespace pipetrain::schedules
