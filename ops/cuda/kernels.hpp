@@ -67,7 +67,7 @@ void attention(cudaStream_t stream, const AttentionShape& shape, const Attention
 std::size_t attention_backward_scratch(const AttentionShape& shape);  // bytes
 void attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch);
 
-// attention_mma.cu: bf16
+// attention_mma.cu, attention_mma_backward.cu: bf16
 bool takes_mma_attention(const AttentionShape& shape);
 void attention_mma(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args);
 std::size_t attention_mma_backward_scratch(const AttentionShape& shape);  // bytes

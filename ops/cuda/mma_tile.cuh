@@ -1,0 +1,167 @@
+// Tiles of heads in shared memory and their products on tensor cores, for the kernels of attention_mma.cu and
+// attention_mma_backward.cu. Fragments are as PTX's mma.m16n8k16 and ldmatrix lay them out: a thread has rows lane / 4 and
+// lane / 4 + 8, columns 2 (lane % 4) and the next one.
+#pragma once
+
+#include "ops/cuda/attention.cuh"
+#include "ops/cuda/launch.hpp"
+#include "ops/cuda/vector.cuh"
+
+namespace pipetrain::cuda {
+namespace {
+
+constexpr int tile = 64;  // queries, and keys
+constexpr int warp_rows = 16;
+constexpr int threads = tile / warp_rows * 32;
+constexpr float log2_e = 1.4426950408889634F, ln_2 = 0.6931471805599453F;
+
+// c += a b, of 16 x 16 and 16 x 8.
+__device__ void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ unsigned pack(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const unsigned*>(&pair);
+}
+
+// 64 rows of one head in shared memory, padded so that eight rows' 16 bytes lie in different banks. Rows past the sequence and
+// columns past the head's size are zero. `size`: columns there is room for, a multiple of 16.
+template <int size>
+struct Tile {
+  static constexpr int stride = size + 8;
+  static constexpr int elements = tile * stride;
+  bf16* at;
+
+  __device__ Tile(bf16* memory, int index) : at(memory + index * elements) {}
+
+  __device__ void load(const bf16* head, std::int64_t row_stride, int first, const Heads& h) const {
+    constexpr int chunks = size / 8;  // of 16 bytes
+#pragma unroll 4
+    for (int i = threadIdx.x; i < tile * chunks; i += threads) {
+      const int row = i / chunks, col = i % chunks * 8;
+      const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(at + row * stride + col));
+      const bool there = first + row < h.sequence && col < h.dim;
+      const bf16* from = head + (there ? (first + row) * row_stride + col : 0);
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
+    }
+  }
+
+  // A matrix of rows x columns from here, as the left factor: 16 x 16.
+  __device__ void left(unsigned (&r)[4], int row, int col) const {
+    const int lane = threadIdx.x % 32;
+    four<false>(r, row + lane % 16, col + lane / 16 * 8);
+  }
+  // Two right factors of 16 x 8: rows of the tile are the columns of the factor; row, row + 8.
+  __device__ void right_rows(unsigned (&r)[4], int row, int col) const {
+    const int lane = threadIdx.x % 32;
+    four<false>(r, row + lane / 16 * 8 + lane % 8, col + lane / 8 % 2 * 8);
+  }
+  // Two right factors of 16 x 8: rows of the tile are rows of the factor; columns col, col + 8.
+  __device__ void right_cols(unsigned (&r)[4], int row, int col) const {
+    const int lane = threadIdx.x % 32;
+    four<true>(r, row + lane % 16, col + lane / 16 * 8);
+  }
+
+ private:
+  template <bool transposed>
+  __device__ void four(unsigned (&r)[4], int row, int col) const {
+    const unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(at + row * stride + col));
+    if constexpr (transposed) {
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                   : "r"(from));
+    } else {
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                   : "r"(from));
+    }
+  }
+};
+
+__device__ void wait_for_tiles() {
+  asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;\n" ::);
+  __syncthreads();
+}
+
+// scores [16, 8 n] = rows `row` .. of a, times rows `first` .. of b, transposed.
+template <int size, int n>
+__device__ void products(float (&scores)[n][4], const Tile<size>& a, int row, const Tile<size>& b, int first) {
+#pragma unroll
+  for (int k = 0; k < size; k += 16) {
+    unsigned left[4];
+    a.left(left, row, k);
+#pragma unroll
+    for (int pair = 0; pair < n / 2; ++pair) {
+      unsigned right[4];
+      b.right_rows(right, first + pair * 16, k);
+      multiply_add(scores[2 * pair], left, right[0], right[1]);
+      multiply_add(scores[2 * pair + 1], left, right[2], right[3]);
+    }
+  }
+}
+
+// acc [16, size] += weights [16, 8 n] times rows `first` .. of b.
+template <int size, int n>
+__device__ void add_products(float (&acc)[size / 8][4], const float (&weights)[n][4], const Tile<size>& b, int first) {
+#pragma unroll
+  for (int k = 0; k < n / 2; ++k) {
+    const float(&low)[4] = weights[2 * k], (&high)[4] = weights[2 * k + 1];
+    const unsigned left[4] = {pack(low[0], low[1]), pack(low[2], low[3]), pack(high[0], high[1]), pack(high[2], high[3])};
+#pragma unroll
+    for (int pair = 0; pair < size / 16; ++pair) {
+      unsigned right[4];
+      b.right_cols(right, first + k * 16, pair * 16);
+      multiply_add(acc[2 * pair], left, right[0], right[1]);
+      multiply_add(acc[2 * pair + 1], left, right[2], right[3]);
+    }
+  }
+}
+
+// This warp's 16 rows from `row` on.
+template <int size>
+__device__ void write(bf16* head, std::int64_t row_stride, int row, const Heads& h, const float (&acc)[size / 8][4],
+                      const float (&factor)[2]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int at = row + lane / 4 + 8 * i;
+    if (at >= h.sequence) continue;
+#pragma unroll
+    for (int n = 0; n < size / 8; ++n) {
+      const int col = n * 8 + lane % 4 * 2;
+      if (col >= h.dim) continue;
+      *reinterpret_cast<unsigned*>(head + at * row_stride + col) =
+          pack(acc[n][2 * i] * factor[i], acc[n][2 * i + 1] * factor[i]);
+    }
+  }
+}
+
+// Calls body(Constant<size>) for the columns that a tile of such heads takes.
+template <class Body>
+void with_tile_size(const AttentionShape& shape, Body body) {
+  if (shape.head_dim <= 64) return body(Constant<64>{});
+  return body(Constant<128>{});
+}
+
+struct Grid {
+  std::int64_t heads;
+  std::size_t shared;  // bytes
+};
+
+template <class Kernel, class... Arguments>
+void launch(Kernel kernel, const Grid& of, const AttentionShape& shape, cudaStream_t stream, Arguments... arguments) {
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(of.shared));
+  const dim3 grid(blocks_for(shape.sequence, tile), static_cast<unsigned>(of.heads), static_cast<unsigned>(shape.batch));
+  kernel<<<grid, threads, of.shared, stream>>>(arguments...);
+}
+
+template <int size>
+constexpr std::size_t bytes_of(int tiles) {
+  return static_cast<std::size_t>(tiles) * Tile<size>::elements * sizeof(bf16);
+}
+
+}  // namespace
+}  // namespace pipetrain::cuda
