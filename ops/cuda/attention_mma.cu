@@ -95,8 +95,8 @@ void attention_mma(cudaStream_t stream, const AttentionShape& shape, const Atten
   if (shape.tokens() == 0) return;
   with_tile_size(shape, [&](auto s) {
     constexpr int size = decltype(s)::value;
-    launch(forward_kernel<size>, {shape.heads, bytes_of<size>(3)}, shape, stream, heads_of(shape, args),
-           data_of<bf16>(args.qkv), data_of<bf16>(args.out), data_of<float>(args.log_sum_exp));
+    start(forward_kernel<size>, {shape.heads, bytes_of<size>(3)}, shape, stream, heads_of(shape, args), data_of<bf16>(args.qkv),
+          data_of<bf16>(args.out), data_of<float>(args.log_sum_exp));
   });
 }
 

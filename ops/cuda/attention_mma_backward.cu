@@ -160,8 +160,8 @@ void attention_mma_backward(cudaStream_t stream, const AttentionShape& shape, co
                             data_of<bf16>(args.dqkv)};
   with_tile_size(shape, [&](auto s) {
     constexpr int size = decltype(s)::value;
-    launch(dq_kernel<size>, {shape.heads, bytes_of<size>(4)}, shape, stream, heads, gradients);
-    launch(dkv_kernel<size>, {shape.kv_heads, bytes_of<size>(4)}, shape, stream, heads, gradients);
+    start(dq_kernel<size>, {shape.heads, bytes_of<size>(4)}, shape, stream, heads, gradients);
+    start(dkv_kernel<size>, {shape.kv_heads, bytes_of<size>(4)}, shape, stream, heads, gradients);
   });
 }
 
