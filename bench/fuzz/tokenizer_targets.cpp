@@ -1,6 +1,8 @@
+#include <cstring>
 #include <stdexcept>
 
 #include "bench/fuzz/target.hpp"
+#include "data/tokenizers/charsmap.hpp"
 #include "data/tokenizers/hugging_face_tokenizer.hpp"
 
 namespace pipetrain::fuzz {
@@ -11,6 +13,9 @@ const std::vector<std::string> words = {R"({"type":"ByteLevel","add_prefix_space
                                         R"({"type":"Split","pattern":{"Regex":"\\s+|a*?"},"behavior":"Removed","invert":true})",
                                         R"({"type":"Replace","pattern":{"String":"a"},"content":"bb"})",
                                         R"({"type":"NFKC"})",
+                                        R"({"type":"BertNormalizer","lowercase":false,"strip_accents":true})",
+                                        R"({"type":"BertPreTokenizer"})",
+                                        R"("precompiled_charsmap":"BAAAAAAAAAA=")",
                                         R"({"type":"Strip","content":"a","start":1,"stop":1})",
                                         R"({"type":"Digits","individual_digits":false})",
                                         R"({"type":"RobertaProcessing","sep":["b",1],"cls":["a",0]})",
@@ -45,6 +50,31 @@ std::string file_of(const std::string& normalizer, const std::string& pre_tokeni
          decoder + R"(,"model":)" + model + "}";
 }
 
+// The table of one rule: a becomes b.
+std::string one_rule() {
+  std::vector<std::uint32_t> units(98);
+  units['a'] = ('a' ^ 1U) << 10 | 1U << 8 | 'a';
+  units[1] = 1U << 31;
+  const auto size = static_cast<std::uint32_t>(units.size() * sizeof(std::uint32_t));
+  std::string bytes(sizeof size + size, '\0');
+  std::memcpy(bytes.data(), &size, sizeof size);
+  std::memcpy(bytes.data() + sizeof size, units.data(), size);
+  return bytes + "b" + '\0';
+}
+
+void use_rules(std::string_view bytes) {
+  const nlohmann::json type = {{"type", "Precompiled"}};
+  const Charsmap rules(bytes, Component("tokenizer.json", "normalizer", type));
+  std::string text(1, '\0');
+  for (int first = 0; first < 256; ++first) {
+    text[0] = static_cast<char>(first);
+    for (const char* rest : {"", "\x80", "a", "\xCC\x81\xCC\x81"}) {
+      const char* found = rules.find(text + rest);
+      if (found != nullptr && std::strlen(found) > bytes.size()) throw std::logic_error("a text outside of the table");
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Target> tokenizer_targets() {
@@ -72,7 +102,7 @@ std::vector<Target> tokenizer_targets() {
     use(*tokenizer_from_merges(input.substr(0, cut), input.substr(std::min(cut + 1, input.size())), "vocab.json", "merges.txt",
                                ""));
   };
-  return {json, merges};
+  return {json, merges, {"charsmap", {one_rule()}, {}, use_rules, nullptr}};
 }
 
 }  // namespace pipetrain::fuzz

@@ -108,7 +108,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(std::string_view vocabulary, st
     ++line_number;
     if (line.empty() || line.starts_with("#version")) continue;
     if (!read.merges.add_line(line))
-      fail(merges_file, fmt::format("line {}: a merge is not two pieces with a space between", line_number));
+      fail(fmt::format("{}:{}", merges_file, line_number), "a merge is not two pieces with a space between");
   }
   // What GPT-2's tokenizer is beside these two files.
   static const json gpt2 = {{"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},

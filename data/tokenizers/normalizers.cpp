@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/tokenizers/charsmap.hpp"
 #include "data/tokenizers/unicode.hpp"
 #include "data/tokenizers/utf8.hpp"
 
@@ -135,6 +136,39 @@ void append_nmt(char32_t code, std::string& text) {
   append_utf8(space ? U' ' : code, text);
 }
 
+// BERT's basic cleaning: what is no text goes, and what separates becomes a space.
+void append_clean(char32_t code, std::string& text) {
+  const bool breaks = code == 9 || code == 0xA || code == 0xD;
+  if (code == 0 || code == 0xFFFD || (!breaks && is_other(code))) return;
+  append_utf8(is_white_space(code) ? U' ' : code, text);
+}
+
+// Chinese characters between spaces, by the blocks that the library knows, the gap in extension E included.
+void append_apart_if_chinese(char32_t code, std::string& text) {
+  const auto in = [code](char32_t first, char32_t last) { return code >= first && code <= last; };
+  const bool chinese = in(0x3400, 0x4DBF) || in(0x4E00, 0x9FFF) || in(0xF900, 0xFAFF) || in(0x20000, 0x2A6DF) ||
+                       in(0x2A700, 0x2B81F) || in(0x2B920, 0x2CEAF) || in(0x2F800, 0x2FA1F);
+  if (chinese) text += ' ';
+  append_utf8(code, text);
+  if (chinese) text += ' ';
+}
+
+// The library goes by a Unicode in which two Mongolian letters were no marks yet.
+void append_without_nonspacing(char32_t code, std::string& text) {
+  if (!is_nonspacing_mark(code) || code == 0x1885 || code == 0x1886) append_utf8(code, text);
+}
+
+void add_bert(const Component& component, Steps& steps) {
+  const bool lowercase = component.flag("lowercase", true);
+  if (component.flag("clean_text", true)) steps.push_back(each_character(append_clean));
+  if (component.flag("handle_chinese_chars", true)) steps.push_back(each_character(append_apart_if_chinese));
+  if (component.flag("strip_accents", lowercase)) {
+    steps.push_back(std::make_unique<Form>(NormalForm::nfd));
+    steps.push_back(each_character(append_without_nonspacing));
+  }
+  if (lowercase) steps.push_back(each_character(append_lowercase));
+}
+
 std::unique_ptr<TextNormalizer> make_replace(const Component& component) {
   const std::string to = component.text("content");
   const std::string from = component.literal_pattern("pattern");
@@ -154,13 +188,19 @@ std::unique_ptr<TextNormalizer> make_one(const Component& component) {
   if (type == "Prepend") return std::make_unique<Prepend>(component.text("prepend"));
   if (type == "Replace") return make_replace(component);
   if (type == "Strip") return std::make_unique<Strip>(component.flag("strip_left", true), component.flag("strip_right", true));
-  component.fail_type("Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Nmt, Prepend and Replace");
+  if (type == "Precompiled") return make_precompiled(component);
+  component.fail_type(
+      "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Nmt, Prepend, Replace, BertNormalizer and Precompiled");
 }
 
 }  // namespace
 
 Steps make_normalizers(const Component& component) {
   Steps steps;
+  if (component.type() == "BertNormalizer") {
+    add_bert(component, steps);
+    return steps;
+  }
   if (component.type() != "Sequence") {
     steps.push_back(make_one(component));
     return steps;

@@ -122,7 +122,8 @@ std::unique_ptr<PreTokenizer> make_one(const Component& component) {
     return split_at([delimiter](char32_t code) { return code == delimiter; }, SplitBehavior::removed);
   }
   component.fail_type(
-      "Sequence, ByteLevel, Metaspace, Split, Whitespace, WhitespaceSplit, Punctuation, Digits and CharDelimiterSplit");
+      "Sequence, ByteLevel, Metaspace, Split, Whitespace, WhitespaceSplit, Punctuation, Digits, CharDelimiterSplit and "
+      "BertPreTokenizer");
 }
 
 void add(const Component& component, PreTokenizers& result) {
@@ -131,6 +132,9 @@ void add(const Component& component, PreTokenizers& result) {
     for (const Component& part : component.parts("pretokenizers")) add(part, result);
   } else if (component.type() == "ByteLevel") {
     add_byte_level(component, result);
+  } else if (component.type() == "BertPreTokenizer") {
+    result.steps.push_back(split_at(is_white_space, SplitBehavior::removed));
+    result.steps.push_back(split_at(is_punctuation, SplitBehavior::isolated));
   } else {
     result.steps.push_back(make_one(component));
   }

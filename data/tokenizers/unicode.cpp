@@ -149,6 +149,13 @@ bool is_mark(char32_t code) {
   return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
 }
 
+bool is_nonspacing_mark(char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_MN; }
+
+bool is_other(char32_t code) {
+  const auto category = category_of(code);
+  return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CO;
+}
+
 bool is_word(char32_t code) {
   const auto category = category_of(code);
   return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) || is_mark(code) ||
@@ -162,6 +169,21 @@ void append_lowercase(char32_t code, std::string& text) {
   } else {
     append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))), text);
   }
+}
+
+std::size_t end_of_grapheme(std::string_view text, std::size_t at) {
+  const auto is_ascii = [&](std::size_t i) { return static_cast<unsigned char>(text[i]) < 0x80; };
+  if (is_ascii(at) && (at + 1 == text.size() || (is_ascii(at + 1) && text[at + 1] != '\n'))) return at + 1;  // most of them
+  utf8proc_int32_t state = 0;
+  auto code = static_cast<utf8proc_int32_t>(next_code_point(text, at));
+  while (at < text.size()) {
+    std::size_t next = at;
+    const auto following = static_cast<utf8proc_int32_t>(next_code_point(text, next));
+    if (utf8proc_grapheme_break_stateful(code, following, &state) != 0) break;
+    code = following;
+    at = next;
+  }
+  return at;
 }
 
 void append_normalized(std::string_view text, NormalForm form, std::string& out) {

@@ -89,8 +89,8 @@ TEST_CASE("components that are wrong or not supported are named") {
   const auto split = [&](const std::string& pattern) {
     return pre_tokenizer(R"({"type": "Split", "behavior": "Isolated", "pattern": {"Regex": ")" + pattern + "\"}}");
   };
-  CHECK_THAT(normalizer(R"({"type": "Precompiled", "precompiled_charsmap": "AA=="})"),
-             StartsWith("t.json: normalizer Precompiled: this type of normalizer is not supported; supported are"));
+  CHECK_THAT(normalizer(R"({"type": "Sentencepiece"})"),
+             StartsWith("t.json: normalizer Sentencepiece: this type of normalizer is not supported; supported are"));
   CHECK_THAT(normalizer(R"({"type": "Sequence"})"), Contains("normalizer Sequence: \"normalizers\" is missing"));
   CHECK_THAT(normalizer(R"({"type": "Sequence", "normalizers": [3]})"), Contains("normalizer: is no JSON object"));
   CHECK_THAT(normalizer(R"({"type": "Prepend"})"), Contains("\"prepend\" is missing"));
@@ -143,7 +143,7 @@ TEST_CASE("files beside a tokenizer are checked too") {
   const auto write = [&](const std::string& name, const std::string& text) { return folder.write(name, text); };
   CHECK_THAT(error_of(folder, write("a/vocab.json", R"({"a": 0, "b": 1})")), StartsWith("a/merges.txt: cannot be opened"));
   write("a/merges.txt", "#version: 0.2\na b c\n");
-  CHECK_THAT(error_of(folder, folder.path() / "a"), StartsWith("a/merges.txt: line 2: a merge is not two pieces"));
+  CHECK_THAT(error_of(folder, folder.path() / "a"), StartsWith("a/merges.txt:2: a merge is not two pieces"));
   write("a/merges.txt", "#version: 0.2\na b\n");
   CHECK_THAT(error_of(folder, folder.path() / "a"), Contains("merge 0 (a b): the vocabulary has no ab"));
   write("b/merges.txt", "a b\n");

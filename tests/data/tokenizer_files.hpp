@@ -14,7 +14,7 @@
 namespace pipetrain::test {
 
 inline const std::vector<std::string>& tokenizer_shapes() {
-  static const std::vector<std::string> names = {"gpt2", "llama3", "llama2", "unigram", "lowercase"};
+  static const std::vector<std::string> names = {"gpt2", "llama3", "llama2", "unigram", "lowercase", "t5", "bert"};
   return names;
 }
 

@@ -1,4 +1,4 @@
-"""Trains five real-shaped tokenizers with Hugging Face's `tokenizers` and writes what it makes of many lines.
+"""Trains seven real-shaped tokenizers with Hugging Face's `tokenizers` and writes what it makes of many lines.
 
     hugging_face.py OUT [--lines N] [--vocabulary N] [--skip-long]
 
@@ -7,6 +7,8 @@ ids, with special tokens) and NAME.text (per line u32 size and the bytes of deco
 Everything follows from a fixed seed and from the Python source files that come with Python itself.
 """
 import argparse
+import base64
+import json
 import pathlib
 import random
 import struct
@@ -130,8 +132,6 @@ def llama2():
 
 def finish_llama2(tokenizer):
     """As the files of Llama 2: no pre-tokenizer, bytes are ordinary pieces, and the text gets its spaces replaced."""
-    import json
-
     description = json.loads(tokenizer.to_str())
     description["added_tokens"] = description["added_tokens"][:3]
     description["pre_tokenizer"] = None
@@ -160,6 +160,77 @@ def finish_unigram(tokenizer):
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", tokenizer.token_to_id("</s>"))])
 
 
+def charsmap(rules):
+    """Rules (text: text) as sentencepiece compiles them: u32 size, a double-array trie in darts-clone's units, and the texts."""
+    texts, values = b"", {}
+    for key, text in rules.items():
+        values[key.encode()] = len(texts)
+        texts += text.encode() + b"\0"
+    children = {}
+    for key in values:
+        for end in range(len(key) + 1):
+            children.setdefault(key[:end], set()).add(key[end] if end < len(key) else 0)
+    units, used, first = {}, {0}, 1
+    open_nodes = [(b"", 0)]
+    for prefix, node in open_nodes:
+        labels = sorted(children[prefix])
+        while first in used:
+            first += 1
+        place = next(place for place in range(first, 1 << 29) if all(place ^ labels[0] ^ label not in used for label in labels))
+        base = place ^ labels[0]
+        units[node] = (base ^ node) << 10 | (labels[0] == 0) << 8 | (prefix[-1] if prefix else 0)
+        for label in labels:
+            used.add(base ^ label)
+            if label == 0:
+                units[base] = 1 << 31 | values[prefix]
+            else:
+                open_nodes.append((prefix + bytes([label]), base ^ label))
+    size = (max(units) | 255) + 1  # a child is looked for in the whole block
+    trie = b"".join(struct.pack("<I", units.get(i, 0)) for i in range(size))
+    return base64.b64encode(struct.pack("<I", len(trie)) + trie + texts).decode()
+
+
+def compatibility_rules(last):
+    """Most of nmt_nfkc's: what NFKC changes up to `last`, letters with accents, controls that go, spaces of other kinds."""
+    rules = {chr(code): unicodedata.normalize("NFKC", chr(code)) for code in range(0xA0, last) if not 0xD800 <= code < 0xE000}
+    rules = {key: text for key, text in rules.items() if key != text}
+    for letter in "AEIOUaeiouncsz":
+        for mark in "\u0300\u0301\u0302\u0303\u0308\u030c\u0327":
+            rules[letter + mark] = unicodedata.normalize("NFC", letter + mark)
+    rules.update({chr(code): "" for code in [*range(1, 9), 0x0B, *range(0x0E, 0x20), 0x7F, 0x8F, 0x9F]})
+    rules.update({chr(code): " " for code in [9, 10, 12, 13, 0x1680, 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0xFEFF, 0xFFFD]})
+    return rules
+
+
+def t5():
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tokenizer.decoder = decoders.Metaspace()
+    return tokenizer, lambda size: trainers.UnigramTrainer(
+        vocab_size=size, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False)
+
+
+def finish_t5(tokenizer):
+    finish_unigram(tokenizer)
+    description = json.loads(tokenizer.to_str())
+    few = tokenizer.get_vocab_size() < 5000
+    description["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": charsmap(compatibility_rules(0x180 if few else 0x20000))}
+    return Tokenizer.from_str(json.dumps(description))
+
+
+def bert():
+    """BERT's parts around a BPE model."""
+    tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer, lambda size: trainers.BpeTrainer(
+        vocab_size=size, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], limit_alphabet=800, show_progress=False)
+
+
+def finish_bert(tokenizer):
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+
+
 def lowercase():
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Sequence(
@@ -179,6 +250,7 @@ def finish_lowercase(tokenizer):
 SHAPES = {
     "gpt2": (gpt2, None), "llama3": (llama3, finish_llama3), "llama2": (llama2, finish_llama2),
     "unigram": (unigram, finish_unigram), "lowercase": (lowercase, finish_lowercase),
+    "t5": (t5, finish_t5), "bert": (bert, finish_bert),
 }
 
 
@@ -186,7 +258,7 @@ def train(name, lines, vocabulary):
     make, finish = SHAPES[name]
     tokenizer, trainer = make()
     # Unigram keeps every character it has seen: a small vocabulary needs a small alphabet.
-    last = 0x10FFFF if name != "unigram" else 0x250 if vocabulary < 5000 else 0x3100
+    last = 0x10FFFF if name not in ("unigram", "t5") else 0x250 if vocabulary < 5000 else 0x3100
     texts = ("".join(c for c in line.decode("utf-8", "replace") if ord(c) <= last) for line in lines if len(line) < 2000)
     tokenizer.train_from_iterator(texts, trainer(vocabulary))
     return (finish(tokenizer) if finish else None) or tokenizer

@@ -1,0 +1,13 @@
+// Bytes written as text (RFC 4648, section 4). Internal to data/.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace pipetrain {
+
+// The bytes of canonical base64 with its padding; nothing where it is not that.
+std::optional<std::string> decode_base64(std::string_view text);
+
+}  // namespace pipetrain
