@@ -133,14 +133,14 @@ void append_nmt(char32_t code, std::string& text) {
   if (in(1, 8) || code == 0xB || in(0xE, 0x1F) || code == 0x7F || code == 0x8F || code == 0x9F) return;
   const bool space = code == 9 || code == 0xA || code == 0xC || code == 0xD || code == 0x1680 || in(0x200B, 0x200F) ||
                      code == 0x2028 || code == 0x2029 || code == 0x2581 || code == 0xFEFF || code == 0xFFFD;
-  append_utf8(space ? U' ' : code, text);
+  append_utf8(space ? 0x20 : code, text);
 }
 
 // BERT's basic cleaning: what is no text goes, and what separates becomes a space.
 void append_clean(char32_t code, std::string& text) {
   const bool breaks = code == 9 || code == 0xA || code == 0xD;
   if (code == 0 || code == 0xFFFD || (!breaks && is_other(code))) return;
-  append_utf8(is_white_space(code) ? U' ' : code, text);
+  append_utf8(is_white_space(code) ? 0x20 : code, text);
 }
 
 // Chinese characters between spaces, by the blocks that the library knows, the gap in extension E included.

@@ -45,6 +45,8 @@ std::string behind_common_begin(std::string_view before, std::string_view now) {
 TextStream::TextStream(const Tokenizer* tokenizer, std::vector<std::int32_t> prompt)
     : tokenizer_(tokenizer), ids_(std::move(prompt)), given_(ids_.size()) {
   begin_ = given_ - std::min(given_, context);
+  // Without text before it, a word looks like the first one, which has no space in front.
+  while (tokenizer_ != nullptr && begin_ > 0 && decode(begin_, given_).empty()) begin_ -= std::min(begin_, given_ - begin_);
   // Not between ids that are bytes of one character.
   while (tokenizer_ != nullptr && begin_ > 0 && given_ - begin_ < 2 * context &&
          decode(begin_, given_).starts_with(replacement))
@@ -83,7 +85,8 @@ std::string TextStream::take_new_text(bool all) {
   if (unfinished && !all) return "";
   given_ends_.push_back(std::exchange(given_, ids_.size()));
   while (given_ends_.size() > 1 && given_ - given_ends_[1] >= context) given_ends_.pop_front();
-  begin_ = given_ - given_ends_.front() >= context ? given_ends_.front() : begin_;
+  const std::size_t later = given_ends_.front();
+  if (given_ - later >= context && !decode(later, given_).empty()) begin_ = later;
   return behind_common_begin(before, now);
 }
 
