@@ -27,6 +27,7 @@
 #include "apps/launch/launch_report.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
+#include "apps/replay/replay.hpp"
 #include "apps/signals/signals.hpp"
 #include "apps/simulate/simulate.hpp"
 #include "apps/tokenize/tokenize.hpp"
@@ -65,6 +66,10 @@ const std::vector<Command>& commands() {
       {"simulate", simulate_help,
        [](const auto& arguments, const Environment& environment) {
          return run_simulate(parse_simulate_options(arguments, environment));
+       }},
+      {"replay", replay_help,
+       [](const auto& arguments, const Environment& environment) {
+         return run_replay(parse_replay_options(arguments, environment));
        }},
       {"tune", tune_help,
        [](const auto& arguments, const Environment& environment) {

@@ -15,6 +15,8 @@ set(schedules_included_headers
   schedules/invalid_plan.hpp
   schedules/plan_file_error.hpp
   schedules/plan_needs.hpp
+  schedules/recording.hpp
+  schedules/stage_log.hpp
   schedules/timeline.hpp)
 set(engine_headers
   actors/engine/noop_compute.hpp

@@ -33,7 +33,24 @@ void Pipeline::follow() {
   actors_->follow();
 }
 
-StepOutcome Pipeline::step(const StepInfo& info, Decide decide) { return start_step(info, std::move(decide)).get(); }
+StepOutcome Pipeline::step(const StepInfo& info, Decide decide) {
+  auto future = start_step(info, std::move(decide));
+  RunRecorder* const recorder = actors_->recorder();
+  if (!recorder) return future.get();
+  StepOutcome outcome;
+  try {
+    outcome = future.get();
+  } catch (const RunFailed& failure) {
+    try {
+      recorder->step({info.step, info.kind, true, failure.logs()});
+    } catch (const Error&) {
+      // What failed first is what is told.
+    }
+    throw;
+  }
+  recorder->step({info.step, info.kind, false, std::move(outcome.logs)});
+  return outcome;
+}
 
 std::vector<std::string> Pipeline::waiting() {
   auto answer = std::make_shared<std::promise<std::vector<std::string>>>();

@@ -17,6 +17,7 @@
 #include "actors/engine/step.hpp"
 #include "core/mesh.hpp"
 #include "schedules/plan.hpp"
+#include "schedules/recording.hpp"
 #include "schedules/validate.hpp"
 
 namespace caf {
@@ -28,6 +29,17 @@ namespace pipetrain {
 class EngineChannel;
 class PipelineActors;
 class Transport;
+
+// Where a run is recorded to. Called by Pipeline, in the thread that calls it; in process 0 of several only.
+class RunRecorder {
+ public:
+  virtual ~RunRecorder() = default;
+  // Before the first step.
+  virtual void begin(schedules::RecordedRun run) = 0;
+  // After each step(), also of evaluations; one that failed before it throws what failed. What this throws, step() throws, but
+  // for a step that failed.
+  virtual void step(schedules::RecordedStep step) = 0;
+};
 
 // A run over several processes, each of which builds the part of the pipeline that it runs, from the same options.
 struct PipelineProcesses {
@@ -55,6 +67,8 @@ struct PipelineOptions {
   // nothing blocks: use start_step(), and run the scheduler yourself, also after the pipeline's end.
   caf::actor_system* system = nullptr;
   bool virtual_time = false;
+  // Null: stages log nothing. In every process of several, or in none. start_step() alone leaves the logs with its outcome.
+  std::shared_ptr<RunRecorder> recorder;
   // Null: this process runs the whole pipeline.
   std::optional<PipelineProcesses> processes;
 };

@@ -112,6 +112,17 @@ void PipelineActors::build(const ComputeFactory& make_compute, const SourceFacto
     options_.processes->channel->begin_run();
   }
   connect_queues();
+  if (options_.recorder && leads()) options_.recorder->begin(recorded_run());
+}
+
+schedules::RecordedRun PipelineActors::recorded_run() const {
+  return {.plan = *plan_,
+          .order = options_.order,
+          .life = options_.slot_life,
+          .needs = needs_,
+          .replicas = parts_.shape().dp,
+          .parts = parts_.shape().tp,
+          .run_ahead = options_.run_ahead};
 }
 
 void PipelineActors::spawn_supervisor() {
@@ -156,6 +167,7 @@ void PipelineActors::spawn_stage(const StageId& id) {
   setup.order = options_.order;
   setup.slot_life = options_.slot_life;
   setup.run_ahead = options_.run_ahead;
+  setup.record = options_.recorder != nullptr;
   setup.compute = computes_.at(index(id));
   setup.supervisor = supervisor_;
   const auto queue = [&](int virtual_stage, InputKind kind) { return queue_of({id.replica, virtual_stage, id.part, kind}); };

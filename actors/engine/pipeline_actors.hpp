@@ -25,6 +25,7 @@ class PipelineActors {
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }
   bool leads() const { return process_ == 0; }
   void follow();
+  RunRecorder* recorder() const { return options_.recorder.get(); }
 
  private:
   // CAF ends the process or hangs when only some of its threads can be started: its scheduler's, a clock and a printer.
@@ -68,6 +69,7 @@ class PipelineActors {
   }
 
   void build(const ComputeFactory& make_compute, const SourceFactory& make_source);
+  schedules::RecordedRun recorded_run() const;
   void spawn_supervisor();
   void make_queues(const StageId& id, StageCompute& compute);
   void make_queue(const Edge& edge, StageCompute& compute, int slots);

@@ -14,7 +14,7 @@
 //   consumer   -> queue            Released
 //   queue      -> producer         Credit
 //   compute    -> its stage        local: Enqueued, Completed, StateRead, Failed
-//   stage      -> supervisor       NormDone, StepDone, Stopped, Waiting, MemoryReport, StateRead, Failed
+//   stage      -> supervisor       NormDone, StepDone, Logged, Stopped, Waiting, MemoryReport, StateRead, Failed
 //   feeder     -> supervisor       Failed
 #pragma once
 
@@ -29,6 +29,7 @@
 #include "actors/engine/failure.hpp"
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
+#include "schedules/stage_log.hpp"
 
 namespace pipetrain {
 
@@ -94,6 +95,7 @@ struct GiveVerdict {
 struct StepDone {
   StageTrace trace;
   std::vector<DeviceActions> devices;
+  schedules::StageLog log;  // empty where the run is not recorded
 };
 
 // --- ends ---
@@ -102,6 +104,11 @@ struct Failed {
 };
 struct Abort {
   Failure cause;
+};
+// What a stage of a recorded run did until it heard of Abort; before Stopped.
+struct Logged {
+  StageId stage;
+  schedules::StageLog log;
 };
 // A stage has nothing running any more after Abort; the line says what it waited for when it heard of the failure.
 struct Stopped {
@@ -178,6 +185,7 @@ PIPETRAIN_MESSAGE(pipetrain::GiveVerdict)
 PIPETRAIN_MESSAGE(pipetrain::StepDone)
 PIPETRAIN_MESSAGE(pipetrain::Failed)
 PIPETRAIN_MESSAGE(pipetrain::Abort)
+PIPETRAIN_MESSAGE(pipetrain::Logged)
 PIPETRAIN_MESSAGE(pipetrain::Stopped)
 PIPETRAIN_MESSAGE(pipetrain::ReportWaiting)
 PIPETRAIN_MESSAGE(pipetrain::Waiting)

@@ -45,6 +45,7 @@ StageActor::StageActor(caf::actor_config& config, StageSetup setup)
       setup_(std::move(setup)),
       protocol_(setup_.plan, setup_.id.stage, setup_.order, setup_.run_ahead),
       chunks_(setup_.chunks.size()) {
+  if (setup_.record) log_.emplace(setup_.plan->placement.chunks(), setup_.plan->microbatches);
   setup_.compute->attach(std::make_shared<MailboxEvents>(this));
 }
 
@@ -53,6 +54,7 @@ caf::behavior StageActor::make_behavior() {
       [this](BeginStep& message) { guarded([&] { begin(message.step); }); },
       [this](Arrived& message) {
         guarded([&] {
+          log([&](auto& writer, auto now) { writer.input(message.kind, message.chunk, message.microbatch, now); });
           take_input(std::move(message));
           pump();
         });
@@ -62,6 +64,7 @@ caf::behavior StageActor::make_behavior() {
       [this](Completed& message) { guarded([&] { completed(message); }); },
       [this](GiveVerdict& message) {
         guarded([&] {
+          log([&](auto& writer, auto now) { writer.verdict(message.verdict.apply, now); });
           setup_.compute->verdict(message.verdict);
           protocol_.verdict(message.verdict.apply);
           pump();
@@ -103,6 +106,7 @@ void StageActor::guarded(Work work) {
 
 void StageActor::begin(const StepInfo& step) {
   if (aborted_) return;
+  log([&](auto& writer, auto now) { writer.begin(step.kind, now); });
   in_step_ = true;
   // Nothing after a forward of an evaluation reads its inputs.
   slot_life_ = step.kind == schedules::StepKind::evaluation ? schedules::SlotLife{ActionKind::forward} : setup_.slot_life;
@@ -122,6 +126,7 @@ void StageActor::take_input(Arrived message) {
 }
 
 void StageActor::credit(Credit& message) {
+  log([&](auto& writer, auto now) { writer.credit(message.kind, message.chunk, now); });
   auto& slots = chunks_[static_cast<std::size_t>(message.chunk)];
   auto& credits = message.kind == InputKind::activation ? slots.activation_credits : slots.gradient_credits;
   credits.push_back(std::move(message.slot));
@@ -137,11 +142,13 @@ void StageActor::pump() {
     in_step_ = false;
     StageTrace trace{setup_.id, std::exchange(trace_, {})};
     auto devices = setup_.compute->add_times(trace);
-    send(setup_.supervisor, StepDone{std::move(trace), std::move(devices)});
+    auto logged = take_log(trace.actions);
+    send(setup_.supervisor, StepDone{std::move(trace), std::move(devices), std::move(logged)});
   }
 }
 
 void StageActor::launch_action(const Action& action) {
+  if (log_) log_->launched(action);
   Launch launch;
   launch.action = action;
   if (schedules::is_compute(action.kind)) {
@@ -204,6 +211,7 @@ void StageActor::pass_on(Launch& launch) {
 }
 
 void StageActor::enqueued(const Action& action) {
+  if (!aborted_) log([&](auto& writer, auto now) { writer.enqueued(action, now); });
   if (!sends_when_enqueued()) return;
   const auto launch = std::find_if(launched_.begin(), launched_.end(), [&](const Launch& one) { return one.action == action; });
   if (launch == launched_.end()) throw Error(ErrorKind::internal, "enqueued " + to_string(action) + " was not launched");
@@ -216,6 +224,7 @@ void StageActor::completed(Completed& message) {
   --running_;
   ++completed_;
   if (aborted_) return report_if_stopped();
+  log([&](auto& writer, auto now) { writer.completed(message.action, now); });
   if (!sends_when_enqueued()) {
     const auto launch =
         std::find_if(launched_.begin(), launched_.end(), [&](const Launch& one) { return one.action == message.action; });
@@ -239,10 +248,23 @@ void StageActor::fail(Failure cause) {
 void StageActor::abort(const Failure& cause) {
   if (aborted_) return;
   waiting_at_abort_ = protocol_.waiting_for();
+  log([](auto& writer, auto now) { writer.abort(now); });
+  if (log_) send(setup_.supervisor, Logged{setup_.id, take_log(trace_)});
   aborted_ = true;
   protocol_.abort();
   setup_.compute->abort(exception_of(cause));
   report_if_stopped();
+}
+
+schedules::StageLog StageActor::take_log(const std::vector<TracedAction>& actions) {
+  if (!log_) return {};
+  const auto ns = [](std::chrono::steady_clock::time_point time) {
+    return static_cast<std::int64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
+  };
+  std::vector<schedules::LoggedAction> logged;
+  logged.reserve(actions.size());
+  for (const TracedAction& one : actions) logged.push_back({one.action, ns(one.times.start), ns(one.times.end)});
+  return log_->take(logged);
 }
 
 void StageActor::report_if_stopped() {

@@ -4,9 +4,11 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "actors/engine/protocol.hpp"
+#include "schedules/log_codec.hpp"
 #include "schedules/plan.hpp"
 #include "schedules/stage_protocol.hpp"
 
@@ -18,6 +20,7 @@ struct StageSetup {
   schedules::Order order = schedules::Order::planned;
   schedules::SlotLife slot_life;
   int run_ahead = 2;
+  bool record = false;  // log what it receives and decides
   std::shared_ptr<StageCompute> compute;
   caf::actor supervisor;
 
@@ -65,6 +68,12 @@ class StageActor : public caf::event_based_actor {
 
   template <class Work>
   void guarded(Work work);
+  // Notes an event in the log, if there is one: note(writer, now).
+  template <class Note>
+  void log(Note note) {
+    if (log_) note(*log_, clock().now());
+  }
+  schedules::StageLog take_log(const std::vector<TracedAction>& actions);
 
   StageSetup setup_;
   schedules::StageProtocol protocol_;
@@ -72,6 +81,7 @@ class StageActor : public caf::event_based_actor {
   std::vector<ChunkSlots> chunks_;
   std::deque<Launch> launched_;  // until their slots were passed on
   std::vector<TracedAction> trace_;
+  std::optional<schedules::StageLogWriter> log_;
   int running_ = 0;  // launched and not completed
   std::int64_t completed_ = 0;
   bool in_step_ = false;

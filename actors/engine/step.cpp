@@ -6,9 +6,11 @@
 
 namespace pipetrain {
 
-RunFailed::RunFailed(const Failure& cause, std::vector<std::string> waiting, bool stopped)
+RunFailed::RunFailed(const Failure& cause, std::vector<std::string> waiting, bool stopped,
+                     std::vector<schedules::StageLog> logs)
     : Error(cause.kind, line_of(cause), cause.setting ? &*cause.setting : nullptr, true),
       waiting_(std::move(waiting)),
-      stopped_(stopped) {}
+      stopped_(stopped),
+      logs_(std::move(logs)) {}
 
 }  // namespace pipetrain

@@ -34,6 +34,7 @@ caf::behavior SupervisorActor::make_behavior() {
       [this](StartStep& message) { start(message); },
       [this](NormDone& message) { norm_done(message); },
       [this](StepDone& message) { step_done(message); },
+      [this](Logged& message) { logged(message); },
       [this](Failed& message) { fail(std::move(message)); },
       [this](Stopped& message) { stopped(message); },
       [this](AskWaiting& message) { ask_stages(message.answer); },
@@ -91,6 +92,7 @@ void SupervisorActor::start(StartStep& message) {
   step_->results.resize(stages_.size());
   step_->outcome.stages.resize(stages_.size());
   step_->outcome.devices.resize(stages_.size());
+  step_->outcome.logs.resize(stages_.size());
   step_->norms_missing = step_->stages_missing = static_cast<int>(stages_.size());
   to_stages(BeginStep{step_->start.step});
   for (auto& feeder : feeders_) send(feeder, BeginStep{step_->start.step});
@@ -112,6 +114,7 @@ void SupervisorActor::step_done(StepDone& message) {
   const auto at = index(message.trace.stage);
   step_->outcome.stages[at] = std::move(message.trace);
   step_->outcome.devices[at] = std::move(message.devices);
+  step_->outcome.logs[at] = std::move(message.log);
   if (--step_->stages_missing > 0) return;
   const auto outcome = std::move(step_->start.outcome);
   StepOutcome result;
@@ -119,6 +122,7 @@ void SupervisorActor::step_done(StepDone& message) {
     if (stage_at(i).part == 0) result.stages.push_back(std::move(step_->outcome.stages[i]));
   }
   result.devices = join_parts(std::move(step_->outcome.devices));
+  result.logs = std::move(step_->outcome.logs);
   step_.reset();
   outcome->set_value(std::move(result));
 }
@@ -146,11 +150,20 @@ void SupervisorActor::fail(Failed message) {
   failure_.emplace();
   failure_->first = std::move(message);
   failure_->waiting.resize(stages_.size());
+  // Stages whose step had ended have told already.
+  failure_->logs = step_ ? step_->outcome.logs : std::vector<schedules::StageLog>{};
+  failure_->logs.resize(stages_.size());
   failure_->still_running = static_cast<int>(stages_.size());
   const Abort abort{failure_->first.cause};
   to_stages(abort);
   for (auto& feeder : feeders_) send(feeder, abort);
   delayed_send(this, setup_.grace, GraceOver{});
+}
+
+void SupervisorActor::logged(Logged& message) {
+  if (!failure_) return;
+  auto& log = failure_->logs[index(message.stage)];
+  if (log.bytes.empty()) log = std::move(message.log);
 }
 
 void SupervisorActor::stopped(const Stopped& message) {
@@ -196,7 +209,8 @@ void SupervisorActor::ask_stages(std::function<void(std::vector<std::string>)> a
 }
 
 std::exception_ptr SupervisorActor::what_failed() const {
-  return std::make_exception_ptr(RunFailed(failure_->first.cause, failure_->waiting, failure_->still_running == 0));
+  return std::make_exception_ptr(
+      RunFailed(failure_->first.cause, failure_->waiting, failure_->still_running == 0, failure_->logs));
 }
 
 void SupervisorActor::refuse_questions() {

@@ -53,6 +53,7 @@ class SupervisorActor : public caf::event_based_actor {
   struct RunFailure {
     Failed first;
     std::vector<std::string> waiting;  // by stage
+    std::vector<schedules::StageLog> logs;
     int still_running = 0;
     bool over = false;  // reported, or nobody to report to
   };
@@ -61,6 +62,7 @@ class SupervisorActor : public caf::event_based_actor {
   void norm_done(NormDone& message);
   void step_done(StepDone& message);
   void fail(Failed message);
+  void logged(Logged& message);
   void stopped(const Stopped& message);
   void actor_down(const caf::down_msg& message);
   void correct(Failed message);

@@ -18,6 +18,7 @@ struct RecordSettings {
   std::optional<std::filesystem::path> tensorboard;  // a folder of event files: records/event_file.hpp
   std::optional<std::filesystem::path> report;       // a page: run_report.hpp
   std::optional<std::filesystem::path> trace;        // the timeline: a page (.html), a picture (.svg), else a Chrome trace
+  std::optional<std::filesystem::path> record;       // what every stage received and decided: records/flight_record.hpp
   std::optional<std::filesystem::path> profile;      // what actions and messages cost: profile.hpp
 };
 

@@ -30,15 +30,19 @@ std::string name_of(const MeshCoordinate& rank, const MeshShape& shape) {
 
 }  // namespace
 
-RunTimeline::RunTimeline(const TrainJob& job)
-    : title_(job.layout.schedule + ", pp " + std::to_string(job.layout.pp) + ", tp " + std::to_string(job.layout.tp) + ", dp " +
-             std::to_string(job.batch.dp) + ", " + std::to_string(job.batch.microbatches) + " microbatches"),
-      placement_(placement_of(job)),
-      mesh_(mesh_of(job)),
-      microbatches_(static_cast<int>(job.batch.microbatches)) {}
+std::string run_title(const TrainJob& job) {
+  return job.layout.schedule + ", pp " + std::to_string(job.layout.pp) + ", tp " + std::to_string(job.layout.tp) + ", dp " +
+         std::to_string(job.batch.dp) + ", " + std::to_string(job.batch.microbatches) + " microbatches";
+}
 
-void RunTimeline::add(const StepReport& report) {
-  Rows rows(report.devices.size());
+RunTimeline::RunTimeline(std::string title, schedules::Placement placement, int microbatches, const Mesh& mesh)
+    : title_(std::move(title)), placement_(std::move(placement)), mesh_(mesh), microbatches_(microbatches) {}
+
+RunTimeline::RunTimeline(const TrainJob& job)
+    : RunTimeline(run_title(job), placement_of(job), static_cast<int>(job.batch.microbatches), mesh_of(job)) {}
+
+void RunTimeline::add(std::int64_t step, const std::vector<DeviceTrace>& devices) {
+  Rows rows(devices.size());
   // What the ranks of one pipeline compute goes from stage to stage.
   std::vector<OutputTimes> outputs(mesh_.groups({Axis::pp}).size(), OutputTimes(placement_, microbatches_));
   const auto outputs_of = [&](const MeshCoordinate& rank) -> OutputTimes& {
@@ -46,21 +50,21 @@ void RunTimeline::add(const StepReport& report) {
   };
   if (!origin_) {
     origin_ = std::chrono::steady_clock::time_point::max();
-    for (const auto& device : report.devices)
+    for (const auto& device : devices)
       for (const auto& one : device.actions) origin_ = std::min(*origin_, one.times.start);
   }
   const auto seconds = [&](std::chrono::steady_clock::time_point time) {
     return std::chrono::duration<double>(time - *origin_).count();
   };
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    const auto& [rank, actions] = report.devices[row];
+    const auto& [rank, actions] = devices[row];
     for (const DeviceAction& one : actions) {
       rows[row].push_back({one.action, WaitedFor::nothing, seconds(one.times.start), seconds(one.times.end)});
       outputs_of(rank).note(rank.pp, rows[row].back());
     }
   }
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    const MeshCoordinate& rank = report.devices[row].rank;
+    const MeshCoordinate& rank = devices[row].rank;
     double free = OutputTimes::never;
     for (Span& span : rows[row]) {
       span.waited_for = outputs_of(rank).waited_for(rank.pp, span, free);
@@ -68,9 +72,9 @@ void RunTimeline::add(const StepReport& report) {
     }
   }
   if (names_.empty()) {
-    for (const auto& device : report.devices) names_.push_back(name_of(device.rank, mesh_.shape()));
+    for (const auto& device : devices) names_.push_back(name_of(device.rank, mesh_.shape()));
   }
-  last_step_ = report.step;
+  last_step_ = step;
   kept_ += count(rows);
   steps_.push_back(std::move(rows));
   while (kept_ > most_actions && steps_.size() > 1) {

@@ -11,12 +11,18 @@
 
 namespace pipetrain {
 
+// What a run of this job is called in its records: "1f1b, pp 4, tp 1, dp 1, 16 microbatches".
+std::string run_title(const TrainJob& job);
+
 // Keeps the newest steps, up to about a million actions. One row per device: replica, stage, tensor-parallel rank, the last
 // fastest; seconds since the first action of the first step. What an action waited for is found from when its inputs were made.
 class RunTimeline {
  public:
   explicit RunTimeline(const TrainJob& job);
-  void add(const StepReport& report);
+  // mesh: of the devices that each step tells of, in this order.
+  RunTimeline(std::string title, schedules::Placement placement, int microbatches, const Mesh& mesh);
+  void add(const StepReport& report) { add(report.step, report.devices); }
+  void add(std::int64_t step, const std::vector<DeviceTrace>& devices);
   schedules::Timeline timeline() const;
 
  private:

@@ -16,6 +16,7 @@
 namespace pipetrain {
 
 class Ops;
+class RunRecorder;
 class WeightSource;
 struct RunProcesses;
 
@@ -55,7 +56,8 @@ struct TrainJob {
 
   std::chrono::milliseconds stall{600000};  // see PipelineOptions
   std::optional<Fault> fault;
-  WrapOps wrap_ops;  // may be null
+  WrapOps wrap_ops;                       // may be null
+  std::shared_ptr<RunRecorder> recorder;  // see PipelineOptions; may be null
 
   std::shared_ptr<RunProcesses> processes;  // see run_processes.hpp; null: this process runs all ranks
 };

@@ -78,6 +78,7 @@ class Trainer::Run {
     options.needs = layout_.needs();
     options.replicas = static_cast<int>(job_.batch.dp);
     options.stall = job_.stall;
+    options.recorder = job_.recorder;
     if (channel_) options.processes = processes();
     pipeline_ = std::make_unique<Pipeline>(
         options, [this, next = std::size_t{0}](StageId, const schedules::StageNeeds&) mutable { return computes_[next++]; },

@@ -129,6 +129,7 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Reports", "trace", "FILE",
        "the run's actions for Chrome and Perfetto; a page where it ends in .html, a picture in .svg", ""},
       {"Reports", "profile", "FILE", "measured costs for simulate --costs", ""},
+      {"Reports", "record", "FILE", "what every stage received and decided, for pipetrain replay", ""},
       {"Reports", "report", "FILE",
        "one HTML page with curves, timelines, memory and settings, written anew while the run goes on", ""},
       {"Reports", "peak-tflops", "X", "TFLOP/s of one device at most, which MFU is a share of", "of known GPUs: as published"},

@@ -188,9 +188,10 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   options.records.report = output_file(values, "report");
   options.records.trace = output_file(values, "trace");
   options.records.profile = output_file(values, "profile");
+  options.records.record = output_file(values, "record", Written::in_place);
   refuse_shared_files(values,
                       {.inputs = {"model", "data", "eval-data", "load", "tokenizer", "config", "schedule", "token-file"},
-                       .output_files = {"metrics", "trace", "profile", "report", "save-config"},
+                       .output_files = {"metrics", "trace", "profile", "record", "report", "save-config"},
                        .output_folders = {"save", "tensorboard"}});
   options.peak_tflops = values.number("peak-tflops", {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1e9});
   options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);

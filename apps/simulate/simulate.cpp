@@ -1,8 +1,6 @@
 #include "apps/simulate/simulate.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <numeric>
@@ -10,6 +8,7 @@
 
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
+#include "apps/output/terminal_width.hpp"
 #include "apps/simulate/simulate_report.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
@@ -26,12 +25,6 @@ namespace {
 using schedules::Costs;
 using schedules::Plan;
 using schedules::ScheduleInfo;
-
-int terminal_width() {
-  winsize size{};
-  if (::isatty(STDOUT_FILENO) && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) return size.ws_col;
-  return 80;
-}
 
 class Simulation {
  public:

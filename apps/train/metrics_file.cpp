@@ -1,13 +1,9 @@
 #include "apps/train/metrics_file.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
-
-#include "core/error.hpp"
+#include <vector>
 
 namespace pipetrain {
 
@@ -39,59 +35,10 @@ off_t end_of_steps(int fd, std::int64_t last) {
   }
 }
 
-// Whether a line's worth of bytes can be written at `end`; they are cut off again.
-bool has_room(int fd, off_t end) {
-  const std::string line(512, ' ');
-  const ssize_t wrote = ::pwrite(fd, line.data(), line.size(), end);
-  const int reason = wrote < 0 ? errno : ENOSPC;
-  if (::ftruncate(fd, end) != 0) return false;
-  errno = reason;
-  return wrote == static_cast<ssize_t>(line.size());
-}
-
 }  // namespace
 
-MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t steps_done) : path_(std::move(path)) {
-  const OutputTarget target = output_target("metrics", path_);
-  if (target.is_stream()) {  // which has no end to go on from
-    stream_.emplace("metrics", target);
-    return;
-  }
-  fd_ = ::open(target.file.c_str(), O_CREAT | O_CLOEXEC | O_RDWR | O_NONBLOCK | (steps_done > 0 ? 0 : O_TRUNC), 0666);
-  const char* failed = fd_ < 0 ? "opened" : nullptr;
-  if (!failed) {
-    const off_t end = steps_done > 0 ? end_of_steps(fd_, steps_done) : 0;
-    tried_ = end >= 0 && ::ftruncate(fd_, end) == 0 && has_room(fd_, end) && ::lseek(fd_, end, SEEK_SET) == end;
-    if (!tried_) failed = "written";
-  }
-  if (!failed) return;
-  const std::string why = std::strerror(errno);
-  if (fd_ >= 0) ::close(fd_);
-  throw Error(ErrorKind::input, fmt::format("--metrics {}: cannot be {} ({}); give another file", path_.string(), failed, why));
-}
-
-MetricsFile::~MetricsFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-void MetricsFile::write_line(const std::string& text) {
-  const std::string line = text + '\n';
-  if (stream_) return stream_->write(line);
-  std::size_t done = 0;
-  while (done < line.size()) {
-    const ssize_t wrote = ::write(fd_, line.data() + done, line.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) {
-      const std::string why = std::strerror(errno);
-      const off_t here = ::lseek(fd_, 0, SEEK_CUR);
-      if (here >= 0 && ::ftruncate(fd_, here - static_cast<off_t>(done)) != 0) {
-        // Nothing better can be done: a later resume cuts the rest off.
-      }
-      throw Error(ErrorKind::input,
-                  fmt::format("--metrics {}: cannot be written ({}); make room or give another file", path_.string(), why));
-    }
-    done += static_cast<std::size_t>(wrote);
-  }
-}
+MetricsFile::MetricsFile(std::filesystem::path path, std::int64_t steps_done)
+    : file_("metrics", std::move(path),
+            steps_done > 0 ? [=](int fd) { return end_of_steps(fd, steps_done); } : GrowingFile::KeptEnd()) {}
 
 }  // namespace pipetrain

@@ -3,10 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 
-#include "apps/output/output_target.hpp"
+#include "apps/output/growing_file.hpp"
 #include "records/metrics_line.hpp"
 
 namespace pipetrain {
@@ -19,24 +18,18 @@ class MetricsFile {
   // (apps/output/output_target.hpp) is added to as it stands. Throws Error(input) when it cannot be opened, read or cut, or a
   // disk has no room for a line.
   MetricsFile(std::filesystem::path path, std::int64_t steps_done);
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
 
   // Whether it has been found that the file can be written, as is done at once with one on a disk; streams show with write().
-  bool tried() const { return tried_; }
+  bool tried() const { return file_.tried(); }
   // The line is with the system when this returns. Throws Error(input) on a full disk; the file then ends with the line before.
   // Throws Error(aborted) when a stream is not read and the run has been asked to stop.
   void write(const StepMetrics& metrics) { write_line(to_json_line(metrics)); }
   void write(const EvaluationMetrics& metrics) { write_line(to_json_line(metrics)); }
 
  private:
-  void write_line(const std::string& text);
+  void write_line(const std::string& text) { file_.write(text + '\n'); }
 
-  std::filesystem::path path_;
-  int fd_ = -1;
-  std::optional<OutputStream> stream_;  // instead
-  bool tried_ = false;
+  GrowingFile file_;
 };
 
 }  // namespace pipetrain

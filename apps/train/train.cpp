@@ -18,6 +18,7 @@
 #include "apps/signals/signals.hpp"
 #include "apps/train/joined_run.hpp"
 #include "apps/train/open_job.hpp"
+#include "apps/train/record_file.hpp"
 #include "apps/train/save_lock.hpp"
 #include "apps/train/step_outputs.hpp"
 #include "core/counted.hpp"
@@ -219,6 +220,8 @@ int run_train(const TrainOptions& options) {
   const auto prepare = [&] { prepare_saving(saving); };
   joined ? joined->in_first("saving", prepare) : prepare();
   RunRecords records(options.processes.leads() ? options.records : RecordSettings{}, *job, options.run.model.name);
+  const auto record = open_record(options, *job);
+  job->recorder = record;
   const auto report = options.processes.leads() ? open_report(options, *job) : nullptr;
   std::unique_ptr<Trainer> trainer;
   placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(std::move(*job)); });
@@ -228,7 +231,9 @@ int run_train(const TrainOptions& options) {
     if (!options.processes.leads()) return follow(*trainer, *joined);
     placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token, report.get()); });
     const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_question(*trainer); });
-    return StepLoop(options, notes, *trainer, *outputs, records).run();
+    const int status = StepLoop(options, notes, *trainer, *outputs, records).run();
+    if (record) record->finish();
+    return status;
   } catch (const RunFailed& failure) {
     if (!joined || joined->is_to_tell(failure)) print_waiting(failure);
     print_error(failure.what(), failure.kind());

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -10,6 +11,10 @@
 #include "apps/train/metrics_file.hpp"
 #include "bench/fuzz/target.hpp"
 #include "core/checksum.hpp"
+#include "records/flight_record.hpp"
+#include "schedules/builders.hpp"
+#include "schedules/replay.hpp"
+#include "schedules/validate.hpp"
 #include "tuning/measured_devices.hpp"
 
 namespace pipetrain::fuzz {
@@ -143,6 +148,73 @@ Target state_target(const fs::path& folder) {
   return target;
 }
 
+// As `pipetrain replay` takes a record in.
+void replay_record(const fs::path& file) {
+  FlightRecordReader reader(file);
+  try {
+    schedules::Replay replay(reader.head().run);
+    while (const auto step = reader.next()) {
+      replay.load(*step);
+      replay.play();
+    }
+  } catch (const schedules::LogError& error) {
+    reader.fail(error.what());
+  } catch (const schedules::ReplayError& error) {
+    reader.fail(error.what());
+  }
+}
+
+// Every part gets the checksum of what it holds now.
+std::string with_checksums(std::string record) {
+  constexpr std::size_t before = 20, head = 13;
+  for (std::size_t at = before; at + head <= record.size();) {
+    std::uint32_t size = 0;
+    std::memcpy(&size, record.data() + at + 1, sizeof size);
+    if (size > record.size() - at - head) size = static_cast<std::uint32_t>(record.size() - at - head);
+    const std::uint64_t sum = checksum(record.data() + at + head, size);
+    std::memcpy(record.data() + at + 1, &size, sizeof size);
+    std::memcpy(record.data() + at + 5, &sum, sizeof sum);
+    at += head + size;
+  }
+  return record;
+}
+
+// A step of one stage: everything comes to it from its feeder.
+std::string some_record() {
+  using namespace schedules;
+  FlightRecordHead head{"run", {}};
+  head.run.plan = with_end_of_step(build_schedule("1f1b", {1, 1, 2}), {});
+  head.run.needs = validate(head.run.plan);
+  StageLogWriter writer(1, 2);
+  StageLogWriter::Time now(std::chrono::hours(1));
+  const auto later = [&] { return now += std::chrono::microseconds(5); };
+  std::vector<LoggedAction> actions;
+  writer.begin(StepKind::training, now);
+  for (const auto kind : {InputKind::activation, InputKind::target})
+    for (const int microbatch : {0, 1}) writer.input(kind, 0, microbatch, later());
+  for (const Action& action : head.run.plan.stages.front()) {
+    if (action.kind == ActionKind::optimizer) writer.verdict(true, later());
+    writer.launched(action);
+    writer.enqueued(action, later());
+    writer.completed(action, later());
+    actions.push_back({action, 3'600'000'000'000, 3'600'000'001'000});
+  }
+  const RecordedStep step{1, StepKind::training, true, {writer.take(actions)}};
+  return flight_record_head(head) + flight_record_step(step) + flight_record_end();
+}
+
+Target record_target(const fs::path& folder) {
+  const fs::path file = folder / "run.rec";
+  return {"record",
+          {some_record()},
+          {"1f1b", "stage 0:", "F0", std::string("\x7f\x7f", 2), std::string(4, '\0')},
+          [file](std::string_view input) {
+            put_file(file, input);
+            replay_record(file);
+          },
+          [](Random&, std::string mutated) { return with_checksums(std::move(mutated)); }};
+}
+
 const std::vector<std::string> option_words = {"pp",
                                                "\"pp\"",
                                                "micro_batch_size",
@@ -190,7 +262,8 @@ std::vector<Target> options_targets(const fs::path& folder) {
 }  // namespace
 
 std::vector<Target> record_targets(const fs::path& folder) {
-  std::vector<Target> targets = {profile_target(folder), measured_target(folder), metrics_target(folder), state_target(folder)};
+  std::vector<Target> targets = {profile_target(folder), measured_target(folder), metrics_target(folder), state_target(folder),
+                                 record_target(folder)};
   for (const Target& target : options_targets(folder)) targets.push_back(target);
   return targets;
 }

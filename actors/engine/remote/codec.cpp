@@ -107,6 +107,7 @@ void get(const Source& from, NormDone& message) {
 void put(WireWriter& out, const StepDone& message) {
   put_list(out, message.trace.actions);
   out.list(message.devices, [&](const DeviceActions& actions) { put_list(out, actions); });
+  put(out, message.log);
 }
 void get(const Source& from, StepDone& message) {
   message.trace.stage = from.its_stage();
@@ -115,6 +116,13 @@ void get(const Source& from, StepDone& message) {
   if (devices > codec::most_devices_a_stage) WireReader::refuse("more devices than a stage can have");
   message.devices.resize(devices);
   for (DeviceActions& actions : message.devices) get_list(from, actions, codec::action_bytes + codec::times_bytes + 8);
+  get(from, message.log);
+}
+
+void put(WireWriter& out, const Logged& message) { put(out, message.log); }
+void get(const Source& from, Logged& message) {
+  message.stage = from.its_stage();
+  get(from, message.log);
 }
 
 void put(WireWriter& out, const Stopped& message) { out.text(message.line); }

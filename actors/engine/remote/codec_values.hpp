@@ -94,6 +94,15 @@ inline void get(const Source& from, TimePoint& time) {
   time = TimePoint(std::chrono::nanoseconds(nanoseconds));
 }
 
+inline void put(WireWriter& out, const schedules::StageLog& log) {
+  put(out, log.base);
+  out.text(log.bytes);
+}
+inline void get(const Source& from, schedules::StageLog& log) {
+  get(from, log.base);
+  log.bytes = from.in.text();
+}
+
 inline void put(WireWriter& out, const ActionTimes& times) {
   put(out, times.start);
   put(out, times.end);

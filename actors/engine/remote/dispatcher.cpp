@@ -54,7 +54,7 @@ class LeaderDispatcher : public Dispatcher {
  private:
   template <class Body>
   void take(int from, const std::optional<StageId>& stage, Body& body) const {
-    if constexpr (is_one_of<Body, NormDone, StepDone, Stopped, Waiting, MemoryReport, StatePiece>) {
+    if constexpr (is_one_of<Body, NormDone, StepDone, Logged, Stopped, Waiting, MemoryReport, StatePiece>) {
       caf::anon_send(stage_in(from, stage), std::move(body));
     } else if constexpr (std::is_same_v<Body, Failed>) {
       if (body.cause.where.empty() && !body.cause.names_place)

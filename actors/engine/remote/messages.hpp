@@ -3,7 +3,7 @@
 //
 //   process 0 -> a stage        BeginStep, GiveVerdict, ReportWaiting, ReportMemory, StateWanted
 //   process 0 -> a process      BeginStep (for its feeders), Abort, WaitingLines, RunEnds
-//   a stage   -> process 0      NormDone, StepDone, Stopped, Waiting, MemoryReport, StatePiece
+//   a stage   -> process 0      NormDone, StepDone, Logged, Stopped, Waiting, MemoryReport, StatePiece
 //   a process -> process 0      Failed, WaitingWanted
 //   any       -> any            ProcessFailed
 #pragma once
@@ -48,8 +48,8 @@ struct ProcessFailed {
 struct RemoteMessage {
   // The stage that it is for, or of; none: the process.
   std::optional<StageId> stage;
-  std::variant<BeginStep, GiveVerdict, Abort, ReportWaiting, ReportMemory, StateWanted, NormDone, StepDone, Failed, Stopped,
-               Waiting, MemoryReport, StatePiece, WaitingWanted, WaitingLines, RunEnds, ProcessFailed>
+  std::variant<BeginStep, GiveVerdict, Abort, ReportWaiting, ReportMemory, StateWanted, NormDone, StepDone, Logged, Failed,
+               Stopped, Waiting, MemoryReport, StatePiece, WaitingWanted, WaitingLines, RunEnds, ProcessFailed>
       body;
 };
 

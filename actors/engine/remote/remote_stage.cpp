@@ -23,6 +23,7 @@ caf::behavior RemoteStageActor::make_behavior() {
       // --- the stage to the supervisor ---
       [this](NormDone& message) { say(message); },
       [this](StepDone& message) { say(message); },
+      [this](Logged& message) { say(message); },
       [this](Stopped& message) { say(message); },
       [this](Waiting& message) { say(message); },
       [this](MemoryReport& message) { say(message); },

@@ -43,6 +43,10 @@ caf::behavior RemoteSupervisorActor::make_behavior() {
       [this](Waiting& message) { cross(message.stage, std::move(message)); },
       [this](MemoryReport& message) { cross(message.stage, std::move(message)); },
       [this](StateRead& message) { state_read(message); },
+      [this](Logged& message) {
+        shift(message.log.base, clock_offset());
+        cross(message.stage, std::move(message));
+      },
       [this](Stopped& message) { stopped(message); },
       [this](Failed& message) { fail(std::move(message.cause)); },
       // --- process 0 ---
@@ -75,8 +79,12 @@ void RemoteSupervisorActor::on_exit() {
   setup_ = {};
 }
 
+std::chrono::nanoseconds RemoteSupervisorActor::clock_offset() const {
+  return setup_.channel->control().info(setup_.channel->process()).clock_offset;
+}
+
 void RemoteSupervisorActor::step_done(StepDone& message) {
-  const auto offset = setup_.channel->control().info(setup_.channel->process()).clock_offset;
+  const auto offset = clock_offset();
   for (TracedAction& traced : message.trace.actions) shift(traced.times, offset);
   for (DeviceActions& actions : message.devices) {
     for (DeviceAction& one : actions) {
@@ -84,6 +92,7 @@ void RemoteSupervisorActor::step_done(StepDone& message) {
       shift(one.issued, offset);
     }
   }
+  shift(message.log.base, offset);
   cross(message.trace.stage, std::move(message));
 }
 

@@ -56,6 +56,7 @@ class RemoteSupervisorActor : public caf::event_based_actor {
     setup_.channel->send(0, {stage, std::move(message)});
   }
   void fail(Failure cause) { setup_.channel->send(0, {{}, Failed{std::move(cause)}}); }
+  std::chrono::nanoseconds clock_offset() const;  // to process 0's clock
   void step_done(StepDone& message);
   void stopped(const Stopped& message);
   void abort(const Failure& cause);

@@ -1,0 +1,185 @@
+#include "apps/replay/replay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "actors/training/run_timeline.hpp"
+#include "apps/output/output_files.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "apps/output/terminal_width.hpp"
+#include "apps/replay/moment.hpp"
+#include "apps/simulate/simulate_report.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "records/flight_record.hpp"
+#include "schedules/draw.hpp"
+#include "schedules/replay.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+using schedules::RecordedStep;
+using schedules::Replay;
+using schedules::StepKind;
+
+// The actions of the replayed step, as a run tells of its devices.
+std::vector<DeviceTrace> devices_of(const Replay& replay) {
+  const auto& run = replay.run();
+  const Mesh mesh(MeshShape{.dp = run.replicas, .pp = run.plan.placement.stages(), .tp = run.parts});
+  const auto time = [](std::int64_t ns) { return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns)); };
+  std::vector<DeviceTrace> devices;
+  for (int log = 0; log < run.logs(); ++log) {
+    DeviceTrace& device = devices.emplace_back();
+    device.rank = mesh.at(log);
+    for (const auto& one : replay.actions(log))
+      if (one.end != 0) device.actions.push_back({one.action, {time(one.start), time(one.end)}, time(one.start)});
+  }
+  return devices;
+}
+
+RunTimeline timeline_of(const FlightRecordHead& head) {
+  const auto& placement = head.run.plan.placement;
+  return {head.title, placement, head.run.plan.microbatches,
+          Mesh(MeshShape{.dp = head.run.replicas, .pp = placement.stages(), .tp = head.run.parts})};
+}
+
+SimulatedSchedule summary_of(const schedules::Plan& plan, const schedules::Timeline& timeline) {
+  SimulatedSchedule run;
+  run.name = plan.schedule;
+  run.pp = plan.placement.stages();
+  run.chunks = plan.placement.chunks();
+  run.microbatches = plan.microbatches;
+  run.summary = summarize(timeline);
+  for (const auto& row : timeline.stages) {
+    double compute = 0;
+    for (const auto& span : row)
+      if (is_compute(span.action.kind)) compute += span.end - span.start;
+    run.ideal = std::max(run.ideal, compute);
+    run.actions += std::ssize(row);
+  }
+  return run;
+}
+
+class Replaying {
+ public:
+  explicit Replaying(const ReplayOptions& options)
+      : options_(options), reader_(options.file), replay_(reader_.head().run), whole_(timeline_of(reader_.head())) {}
+
+  void run() {
+    while (const auto step = reader_.next()) {
+      if (!replay(*step)) return;
+    }
+    if (options_.at) throw Error(ErrorKind::input, fmt::format("--at {}: the record ends before; give less", *options_.at));
+    if (options_.step && !shown_)
+      throw Error(ErrorKind::input,
+                  fmt::format("--step {}: the record has {}; give one of them", *options_.step, steps_text()));
+    if (!shown_ && (!failed_ || options_.json || files_wanted()))
+      throw Error(ErrorKind::input, fmt::format("{}: holds no step of training that came to its end", options_.file.string()));
+  }
+
+  void write_files() const {
+    if (!shown_) return;
+    const schedules::Timeline timeline = options_.step ? *shown_ : whole_.timeline();
+    OutputFiles files;
+    if (options_.svg) files.add("svg", *options_.svg, [&](std::ostream& out) { write_svg(out, timeline); });
+    if (options_.html)
+      files.add("html", *options_.html, [&](std::ostream& out) { write_html(out, timeline, summarize(timeline)); });
+    if (options_.trace) files.add("trace", *options_.trace, [&](std::ostream& out) { write_chrome_trace(out, timeline); });
+    if (options_.csv) files.add("csv", *options_.csv, [&](std::ostream& out) { write_csv(out, timeline); });
+    files.put_in_place();
+  }
+
+  void print() const {
+    for (const auto& note : options_.notes) print_note(note);
+    if (moment_) {
+      fmt::print("{}", *moment_);
+      return;
+    }
+    if (options_.json) {
+      fmt::print("{}", simulation_json({summary_of(replay_.run().plan, *shown_)}));
+      return;
+    }
+    fmt::print("{}\n{} replayed, {} and {}: all decided as recorded{}\n\n", reader_.head().title, counted(steps_, "step"),
+               counted(replay_.events_replayed(), "event"), counted(replay_.actions_replayed(), "action"), ending());
+    if (failed_) fmt::print("step {} when it was given up:\n{}\n", last_step_, moment_text(replay_));
+    if (!shown_) return;
+    const SimulatedSchedule step = summary_of(replay_.run().plan, *shown_);
+    fmt::print("step {}: {:.6g} s from first start to last end, bubble {:.1f} %\n{}\n{}\n{}", shown_step_,
+               step.summary.makespan, 100 * step.summary.bubble_fraction, stage_table(step), critical_path_text(*shown_),
+               draw_terminal(*shown_, terminal_width()));
+  }
+
+ private:
+  // False once what is to be shown is known.
+  bool replay(const RecordedStep& step) {
+    try {
+      replay_.load(step);
+      if (is_moment_of(step)) return false;
+      replay_.play();
+    } catch (const schedules::LogError& error) {
+      reader_.fail(error.what());
+    }
+    ++steps_;
+    if (first_step_ == 0) first_step_ = step.step;
+    last_step_ = step.step;
+    failed_ = step.failed;
+    if (step.kind == StepKind::evaluation || step.failed) return true;
+    const auto devices = devices_of(replay_);
+    whole_.add(step.step, devices);
+    if (options_.step && *options_.step != step.step) return true;
+    RunTimeline one = timeline_of(reader_.head());
+    one.add(step.step, devices);
+    shown_ = one.timeline();
+    shown_step_ = step.step;
+    return true;
+  }
+
+  // Replays up to the moment asked for, where it is in this step.
+  bool is_moment_of(const RecordedStep& step) {
+    if (!options_.at || (options_.step && (*options_.step != step.step || step.kind == StepKind::evaluation))) return false;
+    if (options_.step || !origin_) origin_ = replay_.begins();
+    const std::int64_t moment = *origin_ + static_cast<std::int64_t>(*options_.at * 1e9);
+    if (moment > replay_.ends()) return false;
+    replay_.play(moment);
+    moment_ = fmt::format("{}\nstep {}{}, {} s:\n{}", reader_.head().title, step.step,
+                          step.kind == StepKind::evaluation ? " of an evaluation" : "", *options_.at, moment_text(replay_));
+    return true;
+  }
+
+  bool files_wanted() const { return options_.svg || options_.html || options_.trace || options_.csv; }
+  std::string steps_text() const { return steps_ == 0 ? "none" : fmt::format("steps {} to {}", first_step_, last_step_); }
+  std::string ending() const {
+    if (failed_) return fmt::format("; step {} failed", last_step_);
+    return reader_.ended() ? "" : "; the run was killed, or goes on";
+  }
+
+  const ReplayOptions& options_;
+  FlightRecordReader reader_;
+  Replay replay_;
+  RunTimeline whole_;
+  std::optional<schedules::Timeline> shown_;
+  std::optional<std::string> moment_;
+  std::optional<std::int64_t> origin_;
+  std::int64_t steps_ = 0, first_step_ = 0, last_step_ = 0, shown_step_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+int run_replay(const ReplayOptions& options) {
+  try {
+    Replaying replaying(options);
+    replaying.run();
+    replaying.write_files();
+    replaying.print();
+    return 0;
+  } catch (const schedules::ReplayError& error) {
+    throw Error(ErrorKind::internal,
+                fmt::format("{}: {}; the record is of another build, or this is a bug", options.file.string(), error.what()));
+  }
+}
+
+}  // namespace pipetrain

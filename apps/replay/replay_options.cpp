@@ -1,0 +1,75 @@
+#include "apps/replay/replay_options.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "apps/options/operands.hpp"
+#include "apps/options/option_files.hpp"
+#include "apps/options/option_values.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+const std::vector<OptionSpec>& replay_option_table() {
+  static const std::vector<OptionSpec> table = {
+      {"What is shown", "step", "N", "this step", "the last one of training; files show the whole run"},
+      {"What is shown", "at", "SECONDS",
+       "instead: what every stage runs and waits for, and who holds which slot, so long after the run's first action began, or "
+       "after that of --step",
+       ""},
+
+      {"Output", "json", "", "print an array with one object instead of tables, with the keys of simulate --json", "off"},
+      {"Output", "svg", "FILE", "the timeline as a picture", ""},
+      {"Output", "html", "FILE", "the timeline as a page with zoom, that needs no network", ""},
+      {"Output", "trace", "FILE", "the timeline for chrome://tracing and ui.perfetto.dev, as train --trace writes it", ""},
+      {"Output", "csv", "FILE", "the timeline, one row per action", ""},
+
+      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
+      {"General", "help", "", "print this page", ""},
+      {"General", "version", "", "print the version", ""},
+  };
+  return table;
+}
+
+}  // namespace
+
+ReplayOptions parse_replay_options(const std::vector<std::string>& given_arguments, const Environment& environment) {
+  ReplayOptions options;
+  std::vector<std::string> arguments = given_arguments;
+  const auto operands = take_operands(replay_option_table(), arguments);
+  const OptionValues values(gather_options(replay_option_table(), arguments, environment, options.notes));
+  if (operands.size() != 1)
+    throw Error(ErrorKind::input, fmt::format("replay: takes one record of a run, and {} given; write pipetrain replay FILE",
+                                              operands.empty() ? "none is" : fmt::format("{} are", operands.size())));
+  options.file = operands.front();
+  options.step = values.integer("step", 1, std::numeric_limits<std::int64_t>::max());
+  options.at = values.number("at", OptionValues::Range::from_to(0, 1e9));
+  options.json = values.on_off("json").value_or(false);
+  options.svg = output_file(values, "svg");
+  options.html = output_file(values, "html");
+  options.trace = output_file(values, "trace");
+  options.csv = output_file(values, "csv");
+  refuse_shared_files(values, {.inputs = {"config"}, .output_files = {"svg", "html", "trace", "csv"}, .output_folders = {}});
+  for (const char* name : {"json", "svg", "html", "trace", "csv"})
+    if (options.at && values.given(name)) values.fail(name, "--at shows a moment, and prints it; leave one of them out");
+  return options;
+}
+
+std::string replay_help() {
+  return "pipetrain replay FILE OPTIONS\n"
+         "Replay a run that train --record wrote: every message goes, at the time it came, to the state machines that chose\n"
+         "what each stage does, and the same actions must come out.\n"
+         "\n"
+         "  pipetrain train --steps 20 --pp 4 --record run.rec\n"
+         "  pipetrain replay run.rec --step 3 --html step3.html\n"
+         "  pipetrain replay run.rec --step 3 --at 0.012\n"
+         "\n" +
+         format_options(replay_option_table()) +
+         "\n"
+         "Exit status: 0 the same actions came out, 1 others did, 2 the command line or the file is wrong.\n";
+}
+
+}  // namespace pipetrain

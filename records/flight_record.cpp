@@ -1,0 +1,212 @@
+#include "records/flight_record.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <span>
+
+#include "core/checksum.hpp"
+#include "core/error.hpp"
+#include "core/wire.hpp"
+#include "schedules/plan_text.hpp"
+
+namespace pipetrain {
+
+using schedules::ActionKind;
+using schedules::RecordedRun;
+using schedules::RecordedStep;
+
+namespace {
+
+constexpr std::string_view magic = "pipetrain record";
+constexpr std::uint32_t version = 1;
+constexpr std::size_t part_head_bytes = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
+constexpr char head_kind = 'H', step_kind = 'S', end_kind = 'E';
+constexpr int most_logs = 1 << 16;
+constexpr std::int64_t most_work = 4 * schedules::most_plan_work;
+
+void append(std::string& out, const Bytes& bytes) { out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size()); }
+
+std::string part(char kind, const Bytes& contents) {
+  WireWriter head;
+  head.number(kind);
+  head.number(static_cast<std::uint32_t>(contents.size()));
+  head.number(checksum(contents.data(), contents.size()));
+  std::string bytes;
+  append(bytes, head.data());
+  append(bytes, contents);
+  return bytes;
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+int read_size(WireReader& in, int most) {
+  const auto value = in.number<std::int32_t>();
+  if (value < 1 || value > most) WireReader::refuse("a size that cannot be");
+  return value;
+}
+
+schedules::ChunkNeeds read_needs(WireReader& in) {
+  schedules::ChunkNeeds needs;
+  for (int* const member : {&needs.activation_slots, &needs.gradient_slots, &needs.target_slots}) {
+    *member = in.number<std::int32_t>();
+    if (*member < 0) WireReader::refuse("a negative number of slots");
+  }
+  return needs;
+}
+
+FlightRecordHead head_of(WireReader& in, const std::string& file) {
+  FlightRecordHead head;
+  head.title = in.text();
+  head.run.plan = schedules::parse_plan(std::string_view(in.text()), file);
+  head.run.order =
+      in.choice(schedules::Order::ready) == schedules::Order::ready ? schedules::Order::ready : schedules::Order::planned;
+  if (head.run.order == schedules::Order::ready && head.run.plan.ready_rule == schedules::ReadyRule::none)
+    WireReader::refuse("an order that its plan has no rule for");
+  head.run.life.activation = in.choice(ActionKind::weight_grad);
+  head.run.life.gradient = in.choice(ActionKind::weight_grad);
+  head.run.replicas = read_size(in, most_logs);
+  head.run.parts = read_size(in, most_logs);
+  head.run.run_ahead = read_size(in, most_logs);
+  const auto& placement = head.run.plan.placement;
+  const std::int64_t pipelines = std::int64_t{head.run.replicas} * head.run.parts;
+  if (pipelines * placement.stages() > most_logs ||
+      pipelines * placement.virtual_stages() * head.run.plan.microbatches > most_work)
+    WireReader::refuse("more stages than can be replayed");
+  head.run.needs.resize(static_cast<std::size_t>(placement.stages()));
+  for (auto& stage : head.run.needs)
+    for (int chunk = 0; chunk < placement.chunks(); ++chunk) stage.chunks.push_back(read_needs(in));
+  in.end();
+  return head;
+}
+
+RecordedStep step_of(WireReader& in) {
+  RecordedStep step;
+  step.step = in.number<std::int64_t>();
+  step.kind = in.flag() ? schedules::StepKind::evaluation : schedules::StepKind::training;
+  step.failed = in.flag();
+  step.logs.resize(in.count(sizeof(std::int64_t) + sizeof(std::uint32_t)));
+  for (schedules::StageLog& log : step.logs) {
+    const auto base = in.number<std::int64_t>();
+    log.base = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(base));
+    log.bytes = in.text();
+  }
+  in.end();
+  return step;
+}
+
+}  // namespace
+
+std::string flight_record_head(const FlightRecordHead& head) {
+  WireWriter before;
+  before.number(version);
+  WireWriter out;
+  const RecordedRun& run = head.run;
+  out.text(head.title);
+  out.text(to_text(run.plan));
+  out.number(run.order);
+  out.number(run.life.activation);
+  out.number(run.life.gradient);
+  for (const int size : {run.replicas, run.parts, run.run_ahead}) out.number(static_cast<std::int32_t>(size));
+  for (const auto& stage : run.needs)
+    for (const auto& chunk : stage.chunks)
+      for (const int slots : {chunk.activation_slots, chunk.gradient_slots, chunk.target_slots})
+        out.number(static_cast<std::int32_t>(slots));
+  std::string bytes(magic);
+  append(bytes, before.data());
+  return bytes + part(head_kind, out.data());
+}
+
+std::string flight_record_step(const RecordedStep& step) {
+  WireWriter out;
+  out.number(step.step);
+  out.flag(step.kind == schedules::StepKind::evaluation);
+  out.flag(step.failed);
+  out.list(step.logs, [&](const schedules::StageLog& log) {
+    out.number(static_cast<std::int64_t>(std::chrono::nanoseconds(log.base.time_since_epoch()).count()));
+    out.text(log.bytes);
+  });
+  return part(step_kind, out.data());
+}
+
+std::string flight_record_end() { return part(end_kind, {}); }
+
+FlightRecordReader::FlightRecordReader(const std::filesystem::path& file) : file_(file) { read_head(); }
+
+void FlightRecordReader::fail(const std::string& what) const {
+  const std::string whole =
+      last_step_ ? fmt::format("it is whole up to step {}", *last_step_) : "nothing of it can be replayed";
+  throw Error(ErrorKind::input, fmt::format("{}: byte {}: {}; {}", file_.path().string(), part_, what, whole));
+}
+
+std::string FlightRecordReader::take(std::uint64_t bytes, const char* what) {
+  if (bytes > file_.size() - at_) {
+    part_ = file_.size();
+    fail(fmt::format("the file ends in the middle of {}", what));
+  }
+  std::string contents(static_cast<std::size_t>(bytes), '\0');
+  file_.read_at(at_, contents.data(), contents.size());
+  at_ += bytes;
+  return contents;
+}
+
+std::optional<FlightRecordReader::Part> FlightRecordReader::read_part() {
+  part_ = at_;
+  if (at_ == file_.size()) return std::nullopt;
+  const std::string head = take(part_head_bytes, "a part");
+  WireReader in(bytes_of(head));
+  Part part;
+  part.kind = in.number<char>();
+  const auto size = in.number<std::uint32_t>();
+  const auto sum = in.number<std::uint64_t>();
+  if (part.kind != head_kind && part.kind != step_kind && part.kind != end_kind) fail("is damaged: a part of no kind");
+  const std::uint64_t begin = part_;
+  part.contents = take(size, "a part");
+  part_ = begin;
+  if (checksum(part.contents.data(), part.contents.size()) != sum) fail("is damaged: a part's checksum is another");
+  return part;
+}
+
+void FlightRecordReader::read_head() {
+  if (file_.size() < magic.size() + sizeof version) fail("is no record of a run: it is too short");
+  if (take(magic.size(), "its name") != magic) fail("is no record of a run; give the file of a run that was recorded");
+  std::uint32_t found = 0;
+  std::memcpy(&found, take(sizeof found, "its version").data(), sizeof found);
+  if (found != version)
+    fail(fmt::format("has version {} of the format, and this build reads version {}; replay it with the build that wrote it",
+                     found, version));
+  const auto part = read_part();
+  if (!part || part->kind != head_kind) fail("has no head");
+  try {
+    WireReader in(bytes_of(part->contents));
+    head_ = head_of(in, file_.path().string());
+  } catch (const schedules::PlanFileError& error) {
+    fail(std::string("has a plan that cannot be: ") + error.what());
+  } catch (const Error&) {  // of the wire: what it says is of messages
+    fail("has a head that cannot be");
+  }
+}
+
+std::optional<RecordedStep> FlightRecordReader::next() {
+  if (ended_) return std::nullopt;
+  const auto part = read_part();
+  if (!part) return std::nullopt;
+  if (part->kind == head_kind) fail("has a second head");
+  if (part->kind == end_kind) {
+    ended_ = true;
+    if (at_ != file_.size()) fail("has bytes behind its end");
+    return std::nullopt;
+  }
+  RecordedStep step;
+  try {
+    WireReader in(bytes_of(part->contents));
+    step = step_of(in);
+  } catch (const Error&) {
+    fail("has a step that cannot be");
+  }
+  if (std::ssize(step.logs) != head_.run.logs()) fail("has a step of another number of stages");
+  last_step_ = step.step;
+  return step;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,291 @@
+#include "schedules/log_codec.hpp"
+
+#include <algorithm>
+
+namespace pipetrain::schedules {
+
+namespace {
+
+using Type = StageEvent::Type;
+using std::chrono::nanoseconds;
+
+// Opcodes below `short_launch` are a StageEvent::Type, with what it is of behind it; then come those of what is foreseen, and
+// of chunks of low numbers.
+constexpr int foreseen_enqueued = 10, foreseen_completed = 11, times_follow = 12, no_times = 13;
+constexpr int short_launch = 16, action_kinds = 9, launch_chunks = 12;
+constexpr int short_input = short_launch + action_kinds * launch_chunks, input_kinds = 3, input_chunks = 20;
+constexpr int short_credit = short_input + input_kinds * input_chunks, credit_kinds = 2, credit_chunks = 32;
+static_assert(short_credit + credit_kinds * credit_chunks <= 256);
+constexpr std::int64_t most_time = std::int64_t{1} << 60;
+
+std::uint64_t zigzag(std::int64_t value) {
+  return (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63);
+}
+std::int64_t unzigzag(std::uint64_t value) {
+  return static_cast<std::int64_t>(value >> 1) ^ -static_cast<std::int64_t>(value & 1);
+}
+std::int64_t ns_of(StageLogWriter::Time time) {
+  return std::chrono::duration_cast<nanoseconds>(time.time_since_epoch()).count();
+}
+
+}  // namespace
+
+// --- what comes next ---
+
+LogForecast::LogForecast(int chunks, int microbatches)
+    : microbatches_(std::max(1, microbatches)),
+      inputs_(3 * static_cast<std::size_t>(chunks)),
+      launches_(static_cast<std::size_t>(chunks)) {}
+
+void LogForecast::begin_step() {
+  for (auto& chunk : launches_) chunk = {};
+  not_enqueued_.clear();
+  running_.clear();
+}
+
+void LogForecast::launched(const Action& action) {
+  if (is_compute(action.kind)) launches_[index(action.chunk)][static_cast<std::size_t>(action.kind)] = action.microbatch + 1;
+  not_enqueued_.push_back(action);
+  running_.push_back(action);
+}
+
+std::int32_t LogForecast::next_launch(ActionKind kind, int chunk) const {
+  return is_compute(kind) ? launches_[index(chunk)][static_cast<std::size_t>(kind)] : -1;
+}
+
+bool LogForecast::take(Type type, const Action& action) {
+  auto& actions = open(type);
+  const auto found = std::find(actions.begin(), actions.end(), action);
+  if (found == actions.end()) return false;
+  actions.erase(found);
+  return true;
+}
+
+// --- writing ---
+
+void StageLogWriter::varint(std::uint64_t value) {
+  for (; value >= 128; value >>= 7) byte(static_cast<int>(value & 127) | 128);
+  byte(static_cast<int>(value));
+}
+
+void StageLogWriter::message(int opcode, Time now) {
+  if (bytes_.empty()) base_ = now, tick_ = 0;
+  byte(opcode);
+  const std::int64_t tick = std::max(tick_, nanoseconds(now - base_).count() / log_tick_ns);
+  varint(static_cast<std::uint64_t>(tick - tick_));
+  tick_ = tick;
+}
+
+void StageLogWriter::put_action(const Action& action) {
+  byte(static_cast<int>(action.kind));
+  varint(static_cast<std::uint64_t>(action.chunk));
+  varint(static_cast<std::uint64_t>(action.microbatch + 1));
+}
+
+void StageLogWriter::begin(StepKind kind, Time now) {
+  put(kind == StepKind::training ? Type::begin_training : Type::begin_evaluation, now);
+  forecast_.begin_step();
+}
+
+void StageLogWriter::input(InputKind kind, int chunk, int microbatch, Time now) {
+  const bool foreseen = chunk < input_chunks && microbatch == forecast_.next_input(kind, chunk);
+  forecast_.input(kind, chunk, microbatch);
+  if (foreseen) return message(short_input + input_kinds * chunk + static_cast<int>(kind), now);
+  put(Type::input, now);
+  byte(static_cast<int>(kind));
+  varint(static_cast<std::uint64_t>(chunk));
+  varint(static_cast<std::uint64_t>(microbatch));
+}
+
+void StageLogWriter::credit(InputKind kind, int chunk, Time now) {
+  if (chunk < credit_chunks) return message(short_credit + credit_kinds * chunk + static_cast<int>(kind), now);
+  put(Type::credit, now);
+  byte(static_cast<int>(kind));
+  varint(static_cast<std::uint64_t>(chunk));
+}
+
+void StageLogWriter::launched(const Action& action) {
+  const bool foreseen = action.chunk < launch_chunks && action.microbatch == forecast_.next_launch(action.kind, action.chunk);
+  forecast_.launched(action);
+  if (foreseen) return byte(short_launch + action_kinds * action.chunk + static_cast<int>(action.kind));
+  byte(static_cast<int>(Type::launched));
+  put_action(action);
+}
+
+void StageLogWriter::put_open(Type type, const Action& action, Time now) {
+  const auto& open = forecast_.open(type);
+  const bool foreseen = !open.empty() && open.front() == action;
+  forecast_.take(type, action);
+  if (foreseen) return message(type == Type::enqueued ? foreseen_enqueued : foreseen_completed, now);
+  put(type, now);
+  put_action(action);
+}
+
+StageLog StageLogWriter::take(const std::vector<LoggedAction>& actions) {
+  if (bytes_.empty()) return {};
+  const bool measured = std::any_of(actions.begin(), actions.end(), [](const LoggedAction& one) { return one.end != 0; });
+  byte(measured ? times_follow : no_times);
+  std::int64_t end = ns_of(base_);
+  for (const LoggedAction& one : actions) {
+    if (!measured) break;
+    varint(zigzag(one.start - end));
+    varint(zigzag(one.end - one.start));
+    end = one.end;
+  }
+  return {base_, std::exchange(bytes_, {})};
+}
+
+// --- reading ---
+
+int StageLogReader::byte() {
+  if (at_ == bytes_.size()) fail("ends in the middle of an event");
+  return static_cast<unsigned char>(bytes_[at_++]);
+}
+
+std::uint64_t StageLogReader::varint() {
+  std::uint64_t value = 0;
+  for (int shift = 0; shift < 63; shift += 7) {
+    const int next = byte();
+    value |= static_cast<std::uint64_t>(next & 127) << shift;
+    if (next < 128) return value;
+  }
+  fail("has a number that is too large");
+}
+
+void StageLogReader::message_time(StageEvent& event) {
+  const std::uint64_t ticks = varint();
+  if (ticks > static_cast<std::uint64_t>(most_time / log_tick_ns)) fail("has a time that no clock shows");
+  time_ += static_cast<std::int64_t>(ticks) * log_tick_ns;
+  if (time_ > most_time) fail("has a time that no clock shows");
+  event.time = time_;
+}
+
+void StageLogReader::check(const Action& action) const {
+  const bool fits =
+      action.chunk >= 0 && action.chunk < chunks_ &&
+      (is_compute(action.kind) ? action.microbatch >= 0 && action.microbatch < microbatches_ : action.microbatch == -1);
+  if (!fits) fail("has an action that is not in the plan");
+}
+
+void StageLogReader::read_action(Action& action) {
+  const int kind = byte();
+  const std::uint64_t chunk = varint(), microbatch = varint();
+  if (kind >= action_kinds || chunk >= static_cast<std::uint64_t>(chunks_) ||
+      microbatch > static_cast<std::uint64_t>(microbatches_))
+    fail("has an action that is not in the plan");
+  action = {static_cast<ActionKind>(kind), static_cast<std::int16_t>(chunk), static_cast<std::int32_t>(microbatch) - 1};
+  check(action);
+}
+
+// The action of an enqueued or completed event, out of those that are open.
+void StageLogReader::close(StageEvent& event, bool foreseen) {
+  auto& open = forecast_.open(event.type);
+  if (foreseen) {
+    if (open.empty()) fail("says that an action came to its end, and none was launched");
+    event.action = open.front();
+    open.erase(open.begin());
+  } else {
+    read_action(event.action);
+    if (!forecast_.take(event.type, event.action)) fail("says that an action came to its end that was not launched");
+  }
+}
+
+// An opcode that names chunk and kind.
+StageEvent StageLogReader::short_event(int opcode) {
+  StageEvent event;
+  if (opcode >= short_credit) {
+    event.type = Type::credit;
+    event.input = static_cast<InputKind>((opcode - short_credit) % credit_kinds);
+    event.action.chunk = static_cast<std::int16_t>((opcode - short_credit) / credit_kinds);
+    message_time(event);
+  } else if (opcode >= short_input) {
+    event.type = Type::input;
+    event.input = static_cast<InputKind>((opcode - short_input) % input_kinds);
+    event.action.chunk = static_cast<std::int16_t>((opcode - short_input) / input_kinds);
+    message_time(event);
+    if (event.action.chunk < chunks_) event.action.microbatch = forecast_.next_input(event.input, event.action.chunk);
+  } else {
+    event.type = Type::launched;
+    event.action.kind = static_cast<ActionKind>((opcode - short_launch) % action_kinds);
+    event.action.chunk = static_cast<std::int16_t>((opcode - short_launch) / action_kinds);
+    if (event.action.chunk < chunks_) event.action.microbatch = forecast_.next_launch(event.action.kind, event.action.chunk);
+    event.time = time_;
+  }
+  if (event.action.chunk >= chunks_) fail("has a chunk that is not in the plan");
+  return event;
+}
+
+// An opcode that is a type, with the rest behind it.
+StageEvent StageLogReader::long_event(int opcode) {
+  StageEvent event;
+  event.type = static_cast<Type>(opcode);
+  event.time = time_;
+  if (event.type != Type::launched) message_time(event);
+  if (event.type == Type::input || event.type == Type::credit) {
+    const int kind = byte();
+    if (kind >= (event.type == Type::input ? input_kinds : credit_kinds)) fail("has an input of no kind");
+    const std::uint64_t chunk = varint(), microbatch = event.type == Type::input ? varint() : 0;
+    if (chunk >= static_cast<std::uint64_t>(chunks_) || microbatch >= static_cast<std::uint64_t>(microbatches_))
+      fail("has an input that is not in the plan");
+    event.input = static_cast<InputKind>(kind);
+    event.action.chunk = static_cast<std::int16_t>(chunk);
+    event.action.microbatch = static_cast<std::int32_t>(microbatch);
+  }
+  if (event.type == Type::launched) read_action(event.action);
+  if (event.type == Type::enqueued || event.type == Type::completed) close(event, false);
+  return event;
+}
+
+StageEvent StageLogReader::event(int opcode) {
+  if (opcode == foreseen_enqueued || opcode == foreseen_completed) {
+    StageEvent event;
+    event.type = opcode == foreseen_enqueued ? Type::enqueued : Type::completed;
+    message_time(event);
+    close(event, true);
+    return event;
+  }
+  if (opcode > static_cast<int>(Type::completed) && opcode < short_launch) fail("has an event of no kind");
+  const StageEvent event = opcode >= short_launch ? short_event(opcode) : long_event(opcode);
+  if (event.type == Type::launched) check(event.action);
+  return event;
+}
+
+void StageLogReader::read_times(std::int64_t base_ns, LogEvents& out) {
+  std::int64_t end = base_ns;
+  const auto distance = [&] {
+    const std::uint64_t value = varint();
+    if (value > static_cast<std::uint64_t>(most_time)) fail("has a time that no clock shows");
+    return unzigzag(value);
+  };
+  for (LoggedAction& one : out.actions) {
+    one.start = end + distance();
+    one.end = end = one.start + distance();
+    if (end > 2 * most_time || end < -2 * most_time) fail("has a time that no clock shows");
+  }
+}
+
+void StageLogReader::read(std::int64_t base_ns, std::string_view bytes, LogEvents& out) {
+  bytes_ = bytes;
+  at_ = 0;
+  time_ = base_ns;
+  out.events.clear();
+  out.actions.clear();
+  if (bytes.empty()) return;
+  if (base_ns < 0 || base_ns > most_time / 2) fail("has a time that no clock shows");
+  for (;;) {
+    const int opcode = byte();
+    if (opcode == times_follow || opcode == no_times) {
+      if (opcode == times_follow) read_times(base_ns, out);
+      break;
+    }
+    const StageEvent next = event(opcode);
+    if (next.type == Type::begin_training || next.type == Type::begin_evaluation) forecast_.begin_step();
+    if (next.type == Type::input) forecast_.input(next.input, next.action.chunk, next.action.microbatch);
+    if (next.type == Type::launched) forecast_.launched(next.action);
+    if (next.type == Type::completed) out.actions.push_back({next.action, 0, 0});
+    out.events.push_back(next);
+  }
+  if (at_ != bytes_.size()) fail("has bytes behind its end");
+}
+
+}  // namespace pipetrain::schedules

@@ -1,0 +1,278 @@
+#include "schedules/replay.hpp"
+
+#include <algorithm>
+
+namespace pipetrain::schedules {
+
+namespace {
+
+using Type = StageEvent::Type;
+
+// Fit to make queues of.
+RecordedRun checked(RecordedRun run) {
+  const Placement& placement = run.plan.placement;
+  if (std::ssize(run.needs) != placement.stages()) throw ReplayError("the record's slots are of another number of stages");
+  for (const StageNeeds& stage : run.needs)
+    if (std::ssize(stage.chunks) != placement.chunks()) throw ReplayError("the record's slots are of another number of chunks");
+  return run;
+}
+
+}  // namespace
+
+std::string to_string(const StageEvent& event, int chunks) {
+  static constexpr const char* inputs[] = {"activation", "gradient", "target"};
+  const std::string input = inputs[static_cast<std::size_t>(event.input)];
+  const std::string chunk = chunks > 1 ? " for chunk " + std::to_string(event.action.chunk) : "";
+  switch (event.type) {
+    case Type::begin_training:
+      return "the step begins";
+    case Type::begin_evaluation:
+      return "a step of an evaluation begins";
+    case Type::verdict_apply:
+      return "the verdict is to apply the step";
+    case Type::verdict_skip:
+      return "the verdict is to skip the step";
+    case Type::abort:
+      return "the step is aborted";
+    case Type::input:
+      return "the " + input + " of microbatch " + std::to_string(event.action.microbatch) + chunk + " arrives";
+    case Type::credit:
+      return "a slot for its " + input + chunk + " comes back";
+    case Type::launched:
+      return to_string(event.action, chunks) + " is launched";
+    case Type::enqueued:
+      return to_string(event.action, chunks) + " is enqueued";
+    case Type::completed:
+      return to_string(event.action, chunks) + " completes";
+  }
+  return "?";
+}
+
+Replay::Replay(RecordedRun run)
+    : run_(checked(std::move(run))), queues_(run_), to_advance_(static_cast<std::size_t>(run_.logs())), life_(run_.life) {
+  const std::shared_ptr<const Plan> plan(std::shared_ptr<const Plan>(), &run_.plan);  // outlives the protocols
+  stages_.reserve(static_cast<std::size_t>(run_.logs()));
+  for (int log = 0; log < run_.logs(); ++log)
+    stages_.emplace_back(StageProtocol(plan, run_.stage_of(log), run_.order, run_.run_ahead), run_);
+}
+
+int Replay::sibling(int log, int v) const {
+  return (run_.replica_of(log) * run_.plan.placement.stages() + run_.plan.placement.at(v).stage) * run_.parts +
+         log % run_.parts;
+}
+
+QueueState& Replay::queue(int log, int v, InputKind kind) {
+  QueueState* const found = queues_.find(run_.replica_of(log) * run_.parts + log % run_.parts, v, kind);
+  if (!found) fail(log, "uses a queue that the run has no slots for");
+  return *found;
+}
+
+void Replay::load(const RecordedStep& step) {
+  if (std::ssize(step.logs) != run_.logs())
+    throw ReplayError("step " + std::to_string(step.step) + " has " + std::to_string(step.logs.size()) + " logs, not " +
+                      std::to_string(run_.logs()));
+  step_ = step.step;
+  failed_ = step.failed;
+  norms_ = 0;
+  life_ = step.kind == StepKind::evaluation ? SlotLife{ActionKind::forward} : run_.life;
+  for (int log = 0; log < run_.logs(); ++log) {
+    const StageLog& bytes = step.logs[static_cast<std::size_t>(log)];
+    Stage& stage = of(log);
+    const auto base = std::chrono::duration_cast<std::chrono::nanoseconds>(bytes.base.time_since_epoch()).count();
+    stage.reader.read(base, bytes.bytes, stage.log);
+    stage.next = 0;
+    stage.silent = bytes.bytes.empty();
+    if (stage.silent) ++norms_;  // may have been done
+    actions_ += std::ssize(stage.log.actions);
+    events_ += std::ssize(stage.log.events);
+    to_advance_.insert(log);
+  }
+}
+
+void Replay::play(std::int64_t until) {
+  until_ = until;
+  for (int log = to_advance_.take_last(); log >= 0; log = to_advance_.take_last()) advance(log);
+  if (until == to_its_end) expect_end();
+}
+
+std::int64_t Replay::begins() const {
+  std::int64_t message = to_its_end, action = to_its_end;
+  for (const Stage& stage : stages_) {
+    if (!stage.log.events.empty()) message = std::min(message, stage.log.events.front().time);
+    for (const LoggedAction& one : stage.log.actions)
+      if (one.end != 0) action = std::min(action, one.start);
+  }
+  return action == to_its_end ? message : action;
+}
+
+std::int64_t Replay::ends() const {
+  std::int64_t last = 0;
+  for (const Stage& stage : stages_) {
+    if (!stage.log.events.empty()) last = std::max(last, stage.log.events.back().time);
+    for (const LoggedAction& one : stage.log.actions) last = std::max(last, one.end);
+  }
+  return last;
+}
+
+// As far as the causes of its messages have been replayed.
+void Replay::advance(int log) {
+  Stage& stage = of(log);
+  try {
+    while (stage.next < stage.log.events.size()) {
+      const StageEvent& event = stage.log.events[stage.next];
+      if (event.type == Type::launched) fail(log, "it was launched when nothing had come");
+      if (event.time > until_ || !take(log, event)) return;
+      decide(log);
+    }
+  } catch (const std::logic_error& impossible) {  // what the protocol says of events that cannot be
+    fail(log, impossible.what());
+  }
+}
+
+bool Replay::take(int log, const StageEvent& event) {
+  StageProtocol& protocol = of(log).protocol;
+  switch (event.type) {
+    case Type::begin_training:
+    case Type::begin_evaluation:
+      protocol.begin_step(event.type == Type::begin_training ? StepKind::training : StepKind::evaluation);
+      break;
+    case Type::input:
+      return take_input(log, event);
+    case Type::credit:
+      return take_credit(log, event);
+    case Type::enqueued:
+      if (run_.order == Order::planned) pass_on(log, event.action);
+      break;
+    case Type::completed:
+      if (run_.order == Order::ready) pass_on(log, event.action);
+      protocol.completed(event.action);
+      if (event.action.kind == ActionKind::norm && ++norms_ == run_.logs())
+        for (int other = 0; other < run_.logs(); ++other) to_advance_.insert(other);
+      break;
+    case Type::verdict_apply:
+    case Type::verdict_skip:
+      if (norms_ < run_.logs()) return false;
+      protocol.verdict(event.type == Type::verdict_apply);
+      break;
+    case Type::abort:     // the end of a failed step: what the stage waits for stays to be seen
+    case Type::launched:  // not a message
+      break;
+  }
+  return true;
+}
+
+bool Replay::take_input(int log, const StageEvent& event) {
+  const int v = virtual_stage(log, event.action);
+  QueueState& from = queue(log, v, event.input);
+  if (from.fed && from.free == 0) fail(log, "its feeder has no slot free for it");
+  if (!from.arrive(event.action.microbatch) && !of(sibling(log, event.input == InputKind::activation ? v - 1 : v + 1)).silent)
+    return false;
+  of(log).protocol.input_arrived(event.input, event.action.chunk, event.action.microbatch);
+  return true;
+}
+
+bool Replay::take_credit(int log, const StageEvent& event) {
+  const int v = virtual_stage(log, event.action);
+  const int consumer = event.input == InputKind::activation ? v + 1 : v - 1;
+  if (consumer < 0 || consumer >= run_.plan.placement.virtual_stages()) fail(log, "it sends none");
+  if (!queue(log, consumer, event.input).credit() && !of(sibling(log, consumer)).silent) return false;
+  of(log).protocol.credit_returned(event.input, event.action.chunk);
+  return true;
+}
+
+// The protocol must launch what was launched, and no more.
+void Replay::decide(int log) {
+  Stage& stage = of(log);
+  const int chunks = run_.plan.placement.chunks();
+  ++stage.next;
+  for (;;) {
+    const auto chosen = stage.protocol.next();
+    const bool more = stage.next < stage.log.events.size();
+    const bool was_launched = more && stage.log.events[stage.next].type == Type::launched;
+    if (!chosen && !was_launched) return;
+    if (!was_launched) fail(log, "replayed, " + to_string(*chosen, chunks) + " is launched before it");
+    const Action& action = stage.log.events[stage.next].action;
+    if (!chosen) fail(log, "replayed, it is not: " + stage.protocol.waiting_for());
+    if (*chosen != action) fail(log, "replayed, " + to_string(*chosen, chunks) + " is launched instead");
+    launch(log, action);
+    ++stage.next;
+  }
+}
+
+void Replay::launch(int log, const Action& action) {
+  const int v = virtual_stage(log, action);
+  if (action.kind == ActionKind::forward && v + 1 < run_.plan.placement.virtual_stages())
+    queue(log, v + 1, InputKind::activation).fill(action.microbatch);
+  if (gives_input_grad(action.kind) && v > 0) queue(log, v - 1, InputKind::gradient).fill(action.microbatch);
+}
+
+// What the stage actor does once an action's output may leave: sends it, and gives back the inputs that nobody reads any more.
+void Replay::pass_on(int log, const Action& action) {
+  if (!is_compute(action.kind)) return;
+  const int v = virtual_stage(log, action);
+  const bool is_last = v + 1 == run_.plan.placement.virtual_stages();
+  if (action.kind == ActionKind::forward && !is_last) send(log, v + 1, InputKind::activation, action.microbatch);
+  if (gives_input_grad(action.kind) && v > 0) send(log, v - 1, InputKind::gradient, action.microbatch);
+  if (ends_life(life_.activation, action.kind)) {
+    release(log, InputKind::activation, action);
+    if (is_last) release(log, InputKind::target, action);
+  }
+  if (ends_life(life_.gradient, action.kind) && action.kind != ActionKind::forward && !is_last)
+    release(log, InputKind::gradient, action);
+}
+
+void Replay::send(int log, int consumer, InputKind kind, int microbatch) {
+  QueueState& to = queue(log, consumer, kind);
+  to.send(microbatch);
+  const StageChunk at = run_.plan.placement.at(consumer);
+  if (at.stage != run_.stage_of(log)) {
+    to_advance_.insert(sibling(log, consumer));
+  } else {  // a stage tells itself at once
+    to.arrive(microbatch);
+    of(log).protocol.input_arrived(kind, at.chunk, microbatch);
+  }
+}
+
+void Replay::release(int log, InputKind kind, const Action& action) {
+  const int v = virtual_stage(log, action);
+  QueueState& from = queue(log, v, kind);
+  from.release(action.microbatch);
+  if (!from.fed) to_advance_.insert(sibling(log, kind == InputKind::activation ? v - 1 : v + 1));
+}
+
+void Replay::expect_end() const {
+  for (int log = 0; log < run_.logs(); ++log) {
+    const Stage& stage = of(log);
+    if (stage.next < stage.log.events.size()) fail(log, "replayed, nobody has sent it");
+    if (!failed_ && !stage.protocol.step_done())
+      throw ReplayError("step " + std::to_string(step_) + ", stage " + std::to_string(run_.stage_of(log)) +
+                        ": the record ends before the step: " + stage.protocol.waiting_for());
+  }
+}
+
+std::vector<Action> Replay::launched(int log) const {
+  std::vector<Action> actions;
+  for (const StageEvent& event : of(log).log.events)
+    if (event.type == Type::launched) actions.push_back(event.action);
+  return actions;
+}
+
+std::vector<StageMoment> Replay::stages() const {
+  std::vector<StageMoment> moments;
+  for (int log = 0; log < run_.logs(); ++log)
+    moments.push_back({run_.replica_of(log), run_.stage_of(log), log % run_.parts, of(log).protocol.running(),
+                       of(log).protocol.waiting_for()});
+  return moments;
+}
+
+void Replay::fail(int log, const std::string& what) const {
+  const Stage& stage = of(log);
+  const std::string place = "step " + std::to_string(step_) + ", " +
+                            (run_.replicas > 1 ? "replica " + std::to_string(run_.replica_of(log)) + " " : "") + "stage " +
+                            std::to_string(run_.stage_of(log));
+  const std::string event =
+      stage.next < stage.log.events.size() ? to_string(stage.log.events[stage.next], run_.plan.placement.chunks()) : "its end";
+  throw ReplayError(place + ", event " + std::to_string(stage.next + 1) + " (" + event + "): " + what);
+}
+
+}  // namespace pipetrain::schedules

@@ -1,0 +1,110 @@
+// Replays a recorded run: hands every message of its stages, at the time it came, to the very StageProtocol that the stage
+// actors drive, and checks that the same actions come out and that no message came before somebody could send it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "schedules/log_codec.hpp"
+#include "schedules/recording.hpp"
+#include "schedules/replay_queues.hpp"
+#include "schedules/stage_set.hpp"
+
+namespace pipetrain::schedules {
+
+// The record and the protocol disagree. One line: the step, the stage, the event and what should have been.
+class ReplayError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A stage at a moment.
+struct StageMoment {
+  int replica = 0, stage = 0, part = 0;
+  std::vector<Action> running;  // launched and not completed, oldest first
+  std::string waiting;          // StageProtocol::waiting_for()
+};
+
+// Not thread-safe.
+class Replay {
+ public:
+  static constexpr std::int64_t to_its_end = std::numeric_limits<std::int64_t>::max();
+
+  // Throws ReplayError where the run's needs do not go with its plan.
+  explicit Replay(RecordedRun run);
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+
+  const RecordedRun& run() const { return run_; }
+
+  // The next step: first what its logs say, then the replay of all of it, or only of what happened until this time (ns on the
+  // steady clock), after which no other step can follow. Throw ReplayError, load() also LogError for bytes that are no log.
+  void load(const RecordedStep& step);
+  void play(std::int64_t until = to_its_end);
+  // Of the step that was loaded, on that clock: the first start of an action (where none was measured, the first message), and
+  // the last message or end of an action.
+  std::int64_t begins() const;
+  std::int64_t ends() const;
+
+  // Of the last step: the actions that each log's stage completed, in the order of completion.
+  const std::vector<LoggedAction>& actions(int log) const { return of(log).log.actions; }
+  // Its actions as it launched them: the order that it chose.
+  std::vector<Action> launched(int log) const;
+  std::int64_t actions_replayed() const { return actions_; }
+  std::int64_t events_replayed() const { return events_; }
+
+  // At the moment up to which was replayed.
+  std::vector<StageMoment> stages() const;
+  const std::vector<QueueState>& queues() const { return queues_.all(); }
+
+ private:
+  struct Stage {
+    Stage(StageProtocol p, const RecordedRun& run)
+        : protocol(std::move(p)), reader(run.plan.placement.chunks(), run.plan.microbatches) {}
+    StageProtocol protocol;
+    StageLogReader reader;
+    LogEvents log;
+    std::size_t next = 0;  // event
+    bool silent = false;   // its log is missing: what it sent is not known
+  };
+
+  Stage& of(int log) { return stages_[static_cast<std::size_t>(log)]; }
+  const Stage& of(int log) const { return stages_[static_cast<std::size_t>(log)]; }
+  // The log of the stage with this virtual stage, of the other log's replica and part.
+  int sibling(int log, int virtual_stage) const;
+  QueueState& queue(int log, int virtual_stage, InputKind kind);
+  int virtual_stage(int log, const Action& action) const {
+    return run_.plan.placement.virtual_stage(run_.stage_of(log), action.chunk);
+  }
+
+  void advance(int log);
+  bool take(int log, const StageEvent& event);  // false: its cause has not been replayed yet
+  bool take_input(int log, const StageEvent& event);
+  bool take_credit(int log, const StageEvent& event);
+  void decide(int log);
+  void launch(int log, const Action& action);
+  void pass_on(int log, const Action& action);
+  void send(int log, int consumer, InputKind kind, int microbatch);
+  void release(int log, InputKind kind, const Action& action);
+  void expect_end() const;
+  [[noreturn]] void fail(int log, const std::string& what) const;
+
+  RecordedRun run_;
+  std::vector<Stage> stages_;
+  ReplayQueues queues_;
+  StageSet to_advance_;
+  SlotLife life_;
+  std::int64_t step_ = 0, until_ = to_its_end;
+  bool failed_ = false;
+  int norms_ = 0;
+  std::int64_t actions_ = 0, events_ = 0;
+};
+
+// The event as a person reads it: "the gradient of microbatch 3 arrives", "1F3 is launched".
+std::string to_string(const StageEvent& event, int chunks);
+
+}  // namespace pipetrain::schedules

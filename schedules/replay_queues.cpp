@@ -1,0 +1,74 @@
+#include "schedules/replay_queues.hpp"
+
+#include <algorithm>
+
+namespace pipetrain::schedules {
+
+namespace {
+
+constexpr std::size_t input_kinds = 3;
+
+bool take_out(std::vector<int>& microbatches, int microbatch) {
+  const auto found = std::find(microbatches.begin(), microbatches.end(), microbatch);
+  if (found == microbatches.end()) return false;
+  microbatches.erase(found);
+  return true;
+}
+
+}  // namespace
+
+void QueueState::fill(int microbatch) {
+  free = std::max(0, free - 1);
+  filling.push_back(microbatch);
+}
+
+void QueueState::send(int microbatch) {
+  take_out(filling, microbatch);
+  sent.push_back(microbatch);
+}
+
+bool QueueState::arrive(int microbatch) {
+  if (!fed && !take_out(sent, microbatch)) return false;
+  if (fed) --free;
+  held.push_back(microbatch);
+  return true;
+}
+
+void QueueState::release(int microbatch) {
+  take_out(held, microbatch);
+  ++(fed ? free : returning);
+}
+
+bool QueueState::credit() {
+  if (returning == 0) return false;
+  --returning;
+  ++free;
+  return true;
+}
+
+ReplayQueues::ReplayQueues(const RecordedRun& run)
+    : virtual_stages_(static_cast<std::size_t>(run.plan.placement.virtual_stages())) {
+  for (int pipeline = 0; pipeline < run.replicas * run.parts; ++pipeline)
+    for (int v = 0; v < run.plan.placement.virtual_stages(); ++v) {
+      const StageChunk at = run.plan.placement.at(v);
+      const ChunkNeeds& needs = run.needs[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
+      const auto add = [&](InputKind kind, int slots, bool fed) {
+        places_.push_back(slots > 0 ? static_cast<int>(queues_.size()) : -1);
+        if (slots == 0) return;
+        queues_.push_back(
+            {pipeline / run.parts, pipeline % run.parts, v, kind, fed, fed ? slots : 0, fed ? 0 : slots, {}, {}, {}});
+      };
+      add(InputKind::activation, needs.activation_slots, v == 0);
+      add(InputKind::gradient, needs.gradient_slots, false);
+      add(InputKind::target, needs.target_slots, true);
+    }
+}
+
+QueueState* ReplayQueues::find(int pipeline, int virtual_stage, InputKind kind) {
+  const std::size_t place =
+      input_kinds * (static_cast<std::size_t>(pipeline) * virtual_stages_ + static_cast<std::size_t>(virtual_stage));
+  const int index = places_[place + static_cast<std::size_t>(kind)];
+  return index < 0 ? nullptr : &queues_[static_cast<std::size_t>(index)];
+}
+
+}  // namespace pipetrain::schedules

@@ -1,0 +1,91 @@
+// train --record and pipetrain replay, as a user's shell would run them.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "apps/pipetrain_program.hpp"
+#include "catch.hpp"
+
+using namespace pipetrain;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string small = "--device cpu --seq-len 8 --steps 4 ";
+
+}  // namespace
+
+TEST_CASE("a recorded run replays to the trace that it wrote itself, byte by byte") {
+  const TempFolder folder;
+  const auto file = [&](const char* name) { return (folder.path() / name).string(); };
+  for (const char* how : {"--pp 4", "--pp 2 --schedule zb-v --dp 2", "--pp 2 --chunks 2 --schedule interleaved --order ready",
+                          "launch --nproc 2 --pp 2 --dp 2"}) {
+    INFO(how);
+    const bool launches = std::string(how).starts_with("launch");
+    const std::string command = launches ? std::string(how) + " " + small : small + how;
+    REQUIRE(run(command + " --record " + file("run.rec") + " --trace " + file("run.json")).status == 0);
+    const Result replayed = run("replay " + file("run.rec") + " --trace " + file("replay.json"));
+    CAPTURE(replayed.err);
+    REQUIRE(replayed.status == 0);
+    CHECK_THAT(replayed.out, Contains("4 steps replayed") && Contains("all decided as recorded\n"));
+    CHECK(read_file(file("run.json")) == read_file(file("replay.json")));
+  }
+}
+
+TEST_CASE("a record takes at most 1 KB a step and stage, and changes no bit of the run") {
+  const TempFolder folder;
+  const auto file = [&](const char* name) { return (folder.path() / name).string(); };
+  REQUIRE(run(small + "--pp 4 --microbatches 16 --metrics " + file("a")).status == 0);
+  REQUIRE(run(small + "--pp 4 --microbatches 16 --metrics " + file("b") + " --record " + file("run.rec")).status == 0);
+  CHECK(run("compare " + file("a") + " " + file("b")).status == 0);
+  CHECK(fs::file_size(file("run.rec")) <= 4 * 4 * 1024);
+}
+
+TEST_CASE("replay shows a step, a moment of it, and files like simulate's") {
+  const TempFolder folder;
+  const auto file = [&](const char* name) { return (folder.path() / name).string(); };
+  REQUIRE(run(small + "--pp 2 --microbatches 4 --record " + file("run.rec")).status == 0);
+  const Result shown = run("replay " + file("run.rec") + " --step 2 --json --svg " + file("a.svg") + " --html " +
+                           file("a.html") + " --csv " + file("a.csv"));
+  REQUIRE(shown.status == 0);
+  const auto object = nlohmann::json::parse(shown.out).at(0);
+  CHECK(object["schedule"] == "1f1b");
+  CHECK(object["pp"] == 2);
+  CHECK(object["peak_activations"] == nlohmann::json({2, 1}));
+  CHECK(object["actions"] == 2 * (2 * 4 + 2));
+  CHECK_THAT(read_file(file("a.svg")), Contains("<svg") && Contains("steps 2 to 2"));
+  CHECK_THAT(read_file(file("a.html")), Contains("<html"));
+  const Result begin = run("replay " + file("run.rec") + " --step 2 --at 0");
+  CHECK(begin.status == 0);
+  CHECK_THAT(begin.out, Contains("step 2, 0 s:\n") && Contains("stage 0: runs F0") && Contains("stage 1: ") &&
+                            Contains("activations for stage 1: ") && Contains("targets for stage 1: "));
+}
+
+TEST_CASE("the record of a run that fails tells what every stage waited for") {
+  const TempFolder folder;
+  const std::string file = (folder.path() / "run.rec").string();
+  const Result failed = run(small + "--pp 2 --stall-timeout 1 --record " + file, "PIPETRAIN_FAULT=1:2:hang");
+  CHECK(failed.status == 1);
+  const Result replayed = run("replay " + file);
+  CAPTURE(replayed.err);
+  CHECK(replayed.status == 0);
+  CHECK_THAT(replayed.out,
+             Contains("step 2 failed") && Contains("step 2 when it was given up") && Contains("stage 1: runs F0"));
+}
+
+TEST_CASE("replay refuses what is no whole record, and options that it cannot serve") {
+  const TempFolder folder;
+  const std::string file = (folder.path() / "run.rec").string();
+  REQUIRE(run(small + "--pp 2 --record " + file).status == 0);
+  CHECK_THAT(refused("replay"), Contains("takes one record"));
+  CHECK_THAT(refused("replay " + (folder.path() / "none").string()), Contains("none"));
+  CHECK_THAT(refused("replay " + folder.write("text", std::string(100, 'x')).string()), Contains("is no record of a run"));
+  const std::string whole = read_file(file);
+  CHECK_THAT(refused("replay " + folder.write("cut", whole.substr(0, whole.size() - 20)).string()),
+             Contains("byte " + std::to_string(whole.size() - 20)) && Contains("whole up to step 3"));
+  CHECK_THAT(refused("replay " + file + " --step 9"), Contains("--step 9") && Contains("steps 1 to 4"));
+  CHECK_THAT(refused("replay " + file + " --at 1e6"), Contains("--at"));
+  CHECK_THAT(refused("replay " + file + " --at 0 --json"), Contains("--json"));
+  CHECK_THAT(refused(small + "--record " + file + " --metrics " + file), Contains("--metrics"));
+}
