@@ -7,10 +7,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "actors/engine/step.hpp"
@@ -96,10 +96,8 @@ GenerationJob make_job(const GenerateOptions& options, const OpenPrompts& open) 
 
 // To stdout, at once: what cannot be written ends the run, because nobody would read the rest either.
 void write_out(const std::string& text) {
-  errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
-  throw Error(ErrorKind::input,
-              fmt::format("stdout: the text cannot be written ({}); make room, or send it elsewhere", std::strerror(errno)));
+  throw std::system_error(errno, std::generic_category(), "stdout");
 }
 
 // Prints the prompts' texts in their order: that of the first that has not ended as it comes, others when it is their turn.
