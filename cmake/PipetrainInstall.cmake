@@ -44,6 +44,7 @@ install(FILES ${PROJECT_BINARY_DIR}/pipetrainConfig.cmake ${PROJECT_BINARY_DIR}/
   ${PROJECT_SOURCE_DIR}/cmake/FindCUDNN.cmake ${PROJECT_SOURCE_DIR}/cmake/FindUCX.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindPCRE2.cmake ${PROJECT_SOURCE_DIR}/cmake/Findutf8proc.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindSentencePiece.cmake ${PROJECT_SOURCE_DIR}/cmake/FindZstd.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindLibUring.cmake
   ${PROJECT_SOURCE_DIR}/cmake/PipetrainImport.cmake
   DESTINATION ${package_dir} COMPONENT development)
 

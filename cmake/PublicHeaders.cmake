@@ -52,4 +52,5 @@ set(training_included_headers
   model/optimizer_settings.hpp
   model/precision.hpp
   model/recompute.hpp
+  model/offload.hpp
   model/zero.hpp)

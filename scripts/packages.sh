@@ -15,6 +15,7 @@ build_packages=(
   nlohmann-json3-dev       # JSON files
   libsimdjson-dev          # JSON lines, fast
   zlib1g-dev libzstd-dev   # data that is compressed
+  liburing-dev             # states on a disk
   libpcre2-dev             # regular expressions of tokenizers
   libutf8proc-dev          # normal forms of Unicode
   libsentencepiece-dev     # tokenizer.model

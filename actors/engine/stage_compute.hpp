@@ -40,9 +40,10 @@ struct Verdict {
   double grad_scale = 1;  // from clipping and the loss scale
 };
 
-// Bytes on one device, by purpose.
+// Bytes on one device, by purpose, and what the rank keeps elsewhere.
 struct MemoryUse {
   std::size_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, queues = 0, workspace = 0;
+  std::size_t host = 0, disk = 0;  // not of the device, nor of its total: memory of a GPU's host, and of a disk
   std::size_t total() const { return parameters + gradients + optimizer + activations + queues + workspace; }
 };
 

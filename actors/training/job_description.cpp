@@ -50,6 +50,19 @@ std::string recomputation(Recompute recompute) {
 
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
+// What devices keep elsewhere; empty where nothing is offloaded.
+std::string outside_line(const std::vector<DeviceMemory>& devices) {
+  std::size_t host = 0, disk = 0;
+  for (const DeviceMemory& device : devices) {
+    host += device.use.host;
+    disk += device.use.disk;
+  }
+  std::string line;
+  if (host > 0) line += fmt::format("offloaded to host memory: {:.1f} MiB in all\n", mebibytes(host));
+  if (disk > 0) line += fmt::format("offloaded to disk: {:.1f} MiB in all\n", mebibytes(disk));
+  return line;
+}
+
 std::string memory_table(const std::vector<DeviceMemory>& devices) {
   std::string table =
       fmt::format("{:>6} {:>7} {:>5} {:>4} {:>11} {:>11} {:>11} {:>12} {:>9} {:>10} {:>11}\n", "device", "replica", "stage",
@@ -61,7 +74,7 @@ std::string memory_table(const std::vector<DeviceMemory>& devices) {
                     rank.dp, rank.pp, rank.tp, mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.optimizer),
                     mebibytes(use.activations), mebibytes(use.queues), mebibytes(use.workspace), mebibytes(use.total()));
   }
-  return table;
+  return table + outside_line(devices);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "actors/training/offload_check.hpp"
 #include "core/device.hpp"
 
 namespace pipetrain {
@@ -48,6 +49,7 @@ std::vector<DeviceMemory> estimate_devices(const ParallelLayout& layout, const T
 
 std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJob& job,
                                      const std::vector<DeviceMemory>& devices, std::size_t beside) {
+  if (auto shortage = offload_shortage(job, devices)) return shortage;
   for (const auto& [name, need] : memory_needs(layout, devices)) {
     const std::size_t free = need.device->memory().free, bytes = need.bytes + beside;
     if (bytes <= free) continue;

@@ -171,6 +171,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.seed = job.samples.seed;
   setup.optimizer = job.optimizer;
   setup.zero = job.zero;
+  setup.offload = job.offload;
   setup.replicas = mesh().shape().dp;
   if (job.layout.order == schedules::Order::planned) setup.actions = plan_.stages[static_cast<std::size_t>(setup.id.pp)];
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];

@@ -30,7 +30,7 @@ RankCompute::RankCompute(RankSetup setup)
   memory_ = memory_use(setup_, *model_);
 
   state_.emplace(setup_, layout(), tensor_parallel(), *ops_);
-  if (Stream* sums = state_->reduction_stream()) streams_.add({sums});
+  streams_.add(state_->transfer_streams());
   model_->bind(state_->parameters(), state_->gradient_places());
   workspace_memory_ = device.allocate(model_->workspace_bytes(), to_string(id) + ": workspace");
   model_->bind_workspace(workspace_memory_.data(), workspace_memory_.bytes());

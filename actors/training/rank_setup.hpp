@@ -13,6 +13,7 @@
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 #include "core/process_group.hpp"
+#include "model/offload.hpp"
 #include "model/optimizer.hpp"
 #include "model/stage_model.hpp"
 #include "model/zero.hpp"
@@ -50,6 +51,7 @@ struct RankSetup {
   bool same_order = true;
   OptimizerSettings optimizer;
   Zero zero;
+  Offload offload;
   int replicas = 1;
   std::vector<schedules::Action> actions;  // of its stage in every step, in order; empty where the order is not known before
   schedules::StageNeeds needs;

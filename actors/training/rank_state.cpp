@@ -24,6 +24,8 @@ GatheredParameters::Sizes gathered_sizes(const StatePlaces& places, const RankSe
   return GatheredParameters::sizes(layout, places.units(), setup.zero.prefetch);
 }
 
+bool offloads_weights(const RankSetup& setup) { return setup.offload.optimizer && setup.numerics.precision.rounds_weights(); }
+
 }  // namespace
 
 RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops)
@@ -35,32 +37,34 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
       places_(layout, places_setup(setup)) {
   allocate_arenas();
   steps_ = places_.optimizer_parts();
+  if (setup.offload.optimizer) make_offloaded();
   counted_ = places_.counted(setup.id.tp);
   if (setup.groups.data) make_reduction();
   make_parameters();
   Stream& stream = ops_.stream();
   stream.zero(arenas_.grads);  // what lies between two tensors is summed over replicas, too
-  stream.zero(arenas_.weights);
+  if (arenas_.weights.data != nullptr) stream.zero(arenas_.weights);
   if (places_.is_sharded()) stream.zero(operands());
   for (const Tensor& state : arenas_.states) stream.zero(state);
 }
 
 void RankState::allocate_arenas() {
   const Precision& precision = setup_.numerics.precision;
-  const Length weights{places_.weights(), precision.master}, rounded{places_.rounded(), precision.compute};
+  const Length weights{offloads_weights(setup_) ? 0 : places_.weights(), precision.master};
+  const Length rounded{places_.rounded(), precision.compute};
   const Length grads{places_.grads(), precision.grad};
   if (places_.is_sharded()) {
     // In one piece, which the other replicas read: see Group::share.
     const auto shared = allocate({grads, rounded.elements > 0 ? rounded : weights}, "gradients and parameters");
     arenas_.grads = shared[0];
     (rounded.elements > 0 ? arenas_.rounded : arenas_.weights) = shared[1];
-    if (rounded.elements > 0) arenas_.weights = allocate({weights}, "master parameters").front();
+    if (rounded.elements > 0 && weights.elements > 0) arenas_.weights = allocate({weights}, "master parameters").front();
     const auto* end = static_cast<const char*>(shared[1].data) + shared[1].bytes();
     const auto bytes = static_cast<std::size_t>(end - static_cast<const char*>(shared[0].data));
     if (setup_.groups.data)
       setup_.groups.data->share({shared[0].data, {static_cast<std::int64_t>(bytes / sizeof(float))}, DType::f32});
   } else {
-    arenas_.weights = allocate({weights}, "parameters").front();
+    if (weights.elements > 0) arenas_.weights = allocate({weights}, "parameters").front();
     arenas_.grads = allocate({grads}, "gradients").front();
     if (rounded.elements > 0) arenas_.rounded = allocate({rounded}, "rounded parameters").front();
     if (setup_.groups.data) setup_.groups.data->share(arenas_.grads);
@@ -68,8 +72,23 @@ void RankState::allocate_arenas() {
   if (places_.gathers_weights())
     gathered_ = allocate({{gathered_sizes(places_, setup_, layout_).total(), operands().dtype}}, "gathered parameters").front();
   if (setup_.groups.tied) setup_.groups.tied->share(arenas_.grads);
+  if (setup_.offload.optimizer) return;
   for (const std::string& name : optimizer_->states())
     arenas_.states.push_back(allocate({{places_.states(), precision.master}}, "optimizer state " + name).front());
+}
+
+void RankState::make_offloaded() {
+  offloaded_ = std::make_unique<OffloadedOptimizer>(
+      OffloadedOptimizer::Setup{*setup_.device, *optimizer_, steps_, places_.states(), offloads_weights(setup_),
+                                setup_.offload.folder, to_string(setup_.id)},
+      ops_);
+}
+
+std::vector<Stream*> RankState::transfer_streams() const {
+  std::vector<Stream*> streams;
+  if (offloaded_) streams = offloaded_->streams();
+  if (reduction_) streams.push_back(&reduction_->stream());
+  return streams;
 }
 
 Tensor RankState::grads(const Region& region) const { return span(arenas_.grads, region.begin, region.size()); }
@@ -112,8 +131,16 @@ MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layou
   const StatePlaces places(layout, places_setup(setup));
   const std::size_t gathered = places.gathers_weights() ? gathered_sizes(places, setup, layout).total() : 0;
   MemoryUse use;
-  use.parameters = places.weights() * size_of(precision.master) + (places.rounded() + gathered) * size_of(precision.compute);
-  use.optimizer = make_optimizer(setup.optimizer)->states().size() * places.states() * size_of(precision.master);
+  const std::size_t weights = offloads_weights(setup) ? 0 : places.weights();
+  use.parameters = weights * size_of(precision.master) + (places.rounded() + gathered) * size_of(precision.compute);
+  const auto optimizer = make_optimizer(setup.optimizer);
+  if (setup.offload.optimizer) {
+    const auto blocks = OffloadedOptimizer::blocks(*optimizer, places.states(), offloads_weights(setup));
+    use.optimizer = blocks.device_bytes();
+    (setup.offload.to_disk() ? use.disk : use.host) = blocks.outside_bytes();
+  } else {
+    use.optimizer = optimizer->states().size() * places.states() * size_of(precision.master);
+  }
   use.gradients = places.grads() * size_of(precision.grad);
   return use;
 }
@@ -147,19 +174,38 @@ std::size_t RankState::place(const std::string& state, const HeldPart& part) con
 }
 
 void RankState::load(const InitialState& state) {
-  load_arena(weights_state, *state.weights);
-  if (arenas_.rounded.data) {
-    for (const HeldPart& part : places_.held())
-      ops_.round(span(arenas_.weights, places_.weight_at(part), part.size()),
-                 span(arenas_.rounded, places_.rounded_at(part), part.size()));
-  }
-  for (const auto& [name, source] : state.states) load_arena(name, *source);
+  load_state(weights_state, *state.weights);
+  if (arenas_.rounded.data) round_weights();
+  for (const auto& [name, source] : state.states) load_state(name, *source);
   applied_steps_ = state.applied_steps;
   if (divided_ != nullptr) divided_->loaded();
 }
 
-void RankState::load_arena(const std::string& state, const WeightSource& source) {
-  const Tensor& target = arena(state);
+void RankState::round_weights() {
+  if (!offloads_weights(setup_)) {
+    for (const HeldPart& part : places_.held())
+      ops_.round(span(arenas_.weights, places_.weight_at(part), part.size()),
+                 span(arenas_.rounded, places_.rounded_at(part), part.size()));
+    return;
+  }
+  std::vector<OptimizerPart> parts;
+  for (const HeldPart& part : places_.held()) {
+    const std::size_t at = places_.weight_at(part);
+    parts.push_back({.elements = part.size(), .weight = at, .state = at, .rounded = places_.rounded_at(part)});
+  }
+  offloaded_->round_weights(parts, arenas_.rounded);
+}
+
+bool RankState::is_offloaded(const std::string& state) const { return offloaded_ && offloaded_->keeps(state); }
+
+void RankState::write(const std::string& state, std::size_t begin, const float* values, std::size_t count) {
+  if (is_offloaded(state)) return offloaded_->write(state, begin, values, count);
+  ops_.stream().copy(arena(state).as<float>() + begin, values, count * sizeof(float));
+  ops_.stream().synchronize();
+}
+
+void RankState::load_state(const std::string& state, const WeightSource& source) {
+  if (!is_offloaded(state)) static_cast<void>(arena(state));  // throws where there is none
   // The largest first, so that no thread begins with one when the others are done.
   std::vector<HeldPart> parts = places_.held();
   const auto parameter_of = [this](const HeldPart& part) -> const Parameter& { return layout_.parameters[part.parameter]; };
@@ -172,8 +218,7 @@ void RankState::load_arena(const std::string& state, const WeightSource& source)
     std::vector<float> staging(static_cast<std::size_t>(parameter_of(part).local.elements()));
     source.load(parameter_of(part), staging.data());
     const std::lock_guard lock(stream_turn);
-    ops_.stream().copy(target.as<float>() + place(state, part), staging.data() + part.begin, part.size() * sizeof(float));
-    ops_.stream().synchronize();
+    write(state, place(state, part), staging.data() + part.begin, part.size());
   });
 }
 
@@ -187,14 +232,16 @@ const HeldPart& RankState::holder(const StatePart& part) const {
 
 void RankState::read(const StatePart& part, float* out) {
   const HeldPart& held = holder(part);
-  ops_.stream().copy(out, arena(part.state).as<float>() + place(part.state, held) + (part.begin - held.begin),
-                     part.elements * sizeof(float));
+  const std::size_t begin = place(part.state, held) + (part.begin - held.begin);
+  if (is_offloaded(part.state)) return offloaded_->read(part.state, begin, out, part.elements);
+  ops_.stream().copy(out, arena(part.state).as<float>() + begin, part.elements * sizeof(float));
   ops_.stream().synchronize();
 }
 
 void RankState::begin_step(schedules::StepKind kind) {
   if (reduction_) reduction_->begin_step();
   if (divided_ != nullptr) divided_->begin_step(kind);
+  if (offloaded_ && kind == schedules::StepKind::training) offloaded_->fetch_ahead();
 }
 
 void RankState::start_reduction(const Tensor& grads) { reduction_->start(ops_.stream(), grads); }
@@ -228,10 +275,16 @@ void RankState::sum_tied() {
 void RankState::square_sums(const Tensor& sums) { pipetrain::square_sums(counted_, ops_, arenas_.grads, sums); }
 
 void RankState::step(float lr, float grad_scale) {
-  const OptimizerStep step{lr, ++applied_steps_, grad_scale};
+  run_optimizer({lr, ++applied_steps_, grad_scale}, [this](std::size_t unit) {
+    if (divided_ != nullptr) divided_->publish(unit);
+  });
+}
+
+void RankState::run_optimizer(const OptimizerStep& step, const std::function<void(std::size_t unit)>& stepped) {
+  if (offloaded_) return offloaded_->step(arenas_, step, stepped);
   for (std::size_t unit = 0; unit < steps_.size(); ++unit) {
     optimizer_step(steps_[unit], ops_, arenas_, *optimizer_, step);
-    if (divided_ != nullptr) divided_->publish(unit);
+    stepped(unit);
   }
 }
 
@@ -245,7 +298,7 @@ void RankState::end_rehearsal(const Tensor& sums) {
   if (divided_ != nullptr) divided_->set_rehearsing(false);
   ops_.stream().zero(arenas_.grads);
   square_sums(sums);
-  for (const auto& parts : steps_) optimizer_step(parts, ops_, arenas_, *optimizer_, {});
+  run_optimizer({}, [](std::size_t) {});
 }
 
 void RankState::spoil() {

@@ -1,15 +1,17 @@
 // What one rank keeps from step to step: its weights, their gradients and the optimizer's states, each an arena on the device,
-// or its replica's shard of one (StatePlaces), and what a step's end does to them. All methods run on the rank's worker; but
-// for load() and read() they only enqueue.
+// or its replica's shard of one (StatePlaces), or outside of it (OffloadedOptimizer), and what a step's end does to them. All
+// methods run on the rank's worker; but for load() and read() they only enqueue.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "actors/training/divided_parameters.hpp"
 #include "actors/training/gradient_reduction.hpp"
+#include "actors/training/offloaded_optimizer.hpp"
 #include "actors/training/owner_sums.hpp"
 #include "actors/training/rank_setup.hpp"
 #include "actors/training/state_places.hpp"
@@ -64,8 +66,8 @@ class RankState {
   // Makes a weight NaN, for tests.
   void spoil();
 
-  // Carries what goes between replicas; null where there are none.
-  Stream* reduction_stream() const { return reduction_ ? &reduction_->stream() : nullptr; }
+  // That carry what goes between replicas, and to and from where states are offloaded.
+  std::vector<Stream*> transfer_streams() const;
 
   // Bytes of the device, before anything is allocated.
   static MemoryUse memory(const RankSetup& setup, const ParameterLayout& layout);
@@ -78,10 +80,16 @@ class RankState {
   // One tensor of each length, in one piece of memory.
   std::vector<Tensor> allocate(const std::vector<Length>& lengths, const std::string& what);
   void allocate_arenas();
+  void make_offloaded();
   const Tensor& arena(const std::string& state) const;
   // Where a held part begins in this state's arena.
   std::size_t place(const std::string& state, const HeldPart& part) const;
-  void load_arena(const std::string& state, const WeightSource& source);
+  bool is_offloaded(const std::string& state) const;
+  void load_state(const std::string& state, const WeightSource& source);
+  // Elements of a state, from the host; waits for the device.
+  void write(const std::string& state, std::size_t begin, const float* values, std::size_t count);
+  void round_weights();
+  void run_optimizer(const OptimizerStep& step, const std::function<void(std::size_t unit)>& stepped);
   // Of the weights, what operations read, or what is gathered for them to read.
   const Tensor& operands() const { return arenas_.rounded.data ? arenas_.rounded : arenas_.weights; }
   void make_parameters();
@@ -99,8 +107,9 @@ class RankState {
   OptimizerArenas arenas_;
   std::vector<std::vector<OptimizerPart>> steps_;  // by unit
   std::vector<CountedPart> counted_;
-  std::shared_ptr<OwnerSums> owner_sums_;         // null: all replicas keep all sums
-  std::unique_ptr<GradientReduction> reduction_;  // null: one replica
+  std::unique_ptr<OffloadedOptimizer> offloaded_;  // null: all states are arenas
+  std::shared_ptr<OwnerSums> owner_sums_;          // null: all replicas keep all sums
+  std::unique_ptr<GradientReduction> reduction_;   // null: one replica
   std::unique_ptr<ParameterStore> parameters_;
   DividedParameters* divided_ = nullptr;  // the same, where replicas divide the state
   Tensor gathered_;                       // without memory: nothing is gathered

@@ -17,6 +17,7 @@
 #include "model/learning_rate.hpp"
 #include "model/loss_scale.hpp"
 #include "model/numerics.hpp"
+#include "model/offload.hpp"
 #include "model/optimizer_settings.hpp"
 #include "model/zero.hpp"
 #include "schedules/stage_protocol.hpp"
@@ -108,6 +109,7 @@ struct RunSettings {
   DeviceSettings devices;
   Numerics numerics;
   Zero zero;
+  Offload offload;
   OptimizerSettings optimizer{.weight_decay = 0.1F};
   double clip_norm = 1;  // 0: off
   LossScaleSettings loss_scale;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "actors/training/job_plan.hpp"
+#include "actors/training/offload_check.hpp"
 #include "actors/training/resume.hpp"
 #include "actors/training/run_length.hpp"
 #include "actors/training/zero_note.hpp"
@@ -79,6 +80,8 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.devices = settings.devices;
   job.numerics = settings.numerics;
   job.zero = settings.zero;
+  job.offload = settings.offload;
+  check_offload(job);
   job.optimizer = settings.optimizer;
   job.clip_norm = settings.clip_norm;
   job.loss_scale = settings.loss_scale;

@@ -44,6 +44,7 @@ struct TrainJob {
   DeviceSettings devices;
   Numerics numerics;
   Zero zero;
+  Offload offload;
 
   OptimizerSettings optimizer;
   LearningRate learning_rate;

@@ -62,9 +62,9 @@ constexpr ForeignKey keys[] = {
     {"sparse_gradients", holds_for, "sparse gradients are not built; leave it out", "off"},
 
     {"zero_optimization.stage", maps, "zero"},
-    {"zero_optimization.offload_optimizer.device", words, "offload", "none:none *:on"},
-    {"zero_optimization.offload_param.device", words, "offload", "none:none *:on"},
-    {"zero_optimization.cpu_offload", when_on, "offload=on"},
+    {"zero_optimization.offload_optimizer.device", words, "offload", "none:none cpu:optimizer"},
+    {"zero_optimization.offload_param.device", holds_for, "offloading parameters is not built; leave it out", "none"},
+    {"zero_optimization.cpu_offload", when_on, "offload=optimizer"},
     {"zero_optimization.offload_optimizer.*", holds, "automatic"},
     {"zero_optimization.offload_param.*", holds, "automatic"},
     {"zero_optimization.zero_quantized_*", holds_for, "quantized communication is not built; leave it out", "off"},

@@ -49,7 +49,7 @@ constexpr ForeignKey keys[] = {
     {"training.dtype", holds_for, "master weights are fp32; leave it out", "float32"},
     {"training.mixed_precision_param", words, "precision", "bfloat16:bf16 float32:fp32"},
     {"training.mixed_precision_reduce", holds_for, "gradients are summed in fp32; leave it out", "float32"},
-    {"training.enable_cpu_offload", when_on, "offload=on"},
+    {"training.enable_cpu_offload", when_on, "offload=optimizer,parameters"},
     {"training.compile", holds, "nothing is compiled at run time"},
     {"training.gc_freq", holds, "there is no garbage collector"},
     {"training.gc_debug", holds, "there is no garbage collector"},

@@ -12,6 +12,7 @@
 #include "apps/options/data_options.hpp"
 #include "apps/options/device_choice.hpp"
 #include "apps/options/numerics_options.hpp"
+#include "apps/options/offload_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/options/plan_file.hpp"
@@ -98,6 +99,7 @@ void read_sizes(const OptionValues& values, RunSettings& run) {
                 fmt::format("pp {} x tp {} x dp {} is more than {} devices; use smaller sizes", layout.pp, layout.tp,
                             run.batch.dp, most_devices));
   read_zero(values, run);
+  run.offload = read_offload(values);
   layout.sequence_parallel = values.on_off("sequence-parallel").value_or(true) && layout.tp > 1;
 }
 

@@ -41,14 +41,15 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
   job.devices.threads = layout.threads;
   job.numerics.recompute = layout.recompute;
   job.zero.stage = layout.zero;
+  if (layout.offload) job.offload = {.optimizer = true, .folder = fs::temp_directory_path()};
 }
 
 }  // namespace
 
 std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
-  return fmt::format("pp {} tp {} dp {} zero {} microbatch {} {} chunks {} {}{}{}", layout.pp, layout.tp, layout.dp,
-                     layout.zero, layout.microbatch, layout.schedule, layout.chunks,
+  return fmt::format("pp {} tp {} dp {} zero {}{} microbatch {} {} chunks {} {}{}{}", layout.pp, layout.tp, layout.dp,
+                     layout.zero, layout.offload ? " offload" : "", layout.microbatch, layout.schedule, layout.chunks,
                      layout.order == schedules::Order::planned ? "planned" : "ready",
                      layout.sequence_parallel ? "" : " no sequence parallel", recompute[static_cast<int>(layout.recompute)]);
 }

@@ -19,6 +19,7 @@ struct Layout {
   int threads = 1;
   Recompute recompute = Recompute::none;
   int zero = 0;
+  bool offload = false;  // the optimizer's states, to a folder of this test
 };
 
 std::string to_string(const Layout& layout);

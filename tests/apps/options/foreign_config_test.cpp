@@ -123,6 +123,12 @@ TEST_CASE("a DeepSpeed file's fp16 is ours, with its loss scale") {
         LossScaleSettings{.dynamic = false, .initial = 128});
 }
 
+TEST_CASE("a DeepSpeed file's optimizer on the CPU is offloaded") {
+  const auto run =
+      from("ds.json", "{" + batch + R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}})").run;
+  CHECK(run.offload == Offload{.optimizer = true});
+}
+
 TEST_CASE("what a DeepSpeed file asks for that is not so here is refused by its key") {
   const auto answer = [](const std::string& rest) { return error_of("ds.json", "{\n" + batch + "\n" + rest + "}"); };
   CHECK_THAT(answer(R"("optimizer": {"type": "Lion"})"),
@@ -133,8 +139,8 @@ TEST_CASE("what a DeepSpeed file asks for that is not so here is refused by its 
              Contains("scheduler.type: onecycle is not built; known are WarmupLR"));
   CHECK_THAT(answer(R"("zero_optimization": {"stage": 2})"),
              Contains("zero_optimization.stage = 2") && Contains("there is one; give --dp 2"));
-  CHECK_THAT(answer(R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}})"),
-             Contains("offload_optimizer.device = on"));
+  CHECK_THAT(answer(R"("zero_optimization": {"stage": 0, "offload_param": {"device": "cpu"}})"),
+             Contains("offload_param.device: cpu is not so here: offloading parameters is not built"));
   CHECK_THAT(answer(R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true})"),
              Contains("master weights and gradients are fp32"));
   CHECK_THAT(answer(R"("elasticity": {"enabled": true})"),

@@ -203,11 +203,11 @@ TEST_CASE("what a file of DeepSpeed's turns off asks for nothing") {
   CHECK(from("ds.json", R"({"bf16": false, "precision": "fp32"})").run.numerics.precision == Precision::fp32());
 }
 
-TEST_CASE("options that are not built may be given what happens anyway") {
-  CHECK(parse({"--zero", "0", "--offload", "off"}).run.layout.pp == 1);
-  CHECK(parse({"--offload", "none"}).run.layout.pp == 1);
-  CHECK(parse({}, {{"PIPETRAIN_ZERO", "0"}}).run.layout.pp == 1);
-  CHECK_THROWS_AS(parse({"--offload", "on"}), pipetrain::Error);
+TEST_CASE("what is offloaded, and where to") {
+  CHECK_FALSE(parse({"--zero", "0", "--offload", "off"}).run.offload.any());
+  CHECK_FALSE(parse({"--offload", "none"}).run.offload.any());
+  CHECK(parse({"--offload", "optimizer"}).run.offload == Offload{.optimizer = true});
+  CHECK(parse({"--offload", "optimizer", "--offload-to", "d"}).run.offload == Offload{.optimizer = true, .folder = "d"});
 }
 
 TEST_CASE("dropout is a share below 1, and the model's own where it is not given") {

@@ -73,7 +73,11 @@ TEST_CASE("dividing state among replicas where that makes no sense is refused") 
 }
 
 TEST_CASE("options and values of later are errors that say so") {
-  for (const char* name : {"--offload"}) CHECK_THAT(error_of({name, "1"}), StartsWith(name) && Contains("not built yet"));
+  CHECK_THAT(error_of({"--offload", "1"}), StartsWith("--offload 1: must be none, or of optimizer"));
+  CHECK_THAT(error_of({"--offload", "optimizer,none"}), StartsWith("--offload optimizer,none: none goes with nothing else"));
+  for (const char* later : {"parameters", "optimizer,activations"})
+    CHECK_THAT(error_of({"--offload", later}), StartsWith("--offload ") && Contains("cannot be offloaded yet"));
+  CHECK_THAT(error_of({"--offload-to", "/tmp"}), StartsWith("--offload-to /tmp: there is nothing to put there"));
   for (const OptionSpec& spec : train_option_table()) {
     if (spec.built) continue;
     std::vector<std::string> arguments = {"--" + spec.name};

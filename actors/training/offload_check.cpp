@@ -1,0 +1,51 @@
+#include "actors/training/offload_check.hpp"
+
+#include <fmt/format.h>
+
+#include "actors/training/train_job.hpp"
+#include "core/device.hpp"
+#include "files/direct_file.hpp"
+
+namespace pipetrain {
+
+void check_offload(const TrainJob& job) {
+  const Offload& offload = job.offload;
+  if (!offload.any()) return;
+  const bool cpu = job.devices.kind == DeviceKind::cpu;
+  if (cpu && !offload.to_disk())
+    throw Error(
+        ErrorKind::input, {"offload", "optimizer"},
+        "a CPU's memory is the host's already, so there is nothing to move; name a folder on a disk with offload-to, or "
+        "leave it out");
+  if (!offload.to_disk()) return;
+  if (!cpu)
+    throw Error(ErrorKind::input, {"offload-to", offload.folder.string()},
+                "from GPUs to a disk is not built yet; leave it out for host memory");
+  const DirectFile probe(offload.folder, DirectFile::alignment);
+}
+
+std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<DeviceMemory>& devices, std::size_t beside) {
+  std::size_t host = 0, disk = 0;
+  for (const DeviceMemory& device : devices) {
+    host += device.use.host;
+    disk += device.use.disk;
+  }
+  if (host > 0) {
+    const std::size_t free = make_cpu_device(0, 1)->memory().free;
+    if (host + beside > free)
+      return Error(ErrorKind::out_of_memory,
+                   fmt::format("the host: what is offloaded needs about {} MiB and {} MiB are free; use fewer layers, or more "
+                               "replicas on other hosts with zero 1",
+                               (host + beside) >> 20, free >> 20));
+  }
+  if (disk > 0) {
+    const std::size_t free = free_disk_bytes(job.offload.folder);
+    if (disk > free)
+      return Error(ErrorKind::input, {"offload-to", job.offload.folder.string()},
+                   fmt::format("what is offloaded needs {} MiB and its disk has {} MiB free; make room, or take another disk",
+                               disk >> 20, free >> 20));
+  }
+  return {};
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,40 @@
+// Where what is offloaded lies between uses: memory of the host that a GPU copies to and from, or a disk.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "core/device.hpp"
+
+namespace pipetrain {
+
+// All zero at first. Not thread-safe: used by the rank's worker, and while it loads, by one thread at a time.
+class OffloadPlace {
+ public:
+  virtual ~OffloadPlace() = default;
+  OffloadPlace(const OffloadPlace&) = delete;
+  OffloadPlace& operator=(const OffloadPlace&) = delete;
+
+  // Positions, lengths and memory of the device: multiples of this many bytes.
+  static constexpr std::size_t granularity = 4096;
+  // Enqueued on the stream, which must be of the place's device: all fetches on one, all stores on another. `memory` is the
+  // device's. A failure is the stream's.
+  virtual void fetch(Stream& stream, std::size_t begin, void* memory, std::size_t bytes) = 0;
+  virtual void store(Stream& stream, std::size_t begin, const void* memory, std::size_t bytes) = 0;
+
+  // To and from ordinary memory, of any position and length, while nothing is enqueued; done when they return.
+  virtual void read(std::size_t begin, void* target, std::size_t bytes) = 0;
+  virtual void write(std::size_t begin, const void* source, std::size_t bytes) = 0;
+
+ protected:
+  OffloadPlace() = default;
+};
+
+// Throws Error(out_of_memory) that says `what`.
+std::unique_ptr<OffloadPlace> make_host_place(Device& device, std::size_t bytes, const std::string& what);
+// For CPU devices. Throws what DirectFile does.
+std::unique_ptr<OffloadPlace> make_disk_place(const std::filesystem::path& folder, std::size_t bytes);
+
+}  // namespace pipetrain

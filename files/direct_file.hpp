@@ -1,0 +1,43 @@
+// A file of fixed length for numbers that a run moves in and out of memory. Its I/O is direct, past the page cache, and keeps
+// many requests in flight (io_uring). It has no name: it is gone with the object, and with the process, however that ends.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+
+namespace pipetrain {
+
+// read() and write() may run at the same time, of different bytes, but each on one thread at a time. Positions, lengths and
+// memory are multiples of `alignment`. They return when the disk has done it, and throw Error naming the folder: of kind
+// unavailable where the disk is full or fails.
+class DirectFile {
+ public:
+  static constexpr std::size_t alignment = 4096;
+
+  // Reserves the bytes on the disk; they read as zeros. Throws Error: of kind input where there is no such folder, it cannot be
+  // written, or its file system has no direct I/O; of kind unavailable where the disk has too little room or the kernel refuses
+  // io_uring.
+  DirectFile(const std::filesystem::path& folder, std::size_t bytes);
+  ~DirectFile();
+  DirectFile(const DirectFile&) = delete;
+  DirectFile& operator=(const DirectFile&) = delete;
+
+  const std::filesystem::path& folder() const { return folder_; }
+  std::size_t bytes() const { return bytes_; }
+  void read(std::size_t begin, void* target, std::size_t bytes);
+  void write(std::size_t begin, const void* source, std::size_t bytes);
+
+ private:
+  class Requests;
+
+  std::filesystem::path folder_;
+  std::size_t bytes_;
+  int descriptor_ = -1;
+  std::unique_ptr<Requests> reads_, writes_;
+};
+
+// What is free for this user on the folder's disk. Throws Error(input) where there is no such folder.
+std::size_t free_disk_bytes(const std::filesystem::path& folder);
+
+}  // namespace pipetrain
