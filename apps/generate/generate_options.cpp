@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "apps/launch/launch_environment.hpp"
 #include "apps/options/device_choice.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
@@ -81,6 +82,14 @@ void read_layout(const OptionValues& values, const Machine& machine, GenerateOpt
   if (const auto seconds = values.integer("stall-timeout", 0, 1'000'000)) options.stall = std::chrono::seconds(*seconds);
 }
 
+// Each of them would write the same text.
+void refuse_several_processes(const Environment& environment) {
+  const auto place = read_launch_environment(environment);
+  if (!place || (place->processes == 0 && place->process == 0)) return;
+  throw Error(ErrorKind::input, fmt::format("generate: {} has started this process as one of several ({}); {}", place->launcher,
+                                            place->where, generate_is_one_process));
+}
+
 }  // namespace
 
 const std::vector<OptionSpec>& generate_option_table() {
@@ -127,6 +136,7 @@ GenerateOptions parse_generate_options(const std::vector<std::string>& arguments
   GenerateOptions options;
   const OptionValues values(gather_options(generate_option_table(), arguments, environment, options.notes));
   options.places = values.places();
+  refuse_several_processes(environment);
   read_model(values, options);
   read_sampling(values, options);
   read_prompt_options(values, options);

@@ -36,6 +36,10 @@ struct GenerateOptions {
 };
 
 // Reads the file of prompts. Throws Error(input).
+// Why several processes do not generate together, and what works.
+inline constexpr const char* generate_is_one_process =
+    "generate runs as one process, which drives all devices of its host; start pipetrain generate once, with --pp and --tp";
+
 GenerateOptions parse_generate_options(const std::vector<std::string>& arguments, const Environment& environment,
                                        const Machine& machine);
 std::string generate_help();

@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "apps/generate/generate_options.hpp"
 #include "apps/launch/launch_attempt.hpp"
 #include "apps/options/option_table.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -81,9 +82,19 @@ int run_attempts(const LaunchedRun& run, LaunchPlan plan) {
   }
 }
 
+// What `launch --nproc 2 generate` asks for is not to be read as a wrong option of train.
+void refuse_generate(const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] != "generate") continue;
+    if (i > 0 && arguments[i - 1].starts_with("--") && arguments[i - 1].find('=') == std::string::npos) continue;  // a value
+    throw Error(ErrorKind::input, fmt::format("generate: launch trains only; {}", generate_is_one_process));
+  }
+}
+
 }  // namespace
 
 int run_launch(const std::vector<std::string>& arguments, const Environment& environment) {
+  refuse_generate(arguments);
   const LaunchedRun run = parse_launch_options(arguments, environment, this_machine());
   if (run.train.dry_run) return run_train(run.train);
   std::optional<HeldPort> port;

@@ -18,31 +18,37 @@ namespace {
 
 const std::string gpt2 = "gpt2_classify_tiny";
 
-}  // namespace
-
-TEST_CASE("a classifier follows the golden trajectory in every layout, to the bit the same over pp, schedule and order",
-          "[golden]") {
-  const Reference reference = golden_reference(gpt2);
+// In steps of the trajectory; to the bit the same over pp, schedule and order.
+void check_every_layout(const std::string& name) {
+  const Reference reference = golden_reference(name);
   for (const int tp : {1, 2, 4}) {  // with 4 ranks, two have no class
     for (const int microbatch : {1, 4}) {
       const Layout plain{1, tp, 1, microbatch};
-      const RunRecord first = run(golden_job(gpt2, plain), 6);
+      const RunRecord first = run(golden_job(name, plain), 6);
       INFO(to_string(plain));
       check_golden(first, reference);
       for (const Layout layout : {Layout{2, tp, 1, microbatch, "1f1b", 1, Order::ready}, Layout{4, tp, 1, microbatch, "zb-h1"},
                                   Layout{8, tp, 1, microbatch}, Layout{2, tp, 1, microbatch, "interleaved", 2},
                                   Layout{2, tp, 1, microbatch, "zb-v", 2}}) {
         INFO(to_string(layout));
-        CHECK((run(golden_job(gpt2, layout), 6) == first));
+        CHECK((run(golden_job(name, layout), 6) == first));
       }
     }
   }
-  const RunRecord replicas = run(golden_job(gpt2, {1, 1, 2, 2}), 6);
+  const RunRecord replicas = run(golden_job(name, {1, 1, 2, 2}), 6);
   check_golden(replicas, reference);
-  CHECK((run(golden_job(gpt2, {2, 1, 2, 2}), 6) == replicas));
+  CHECK((run(golden_job(name, {2, 1, 2, 2}), 6) == replicas));
   Layout recomputes{2, 2, 1, 4, "zb-h1"};
   recomputes.recompute = Recompute::full;
-  CHECK((run(golden_job(gpt2, recomputes), 6) == run(golden_job(gpt2, {1, 2, 1, 4}), 6)));
+  CHECK((run(golden_job(name, recomputes), 6) == run(golden_job(name, {1, 2, 1, 4}), 6)));
+}
+
+}  // namespace
+
+TEST_CASE("a GPT-2 that classifies follows the golden trajectory in every layout", "[golden]") { check_every_layout(gpt2); }
+
+TEST_CASE("a Llama that classifies follows the golden trajectory in every layout", "[golden]") {
+  check_every_layout("llama_classify_tiny");
 }
 
 namespace {

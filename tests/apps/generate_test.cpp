@@ -89,6 +89,18 @@ TEST_CASE("generate says what a run would hold") {
   CHECK(std::count(result.out.begin(), result.out.end(), '\n') == 6);
 }
 
+TEST_CASE("generate is one process, and says so to launchers of several") {
+  const std::string given = llama + "--prompt x --max-new-tokens 1";
+  const std::string works =
+      "generate runs as one process, which drives all devices of its host; start pipetrain generate once, ";
+  for (const std::string launch : {"launch " + given, "launch --nproc 2 " + given, "launch --nproc=2 " + given})
+    CHECK(refused(launch).rfind("generate: launch trains only; " + works, 0) == 0);
+  const std::string torchrun = "LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 RANK=0 WORLD_SIZE=";
+  CHECK(refused(given, torchrun + "2")
+            .rfind("generate: torchrun has started this process as one of several (RANK=0); " + works, 0) == 0);
+  CHECK(run(given, torchrun + "1").status == 0);
+}
+
 TEST_CASE("generate refuses what is wrong in one line") {
   const TempFolder folder;
   const auto check = [](const std::string& arguments, const std::string& begin) {
