@@ -6,6 +6,8 @@ namespace pipetrain {
 
 bool has_nccl() noexcept { return false; }
 
+std::size_t nccl_group_memory(int) { return 0; }
+
 std::string describe_nccl() { return "none: this build has no NCCL"; }
 
 std::unique_ptr<Transport> make_nccl_transport(ControlPlane&, const Mesh&) {

@@ -4,6 +4,7 @@
 
 #include "comm/cuda/ipc_transport.hpp"
 #include "comm/nccl/nccl_transport.hpp"
+#include "comm/transport_memory.hpp"
 #include "comm/ucx/ucx_transport.hpp"
 #include "core/error.hpp"
 
@@ -17,13 +18,17 @@ struct Kind {
   bool one_host;       // whether all processes must run on one
   bool (*built)();
   std::unique_ptr<Transport> (*make)(ControlPlane&, const Mesh&);
+  bool mirrors;  // see keeps_mirrors()
+  std::size_t (*group_memory)(int ranks);
 };
+
+std::size_t no_memory(int) { return 0; }
 
 // The first that can carry a run's ranks is the one it gets.
 constexpr Kind kinds[] = {
-    {TransportKind::ucx, "ucx", DeviceKind::cpu, false, has_ucx, make_ucx_transport},
-    {TransportKind::ipc, "ipc", DeviceKind::cuda, true, has_ipc, make_ipc_transport},
-    {TransportKind::nccl, "nccl", DeviceKind::cuda, false, has_nccl, make_nccl_transport},
+    {TransportKind::ucx, "ucx", DeviceKind::cpu, false, has_ucx, make_ucx_transport, true, ucx_group_memory},
+    {TransportKind::ipc, "ipc", DeviceKind::cuda, true, has_ipc, make_ipc_transport, false, no_memory},
+    {TransportKind::nccl, "nccl", DeviceKind::cuda, false, has_nccl, make_nccl_transport, true, nccl_group_memory},
 };
 
 const Kind& entry(TransportKind kind) {
@@ -83,6 +88,10 @@ TransportKind choose_transport(const ControlPlane& control, const Mesh&, DeviceK
                                           "transports that could join them (" +
                                           missing + "); run all ranks in one process, or build it with one");
 }
+
+bool keeps_mirrors(TransportKind kind) { return entry(kind).mirrors; }
+
+std::size_t group_memory(TransportKind kind, int ranks) { return entry(kind).group_memory(ranks); }
 
 std::unique_ptr<Transport> make_transport(TransportKind kind, ControlPlane& control, const Mesh& mesh) {
   return entry(kind).make(control, mesh);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/training/parallel_layout.hpp"
 #include "actors/training/trainer.hpp"
 #include "core/error.hpp"
 #include "model/block.hpp"
@@ -19,7 +20,8 @@ struct JobEstimate {
   std::vector<DeviceMemory> devices;
   std::optional<Error> shortage;  // what a Trainer of this job would throw where the machine has too little memory
 };
+// planned: the processes that the job is to run in, where it is not this one alone: what goes between them takes memory too.
 // Throws Error(input) when the model cannot be laid out so.
-JobEstimate estimate_job(const TrainJob& job);
+JobEstimate estimate_job(const TrainJob& job, const std::optional<PlannedProcesses>& planned = {});
 
 }  // namespace pipetrain

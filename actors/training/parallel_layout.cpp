@@ -10,6 +10,7 @@
 #include "actors/training/run_processes.hpp"
 #include "actors/training/train_job.hpp"
 #include "actors/training/transformer_compute.hpp"
+#include "comm/transport_memory.hpp"
 #include "core/error.hpp"
 #include "model/head_size.hpp"
 #include "schedules/validate.hpp"
@@ -72,22 +73,43 @@ Mesh mesh_of(const TrainJob& job) {
   return Mesh(shape, places_of(job, Mesh(shape).size()));
 }
 
+ParallelLayout::ParallelLayout(const TrainJob& job, const std::optional<PlannedProcesses>& planned)
+    : ParallelLayout(job, nullptr, planned) {}
+
 ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel)
+    : ParallelLayout(job, channel, std::nullopt) {}
+
+ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel,
+                               const std::optional<PlannedProcesses>& planned)
     : plan_(plan_of(job)),
       needs_(validate(plan_, job.layout.order, TransformerCompute::slot_life())),
       parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(), job.numerics)),
-      world_(open_world(job, channel ? channel->process() : 0, checked_transport(job, parts_, channel))) {
+      world_(open_world(job, channel ? channel->process() : 0, checked_transport(job, parts_, channel))),
+      planned_(planned) {
+  if (planned_) planned_places_ = deal_ranks(mesh().size(), planned_->processes);
   cuts_ = cuts_between_processes(mesh());
   make_groups(job.config.tied_embeddings);
 }
 
 void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use) {
-  const bool far = std::any_of(members.begin(), members.end(), [&](int rank) { return !world_.runs(rank); });
-  const std::size_t bytes = far && transport() ? transport()->group_memory(static_cast<int>(members.size())) : 0;
+  const std::size_t bytes = group_bytes(members);
   for (auto& [rank, group] : world_.group(members, use)) {
     groups_[rank].*which = std::move(group);
     group_bytes_[rank] += bytes;
   }
+}
+
+bool ParallelLayout::is_far(int rank, int other) const {
+  if (!planned_) return !world_.runs(other);
+  return planned_places_[static_cast<std::size_t>(rank)].process != planned_places_[static_cast<std::size_t>(other)].process;
+}
+
+std::size_t ParallelLayout::group_bytes(const std::vector<int>& members) const {
+  const auto far = [&](int rank) { return is_far(members.front(), rank); };
+  if (std::none_of(members.begin(), members.end(), far)) return 0;
+  const int ranks = static_cast<int>(members.size());
+  if (planned_) return group_memory(planned_->transport, ranks);
+  return transport() ? transport()->group_memory(ranks) : 0;
 }
 
 void ParallelLayout::make_groups(bool tied) {
@@ -143,8 +165,10 @@ void ParallelLayout::add_links(RankSetup& setup) const {
       MeshCoordinate neighbour = setup.id;
       neighbour.pp = receiver.stage;
       const int to = mesh().rank(neighbour);
-      const LinkKind kind = setup.links[to] = world_.link(setup.rank, to);
-      if (world_.runs(to) || kind != LinkKind::same_memory) continue;
+      const bool far = is_far(setup.rank, to);
+      const bool mirrors = planned_ && far && keeps_mirrors(planned_->transport);
+      const LinkKind kind = setup.links[to] = mirrors ? LinkKind::same_memory : world_.link(setup.rank, to);
+      if (!far || kind != LinkKind::same_memory) continue;
       const auto& needs = needs_[static_cast<std::size_t>(receiver.stage)].chunks[static_cast<std::size_t>(receiver.chunk)];
       setup.mirrors += next > at ? needs.activation_slots : needs.gradient_slots;
     }

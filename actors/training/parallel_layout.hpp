@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
@@ -22,10 +23,17 @@ struct TrainJob;
 // 1, fewer ranks than processes, and when the job names GPUs but not one for each rank of this process.
 Mesh mesh_of(const TrainJob& job);
 
+// Processes that a job might run in, its ranks dealt to them in order, and what would join them.
+struct PlannedProcesses {
+  int processes = 1;
+  TransportKind transport = TransportKind::ucx;
+};
+
 class ParallelLayout {
  public:
   // Throws Error(input) when the model cannot be split or computed so, or the schedule cannot be built.
-  explicit ParallelLayout(const TrainJob& job) : ParallelLayout(job, nullptr) {}
+  // planned: all ranks are here, and their setups say what they would hold in these processes.
+  explicit ParallelLayout(const TrainJob& job, const std::optional<PlannedProcesses>& planned = {});
   // Of a job over several processes, every one of which makes its layout at the same time: opens the transport between them.
   ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel);
 
@@ -51,6 +59,11 @@ class ParallelLayout {
   std::vector<Device*> stage_devices(StageId id) const;  // of a part; none for one of another process
 
  private:
+  ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel,
+                 const std::optional<PlannedProcesses>& planned);
+  bool is_far(int rank, int other) const;  // in another process, or planned to be
+  // What each member of a group keeps for what is on its way to other processes.
+  std::size_t group_bytes(const std::vector<int>& members) const;
   void make_groups(bool tied);
   // Gives the members that this process runs the handles of a group of their own.
   void connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use = GroupUse::alone);
@@ -62,6 +75,8 @@ class ParallelLayout {
   std::vector<schedules::StageNeeds> needs_;
   std::vector<std::vector<Block>> parts_;  // by virtual stage
   World world_;
+  std::optional<PlannedProcesses> planned_;
+  std::vector<RankPlace> planned_places_;   // by rank; none where nothing is planned
   std::vector<int> cuts_;                   // the tensor-parallel rank that each part begins with, and the end
   std::map<int, RankGroups> groups_;        // by rank of this process
   std::map<int, std::size_t> group_bytes_;  // likewise; see RankSetup

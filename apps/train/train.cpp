@@ -176,10 +176,19 @@ void report_failure(StepOutputs& outputs, const RunFailed& failure) {
   }
 }
 
+// Those that --dry-run does not start.
+std::optional<PlannedProcesses> planned_processes(const TrainOptions& options) {
+  const ProcessOptions& processes = options.processes;
+  if (!processes.several()) return {};
+  const bool cpu = options.run.devices.kind == DeviceKind::cpu, one_host = processes.locals >= processes.processes;
+  const TransportKind usual = cpu ? TransportKind::ucx : one_host ? TransportKind::ipc : TransportKind::nccl;
+  return PlannedProcesses{processes.processes, processes.transport.value_or(usual)};
+}
+
 // Prints what the run would be. Throws Error also where the machine has too little memory for it.
 void dry_run(const TrainOptions& options, const TrainJob& job, const std::vector<std::string>& notes) {
   std::optional<JobEstimate> estimate;
-  placing_errors(options.places, [&] { estimate = estimate_job(job); });
+  placing_errors(options.places, [&] { estimate = estimate_job(job, planned_processes(options)); });
   fmt::print("{}", job_description(job, *estimate));
   for (const auto& note : notes) print_note(note);
   if (estimate->shortage) throw Error(*estimate->shortage);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/cuda/cuda_rank_sum.hpp"
+#include "comm/nccl/nccl_transport.hpp"
 #include "core/cuda_stream.hpp"
 #include "core/error.hpp"
 
@@ -32,7 +33,7 @@ class PointToPointGroup final : public NcclGroup {
       : comm_(std::move(comm)),
         blocks_(use == GroupUse::alone ? 32 : 16),  // as cuda_group: the rest of the chip is left to matrix products
         chunk_(chunk_of(size())),
-        staging_(device.allocate(nccl_group_staging(size()), "pieces of sums over ranks, on their way")),
+        staging_(device.allocate(nccl_group_memory(size()), "pieces of sums over ranks, on their way")),
         sums_(device, "sums over ranks") {
     for (int set = 0; set < sets; ++set) {
       received_.push_back(device.make_event());
@@ -228,7 +229,7 @@ std::shared_ptr<NcclGroup> make_nccl_group(std::shared_ptr<NcclComm> comm, Devic
   return std::make_shared<PointToPointGroup>(std::move(comm), device, use);
 }
 
-std::size_t nccl_group_staging(int ranks) { return static_cast<std::size_t>(sets * ranks * chunk_of(ranks)); }
+std::size_t nccl_group_memory(int ranks) { return static_cast<std::size_t>(sets * ranks * chunk_of(ranks)); }
 
 // Beside a backward too: on two H200s fewer held the end of the step up for longer than they left to its products (0.98 of one
 // process's speed with 32, 0.95 with 16, 0.90 with 8).

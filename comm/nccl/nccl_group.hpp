@@ -22,9 +22,6 @@ class NcclGroup : public Group {
 // The communicator is settled and its ranks are the group's. The device outlives it. Throws Error(out_of_memory).
 std::shared_ptr<NcclGroup> make_nccl_group(std::shared_ptr<NcclComm> comm, Device& device, GroupUse use);
 
-// Bytes of a GPU's memory that a group of so many ranks keeps for pieces on their way.
-std::size_t nccl_group_staging(int ranks);
-
 // Multiprocessors that a group's transfers take at most.
 int nccl_group_blocks();
 

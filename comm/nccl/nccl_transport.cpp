@@ -55,7 +55,7 @@ class NcclTransport final : public ControlledTransport {
                                               const std::map<int, Device*>& devices, GroupUse use) override {
     return groups_.make(ranks, number, devices, use);
   }
-  std::size_t group_memory(int ranks) const override { return nccl_group_staging(ranks); }
+  std::size_t group_memory(int ranks) const override { return nccl_group_memory(ranks); }
   // The mirrors are this process's own memory.
   LinkKind link(int, int) const override { return LinkKind::same_memory; }
 

@@ -4,6 +4,7 @@
 // waits for another one, and no kernel waits on a GPU that others compute on.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,8 @@ namespace pipetrain {
 
 // Whether this build has it; the host's library is loaded when the transport is made.
 bool has_nccl() noexcept;
+// Bytes of a GPU's memory that a group of so many ranks keeps for pieces on their way; 0 in a build without NCCL.
+std::size_t nccl_group_memory(int ranks);
 // One line for people: the version of the host's library, or why there is none. Never throws.
 std::string describe_nccl();
 // Throws Error(unavailable) in a build without NCCL and where the host's library cannot be loaded.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/cpu_rank_sum.hpp"
+#include "comm/ucx/ucx_transport.hpp"
 #include "core/cpu_stream.hpp"
 #include "core/error.hpp"
 
@@ -193,12 +194,15 @@ class UcxGroup::Call {
   UcxGroupMail::Batch coming_[2];  // those, by place
 };
 
+std::size_t ucx_group_memory(int ranks) { return static_cast<std::size_t>(ranks - 1) * 2 * piece_bytes; }
+
 UcxGroup::UcxGroup(std::shared_ptr<UcxGroupPart> part, int member, int size, Device& device)
     : part_(std::move(part)), member_(member), size_(size) {
   for (int other = 0; other < size; ++other) {
     if (part_->mail->process(other) != part_->mail->process(member)) far_.push_back(other);
   }
-  staging_ = device.allocate(far_.size() * 2 * piece_bytes, "pieces of group " + std::to_string(part_->number));
+  staging_ =
+      device.allocate(ucx_group_memory(static_cast<int>(far_.size()) + 1), "pieces of group " + std::to_string(part_->number));
   part_->worker->call([this] { memory_ = std::make_unique<UcxMemory>(*part_->worker, staging_.data(), staging_.bytes()); });
 }
 

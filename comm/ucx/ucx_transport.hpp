@@ -1,6 +1,7 @@
 // Ranks on CPUs of different processes, over UCX: shared memory, TCP, or RDMA where this UCX has it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -22,6 +23,10 @@ bool has_ucx() noexcept;
 // Throws Error: unavailable in a build without UCX or where UCX does not start, peer_lost.
 std::unique_ptr<Transport> make_ucx_transport(ControlPlane& control, const Mesh& mesh);
 
+// Bytes of a member's memory that a group of so many ranks keeps for pieces on their way, where each is in a process of
+// its own; less where some are not. 0 in a build without UCX.
+std::size_t ucx_group_memory(int ranks);
+
 // One line for people: version of the library and the transports and devices that it finds here. Never throws; says so where
 // this build has none.
 std::string describe_ucx();
@@ -38,6 +43,7 @@ class UcxTransport : public Transport {
   const std::vector<SlotHandle>& mirrors(EdgeId edge) const override;
   std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
                                               const std::map<int, Device*>& devices, GroupUse use) override;
+  std::size_t group_memory(int ranks) const override { return ucx_group_memory(ranks); }
   LinkKind link(int from, int to) const override;
   void deliver(EdgeId edge, int slot, int microbatch) override;
   void give_credit(EdgeId edge, int slot) override;

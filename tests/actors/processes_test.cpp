@@ -1,9 +1,11 @@
 // Runs over several processes give the bits of one: over threads with a control plane and a transport in memory, and over real
 // processes.
+#include <array>
 #include <csignal>
 #include <fstream>
 
 #include "actors/training/checkpoint.hpp"
+#include "actors/training/job_estimate.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "real_processes.hpp"
@@ -205,6 +207,36 @@ TEST_CASE("real processes that exchange by UCX give the bits of one", "[processe
     CHECK((run(std::move(job), 2) == one));
     control->leave();
     CHECK(followers.wait() == std::vector<std::string>{""});
+  }
+}
+
+TEST_CASE("the estimate for several processes is what they hold, with mirrors and pieces on their way", "[processes]") {
+  const auto bytes = [](const std::vector<DeviceMemory>& devices) {
+    std::vector<std::array<std::size_t, 3>> all;
+    for (const DeviceMemory& device : devices) all.push_back({device.use.queues, device.use.workspace, device.use.total()});
+    return all;
+  };
+  for (const TinyRun& tiny :
+       {TinyRun{.tied = true, .layout = {.pp = 2}}, TinyRun{.layout = {.pp = 2, .schedule = "zb-v", .chunks = 2}},
+        TinyRun{.layout = {.dp = 2}}, TinyRun{.layout = {.tp = 2}}}) {
+    INFO(to_string(tiny));
+    const TrainJob alone = job_of(tiny);
+    const auto estimated = estimate_job(alone, PlannedProcesses{2, TransportKind::ucx}).devices;
+    Followers followers(2, tiny);
+    TrainJob job = followers.job();
+    const auto control = job.processes->control;
+    std::vector<DeviceMemory> held;
+    {
+      Trainer trainer(std::move(job));
+      held = trainer.memory();
+    }
+    control->leave();
+    CHECK(followers.wait() == std::vector<std::string>{""});
+    CHECK(bytes(held) == bytes(estimated));
+    std::size_t in_one = 0, in_several = 0;
+    for (const DeviceMemory& device : estimate_job(alone).devices) in_one += device.use.total();
+    for (const DeviceMemory& device : estimated) in_several += device.use.total();
+    CHECK(in_several > in_one);
   }
 }
 
