@@ -89,6 +89,13 @@ TransportKind choose_transport(const ControlPlane& control, const Mesh&, DeviceK
                                           missing + "); run all ranks in one process, or build it with one");
 }
 
+TransportKind usual_transport(DeviceKind devices, bool one_host) {
+  for (const Kind& kind : kinds) {
+    if (kind.devices == devices && (one_host || !kind.one_host)) return kind.kind;
+  }
+  throw Error(ErrorKind::internal, std::string("no transport joins ") + name_of(devices));
+}
+
 bool keeps_mirrors(TransportKind kind) { return entry(kind).mirrors; }
 
 std::size_t group_memory(TransportKind kind, int ranks) { return entry(kind).group_memory(ranks); }

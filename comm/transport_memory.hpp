@@ -7,6 +7,8 @@
 
 namespace pipetrain {
 
+// The first that can carry ranks on such devices, where their processes are on one host or not. Throws Error(internal).
+TransportKind usual_transport(DeviceKind devices, bool one_host);
 // Whether what goes to another process waits in memory of the producer's (Transport::mirrors), not in the receiver's.
 bool keeps_mirrors(TransportKind kind);
 // See Transport::group_memory().

@@ -26,7 +26,7 @@ Mesh mesh_of(const TrainJob& job);
 // Processes that a job might run in, its ranks dealt to them in order, and what would join them.
 struct PlannedProcesses {
   int processes = 1;
-  TransportKind transport = TransportKind::ucx;
+  TransportKind transport{};
 };
 
 class ParallelLayout {

@@ -21,6 +21,7 @@
 #include "apps/train/record_file.hpp"
 #include "apps/train/save_lock.hpp"
 #include "apps/train/step_outputs.hpp"
+#include "comm/transport_memory.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
@@ -180,9 +181,9 @@ void report_failure(StepOutputs& outputs, const RunFailed& failure) {
 std::optional<PlannedProcesses> planned_processes(const TrainOptions& options) {
   const ProcessOptions& processes = options.processes;
   if (!processes.several()) return {};
-  const bool cpu = options.run.devices.kind == DeviceKind::cpu, one_host = processes.locals >= processes.processes;
-  const TransportKind usual = cpu ? TransportKind::ucx : one_host ? TransportKind::ipc : TransportKind::nccl;
-  return PlannedProcesses{processes.processes, processes.transport.value_or(usual)};
+  const bool one_host = processes.locals >= processes.processes;
+  return PlannedProcesses{processes.processes,
+                          processes.transport.value_or(usual_transport(options.run.devices.kind, one_host))};
 }
 
 // Prints what the run would be. Throws Error also where the machine has too little memory for it.
