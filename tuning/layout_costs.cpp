@@ -21,6 +21,11 @@ double rounded_bytes(const LayoutRequest& request) {
   return request.precision.rounds_weights() ? static_cast<double>(size_of(request.precision.compute)) : 0;
 }
 
+// Replicas that step and count each their own part.
+int sharing(const Layout& layout) { return layout.zero.divides_states() ? layout.dp : 1; }
+
+int gathering(const Layout& layout) { return layout.zero.divides_weights() ? layout.dp : 1; }
+
 }  // namespace
 
 const std::vector<std::vector<Block>>& LayoutCosts::blocks(const Layout& layout) {
@@ -31,7 +36,7 @@ const std::vector<std::vector<Block>>& LayoutCosts::blocks(const Layout& layout)
 }
 
 const std::vector<PartCost>& LayoutCosts::parts(const Layout& layout) {
-  auto& found = parts_[{layout.pp * layout.chunks, layout.tp, layout.microbatch, layout.recompute}];
+  auto& found = parts_[{layout.pp * layout.chunks, layout.tp, layout.microbatch, layout.recompute, gathering(layout)}];
   if (found.empty())
     for (const auto& part : blocks(layout)) found.push_back(cost_of(part, layout));
   return found;
@@ -50,9 +55,19 @@ double LayoutCosts::again_seconds(const Block& block, const Layout& layout) cons
          (flops / request_.speed.flops + (normed + inner) * activation_bytes(request_) / request_.speed.memory_rate);
 }
 
+// Of the parts of a block's weights that other replicas own.
+double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) const {
+  const int replicas = gathering(layout);
+  if (replicas == 1) return 0;
+  const double bytes =
+      static_cast<double>(block_parameter_count(request_.config, block)) / layout.tp * activation_bytes(request_);
+  const LinkSpeed link = links_.replicas(layout);
+  return bytes * (replicas - 1) / replicas / link.rate + (replicas - 1) * link.latency;
+}
+
 // Products of activations and weights cost as much in F as in I and in W; attention between positions has no weights, and its
 // two halves of the backward are both in I. Each tensor-parallel block gathers and scatters its activations once in F and in
-// I.
+// I. Where replicas divide weights, F and I of a block take at least as long as the next one's weights travel.
 PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& layout) const {
   const DeviceSpeed& speed = request_.speed;
   const ModelConfig& config = request_.config;
@@ -67,11 +82,12 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
                                  ? 0
                                  : 6.0 * static_cast<double>(config.heads * config.head_dim * request_.sequence) * tokens / tp;
     const double product = (flops - attention) / 3 / speed.flops, scores = attention / 3 / speed.flops;
-    part.times.forward += product + scores + exchange + speed.block_overhead;
+    const double gather = gather_seconds(block, layout);
+    part.times.forward += std::max(gather, product + scores + exchange + speed.block_overhead);
     // A block whose whole forward runs again gathers its input again.
     const double gathered_again = layout.recompute == Recompute::full ? exchange / 2 : 0;
-    part.times.input_grad +=
-        product + 2 * scores + exchange + gathered_again + again_seconds(block, layout) + speed.block_overhead;
+    part.times.input_grad += std::max(
+        gather, product + 2 * scores + exchange + gathered_again + again_seconds(block, layout) + speed.block_overhead);
     part.times.weight_grad += product + speed.block_overhead;
     part.parameters += static_cast<double>(block_parameter_count(config, block)) / tp;
   }
@@ -85,14 +101,12 @@ double LayoutCosts::parameters(const Layout& layout, const Placement& placement,
   return sum;
 }
 
-// Replicas that step and count each their own part.
-int LayoutCosts::sharing(const Layout& layout) const { return request_.zero.divides_states() ? layout.dp : 1; }
-
 // A ring sends everything twice, but for the rank's own part.
 double LayoutCosts::reduce_seconds(const Layout& layout, double parameters) const {
   if (layout.dp == 1) return 0;
-  // Gradients go to their owners, and come back as sums or as new weights.
-  const double back = request_.zero.divides_states() ? activation_bytes(request_) : gradient_bytes;
+  // Gradients go to their owners, and come back as sums or as new weights: with 3 at the step's first gathers, before which
+  // there is nothing to hide behind.
+  const double back = layout.zero.divides_states() ? activation_bytes(request_) : gradient_bytes;
   const double bytes = parameters * (gradient_bytes + back) * (layout.dp - 1) / layout.dp;
   const LinkSpeed link = links_.replicas(layout);
   return bytes / link.rate + 2.0 * (layout.dp - 1) * link.latency;
@@ -165,7 +179,7 @@ double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& plac
   double most = 0;
   for (int stage = 0; stage < layout.pp; ++stage) most = std::max(most, parameters(layout, placement, stage));
   // The states and masters, the gradients, and what operations read: each whole or divided.
-  const Zero& zero = request_.zero;
+  const Zero& zero = layout.zero;
   const auto kept = [&](bool divided, double bytes) { return divided ? bytes / layout.dp : bytes; };
   const double masters = rounded_bytes(request_) > 0 ? sizeof(float) : 0;
   return most * (kept(zero.divides_states(), 2 * sizeof(float) + masters) + kept(zero.divides_grads(), sizeof(float)) +

@@ -38,10 +38,10 @@ class LayoutCosts {
  private:
   double again_seconds(const Block& block, const Layout& layout) const;
   PartCost cost_of(const std::vector<Block>& blocks, const Layout& layout) const;
+  double gather_seconds(const Block& block, const Layout& layout) const;
   // Between neighbouring stages, then from the last to the first.
   std::vector<schedules::Link> edges(const Layout& layout) const;
   double parameters(const Layout& layout, const schedules::Placement& placement, int stage);
-  int sharing(const Layout& layout) const;
   double reduce_seconds(const Layout& layout, double parameters) const;
   double tied_seconds(const Layout& layout, const schedules::Placement& placement) const;
   double norm_seconds(double parameters) const;
@@ -50,7 +50,8 @@ class LayoutCosts {
   const LayoutRequest& request_;
   HostLinks links_;
   std::map<std::pair<int, Recompute>, std::vector<std::vector<Block>>> blocks_;
-  std::map<std::tuple<int, int, std::int64_t, Recompute>, std::vector<PartCost>> parts_;
+  // By parts, tp, microbatch, recompute, and the replicas that gather weights.
+  std::map<std::tuple<int, int, std::int64_t, Recompute, int>, std::vector<PartCost>> parts_;
 };
 
 }  // namespace pipetrain

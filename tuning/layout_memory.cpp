@@ -8,21 +8,21 @@ using schedules::Placement;
 using schedules::StageNeeds;
 
 const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
-  auto& memory = memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute}];
+  auto& memory = memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute, layout.zero.stage}];
   if (!memory) {
-    StageMemory::Mode mode{{request_.precision, layout.recompute}, request_.device, request_.zero, layout.dp};
+    StageMemory::Mode mode{{request_.precision, layout.recompute}, request_.device, layout.zero, layout.dp};
     const MicrobatchShape shape{layout.microbatch, request_.sequence};
     memory = std::make_unique<StageMemory>(request_.config, layout.tp, shape, mode);
   }
   return *memory;
 }
 
-std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement, int stage, const StageNeeds& needs) {
+std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement, const StageUse& use) {
   const auto& blocks = costs_.blocks(layout);
   std::vector<std::vector<Block>> chunks;
   for (int chunk = 0; chunk < layout.chunks; ++chunk)
-    chunks.push_back(blocks[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
-  return stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), needs).total();
+    chunks.push_back(blocks[static_cast<std::size_t>(placement.virtual_stage(use.stage, chunk))]);
+  return stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), use.needs, use.actions).total();
 }
 
 // Whether not even one microbatch's residual stream fits. For so large a batch the sum of all memory may not fit 64 bits.
@@ -32,12 +32,13 @@ bool LayoutMemory::is_hopeless(const Layout& layout) const {
   return elements * static_cast<double>(size_of(request_.precision.compute)) > request_.speed.memory_bytes;
 }
 
-std::optional<std::vector<std::size_t>> LayoutMemory::of(const Layout& layout, const Placement& placement,
+std::optional<std::vector<std::size_t>> LayoutMemory::of(const Layout& layout, const schedules::Plan& plan,
                                                          const std::vector<StageNeeds>& needs) {
   if (is_hopeless(layout)) return std::nullopt;
   std::vector<std::size_t> all;
   for (int stage = 0; stage < layout.pp; ++stage) {
-    all.push_back(bytes(layout, placement, stage, needs[static_cast<std::size_t>(stage)]));
+    const auto at = static_cast<std::size_t>(stage);
+    all.push_back(bytes(layout, plan.placement, {stage, needs[at], plan.stages[at]}));
     if (static_cast<double>(all.back()) > request_.speed.memory_bytes) return std::nullopt;
   }
   return all;
@@ -52,7 +53,7 @@ std::vector<double> LayoutMemory::slots(const Layout& layout, bool all_put_off) 
     const auto fits = [&](std::int64_t held) {
       const int count = static_cast<int>(held);
       const StageNeeds needs{{{count, is_last ? 0 : count, is_last ? count : 0, count, all_put_off ? count : 1}}, 0};
-      return static_cast<double>(bytes(layout, placement, stage, needs)) <= request_.speed.memory_bytes;
+      return static_cast<double>(bytes(layout, placement, {stage, needs, {}})) <= request_.speed.memory_bytes;
     };
     std::int64_t most = 0, above = layout.microbatches + 1;
     while (above - most > 1) {

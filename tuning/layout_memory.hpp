@@ -19,7 +19,7 @@ class LayoutMemory {
   LayoutMemory(const LayoutRequest& request, LayoutCosts& costs) : request_(request), costs_(costs) {}
 
   // Bytes of each device of every stage; nothing when one does not fit.
-  std::optional<std::vector<std::size_t>> of(const Layout& layout, const schedules::Placement& placement,
+  std::optional<std::vector<std::size_t>> of(const Layout& layout, const schedules::Plan& plan,
                                              const std::vector<schedules::StageNeeds>& needs);
   // The most microbatches that each stage of a layout with one chunk a stage could hold, if the weight gradients of one or of
   // all of them wait for W. Empty where some stage has no room for one.
@@ -28,12 +28,18 @@ class LayoutMemory {
  private:
   const StageMemory& stage_memory(const Layout& layout);
   bool is_hopeless(const Layout& layout) const;
-  std::size_t bytes(const Layout& layout, const schedules::Placement& placement, int stage, const schedules::StageNeeds& needs);
+  // Without a plan's actions, as if no gradients shared memory.
+  struct StageUse {
+    int stage = 0;
+    const schedules::StageNeeds& needs;
+    std::vector<schedules::Action> actions;
+  };
+  std::size_t bytes(const Layout& layout, const schedules::Placement& placement, const StageUse& use);
 
   const LayoutRequest& request_;
   LayoutCosts& costs_;
-  // By tp, dp, microbatch and recompute.
-  std::map<std::tuple<int, int, std::int64_t, Recompute>, std::unique_ptr<StageMemory>> memories_;
+  // By tp, dp, microbatch, recompute and stage of ZeRO.
+  std::map<std::tuple<int, int, std::int64_t, Recompute, int>, std::unique_ptr<StageMemory>> memories_;
 };
 
 }  // namespace pipetrain

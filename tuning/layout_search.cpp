@@ -80,7 +80,7 @@ class Search {
     const std::int64_t sequences = request_.global_batch / dp;  // of one replica
     for (std::int64_t microbatch = 1; microbatch <= sequences; microbatch *= 2)
       if (sequences % microbatch == 0)
-        add_schedules({pp, tp, dp, 1, microbatch, sequences / microbatch, "", Recompute::none, nullptr});
+        add_schedules({pp, tp, dp, 1, microbatch, sequences / microbatch, "", Recompute::none, {}, nullptr});
   }
 
   void add_schedules(Layout layout) {
@@ -101,9 +101,8 @@ class Search {
     ++result_.candidates;
     const auto placement =
         info.uses_costs ? Placement::looping(layout.pp, 1) : info.build({layout.pp, layout.chunks, 1}).placement;
-    double bound = never, state = never;  // the least over the ways to recompute
-    for (const Recompute mode : modes()) {
-      const Layout with = recomputing(layout, mode);
+    double bound = never, state = never;  // the least over the ways to recompute and to divide state
+    for (const Layout& with : variants(layout)) {
       state = std::min(state, costs_.most_state_bytes(with, placement));
       bound = std::min(bound, costs_.bound(with, placement));
       if (info.uses_costs && can_halve(layout))
@@ -133,13 +132,29 @@ class Search {
     if (request_.recompute) return {*request_.recompute};
     return {std::begin(recompute_modes), std::end(recompute_modes)};
   }
-  static Layout recomputing(Layout layout, Recompute mode) {
+  // The fastest first: 1 never takes longer than 0 by these costs, 2 as long as 1, and 3 gathers besides.
+  std::vector<int> zeros(const Layout& layout) const {
+    if (layout.dp == 1) return {0};
+    if (request_.zero) return {*request_.zero};
+    return {1, 2, 3};
+  }
+  static Layout variant(Layout layout, Recompute mode, int zero) {
     layout.recompute = mode;
+    layout.zero.stage = zero;
     return layout;
+  }
+  std::vector<Layout> variants(const Layout& layout) const {
+    std::vector<Layout> all;
+    for (const Recompute mode : modes())
+      for (const int zero : zeros(layout)) all.push_back(variant(layout, mode, zero));
+    return all;
   }
 
   static bool same_sizes(const Layout& a, const Layout& b) {
     return a.pp == b.pp && a.tp == b.tp && a.dp == b.dp && a.microbatch == b.microbatch;
+  }
+  static bool same_but_memory(const Layout& a, const Layout& b) {
+    return same_sizes(a, b) && a.schedule == b.schedule && a.chunks == b.chunks;
   }
 
   // auto cuts stages in two where that pays.
@@ -165,9 +180,16 @@ class Search {
     const Layout& layout = candidate.layout;
     const Proven step =
         prove(layout, candidate.schedule->build({layout.pp, layout.chunks, static_cast<int>(layout.microbatches)}));
-    for (const Recompute mode : modes())
-      if (judge(recomputing(layout, mode), step)) return;
-    ++result_.too_large;
+    bool fits = false;
+    for (const Recompute mode : modes()) {
+      for (const int zero : zeros(layout)) {
+        const Layout with = variant(layout, mode, zero);
+        if ((fits && with.zero.divides_weights()) || !judge(with, step)) continue;
+        fits = true;
+        if (!with.zero.divides_weights()) return;  // to recompute more takes longer; than to gather it may not
+      }
+    }
+    if (!fits) ++result_.too_large;
   }
 
   void judge_auto(const Candidate& candidate) {
@@ -179,7 +201,10 @@ class Search {
         return;
       }
       auto_work_ += work;
-      fits = judge_auto(recomputing(candidate.layout, mode)) || fits;
+      const auto stages = zeros(candidate.layout);
+      fits = std::any_of(stages.begin(), stages.end(),
+                         [&](int zero) { return judge_auto(variant(candidate.layout, mode, zero)); }) ||
+             fits;
     }
     if (!fits) ++result_.too_large;
   }
@@ -210,7 +235,7 @@ class Search {
 
   // Whether it fits; then it may be among the best.
   bool judge(const Layout& layout, const Proven& step) {
-    auto memory = memory_.of(layout, step.plan.placement, step.needs);
+    auto memory = memory_.of(layout, step.plan, step.needs);
     if (!memory) return false;
     schedules::SimulationOptions how;
     how.life = TransformerCompute::slot_life();
@@ -221,6 +246,12 @@ class Search {
       return same_sizes(layout, other.layout) && other.seconds <= summary.makespan * (1 + 1e-9);
     };
     if (layout.plan && std::any_of(best.begin(), best.end(), is_as_good)) return true;
+    const auto twin =
+        std::find_if(best.begin(), best.end(), [&](const RankedLayout& one) { return same_but_memory(layout, one.layout); });
+    if (!layout.plan && twin != best.end()) {
+      if (twin->seconds <= summary.makespan) return true;
+      best.erase(twin);
+    }
     const auto place = std::upper_bound(best.begin(), best.end(), summary.makespan,
                                         [](double seconds, const RankedLayout& other) { return seconds < other.seconds; });
     best.insert(place, {layout, summary.makespan, summary.bubble_fraction, std::move(*memory)});

@@ -40,7 +40,7 @@ struct LayoutRequest {
   Precision precision;
   DeviceKind device = DeviceKind::cpu;
   std::optional<Recompute> recompute;  // not given: the least that fits
-  Zero zero;                           // of layouts with several replicas
+  std::optional<int> zero;             // of layouts with several replicas; not given: the fastest stage that fits
   bool with_auto = false;              // also plans that auto makes for the costs and the memory
 };
 
@@ -49,6 +49,7 @@ struct Layout {
   std::int64_t microbatch = 1, microbatches = 1;
   std::string schedule;
   Recompute recompute = Recompute::none;
+  Zero zero;
   std::shared_ptr<const schedules::Plan> plan;  // of auto: the compute of a step
 };
 

@@ -17,7 +17,7 @@ StageMemory::StageMemory(const ModelConfig& config, int tp, MicrobatchShape shap
 StageMemory::~StageMemory() = default;
 
 MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, int microbatches,
-                                const schedules::StageNeeds& needs) const {
+                                const schedules::StageNeeds& needs, const std::vector<schedules::Action>& actions) const {
   RankSetup setup;
   setup.groups.tensor = tensor_;
   setup.config = config_;
@@ -25,6 +25,7 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   setup.shape = shape_;
   setup.microbatches = microbatches;
   setup.needs = needs;
+  setup.actions = actions;
   setup.numerics = mode_.numerics;
   setup.zero = mode_.zero;
   setup.replicas = mode_.replicas;

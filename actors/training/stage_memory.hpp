@@ -20,9 +20,11 @@ class StageMemory {
   StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode);
   ~StageMemory();
 
-  // Of the first rank of a stage with these chunks, each a run of blocks; the others have the same or a little less. With zero
-  // 2 and 3 as if no gradients shared memory, which follows from a plan's actions alone.
-  MemoryUse estimate(const std::vector<std::vector<Block>>& chunks, int microbatches, const schedules::StageNeeds& needs) const;
+  // Of the first rank of a stage with these chunks, each a run of blocks; the others have the same or a little less, and where
+  // replicas divide state, up to two blocks of the norm more or less. actions:
+  // of the stage in a step, from which it follows whether gradients share memory; none: as if they did not.
+  MemoryUse estimate(const std::vector<std::vector<Block>>& chunks, int microbatches, const schedules::StageNeeds& needs,
+                     const std::vector<schedules::Action>& actions = {}) const;
 
   // Of one microbatch of each chunk.
   std::vector<ActivationBytes> activations(const std::vector<std::vector<Block>>& chunks) const;

@@ -40,7 +40,8 @@ std::string quoted(const std::string& word) {
 // Where the plan of an auto layout goes.
 std::filesystem::path plan_path(const TuneOptions& options, const Layout& layout) {
   const bool again = layout.recompute != Recompute::none;
-  return *options.plans / fmt::format("auto-pp{}-tp{}-dp{}-microbatch{}{}{}.txt", layout.pp, layout.tp, layout.dp,
+  const std::string zero = layout.zero.stage > 0 ? fmt::format("-zero{}", layout.zero.stage) : "";
+  return *options.plans / fmt::format("auto-pp{}-tp{}-dp{}{}-microbatch{}{}{}.txt", layout.pp, layout.tp, layout.dp, zero,
                                       layout.microbatch, again ? "-recompute-" : "", again ? name_of(layout.recompute) : "");
 }
 
@@ -65,7 +66,7 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   line += "--model " + quoted(options.model);
   if (options.layers_given) line += fmt::format(" --layers {}", options.request.config.layers);
   line += fmt::format(" --seq-len {} --pp {} --tp {} --dp {}", options.request.sequence, layout.pp, layout.tp, layout.dp);
-  if (layout.dp > 1 && options.request.zero.stage > 0) line += fmt::format(" --zero {}", options.request.zero.stage);
+  if (layout.zero.stage > 0) line += fmt::format(" --zero {}", layout.zero.stage);
   line += fmt::format(" --microbatch {} --microbatches {}", layout.microbatch, layout.microbatches);
   line += " --schedule " + (layout.plan ? quoted(plan_path(options, layout).string()) : layout.schedule);
   if (layout.schedule == "interleaved" || layout.schedule == "looped-bfs") line += fmt::format(" --chunks {}", layout.chunks);
@@ -92,6 +93,7 @@ void print_json(const TuneOptions& options, const SearchResult& result) {
                                            {"microbatches", layout.microbatches},
                                            {"schedule", layout.schedule},
                                            {"recompute", name_of(layout.recompute)},
+                                           {"zero", layout.zero.stage},
                                            {"step_seconds", ranked.seconds},
                                            {"tokens_per_second", tokens_per_second(options, ranked)},
                                            {"bubble", ranked.bubble},
@@ -117,13 +119,14 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
   fmt::print(
       "{} layouts looked at, {} of them found too large for the memory{}\n\n", result.candidates, result.too_large,
       result.auto_left_out > 0 ? fmt::format("; auto had no time for its {} least promising ones", result.auto_left_out) : "");
-  fmt::print("{:>3} {:>3} {:>4} {:<11} {:>6} {:>8} {:<9} {:>8} {:>9} {:>7} {:>6}\n", "pp", "tp", "dp", "schedule", "chunks",
-             "batch", "recompute", "step s", "tokens/s", "bubble", "GiB");
+  fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<9} {:>8} {:>9} {:>7} {:>6}\n", "pp", "tp", "dp", "zero", "schedule",
+             "chunks", "batch", "recompute", "step s", "tokens/s", "bubble", "GiB");
   for (const auto& ranked : result.best) {
     const Layout& layout = ranked.layout;
-    fmt::print("{:>3} {:>3} {:>4} {:<11} {:>6} {:>8} {:<9} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}\n", layout.pp, layout.tp,
-               layout.dp, layout.schedule, layout.chunks, fmt::format("{}x{}", layout.microbatches, layout.microbatch),
-               name_of(layout.recompute), ranked.seconds, tokens_per_second(options, ranked), 100 * ranked.bubble,
+    fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<9} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}\n", layout.pp, layout.tp,
+               layout.dp, layout.zero.stage, layout.schedule, layout.chunks,
+               fmt::format("{}x{}", layout.microbatches, layout.microbatch), name_of(layout.recompute), ranked.seconds,
+               tokens_per_second(options, ranked), 100 * ranked.bubble,
                static_cast<double>(*std::max_element(ranked.memory.begin(), ranked.memory.end())) / gib);
   }
   fmt::print("\nTo run them{}, the fastest first; GiB above is of the fullest device, here of each stage's:\n",

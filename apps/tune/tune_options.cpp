@@ -91,7 +91,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
         fmt::format("planned in fp32: attention in bf16 on GPUs has no heads of size {}", request.config.head_dim));
   request.precision = read_precision(values, gpu, bf16_by_default ? Precision::bf16() : Precision::fp32());
   request.recompute = read_recompute(values);
-  request.zero.stage = static_cast<int>(values.integer("zero", 0, most_zero_stages).value_or(0));
+  if (const auto zero = values.integer("zero", 0, most_zero_stages)) request.zero = static_cast<int>(*zero);
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
   request.global_batch =
       values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});
@@ -145,11 +145,8 @@ const std::vector<OptionSpec>& tune_option_table() {
        "fp32 on CPU, bf16 on GPU where the model's heads allow it"},
       {"Devices", "recompute", "none|selective|full", "what the backward computes again, as of train",
        "for each layout the least that fits"},
-      {"Devices", "zero", "0|1|2|3",
-       "what the replicas of layouts with dp > 1 divide, as of train; counted for memory, sums and the optimizer, not for what "
-       "3 "
-       "gathers",
-       "0"},
+      {"Devices", "zero", "0|1|2|3", "what the replicas of layouts with dp > 1 divide, as of train",
+       "for each layout the fastest that fits"},
       {"Devices", "memory", "GIB", "what a run may take of each", "what the first visible GPU has free, else 80"},
       {"Devices", "tflops", "X", "what each sustains in matrix products, in the precision of the run", "400; 50 in fp32"},
       {"Devices", "memory-bandwidth", "GB/S", "of each device's memory", "3000"},

@@ -47,7 +47,9 @@ TEST_CASE("tune prints command lines that run, with the memory that a run counts
       double mib = 0;
       lines >> stage >> rank;
       for (int column = 0; column < 7; ++column) lines >> mib;
-      if (rank == 0) CHECK(mib == Approx(layouts[i]["memory_bytes"][stage].get<double>() / (1 << 20)).margin(0.06));
+      // Replicas that divide state have as much of it as each other within two blocks of the norm.
+      const double apart = layouts[i]["zero"] == 0 ? 0 : 2 * 65536 * 16.0 / (1 << 20);
+      if (rank == 0) CHECK(mib == Approx(layouts[i]["memory_bytes"][stage].get<double>() / (1 << 20)).margin(0.06 + apart));
     }
   }
   CHECK(of_auto > 0);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <tuple>
@@ -97,6 +98,39 @@ TEST_CASE("tune recomputes only where less of it does not fit, and then reaches 
   for (const auto* mode : {&none, &selective, &full})
     for (const auto& ranked : *mode) CHECK(chosen.at(key(ranked.layout)).first <= ranked.seconds * (1 + 1e-9));
   for (const auto& ranked : none) CHECK(chosen.at(key(ranked.layout)).second == Recompute::none);
+}
+
+TEST_CASE(
+    "tune divides the state of replicas, and their weights only where nothing else fits or it saves more than it gathers") {
+  LayoutRequest request = request_of("llama-7b", 8);
+  request.precision = Precision::bf16();
+  request.device = DeviceKind::cuda;
+  const auto find = [&](double gib) {
+    request.speed.memory_bytes = gib * (1 << 30);
+    return search_layouts(request, 1'000'000).best;
+  };
+  const auto only_replicas = [](const std::vector<RankedLayout>& all) {
+    std::vector<RankedLayout> found;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(found), [](const auto& one) { return one.layout.dp == 8; });
+    return found;
+  };
+  const auto roomy = find(200);
+  for (const auto& one : roomy) CHECK(one.layout.zero.stage == (one.layout.dp > 1 ? 1 : 0));
+  const auto tight = only_replicas(find(45));  // gradients alone are 25 GiB
+  REQUIRE_FALSE(tight.empty());
+  for (const auto& one : tight) CHECK(one.layout.zero.stage >= 2);
+
+  request.zero = 0;
+  for (const auto& one : find(200)) CHECK(one.layout.zero.stage == 0);
+  CHECK(only_replicas(find(45)).empty());
+
+  request.zero = 3;  // over slow links weights come later than blocks compute
+  const double fast = only_replicas(find(200)).front().seconds;
+  request.speed.link_rate = 1e10;
+  const double slow_three = only_replicas(find(200)).front().seconds;
+  request.zero = 1;
+  CHECK(slow_three > 1.1 * only_replicas(find(200)).front().seconds);
+  CHECK(fast < slow_three);
 }
 
 TEST_CASE("tune's plans of auto are faster than every other schedule of the same sizes, and cost little time") {
