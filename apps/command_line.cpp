@@ -21,6 +21,7 @@
 
 #include "apps/compare.hpp"
 #include "apps/doctor.hpp"
+#include "apps/export/export_model.hpp"
 #include "apps/generate/generate.hpp"
 #include "apps/launch/launch.hpp"
 #include "apps/launch/launch_environment.hpp"
@@ -47,15 +48,6 @@ struct Command {
   std::function<std::string()> help;
   std::function<int(const std::vector<std::string>& arguments, const Environment&)> run;
 };
-
-// A command of later: its page says what it will be for, running it is an error.
-Command later(const std::string& name, const std::string& purpose) {
-  return {name, [=] { return fmt::format("pipetrain {}: {}. Not built yet.\n", name, purpose); },
-          [=](const auto&, const auto&) -> int {
-            throw Error(ErrorKind::input,
-                        fmt::format("{}: this command is not built yet; pipetrain --help tells what there is", name));
-          }};
-}
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
@@ -87,7 +79,10 @@ const std::vector<Command>& commands() {
        [](const auto& arguments, const Environment& environment) {
          return run_generate(parse_generate_options(arguments, environment, this_machine()));
        }},
-      later("export", "turn a checkpoint into a Hugging Face folder"),
+      {"export", export_help,
+       [](const auto& arguments, const Environment& environment) {
+         return run_export(parse_export_options(arguments, environment));
+       }},
   };
   return all;
 }

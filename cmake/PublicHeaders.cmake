@@ -53,4 +53,5 @@ set(training_included_headers
   model/precision.hpp
   model/recompute.hpp
   model/offload.hpp
+  model/weights/saved_type.hpp
   model/zero.hpp)

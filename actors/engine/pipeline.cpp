@@ -77,6 +77,14 @@ std::future<void> Pipeline::read_state(StageId id, StatePart part, float* out) {
   return future;
 }
 
+std::future<std::vector<std::string>> Pipeline::save_state(const std::string& where) {
+  check_leads(*actors_);
+  auto answer = std::make_shared<std::promise<std::vector<std::string>>>();
+  auto future = answer->get_future();
+  caf::anon_send(actors_->supervisor(), AskSave{where, std::move(answer)});
+  return future;
+}
+
 void Pipeline::finish_step(std::chrono::milliseconds patience) {
   if (!actors_->leads()) return;
   caf::anon_send(actors_->supervisor(), FinishStep{patience});

@@ -77,8 +77,8 @@ struct PipelineOptions {
 using ComputeFactory = std::function<std::shared_ptr<StageCompute>(StageId id, const schedules::StageNeeds& needs)>;
 using SourceFactory = std::function<std::shared_ptr<InputSource>(int replica)>;
 
-// step(), start_step(), memory(), read_state(), finish_step(): in process 0 of several only. One step at a time, from one
-// thread. waiting(), finish_step(), abort() and stop_stage(): from any thread.
+// step(), start_step(), memory(), read_state(), save_state(), finish_step(): in process 0 of several only. One step at a time,
+// from one thread. waiting(), finish_step(), abort() and stop_stage(): from any thread.
 class Pipeline {
  public:
   // Validates the plan where its needs are not given (throws schedules::InvalidPlan), makes the computes in replica-major order
@@ -104,6 +104,11 @@ class Pipeline {
   // Between steps only: fills `out` with a part of what a stage's compute keeps; `out` stays until the future is ready. It
   // throws RunFailed when that fails.
   std::future<void> read_state(StageId id, StatePart part, float* out);
+
+  // Between steps only: every stage's compute writes what it keeps now to this folder, which all processes see, while later
+  // steps run: see StageCompute::save_state(). What each said of it, by stage part; the future throws what the first one that
+  // failed threw, or RunFailed. One at a time.
+  std::future<std::vector<std::string>> save_state(const std::string& where);
 
   // The running step is to be the last: from now on it fails (ErrorKind::aborted) when no action completes for this long, or
   // for the stall time where that is shorter. Not for virtual_time.

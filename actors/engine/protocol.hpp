@@ -4,17 +4,19 @@
 // for memory of whoever asked. Within a process nothing is copied for that. The messages of the facade and of a compute stay in
 // their process and may carry more; they are marked "local". How the others cross: actors/engine/remote/.
 //
-//   facade     -> supervisor       local: StartStep, FinishStep, AskWaiting, AskMemory, AskState, Failed (to abort); at set-up
-//                                  ConnectSupervisor
+//   facade     -> supervisor       local: StartStep, FinishStep, AskWaiting, AskMemory, AskState, AskSave, Failed (to abort);
+//   at
+//                                  set-up ConnectSupervisor
 //   facade     -> queue            local: at set-up ConnectQueue
-//   supervisor -> stages, feeders  BeginStep, Abort; to stages also GiveVerdict, ReportWaiting, ReportMemory, ReadState
+//   supervisor -> stages, feeders  BeginStep, Abort; to stages also GiveVerdict, ReportWaiting, ReportMemory, ReadState,
+//                                  SaveState
 //   supervisor -> itself           local: GraceOver, LookAgain
 //   producer   -> queue            Filled (the producer is a stage or a feeder)
 //   queue      -> consumer         Arrived
 //   consumer   -> queue            Released
 //   queue      -> producer         Credit
-//   compute    -> its stage        local: Enqueued, Completed, StateRead, Failed
-//   stage      -> supervisor       NormDone, StepDone, Logged, Stopped, Waiting, MemoryReport, StateRead, Failed
+//   compute    -> its stage        local: Enqueued, Completed, StateRead, StateSaved, Failed
+//   stage      -> supervisor       NormDone, StepDone, Logged, Stopped, Waiting, MemoryReport, StateRead, StateSaved, Failed
 //   feeder     -> supervisor       Failed
 #pragma once
 
@@ -22,6 +24,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -159,6 +162,20 @@ struct ReadState {
 struct StateRead {
   std::int64_t number;
 };
+struct AskSave {
+  std::string where;
+  std::shared_ptr<std::promise<std::vector<std::string>>> answer;  // the reports of all stages, in order
+};
+struct SaveState {
+  std::int64_t number;
+  std::string where;
+};
+struct StateSaved {
+  std::int64_t number;
+  StageId stage;
+  std::string report;
+  std::optional<Failure> failure;  // in the report's stead
+};
 
 // The supervisor to itself.
 struct GraceOver {};
@@ -197,3 +214,6 @@ PIPETRAIN_MESSAGE(pipetrain::MemoryReport)
 PIPETRAIN_MESSAGE(pipetrain::AskState)
 PIPETRAIN_MESSAGE(pipetrain::ReadState)
 PIPETRAIN_MESSAGE(pipetrain::StateRead)
+PIPETRAIN_MESSAGE(pipetrain::AskSave)
+PIPETRAIN_MESSAGE(pipetrain::SaveState)
+PIPETRAIN_MESSAGE(pipetrain::StateSaved)

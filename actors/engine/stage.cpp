@@ -25,6 +25,11 @@ class MailboxEvents : public StageEvents {
   }
   void failed(std::exception_ptr cause) override { caf::anon_send(mailbox_, Failed{failure_of(cause)}); }
   void state_read(std::int64_t number) override { caf::anon_send(mailbox_, StateRead{number}); }
+  void state_saved(std::int64_t number, std::string report, std::exception_ptr failure) override {
+    StateSaved saved{number, {}, std::move(report), {}};
+    if (failure) saved.failure = failure_of(failure);
+    caf::anon_send(mailbox_, std::move(saved));
+  }
   std::chrono::steady_clock::time_point now() const override { return stage_->clock().now(); }
 
  private:
@@ -80,6 +85,11 @@ caf::behavior StageActor::make_behavior() {
       },
       [this](ReadState& message) { guarded([&] { setup_.compute->read_state(message.number, message.part, message.out); }); },
       [this](StateRead& message) { send(setup_.supervisor, message); },
+      [this](SaveState& message) { guarded([&] { setup_.compute->save_state(message.number, message.where); }); },
+      [this](StateSaved& message) {
+        message.stage = setup_.id;
+        send(setup_.supervisor, std::move(message));
+      },
   };
 }
 

@@ -14,6 +14,10 @@ void StageCompute::read_state(std::int64_t, const StatePart& part, float*) {
   throw Error(ErrorKind::internal, "this compute keeps no " + part.state);
 }
 
+void StageCompute::save_state(std::int64_t, const std::string&) {
+  throw Error(ErrorKind::internal, "this compute keeps nothing to save");
+}
+
 std::size_t StageCompute::state_elements(const StatePart& part) const {
   throw Error(ErrorKind::internal, "this compute keeps no " + part.state);
 }

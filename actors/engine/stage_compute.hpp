@@ -44,6 +44,7 @@ struct Verdict {
 struct MemoryUse {
   std::size_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, queues = 0, workspace = 0;
   std::size_t host = 0, disk = 0;  // not of the device, nor of its total: memory of a GPU's host, and of a disk
+  std::size_t snapshot = 0;        // likewise, of the host, whatever the device: see StageCompute::save_state()
   std::size_t total() const { return parameters + gradients + optimizer + activations + queues + workspace; }
 };
 
@@ -70,6 +71,8 @@ class StageEvents {
   virtual void failed(std::exception_ptr cause) = 0;
   // What read_state() of this number was to fill is filled.
   virtual void state_read(std::int64_t number) = 0;
+  // save_state() of this number has written all that it will: a report in the compute's own words, or why there is none.
+  virtual void state_saved(std::int64_t number, std::string report, std::exception_ptr failure) = 0;
   // The actors' clock. Only inside StageCompute's own methods.
   virtual std::chrono::steady_clock::time_point now() const = 0;
 };
@@ -113,6 +116,9 @@ class StageCompute {
   virtual std::vector<MemoryUse> memory() const { return {}; }
   // Between steps only: fills `out`, host memory that stays until state_read(number) answers; failed() answers where it cannot.
   virtual void read_state(std::int64_t number, const StatePart& part, float* out);
+  // Between steps only: takes a snapshot of what the compute keeps and writes it to the folder `where` while later steps run.
+  // Always answered by state_saved(), also after abort(). Not again before that.
+  virtual void save_state(std::int64_t number, const std::string& where);
   // How many values read_state() would fill. Thread-safe. Throws where there is no such part.
   virtual std::size_t state_elements(const StatePart& part) const;
 };

@@ -47,6 +47,8 @@ caf::behavior SupervisorActor::make_behavior() {
       [this](MemoryReport& message) { memory_reported(message); },
       [this](AskState& message) { ask_state(message); },
       [this](StateRead& message) { state_read(message); },
+      [this](AskSave& message) { ask_save(message); },
+      [this](StateSaved& message) { state_saved(message); },
       [this](LookAgain& message) {
         if (!failure_ && message.watch == watch_) look();
       },
@@ -187,11 +189,14 @@ void SupervisorActor::actor_down(const caf::down_msg& message) {
   const auto at = static_cast<std::size_t>(stage - stages_.begin());
   fail({{ErrorKind::peer_lost, label(at) + ": its actor stopped in the middle of the run"}});
   stopped({stage_at(at), "its actor is gone"});
+  refuse_saving();
 }
 
 void SupervisorActor::end_failure() {
   failure_->over = true;
   refuse_questions();
+  // What was taken before the failure is written all the same, where everybody can still say so.
+  if (setup_.several_processes || failure_->still_running > 0) refuse_saving();
   if (!step_ || !step_->start.outcome) return;
   for (std::size_t at = 0; at < stages_.size(); ++at) {
     if (failure_->waiting[at].empty()) failure_->waiting[at] = label(at) + ": still running, does not answer";
@@ -252,6 +257,34 @@ void SupervisorActor::state_read(const StateRead& message) {
   if (found == states_asked_.end()) return;
   found->second->set_value();
   states_asked_.erase(found);
+}
+
+void SupervisorActor::ask_save(AskSave& message) {
+  if (failure_) return message.answer->set_exception(what_failed());
+  const std::int64_t number = reports_asked_++;
+  saving_[number] = {std::move(message.answer), std::vector<std::string>(stages_.size()), {}, static_cast<int>(stages_.size())};
+  to_stages(SaveState{number, message.where});
+}
+
+// All are waited for, also where one fails: nobody writes any more when the answer comes.
+void SupervisorActor::state_saved(StateSaved& message) {
+  const auto found = saving_.find(message.number);
+  if (found == saving_.end()) return;
+  Saving& saving = found->second;
+  if (message.failure && !saving.failure) saving.failure = std::move(message.failure);
+  saving.reports[index(message.stage)] = std::move(message.report);
+  if (--saving.missing > 0) return;
+  if (saving.failure) {
+    saving.answer->set_exception(exception_of(*saving.failure));
+  } else {
+    saving.answer->set_value(std::move(saving.reports));
+  }
+  saving_.erase(found);
+}
+
+void SupervisorActor::refuse_saving() {
+  for (auto& [number, saving] : saving_) saving.answer->set_exception(what_failed());
+  saving_.clear();
 }
 
 // What has been completed by now is where the new, shorter watch begins.

@@ -50,6 +50,12 @@ class SupervisorActor : public caf::event_based_actor {
     std::vector<std::vector<MemoryUse>> stages;
     int missing = 0;
   };
+  struct Saving {
+    std::shared_ptr<std::promise<std::vector<std::string>>> answer;
+    std::vector<std::string> reports;  // by stage
+    std::optional<Failure> failure;    // the first
+    int missing = 0;
+  };
   struct RunFailure {
     Failed first;
     std::vector<std::string> waiting;  // by stage
@@ -78,6 +84,9 @@ class SupervisorActor : public caf::event_based_actor {
   void memory_reported(MemoryReport& message);
   void ask_state(AskState& message);
   void state_read(const StateRead& message);
+  void ask_save(AskSave& message);
+  void state_saved(StateSaved& message);
+  void refuse_saving();
   std::exception_ptr what_failed() const;
   void refuse_questions();  // nobody answers after a failure
 
@@ -98,6 +107,7 @@ class SupervisorActor : public caf::event_based_actor {
   std::map<std::int64_t, WaitingReport> reports_;  // that some stage has not answered yet, by number
   std::map<std::int64_t, MemoryQuestion> memory_reports_;
   std::map<std::int64_t, std::shared_ptr<std::promise<void>>> states_asked_;
+  std::map<std::int64_t, Saving> saving_;
   std::int64_t reports_asked_ = 0;  // questions of all kinds
   std::optional<RunFailure> failure_;
   int watch_ = 0;  // the chain of looks that counts

@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int format_version = 3, format_without_checksums = 2;
 // The checksums of a large model's tensors take some 200 KB; these limits are those of about 8,000 layers. What is read takes
 // at most 64 MB beside its strings.
 constexpr std::size_t most_bytes = std::size_t{64} << 20, most_values = 250'000;
@@ -47,7 +46,8 @@ std::string own_checksum(std::string text, std::size_t place) {
 }
 
 ordered_json to_json(const CheckpointChecksums& checksums) {
-  ordered_json files = {{"config.json", to_text(checksums.config)}};
+  ordered_json files = ordered_json::object();
+  for (const auto& [name, sum] : checksums.small_files) files[name] = to_text(sum);
   for (const auto& [name, sums] : checksums.tensors) {
     ordered_json& file = files[name];
     file = {{"bytes", sums.bytes}, {"header", to_text(sums.header)}, {"tensors", ordered_json::object()}};
@@ -86,13 +86,19 @@ std::uint64_t checksum_in(const json& value, const fs::path& file) {
 CheckpointChecksums checksums_in(const json& value, const fs::path& file) {
   CheckpointChecksums checksums;
   for (const auto& [name, entry] : value.at("files").items()) {
-    if (name == "config.json") continue;
+    if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..")
+      refuse(file, fmt::format("{} is not the name of a file in this folder",
+                               json(name).dump(-1, ' ', true, json::error_handler_t::replace)));
+    if (entry.is_string()) {
+      checksums.small_files[name] = checksum_in(entry, file);
+      continue;
+    }
     SafetensorsChecksums& sums = checksums.tensors[name];
     sums.bytes = entry.at("bytes").get_ref<const json::number_unsigned_t&>();
     sums.header = checksum_in(entry.at("header"), file);
     for (const auto& [tensor, sum] : entry.at("tensors").items()) sums.tensors[tensor] = checksum_in(sum, file);
   }
-  checksums.config = checksum_in(value.at("files").at("config.json"), file);
+  if (!checksums.small_files.contains("config.json")) refuse(file, "it has no checksum of config.json");
   return checksums;
 }
 
@@ -127,23 +133,27 @@ CheckpointState state_in(const json& value, const fs::path& file) {
   return state;
 }
 
-void check_format(const json& value, const fs::path& file) {
-  const auto& format = value.at("format");
-  if (format != format_version && format != format_without_checksums) {
-    throw Error(ErrorKind::input, fmt::format("{}: checkpoint format {}, this program reads {} and {}; take another checkpoint",
-                                              file.string(), format.dump(), format_without_checksums, format_version));
+CheckpointFormat format_in(const json& value, const fs::path& file) {
+  const auto& number = value.at("format");
+  const bool known = number == 2 || number == 3 || number == 4;
+  if (!known) {
+    throw Error(ErrorKind::input,
+                fmt::format("{}: checkpoint format {}, this program reads 2, 3 and 4; take another checkpoint", file.string(),
+                            number.dump()));
   }
+  const auto format = static_cast<CheckpointFormat>(number.get<int>());
   // One damaged bit must not make the one format of the other.
   const bool has_checksums = value.contains("checksum") && value.contains("checksums");
   const bool has_some = value.contains("checksum") || value.contains("checksums");
-  if (format == format_version ? !has_checksums : has_some) refuse(file, "its checksums are damaged");
+  if (format != CheckpointFormat::without_checksums ? !has_checksums : has_some) refuse(file, "its checksums are damaged");
+  return format;
 }
 
 }  // namespace
 
 void write_manifest(const fs::path& file, const CheckpointManifest& manifest) {
   const CheckpointState& state = manifest.state;
-  ordered_json value = {{"format", format_version},
+  ordered_json value = {{"format", static_cast<int>(CheckpointFormat::rank_files)},
                         {"checksum", std::string(checksum_digits, '0')},
                         {"step", state.step},
                         {"applied_steps", state.applied_steps},
@@ -178,8 +188,10 @@ CheckpointManifest read_manifest(const fs::path& file) {
                                               file.string()));
   try {
     const json value = parse_json(text, {file.string()}, {.depth = 6, .values = most_values});
-    check_format(value, file);
     CheckpointManifest manifest;
+    manifest.format = format_in(value, file);
+    if (manifest.format != CheckpointFormat::without_checksums && place == std::string::npos)
+      refuse(file, "its checksums are damaged");
     manifest.state = state_in(value, file);
     if (value.contains("checksums")) manifest.checksums = checksums_in(value.at("checksums"), file);
     return manifest;

@@ -27,23 +27,31 @@ struct CheckpointState {
 };
 
 struct CheckpointChecksums {
-  std::uint64_t config = 0;                             // of config.json
+  // Of config.json, and of companions (companion_files.hpp), by name.
+  std::map<std::string, std::uint64_t> small_files;
   std::map<std::string, SafetensorsChecksums> tensors;  // by the name of the file
 };
 
-// What state.json holds. Format 3 has checksums, also of state.json itself; format 2, of earlier builds, has none.
+enum class CheckpointFormat {
+  without_checksums = 2,  // a file of full tensors for each state; of earlier builds
+  full_tensors = 3,       // likewise, with checksums, also of state.json itself
+  rank_files = 4,         // a file for each rank, with checksums
+};
+
+// What state.json holds.
 struct CheckpointManifest {
   CheckpointState state;
   std::optional<CheckpointChecksums> checksums;
+  CheckpointFormat format = CheckpointFormat::rank_files;
 };
 
 inline constexpr const char* checkpoint_state_file = "state.json";
 
-// Writes format 3: the checksums must be there. On disk when it returns. Throws Error(input), also for what read_manifest()
+// Writes format 4: the checksums must be there. On disk when it returns. Throws Error(input), also for what read_manifest()
 // would not read.
 void write_manifest(const std::filesystem::path& file, const CheckpointManifest& manifest);
 // Of at most 64 MiB and a million JSON values. Throws Error(input) naming the file when a byte of it is not what was written
-// (format 3), a key is missing or has a value that cannot be, or the format is a later one.
+// (from format 3 on), a key is missing or has a value that cannot be, or the format is a later one.
 CheckpointManifest read_manifest(const std::filesystem::path& file);
 
 }  // namespace pipetrain

@@ -50,16 +50,19 @@ std::string recomputation(Recompute recompute) {
 
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-// What devices keep elsewhere; empty where nothing is offloaded.
+// What devices keep elsewhere; empty where nothing is offloaded or saved.
 std::string outside_line(const std::vector<DeviceMemory>& devices) {
-  std::size_t host = 0, disk = 0;
+  std::size_t host = 0, disk = 0, snapshots = 0;
   for (const DeviceMemory& device : devices) {
     host += device.use.host;
     disk += device.use.disk;
+    snapshots += device.use.snapshot;
   }
   std::string line;
   if (host > 0) line += fmt::format("offloaded to host memory: {:.1f} MiB in all\n", mebibytes(host));
   if (disk > 0) line += fmt::format("offloaded to disk: {:.1f} MiB in all\n", mebibytes(disk));
+  if (snapshots > 0)
+    line += fmt::format("host memory for the snapshot that checkpoints are written from: {:.1f} MiB\n", mebibytes(snapshots));
   return line;
 }
 

@@ -9,9 +9,10 @@
 namespace pipetrain {
 namespace {
 
+constexpr const char* the_host = "the host";
+
 struct MemoryNeed {
-  const Device* device = nullptr;
-  std::size_t bytes = 0;
+  std::size_t free = 0, bytes = 0;
 };
 
 // By name; the CPU's devices share the host's memory, each GPU has its own.
@@ -19,9 +20,13 @@ std::map<std::string, MemoryNeed> memory_needs(const ParallelLayout& layout, con
   std::map<std::string, MemoryNeed> needs;
   for (const auto& rank : devices) {
     const Device& device = layout.device(rank.rank);
-    MemoryNeed& need = needs[device.id().kind == DeviceKind::cpu ? "the host" : to_string(device.id())];
-    need.device = &device;
+    MemoryNeed& need = needs[device.id().kind == DeviceKind::cpu ? the_host : to_string(device.id())];
+    need.free = device.memory().free;
     need.bytes += rank.use.total();
+    if (rank.use.snapshot == 0) continue;
+    MemoryNeed& host = needs[the_host];
+    host.bytes += rank.use.snapshot + rank.use.host;
+    if (host.free == 0) host.free = make_cpu_device(0, 1)->memory().free;
   }
   return needs;
 }
@@ -51,7 +56,7 @@ std::optional<Error> memory_shortage(const ParallelLayout& layout, const TrainJo
                                      const std::vector<DeviceMemory>& devices, std::size_t beside) {
   if (auto shortage = offload_shortage(job, devices)) return shortage;
   for (const auto& [name, need] : memory_needs(layout, devices)) {
-    const std::size_t free = need.device->memory().free, bytes = need.bytes + beside;
+    const std::size_t free = need.free, bytes = need.bytes + beside;
     if (bytes <= free) continue;
     TrainJob recomputing = job;
     recomputing.numerics.recompute = Recompute::full;

@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "actors/training/state_places.hpp"
+#include "actors/training/saved_parts.hpp"
 #include "actors/training/train_job.hpp"
 #include "model/weights/parameter_slice.hpp"
 #include "model/weights/weights.hpp"
@@ -32,8 +32,8 @@ LogicalState::LogicalState(Pipeline& pipeline, const ParallelLayout& layout, con
       }
       for (std::size_t number = 0; number < own.parameters.size(); ++number) {
         const Parameter& parameter = own.parameters[number];
-        const bool elsewhere = parameter.tied_copy || (parameter.split_axis < 0 && tp_rank > 0);
-        if (!elsewhere) slices[parameter.name].push_back({rank_of_part, number, parameter, std::move(pieces[number])});
+        if (!is_kept_elsewhere(parameter, tp_rank))
+          slices[parameter.name].push_back({rank_of_part, number, parameter, std::move(pieces[number])});
       }
     }
   }

@@ -200,6 +200,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   if (job.layout.order == schedules::Order::planned) setup.actions = plan_.stages[static_cast<std::size_t>(setup.id.pp)];
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;
+  setup.saves = job.saves;
   if (job.fault && job.fault->rank == rank) setup.fault = job.fault;
   return setup;
 }

@@ -57,6 +57,7 @@ struct RankSetup {
   schedules::StageNeeds needs;
   WrapOps wrap_ops;            // may be null
   std::optional<Fault> fault;  // of this rank
+  bool saves = false;          // keeps host memory for a snapshot of its states
 };
 
 // What a rank will allocate, found without allocating it. What a GPU's libraries take is known only

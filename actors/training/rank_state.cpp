@@ -8,6 +8,7 @@
 #include "actors/training/gathered_parameters.hpp"
 #include "actors/training/loading_threads.hpp"
 #include "actors/training/published_parameters.hpp"
+#include "actors/training/saved_parts.hpp"
 #include "core/error.hpp"
 #include "model/arena_views.hpp"
 #include "model/gradient_sums.hpp"
@@ -46,6 +47,7 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
   if (arenas_.weights.data != nullptr) stream.zero(arenas_.weights);
   if (places_.is_sharded()) stream.zero(operands());
   for (const Tensor& state : arenas_.states) stream.zero(state);
+  if (setup_.saves) snapshot();
 }
 
 void RankState::allocate_arenas() {
@@ -142,6 +144,10 @@ MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layou
     use.optimizer = optimizer->states().size() * places.states() * size_of(precision.master);
   }
   use.gradients = places.grads() * size_of(precision.grad);
+  if (setup.saves) {
+    for (const HeldPart& part : saved_parts(layout, places, setup.id)) use.snapshot += part.size() * sizeof(float);
+    use.snapshot *= 1 + make_optimizer(setup.optimizer)->states().size();
+  }
   return use;
 }
 
@@ -244,6 +250,30 @@ void RankState::begin_step(schedules::StepKind kind) {
   if (offloaded_ && kind == schedules::StepKind::training) offloaded_->fetch_ahead();
 }
 
+std::vector<HeldState> RankState::held() const {
+  std::vector<HeldState> held;
+  std::vector<std::string> states = {weights_state};
+  states.insert(states.end(), optimizer_->states().begin(), optimizer_->states().end());
+  const auto parts = saved_parts(layout_, places_, setup_.id);
+  for (const std::string& state : states) {
+    for (const HeldPart& part : parts) {
+      HeldState& piece = held.emplace_back(HeldState{state, part.parameter, {part.begin, part.end}});
+      const std::size_t begin = place(state, part);
+      if (is_offloaded(state)) {
+        piece.read = [this, state, begin, count = part.size()](float* out) { offloaded_->read(state, begin, out, count); };
+      } else {
+        piece.values = arena(state).as<float>() + begin;
+      }
+    }
+  }
+  return held;
+}
+
+StateSnapshot& RankState::snapshot() {
+  if (!snapshot_) snapshot_.emplace(*setup_.device, to_string(setup_.id), held());
+  return *snapshot_;
+}
+
 void RankState::start_reduction(const Tensor& grads) { reduction_->start(ops_.stream(), grads); }
 
 void RankState::reduce(int chunk) {
@@ -275,6 +305,7 @@ void RankState::sum_tied() {
 void RankState::square_sums(const Tensor& sums) { pipetrain::square_sums(counted_, ops_, arenas_.grads, sums); }
 
 void RankState::step(float lr, float grad_scale) {
+  if (snapshot_) snapshot_->protect(ops_.stream());
   run_optimizer({lr, ++applied_steps_, grad_scale}, [this](std::size_t unit) {
     if (divided_ != nullptr) divided_->publish(unit);
   });

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "actors/training/owner_sums.hpp"
 #include "actors/training/rank_setup.hpp"
 #include "actors/training/state_places.hpp"
+#include "actors/training/state_snapshot.hpp"
 #include "model/gradient_sums.hpp"
 #include "model/parameter_store.hpp"
 
@@ -43,6 +45,9 @@ class RankState {
   void read(const StatePart& part, float* out);
   // Throws Error(internal) likewise.
   const HeldPart& holder(const StatePart& part) const;
+  // Of what this rank saves (saved_parts()): every step waits until the last moment taken has been copied. Allocated by the
+  // first call, where the setup does not say that it saves.
+  StateSnapshot& snapshot();
 
   // Before a step's first action.
   void begin_step(schedules::StepKind kind);
@@ -81,6 +86,7 @@ class RankState {
   std::vector<Tensor> allocate(const std::vector<Length>& lengths, const std::string& what);
   void allocate_arenas();
   void make_offloaded();
+  std::vector<HeldState> held() const;
   const Tensor& arena(const std::string& state) const;
   // Where a held part begins in this state's arena.
   std::size_t place(const std::string& state, const HeldPart& part) const;
@@ -114,6 +120,7 @@ class RankState {
   DividedParameters* divided_ = nullptr;  // the same, where replicas divide the state
   Tensor gathered_;                       // without memory: nothing is gathered
   std::int64_t applied_steps_ = 0;
+  std::optional<StateSnapshot> snapshot_;
 };
 
 }  // namespace pipetrain

@@ -65,6 +65,8 @@ class RankedCompute : public StageCompute {
   std::size_t ranks() const { return ranks_.size(); }
   void on_all_workers(const std::function<void(ComputeRank&)>& job);
   Worker& worker(std::size_t index) { return *workers_[index]; }
+  // For a destructor whose members the workers' jobs use: runs what is left of them.
+  void end_workers() { workers_.clear(); }
   StageEvents& events() { return *events_; }
 
  private:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint_folder.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
@@ -39,7 +40,7 @@ std::string other_data(const CheckpointManifest& manifest, const TrainJob& job) 
 // Throws when the checkpoint is of another run.
 void go_on_from(const fs::path& checkpoint, const CheckpointManifest& manifest, std::vector<std::string>& notes,
                 TrainJob& job) {
-  InitialState initial = open_checkpoint(checkpoint, manifest.state, job.config);
+  InitialState initial = open_checkpoint(checkpoint, manifest, job.config);
   if (const std::string difference = other_data(manifest, job); !difference.empty()) {
     throw Error(
         ErrorKind::input,
@@ -52,6 +53,7 @@ void go_on_from(const fs::path& checkpoint, const CheckpointManifest& manifest, 
         fmt::format("{} was saved by an earlier version, without checksums: damage to it, and small changes of the "
                     "data, go unnoticed",
                     checkpoint.filename().string()));
+  job.checkpoint = checkpoint;
   job.initial = std::move(initial);
   job.steps_done = manifest.state.step;
   job.first_loss = manifest.state.first_loss;
@@ -126,8 +128,10 @@ void refuse_used_folder(const SavingSettings& saving, const TrainJob& job, const
 
 void set_initial_state(const RunSettings& settings, std::vector<std::string>& notes, TrainJob& job) {
   const SavingSettings& saving = settings.saving;
-  if (saving.load) return go_on_from_loaded(*saving.load, notes, job);
-  if (saving.resume && go_on_from_newest(*saving.folder, notes, job)) return;
+  if (saving.verified && !saving.verified->empty())
+    return go_on_from(*saving.verified, read_manifest(*saving.verified / checkpoint_state_file), notes, job);
+  if (saving.load && !saving.verified) return go_on_from_loaded(*saving.load, notes, job);
+  if (saving.resume && !saving.verified && go_on_from_newest(*saving.folder, notes, job)) return;
   const ModelSettings& model = settings.model;
   if (!model.load_weights) {
     job.initial.weights = random_weights(job.config, job.samples.seed);

@@ -15,6 +15,7 @@ namespace pipetrain {
 void refuse_used_folder(const SavingSettings& saving, const TrainJob& job, const RunLength& length);
 
 // Sets the job's initial state, steps done and losses, from
+// - verified: that checkpoint, of which only names and places are looked at here;
 // - load: that checkpoint;
 // - resume: the newest checkpoint of the folder that is whole; those passed over are told in `notes`;
 // - else, or when the folder holds none: the model's weights, or random ones.

@@ -19,6 +19,7 @@
 #include "model/numerics.hpp"
 #include "model/offload.hpp"
 #include "model/optimizer_settings.hpp"
+#include "model/weights/saved_type.hpp"
 #include "model/zero.hpp"
 #include "schedules/stage_protocol.hpp"
 
@@ -96,8 +97,14 @@ struct SavingSettings {
   std::optional<std::filesystem::path> folder;  // of checkpoints, and of the model at the end
   std::optional<std::int64_t> interval;         // in steps; not given: only at the end
   std::optional<std::int64_t> keep;             // the newest; not given: all
+  std::optional<std::int64_t> keep_every;       // and those of steps that are multiples of this, however old
+  SavedType type = SavedType::fp32;             // of the model at the end
+  std::uint64_t shard_bytes = 5'000'000'000;    // of one of its files
   bool resume = false;                          // go on from the newest whole checkpoint of the folder
   std::optional<std::filesystem::path> load;    // the checkpoint to go on from, instead
+  // Another process has verified this checkpoint, and goes on from it; an empty path: it begins afresh. Only the parts that
+  // this process needs are read.
+  std::optional<std::filesystem::path> verified;
 };
 
 struct RunSettings {

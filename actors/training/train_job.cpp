@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "data/split.hpp"
 #include "model/named_model.hpp"
+#include "model/weights/companion_files.hpp"
 
 namespace pipetrain {
 namespace {
@@ -57,6 +58,17 @@ void open_data(const RunSettings& settings, TrainJob& job) {
   }
 }
 
+// The tokenizer that was given takes the place of the model's own.
+std::vector<std::filesystem::path> companions_of(const RunSettings& settings) {
+  std::vector<std::filesystem::path> files;
+  const auto& tokenizer = settings.data.tokenizer;
+  if (!tokenizer.empty()) files = tokenizer_files(tokenizer);
+  for (auto& file : companion_files(settings.model.name)) {
+    if (tokenizer.empty() || file.filename() == "generation_config.json") files.push_back(std::move(file));
+  }
+  return files;
+}
+
 // A given plan must go with this model and layout; it gets the end of its step here.
 void complete_plan(TrainJob& job) {
   if (!job.layout.plan) return;
@@ -87,6 +99,8 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.loss_scale = settings.loss_scale;
   job.stall = settings.stall;
   job.fault = settings.fault;
+  job.companions = companions_of(settings);
+  job.saves = settings.saving.folder.has_value();
   complete_plan(job);
   if (const auto note = undivided_gradients_note(job)) notes.push_back(*note);
   const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed);

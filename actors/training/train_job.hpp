@@ -1,6 +1,7 @@
 // What a Trainer runs: settings whose model, data and weights have been opened. make_train_job() opens them.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -51,9 +52,13 @@ struct TrainJob {
   double clip_norm = 1;  // 0: off
   LossScaleSettings loss_scale;
 
-  std::int64_t steps_done = 0;      // by the run that this one goes on from
-  double first_loss = 0;            // of its first step
-  std::optional<double> last_loss;  // of its last one, where it is known
+  std::vector<std::filesystem::path> companions;  // to be saved beside the model: companion_files.hpp
+  bool saves = false;                             // checkpoints: their memory is allocated before the first step
+
+  std::filesystem::path checkpoint;  // that it goes on from; empty: none
+  std::int64_t steps_done = 0;       // by the run that this one goes on from
+  double first_loss = 0;             // of its first step
+  std::optional<double> last_loss;   // of its last one, where it is known
 
   std::chrono::milliseconds stall{600000};  // see PipelineOptions
   std::optional<Fault> fault;

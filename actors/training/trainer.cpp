@@ -8,7 +8,7 @@
 #include <map>
 
 #include "actors/engine/remote/engine_channel.hpp"
-#include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint_save.hpp"
 #include "actors/training/evaluator.hpp"
 #include "actors/training/job_memory.hpp"
 #include "actors/training/logical_state.hpp"
@@ -134,12 +134,21 @@ class Trainer::Run {
     return devices;
   }
 
-  void save_model(const std::filesystem::path& folder) const {
+  void save_model(const std::filesystem::path& folder, ModelFolderOptions options) const {
+    options.companions.insert(options.companions.begin(), job_.companions.begin(), job_.companions.end());
     LogicalState tensors(*pipeline_, layout_, job_);
-    save_hf_model(job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); });
+    save_hf_model(
+        job_.config, folder, [&](std::size_t index, float* out) { tensors.copy(weights_state, index, out); }, options);
   }
 
-  void save_checkpoint(const std::filesystem::path& folder) const {
+  std::future<void> start_checkpoint(const std::filesystem::path& folder) {
+    return pipetrain::start_checkpoint(folder, {job_.config, checkpoint_state(), job_.companions},
+                                       [this](const std::string& where) { return pipeline_->save_state(where); });
+  }
+
+ private:
+  CheckpointState checkpoint_state() {
+    if (!data_) data_ = data_fingerprint(*job_.dataset);
     CheckpointState state;
     state.step = steps_done_;
     state.applied_steps = applied_steps_;
@@ -151,13 +160,10 @@ class Trainer::Run {
     state.seed = job_.samples.seed;
     state.shuffle = job_.samples.shuffle;
     state.samples = job_.dataset->size();
-    state.data = data_fingerprint(*job_.dataset);
-    LogicalState tensors(*pipeline_, layout_, job_);
-    pipetrain::save_checkpoint(folder, job_.config, state,
-                               [&](const std::string& name, std::size_t index, float* out) { tensors.copy(name, index, out); });
+    state.data = *data_;
+    return state;
   }
 
- private:
   // What the loss of a step is a mean over.
   std::int64_t counted_tokens(std::int64_t step) const {
     const std::int64_t counted = samples_->size(step).counted;
@@ -172,7 +178,7 @@ class Trainer::Run {
     std::size_t beside = 0;
     if (channel_ && job_.devices.kind == DeviceKind::cpu) {
       std::size_t own = 0;
-      for (const auto& device : devices) own += device.use.total();
+      for (const auto& device : devices) own += device.use.total() + device.use.snapshot;
       beside = host_bytes_of_others(*channel_, own);
     }
     if (const auto shortage = memory_shortage(layout_, job_, devices, beside)) throw Error(*shortage);
@@ -272,6 +278,7 @@ class Trainer::Run {
   LossScale loss_scale_;
   double first_loss_;
   std::optional<double> last_loss_;
+  std::optional<std::uint64_t> data_;  // its fingerprint, which takes time
 };
 
 Trainer::Trainer(TrainJob job) {
@@ -298,8 +305,10 @@ std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); 
 std::vector<DeviceMemory> Trainer::memory() const { return run_->memory(); }
 double Trainer::first_loss() const { return run_->first_loss(); }
 std::optional<double> Trainer::last_loss() const { return run_->last_loss(); }
-void Trainer::save_checkpoint(const std::filesystem::path& folder) const { run_->save_checkpoint(folder); }
-void Trainer::save_model(const std::filesystem::path& folder) const { run_->save_model(folder); }
+std::future<void> Trainer::start_checkpoint(const std::filesystem::path& folder) { return run_->start_checkpoint(folder); }
+void Trainer::save_model(const std::filesystem::path& folder, const ModelFolderOptions& options) const {
+  run_->save_model(folder, options);
+}
 std::vector<std::string> Trainer::waiting() { return run_->pipeline().waiting(); }
 void Trainer::finish_step(std::chrono::milliseconds patience) { run_->pipeline().finish_step(patience); }
 void Trainer::abort(std::exception_ptr cause) { run_->pipeline().abort(std::move(cause)); }

@@ -6,6 +6,7 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "actors/engine/pipeline.hpp"
 #include "actors/training/evaluation.hpp"
 #include "actors/training/train_job.hpp"
+#include "model/weights/saved_type.hpp"
 
 namespace pipetrain {
 
@@ -72,10 +74,14 @@ class Trainer {
   std::int64_t steps_per_epoch() const;
 
   std::vector<DeviceMemory> memory() const;
-  // The current weights as a Hugging Face folder, whole or not at all.
-  void save_model(const std::filesystem::path& folder) const;
-  // FOLDER/step-NNNNNNNN, to go on from: see checkpoint.hpp.
-  void save_checkpoint(const std::filesystem::path& folder) const;
+  // The current weights as a Hugging Face folder, whole or not at all, with the job's companions.
+  void save_model(const std::filesystem::path& folder, const ModelFolderOptions& options = {}) const;
+  // FOLDER/step-NNNNNNNN, to go on from: see checkpoint.hpp. Returns once a snapshot of the state is under way; the next
+  // steps may run while it is written. The future, which must go before this, is ready once the checkpoint is whole and
+  // durable, or throws why it is not: see start_checkpoint(). One at a time.
+  std::future<void> start_checkpoint(const std::filesystem::path& folder);
+  // The same, and waits for it.
+  void save_checkpoint(const std::filesystem::path& folder) { start_checkpoint(folder).get(); }
 
   std::vector<std::string> waiting();
   void finish_step(std::chrono::milliseconds patience);  // see Pipeline

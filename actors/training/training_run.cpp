@@ -1,8 +1,7 @@
 #include "actors/training/training_run.hpp"
 
-#include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint_folder.hpp"
 #include "core/error.hpp"
-#include "files/file_io.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
@@ -16,7 +15,10 @@ template <class Save>
 void save(const SavingSettings& saving, Save action) {
   try {
     action();
-  } catch (const WriteError& error) {
+  } catch (const RunFailed&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.setting() || (error.kind() != ErrorKind::input && error.kind() != ErrorKind::unavailable)) throw;
     throw Error(error.kind(), {"save", saving.folder->string()}, error.what());
   }
 }
@@ -30,7 +32,7 @@ void prepare_saving(const SavingSettings& saving) {
 }
 
 TrainingRun::TrainingRun(const RunSettings& settings, Trainer& trainer)
-    : saving_(settings.saving),
+    : settings_(settings.saving),
       evaluation_(settings.evaluation),
       trainer_(trainer),
       length_(run_length(settings, trainer.steps_per_epoch())) {}
@@ -63,22 +65,43 @@ std::optional<Evaluation> TrainingRun::evaluate(const std::function<bool()>& sto
   return evaluation;
 }
 
-void TrainingRun::save_if_due() {
-  if (saving_.interval && trainer_.steps_done() % *saving_.interval == 0 && !finished()) checkpoint();
+std::chrono::duration<double> TrainingRun::save_if_due() {
+  if (saving_.valid() && saving_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) finish_checkpoint();
+  if (!settings_.interval || trainer_.steps_done() % *settings_.interval != 0 || finished()) return {};
+  const auto start = std::chrono::steady_clock::now();
+  finish_checkpoint();
+  const auto waited = std::chrono::steady_clock::now() - start;
+  begin_checkpoint();
+  return waited;
 }
 
 void TrainingRun::save_last() {
-  if (saving_.folder && trainer_.steps_done() > saved_step_) checkpoint();
+  if (settings_.folder && trainer_.steps_done() > saved_step_) {
+    finish_checkpoint();
+    begin_checkpoint();
+  }
+  finish_checkpoint();
 }
 
 void TrainingRun::save_model() {
-  if (saving_.folder) save(saving_, [&] { trainer_.save_model(model_folder(saving_)); });
+  if (settings_.folder)
+    save(settings_, [&] { trainer_.save_model(model_folder(settings_), {settings_.type, settings_.shard_bytes, {}}); });
 }
 
-void TrainingRun::checkpoint() {
-  save(saving_, [&] { trainer_.save_checkpoint(*saving_.folder); });
-  saved_step_ = trainer_.steps_done();
-  if (saving_.keep) remove_old_checkpoints(*saving_.folder, saved_step_, *saving_.keep);
+void TrainingRun::begin_checkpoint() {
+  const std::int64_t step = trainer_.steps_done();
+  save(settings_, [&] {
+    saving_ = std::async(std::launch::async,
+                         [written = trainer_.start_checkpoint(*settings_.folder), step, &settings = settings_]() mutable {
+                           written.get();
+                           remove_old_checkpoints(*settings.folder, step, {settings.keep, settings.keep_every});
+                         });
+  });
+  saved_step_ = step;
+}
+
+void TrainingRun::finish_checkpoint() {
+  if (saving_.valid()) save(settings_, [&] { saving_.get(); });
 }
 
 }  // namespace pipetrain

@@ -1,8 +1,10 @@
 // A training run from its first step to its end: when it ends, and what it saves on the way.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <optional>
 
 #include "actors/training/run_length.hpp"
@@ -30,9 +32,11 @@ class TrainingRun {
   std::optional<Evaluation> evaluate_if_due(const std::function<bool()>& stop);
   // The same for the weights with which the run ends, where that has not been done.
   std::optional<Evaluation> evaluate_last(const std::function<bool()>& stop);
-  // After a step: the checkpoint that is due with it, if any. The one of the last step is save_last()'s.
-  void save_if_due();
-  // A checkpoint of the last step, of a run that was stopped too, where none is there yet.
+  // After a step: begins the checkpoint that is due with it, if any, which is written while training goes on; the one of the
+  // last step is save_last()'s. Waits for the one before where that is still being written: returns for how long. Throws also
+  // what one begun earlier has met since.
+  std::chrono::duration<double> save_if_due();
+  // A checkpoint of the last step, of a run that was stopped too, where none is there yet; on disk when it returns.
   void save_last();
   // The model as a Hugging Face folder; for a run that has finished.
   void save_model();
@@ -41,15 +45,17 @@ class TrainingRun {
   std::optional<double> last_loss() const { return last_loss_; }
 
  private:
-  void checkpoint();
+  void begin_checkpoint();
+  void finish_checkpoint();
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop);
 
-  const SavingSettings& saving_;
+  const SavingSettings& settings_;
   const EvaluationSettings& evaluation_;
   Trainer& trainer_;
   RunLength length_;
   std::optional<double> last_loss_;
   std::int64_t evaluated_step_ = 0;
+  std::future<void> saving_;     // the checkpoint of saved_step_; its destructor waits
   std::int64_t saved_step_ = 0;  // none: before step 1 there is nothing to go on from
 };
 

@@ -1,8 +1,12 @@
 #include "actors/training/transformer_compute.hpp"
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
+
+#include "actors/training/rank_file.hpp"
 
 namespace pipetrain {
 namespace {
@@ -66,6 +70,49 @@ void TransformerCompute::read_state(std::int64_t number, const StatePart& part, 
 std::size_t TransformerCompute::state_elements(const StatePart& part) const {
   static_cast<void>(rank(static_cast<std::size_t>(part.tp_rank)).state().holder(part));
   return part.elements;
+}
+
+// A moment of the ranks' states on its way to the disk.
+struct TransformerCompute::Saving {
+  std::int64_t number;
+  std::string where;
+  std::atomic<std::size_t> to_take;
+  std::mutex mutex;
+  std::exception_ptr failure;
+};
+
+void TransformerCompute::save_state(std::int64_t number, const std::string& where) {
+  const auto saving = std::make_shared<Saving>();
+  saving->number = number;
+  saving->where = where;
+  saving->to_take = ranks();
+  for (std::size_t index = 0; index < ranks(); ++index) {
+    worker(index).post([this, &one = rank(index), saving] {
+      try {
+        one.state().snapshot().take(one.stream());
+      } catch (...) {
+        const std::lock_guard lock(saving->mutex);
+        saving->failure = std::current_exception();
+      }
+      if (--saving->to_take == 0) saver_.post([this, saving] { write(*saving); });
+    });
+  }
+}
+
+void TransformerCompute::write(Saving& saving) {
+  try {
+    if (saving.failure) std::rethrow_exception(saving.failure);
+    std::vector<RankFileReport> reports;
+    for (std::size_t index = 0; index < ranks(); ++index) {
+      StateSnapshot& snapshot = rank(index).state().snapshot();
+      snapshot.wait();
+      if (!snapshot.pieces().empty())
+        reports.push_back(write_rank_file(saving.where, rank(index).rank(), rank(index).layout(), snapshot.pieces()));
+    }
+    events().state_saved(saving.number, to_bytes(reports), nullptr);
+  } catch (...) {
+    events().state_saved(saving.number, "", std::current_exception());
+  }
 }
 
 }  // namespace pipetrain

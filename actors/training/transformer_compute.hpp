@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
 #include "actors/training/rank_compute.hpp"
 #include "actors/training/ranked_compute.hpp"
+#include "actors/training/worker.hpp"
 
 namespace pipetrain {
 
@@ -15,6 +17,7 @@ class TransformerCompute : public RankedCompute {
  public:
   // One setup per rank. Allocates and loads the state on the workers, all ranks at once; throws the first failure.
   TransformerCompute(std::vector<RankSetup> ranks, const InitialState& state);
+  ~TransformerCompute() override { end_workers(); }
 
   // The transformer reads activations and targets until the input gradient, received gradients until the weight gradients.
   static schedules::SlotLife slot_life() { return {schedules::ActionKind::input_grad, schedules::ActionKind::weight_grad}; }
@@ -28,9 +31,16 @@ class TransformerCompute : public RankedCompute {
   // part.state: weights_state or one of the optimizer's.
   void read_state(std::int64_t number, const StatePart& part, float* out) override;
   std::size_t state_elements(const StatePart& part) const override;
+  // Writes a file for each rank that holds something on behalf of the run; the report: see rank_file.hpp.
+  void save_state(std::int64_t number, const std::string& where) override;
 
  private:
+  struct Saving;
+
   RankCompute& rank(std::size_t index) const { return static_cast<RankCompute&>(RankedCompute::rank(index)); }
+  void write(Saving& saving);
+
+  Worker saver_{"saver"};  // writes files; the workers give it its jobs
 };
 
 }  // namespace pipetrain

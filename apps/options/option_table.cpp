@@ -123,9 +123,13 @@ const std::vector<OptionSpec>& train_option_table() {
 
       {"Checkpoints", "save", "DIR", "write checkpoints of this one run and, at the end, DIR/model (a Hugging Face folder)",
        ""},
-      {"Checkpoints", "save-interval", "N", "a checkpoint every N steps", "only at the end"},
+      {"Checkpoints", "save-interval", "N", "a checkpoint every N steps, written while training goes on", "only at the end"},
       {"Checkpoints", "save-keep", "K", "keep the newest K checkpoints", "all"},
-      {"Checkpoints", "load", "DIR", "start from this checkpoint", ""},
+      {"Checkpoints", "save-keep-every", "N", "with --save-keep: keep those of every N-th step too", ""},
+      {"Checkpoints", "save-dtype", "fp32|bf16|fp16", "of DIR/model's weights; checkpoints keep the optimizer's fp32", "fp32"},
+      {"Checkpoints", "save-shard-size", "SIZE", "of one file of DIR/model at most, such as 500MB; more files have an index",
+       "5GB"},
+      {"Checkpoints", "load", "DIR", "go on from this checkpoint, in any layout", ""},
       {"Checkpoints", "resume", "", "go on from the newest complete checkpoint in --save, or start fresh", "off"},
 
       {"Reports", "metrics", "FILE", "one JSON line a step", ""},
@@ -138,6 +142,11 @@ const std::vector<OptionSpec>& train_option_table() {
        "one HTML page with curves, timelines, memory and settings, written anew while the run goes on", ""},
       {"Reports", "peak-tflops", "X", "TFLOP/s of one device at most, which MFU is a share of", "of known GPUs: as published"},
       {"Reports", "log-interval", "N", "steps between two lines of progress (a terminal shows every step)", "1"},
+
+      {"Watch", "watch-slow", "PERCENT", "tell of a stage that computes for so much longer than simulated; 0: never", "10"},
+      {"Watch", "watch-slow-steps", "N", "in so many steps in a row, from the costs of as many first steps", "20"},
+      {"Watch", "watch-loss-spike", "X", "tell of a loss X standard deviations above the last 50; 0: never", "8"},
+      {"Watch", "watch-norm-growth", "X", "tell of a gradient norm X times the least it has been; 0: never", "10"},
 
       {"General", "config", "FILE",
        "options from a TOML or JSON file, by their names here; also a DeepSpeed JSON, a torchtitan TOML, or Megatron-LM's "

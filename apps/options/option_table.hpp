@@ -23,6 +23,7 @@ const std::vector<OptionSpec>& simulate_option_table();
 const std::vector<OptionSpec>& tune_option_table();
 const std::vector<OptionSpec>& tokenize_option_table();
 const std::vector<OptionSpec>& generate_option_table();
+const std::vector<OptionSpec>& export_option_table();
 const std::vector<OptionSpec>& doctor_option_table();
 const std::vector<OptionSpec>& compare_option_table();
 const std::vector<OptionSpec>& watch_option_table();

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "actors/training/batch_sizes.hpp"
-#include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint_folder.hpp"
 #include "apps/options/data_options.hpp"
 #include "apps/options/device_choice.hpp"
 #include "apps/options/numerics_options.hpp"
@@ -17,6 +17,7 @@
 #include "apps/options/option_values.hpp"
 #include "apps/options/plan_file.hpp"
 #include "apps/options/save_config.hpp"
+#include "apps/options/saving_options.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/config.hpp"
@@ -166,20 +167,11 @@ void read_length_and_optimizer(const OptionValues& values, RunSettings& run) {
   run.clip_norm = values.number("clip-grad", {}).value_or(run.clip_norm);
 }
 
-void read_saving(const OptionValues& values, SavingSettings& saving) {
-  saving.folder = output_folder(values, "save");
-  saving.interval = values.integer("save-interval", 1, any_count);
-  saving.keep = values.integer("save-keep", 1, any_count);
-  saving.resume = values.on_off("resume").value_or(false);
-  for (const char* name : {"save-interval", "save-keep", "resume"})
-    if (values.given(name) && !saving.folder && (name != std::string("resume") || saving.resume))
-      values.fail(name, "needs --save DIR, the folder of the checkpoints; give it");
-  if (const auto load = values.text("load")) {
-    std::error_code ignored;
-    if (!fs::is_directory(*load, ignored)) values.fail("load", "there is no such checkpoint folder; check the path");
-    if (saving.resume) values.fail("load", "--resume is given too; keep one of them");
-    saving.load = *load;
-  }
+void read_watch(const OptionValues& values, WatchSettings& watch) {
+  if (const auto percent = values.number("watch-slow", {})) watch.slow = *percent / 100;
+  watch.slow_steps = values.integer("watch-slow-steps", 1, 1'000'000).value_or(watch.slow_steps);
+  watch.loss_spike = values.number("watch-loss-spike", {}).value_or(watch.loss_spike);
+  watch.norm_growth = values.number("watch-norm-growth", {}).value_or(watch.norm_growth);
 }
 
 void read_files(const OptionValues& values, TrainOptions& options) {
@@ -198,6 +190,7 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   options.peak_tflops = values.number("peak-tflops", {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1e9});
   options.log_interval = values.integer("log-interval", 1, any_count).value_or(options.log_interval);
   options.dry_run = values.on_off("dry-run").value_or(false);
+  read_watch(values, options.watch);
   if (const auto seconds = values.integer("stall-timeout", 0, 1'000'000)) options.run.stall = std::chrono::seconds(*seconds);
 }
 

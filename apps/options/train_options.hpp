@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/training/health_watch.hpp"
 #include "actors/training/run_records.hpp"
 #include "actors/training/run_settings.hpp"
 #include "apps/options/option_layers.hpp"
@@ -21,6 +22,7 @@ struct TrainOptions {
   RecordSettings records;
   std::optional<double> peak_tflops;  // of one device: what mfu is a share of
   std::int64_t log_interval = 1;
+  WatchSettings watch;
   std::optional<std::filesystem::path> save_config;
   std::string config_text;  // for it
   bool dry_run = false;

@@ -94,6 +94,13 @@ void JoinedRun::in_first(const std::string& what, const std::function<void()>& w
   });
 }
 
+std::string JoinedRun::from_first(const std::string& what, const std::string& text) {
+  WireWriter writer;
+  if (leads()) writer.text(text);
+  const auto all = control().exchange(what, std::move(writer).data());
+  return WireReader(all.front()).text();
+}
+
 bool JoinedRun::is_to_tell(const Error& failure) const {
   return leads() || std::string_view(failure.what()).find(to_string(control().info(0))) != std::string_view::npos;
 }

@@ -28,6 +28,9 @@ class JoinedRun {
   // throw that: the others' names the process.
   void together(const std::string& what, const std::function<void()>& work);
   void in_first(const std::string& what, const std::function<void()>& work);
+  // What process 0 gives, in every process.
+  std::string from_first(const std::string& what, const std::string& text);
+  bool leads() const { return control().process() == 0; }
 
   // Whether this process knows best who waited for whom when the run failed: process 0, or a follower that has lost it.
   bool is_to_tell(const Error& failure) const;
@@ -37,7 +40,6 @@ class JoinedRun {
 
  private:
   ControlPlane& control() const { return *processes_->control; }
-  bool leads() const { return control().process() == 0; }
   void on_message(std::span<const std::byte> message);
 
   std::shared_ptr<RunProcesses> processes_;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint_folder.hpp"
 #include "actors/training/train_job.hpp"
 
 namespace pipetrain {
@@ -16,6 +16,21 @@ void take_folder(const SavingSettings& saving, std::optional<SaveLock>& lock, st
   restore_replaced_checkpoints(*saving.folder);
 }
 
+// Every byte of a checkpoint to go on from is verified by process 0 alone; the others read what their ranks need.
+std::optional<TrainJob> open_together(const TrainOptions& options, JoinedRun& joined, std::vector<std::string>& notes) {
+  RunSettings run = options.run;
+  std::optional<TrainJob> job;
+  const auto open = [&] { job = make_train_job(run, notes); };
+  if (run.saving.load || run.saving.resume) {
+    joined.in_first("checkpoint", open);
+    run.saving.verified = joined.from_first("checkpoint to go on from", job ? job->checkpoint.string() : "");
+  }
+  joined.together("job", [&] {
+    if (!job) open();
+  });
+  return job;
+}
+
 }  // namespace
 
 TrainJob open_job(const TrainOptions& options, JoinedRun* joined, std::optional<SaveLock>& lock,
@@ -24,10 +39,9 @@ TrainJob open_job(const TrainOptions& options, JoinedRun* joined, std::optional<
   const auto take = [&] {
     if (!options.dry_run) take_folder(options.run.saving, lock, notes);
   };
-  const auto open = [&] { job = make_train_job(options.run, notes); };
   placing_errors(options.places, [&] {
     joined ? joined->in_first("folder", take) : take();
-    joined ? joined->together("job", open) : open();
+    job = joined ? open_together(options, *joined, notes) : make_train_job(options.run, notes);
   });
   if (joined) job->processes = joined->processes();
   return std::move(*job);

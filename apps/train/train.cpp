@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "actors/training/health_watch.hpp"
 #include "actors/training/job_description.hpp"
 #include "actors/training/job_estimate.hpp"
 #include "actors/training/run_records.hpp"
@@ -33,9 +34,19 @@ namespace {
 // The step loop, and what to say at its end.
 class StepLoop {
  public:
-  StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, StepOutputs& outputs,
-           RunRecords& records)
-      : options_(options), trainer_(trainer), records_(records), run_(options.run, trainer), outputs_(outputs) {
+  // What hears of every step.
+  struct Listeners {
+    StepOutputs& outputs;
+    RunRecords& records;
+    HealthWatch& watch;
+  };
+  StepLoop(const TrainOptions& options, const std::vector<std::string>& notes, Trainer& trainer, const Listeners& listeners)
+      : options_(options),
+        trainer_(trainer),
+        records_(listeners.records),
+        run_(options.run, trainer),
+        outputs_(listeners.outputs),
+        watch_(listeners.watch) {
     outputs_.begin(notes, run_.length().loss_ratio ? 0 : run_.length().steps);
   }
 
@@ -45,8 +56,9 @@ class StepLoop {
       const StepReport report = run_.step();
       outputs_.step(report);
       records_.add(report);
+      for (const auto& line : watch_.add(report)) print_beside_progress(line);
       tell(run_.evaluate_if_due(asked_to_stop));
-      run_.save_if_due();
+      tell_slow_disk(run_.save_if_due());
     }
     outputs_.finish();
     const bool stopped = save_end() || !evaluate_end();
@@ -62,6 +74,16 @@ class StepLoop {
     if (!evaluation) return;
     outputs_.evaluation(*evaluation);
     last_evaluation_ = evaluation;
+  }
+
+  // Once: a run that saves every few steps would say it as often.
+  void tell_slow_disk(std::chrono::duration<double> waited) {
+    if (waited < slow_save || told_slow_disk_) return;
+    told_slow_disk_ = true;
+    print_beside_progress(
+        fmt::format("step {} waited {:.1f} s until the last checkpoint was written: save less often (--save-interval), or to a "
+                    "faster disk",
+                    trainer_.steps_done(), waited.count()));
   }
 
   // What was learned comes first: a trace that cannot be written must not cost it. Returns whether a signal stopped the run;
@@ -131,12 +153,16 @@ class StepLoop {
     }
   }
 
+  static constexpr std::chrono::seconds slow_save{1};
+
   const TrainOptions& options_;
   Trainer& trainer_;
   RunRecords& records_;
   TrainingRun run_;
   StepOutputs& outputs_;
   std::optional<Evaluation> last_evaluation_;
+  HealthWatch& watch_;
+  bool told_slow_disk_ = false;
 };
 
 // A run that failed: who waited for whom, then the cause. Threads that still run cannot be joined, so the process ends here.
@@ -232,6 +258,7 @@ int run_train(const TrainOptions& options) {
   RunRecords records(options.processes.leads() ? options.records : RecordSettings{}, *job, options.run.model.name);
   const auto record = open_record(options, *job);
   job->recorder = record;
+  HealthWatch watch(*job, options.watch);
   const auto report = options.processes.leads() ? open_report(options, *job) : nullptr;
   std::unique_ptr<Trainer> trainer;
   placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(std::move(*job)); });
@@ -241,7 +268,7 @@ int run_train(const TrainOptions& options) {
     if (!options.processes.leads()) return follow(*trainer, *joined);
     placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token, report.get()); });
     const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_question(*trainer); });
-    const int status = StepLoop(options, notes, *trainer, *outputs, records).run();
+    const int status = StepLoop(options, notes, *trainer, {*outputs, records, watch}).run();
     if (record) record->finish();
     return status;
   } catch (const RunFailed& failure) {

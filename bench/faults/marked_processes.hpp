@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -53,7 +54,7 @@ class ProcessMark {
 
  private:
   static int next() {
-    static int count = 0;
+    static std::atomic<int> count = 0;
     return ++count;
   }
   std::string value_ = std::to_string(::getpid()) + "-" + std::to_string(next());

@@ -137,7 +137,9 @@ Target state_target(const fs::path& folder) {
   manifest.state.global_batch = 8, manifest.state.sequence = 128, manifest.state.samples = 1000;
   manifest.state.seed = manifest.state.data = ~std::uint64_t{0};
   manifest.checksums.emplace();
-  manifest.checksums->tensors["model.safetensors"] = {1024, 7, {{"model.norm.weight", 8}, {"lm_head.weight", 9}}};
+  manifest.checksums->small_files = {{"config.json", 6}, {"tokenizer.json", 5}};
+  manifest.checksums->tensors["rank-00000.safetensors"] = {
+      1024, 7, {{"weights/model.norm.weight", 8}, {"weights/lm_head.weight[0:64]", 9}}};
   write_manifest(written, manifest);
   std::ifstream stream(written);
   target.seeds = {
@@ -245,7 +247,8 @@ Target options_target(const std::string& name, const fs::path& file) {
 }
 
 std::vector<Target> options_targets(const fs::path& folder) {
-  Target toml = options_target("toml", folder / "run.toml"), json = options_target("json", folder / "run.json");
+  Target toml = options_target("toml", folder / "run.toml"), json = options_target("json", folder / "run.json"),
+         arguments = options_target("args", folder / "run.args");
   toml.seeds = {
       "# a run\npp = 2\ntp = 1\nlr = 3e-4\nmodel = \"tiny\"\ndata = [\"a.txt\", 'b.txt:2']\nshuffle = true\nsteps = "
       "1_000\nsave = \"\"\"a\\u00e9\"\"\"\n",
@@ -256,7 +259,13 @@ std::vector<Target> options_targets(const fs::path& folder) {
       "\"auto\"\n}\n",
       "{\"bf16\": {\"enabled\": false}, \"zero_optimization\": {\"stage\": 0, \"offload_optimizer\": {\"device\": \"none\"}}, "
       "\"steps\": null}"};
-  return {toml, json};
+  arguments.seeds = {
+      "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 8 "
+      "--seq-length 128 --lr 3e-4 --train-iters 100 --bf16 --use-flash-attn\n"};
+  toml.seeds.push_back(
+      "[parallelism]\npipeline_parallel_degree = 2\n[training]\nseq_len = 128\nsteps = 10\n[optimizer]\nname = \"AdamW\"\nlr = "
+      "3e-4\n[checkpoint]\nfolder = \"run\"\ninterval = 5\n");
+  return {toml, json, arguments};
 }
 
 }  // namespace

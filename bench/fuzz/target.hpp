@@ -33,8 +33,9 @@ std::vector<Target> data_targets(const std::filesystem::path& folder);        //
 std::vector<Target> tokenizer_targets();                                      // tokenizer, merges, charsmap
 std::vector<Target> token_file_targets(const std::filesystem::path& folder);  // tokens, megatron, llmc, datatrove
 std::vector<Target> plan_targets();                                           // plan, csv
-std::vector<Target> record_targets(
-    const std::filesystem::path& folder);  // profile, measured, metrics, state, record, toml, json
-std::vector<Target> control_targets();     // control
+// profile, measured, metrics, state, record, toml, json, args
+std::vector<Target> record_targets(const std::filesystem::path& folder);
+std::vector<Target> checkpoint_targets(const std::filesystem::path& folder);  // rank
+std::vector<Target> control_targets();                                        // control
 
 }  // namespace pipetrain::fuzz

@@ -11,6 +11,7 @@
 #include "files/json.hpp"
 #include "model/families/family.hpp"
 #include "model/weights/parameter_slice.hpp"
+#include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"
 
@@ -261,11 +262,37 @@ class HfWeights : public WeightSource {
   std::map<std::string, Place> tensors_;
 };
 
+// Those of a checkpoint, whose ranks' files lie in the place of whole tensors.
+class CheckpointWeights : public WeightSource {
+ public:
+  // new_head: may be null, see hf_weights().
+  CheckpointWeights(const fs::path& folder, std::unique_ptr<WeightSource> new_head) : new_head_(std::move(new_head)) {
+    auto states = piecewise_states(read_hf_config(folder), rank_files(folder));
+    weights_ = states["weights"];
+    if (!weights_) refuse_folder(folder, "its files hold no weights");
+  }
+  void load(const Parameter& parameter, float* out) const override {
+    const bool is_new = new_head_ && parameter.name == classifier_head;
+    (is_new ? *new_head_ : *weights_).load(parameter, out);
+  }
+
+ private:
+  std::unique_ptr<WeightSource> new_head_;
+  std::shared_ptr<const WeightSource> weights_;
+};
+
 }  // namespace
 
 std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const fs::path& folder,
                                          std::optional<std::uint64_t> new_head) {
-  return std::make_unique<HfWeights>(config, folder, new_head ? random_weights(config, *new_head) : nullptr);
+  auto head = new_head ? random_weights(config, *new_head) : nullptr;
+  std::error_code ignored;
+  const bool of_checkpoint = !rank_files(folder).empty();
+  if (of_checkpoint && fs::exists(folder / "model.safetensors", ignored))
+    refuse_folder(folder,
+                  "has model.safetensors beside a checkpoint's rank-*.safetensors; keep those in a folder of their own");
+  if (of_checkpoint) return std::make_unique<CheckpointWeights>(folder, std::move(head));
+  return std::make_unique<HfWeights>(config, folder, std::move(head));
 }
 
 std::vector<NamedShape> logical_tensors(const ModelConfig& config) {

@@ -204,16 +204,16 @@ void SafetensorsReader::read(const std::string& name, std::int64_t first, std::i
   }
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors)
-    : file_(path), tensors_(tensors) {
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors, SavedType type)
+    : file_(path), path_(path), tensors_(tensors), type_(type) {
   std::string text = R"({"__metadata__":{"format":"pt"})";  // transformers refuses a file without it
   std::uint64_t offset = 0;
   for (const NamedShape& tensor : tensors) {
-    const std::uint64_t end = offset + static_cast<std::uint64_t>(tensor.shape.elements()) * sizeof(float);
+    const std::uint64_t end = offset + static_cast<std::uint64_t>(tensor.shape.elements()) * bytes_of(type);
     json shape = json::array();
     for (int axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
-    text += fmt::format(R"(,{}:{{"dtype":"F32","shape":{},"data_offsets":[{},{}]}})", json(tensor.name).dump(), shape.dump(),
-                        offset, end);
+    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", json(tensor.name).dump(),
+                        safetensors_name(type), shape.dump(), offset, end);
     offset = end;
   }
   text += '}';
@@ -229,9 +229,24 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const st
 void SafetensorsWriter::write(const float* values) {
   assert(next_ < tensors_.size());
   const NamedShape& tensor = tensors_[next_++];
-  const auto bytes = static_cast<std::size_t>(tensor.shape.elements()) * sizeof(float);
-  checksums_.tensors[tensor.name] = checksum(values, bytes);
-  file_.write(values, bytes);
+  const auto elements = static_cast<std::size_t>(tensor.shape.elements());
+  // In pieces: while one goes to the disk's cache, its sum and rounding have it in the processor's.
+  constexpr std::size_t most_elements = std::size_t{1} << 20;
+  std::vector<std::uint16_t> rounded(type_ == SavedType::fp32 ? 0 : std::min(most_elements, elements));
+  Checksum sum;
+  for (std::size_t done = 0; done < elements; done += most_elements) {
+    const std::size_t count = std::min(most_elements, elements - done), bytes = count * bytes_of(type_);
+    const void* piece = values + done;
+    if (type_ != SavedType::fp32) {
+      if (!round_to(type_, values + done, count, rounded.data()))
+        throw Error(ErrorKind::numeric, fmt::format("{}: tensor {} has values that {} cannot hold; save as bf16 or fp32",
+                                                    path_.string(), tensor.name, type_ == SavedType::fp16 ? "fp16" : "bf16"));
+      piece = rounded.data();
+    }
+    sum.add(piece, bytes);
+    file_.write(piece, bytes);
+  }
+  checksums_.tensors[tensor.name] = sum.value();
 }
 
 SafetensorsChecksums SafetensorsWriter::finish() {
@@ -241,8 +256,8 @@ SafetensorsChecksums SafetensorsWriter::finish() {
 }
 
 SafetensorsChecksums write_tensors(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
-                                   const std::function<void(std::size_t, float*)>& fill) {
-  SafetensorsWriter writer(path, tensors);
+                                   const std::function<void(std::size_t, float*)>& fill, SavedType type) {
+  SafetensorsWriter writer(path, tensors, type);
   std::vector<float> values;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     values.resize(static_cast<std::size_t>(tensors[i].shape.elements()));

@@ -16,6 +16,7 @@
 #include "core/tensor.hpp"
 #include "files/file_io.hpp"
 #include "model/weights/safetensors_checksums.hpp"
+#include "model/weights/saved_type.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
@@ -53,24 +54,27 @@ class SafetensorsReader {
   std::map<std::string, Entry> entries_;
 };
 
-// Writes f32 tensors front to back.
+// Writes tensors of one type front to back.
 class SafetensorsWriter {
  public:
-  SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors);
-  // The next tensor, whole.
+  SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
+                    SavedType type = SavedType::fp32);
+  // The next tensor, whole, which is rounded. Throws Error(numeric) for what the type cannot hold.
   void write(const float* values);
   // On disk when this returned, with the checksums of what was given to be written. Every tensor must have been.
   SafetensorsChecksums finish();
 
  private:
   OutputFile file_;
+  std::filesystem::path path_;
   std::vector<NamedShape> tensors_;
+  SavedType type_;
   std::size_t next_ = 0;
   SafetensorsChecksums checksums_;
 };
 
-// A whole file of f32 tensors, on disk when this returns; fill(i, out) gives tensors[i].
+// A whole file of tensors, on disk when this returns; fill(i, out) gives tensors[i].
 SafetensorsChecksums write_tensors(const std::filesystem::path& path, const std::vector<NamedShape>& tensors,
-                                   const std::function<void(std::size_t, float*)>& fill);
+                                   const std::function<void(std::size_t, float*)>& fill, SavedType type = SavedType::fp32);
 
 }  // namespace pipetrain

@@ -1,9 +1,13 @@
 // Writing a Hugging Face folder.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "core/error.hpp"
 #include "files/file_io.hpp"
 #include "files/folder_draft.hpp"
+#include "model/weights/companion_files.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"
 
@@ -46,10 +50,68 @@ void keep_other_files(const FolderDraft& draft) {
     if (!fs::exists(draft.target())) return;
     for (const fs::directory_entry& entry : fs::directory_iterator(draft.target())) {
       if (is_weights_or_config(entry.path())) continue;
-      fs::copy(entry.path(), draft.path() / entry.path().filename(),
-               fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+      const fs::path copy = draft.path() / entry.path().filename();
+      if (!fs::exists(fs::symlink_status(copy)))
+        fs::copy(entry.path(), copy, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
     }
   });
+}
+
+void write_text(const fs::path& path, const std::string& text) {
+  OutputFile file(path);
+  file.write(text.data(), text.size());
+  file.sync();
+}
+
+std::string config_text(const ModelConfig& config, SavedType type) {
+  nlohmann::json text = nlohmann::json::parse(hf_config_text(config));
+  for (const char* key : {"torch_dtype", "dtype"}) text[key] = transformers_name(type);
+  return text.dump(2) + "\n";
+}
+
+std::uint64_t bytes_in(const NamedShape& tensor, SavedType type) {
+  return static_cast<std::uint64_t>(tensor.shape.elements()) * bytes_of(type);
+}
+
+// Where each file's tensors begin: as many in a row as fit, at least one.
+std::vector<std::size_t> shard_begins(const std::vector<NamedShape>& tensors, const ModelFolderOptions& options) {
+  std::vector<std::size_t> begins;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::uint64_t more = bytes_in(tensors[i], options.type);
+    if (begins.empty() || more > options.shard_bytes - std::min(bytes, options.shard_bytes)) {
+      begins.push_back(i);
+      bytes = 0;
+    }
+    bytes += more;
+  }
+  return begins;
+}
+
+// One file, or shards and their index.
+void write_weights(const fs::path& folder, const std::vector<NamedShape>& tensors,
+                   const std::function<void(std::size_t, float*)>& fill, const ModelFolderOptions& options) {
+  const std::vector<std::size_t> begins = shard_begins(tensors, options);
+  if (begins.size() == 1) {
+    write_tensors(folder / "model.safetensors", tensors, fill, options.type);
+    return;
+  }
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  auto& places = map.get_ref<nlohmann::ordered_json::object_t&>();
+  std::uint64_t total = 0;
+  for (std::size_t shard = 0; shard < begins.size(); ++shard) {
+    const std::size_t begin = begins[shard], end = shard + 1 < begins.size() ? begins[shard + 1] : tensors.size();
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, begins.size());
+    const auto at = [&](std::size_t i) { return tensors.begin() + static_cast<std::ptrdiff_t>(i); };
+    write_tensors(
+        folder / name, {at(begin), at(end)}, [&](std::size_t i, float* out) { fill(begin + i, out); }, options.type);
+    for (std::size_t i = begin; i < end; ++i) {
+      places.emplace_back(tensors[i].name, name);
+      total += bytes_in(tensors[i], options.type);
+    }
+  }
+  const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+  write_text(folder / "model.safetensors.index.json", index.dump(2) + "\n");
 }
 
 }  // namespace
@@ -59,19 +121,15 @@ void check_hf_target(const fs::path& folder) {
   const FolderDraft probe(folder);
 }
 
-SafetensorsChecksums write_hf_model(const ModelConfig& config, const fs::path& folder,
-                                    const std::function<void(std::size_t, float*)>& fill) {
-  const std::string text = hf_config_text(config);
-  OutputFile config_file(folder / "config.json");
-  config_file.write(text.data(), text.size());
-  config_file.sync();
-  return write_tensors(folder / "model.safetensors", logical_tensors(config), fill);
-}
-
-void save_hf_model(const ModelConfig& config, const fs::path& folder, const std::function<void(std::size_t, float*)>& fill) {
+void save_hf_model(const ModelConfig& config, const fs::path& folder, const std::function<void(std::size_t, float*)>& fill,
+                   const ModelFolderOptions& options) {
   check_replaceable(folder);
   FolderDraft draft(folder);
-  draft.fill([&](const fs::path& path) { write_hf_model(config, path, fill); });
+  draft.fill([&](const fs::path& path) {
+    write_text(path / "config.json", config_text(config, options.type));
+    write_weights(path, logical_tensors(config), fill, options);
+    for (const fs::path& file : options.companions) copy_companion(file, path);
+  });
   keep_other_files(draft);
   draft.publish();
 }

@@ -11,7 +11,7 @@
 
 #include "model/config.hpp"
 #include "model/parameters.hpp"
-#include "model/weights/safetensors_checksums.hpp"
+#include "model/weights/saved_type.hpp"
 
 namespace pipetrain {
 
@@ -26,11 +26,12 @@ class WeightSource {
 // Normal(0, config.init_std), norms 1, biases 0; GPT-2's matrices that end in the residual stream have a deviation of
 // init_std / sqrt(2 layers) (Radford et al. 2019). Each element is a pure function of (seed, name, index in the full tensor).
 std::unique_ptr<WeightSource> random_weights(const ModelConfig& config, std::uint64_t seed);
-// DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json, or where neither is there, the one *.safetensors
-// file, index or complete set of numbered shards; f32, bf16 and f16 are converted to f32. Checks every header, and that the
-// model's tensors are there with their shapes and no unknown ones, before it returns; layers that the configuration cuts off,
-// and a tied model's redundant lm_head.weight, are passed over. new_head: the folder has a language model's weights, and the
-// configuration classifies; its head's are random_weights() of this seed. Throws Error(input).
+// Of a checkpoint, the weights in its ranks' files; else DIR/model.safetensors, or the shards of
+// DIR/model.safetensors.index.json, or where neither is there, the one *.safetensors file, index or complete set of numbered
+// shards; f32, bf16 and f16 are converted to f32. Checks every header, and that the model's tensors are there with their shapes
+// and no unknown ones, before it returns; layers that the configuration cuts off, and a tied model's redundant lm_head.weight,
+// are passed over. new_head: the folder has a language model's weights, and the configuration classifies; its head's are
+// random_weights() of this seed. Throws Error(input).
 std::unique_ptr<WeightSource> hf_weights(const ModelConfig& config, const std::filesystem::path& folder,
                                          std::optional<std::uint64_t> new_head = {});
 
@@ -41,16 +42,14 @@ struct NamedShape {
 // All logical tensors of the model in canonical order; a tied head is not listed.
 std::vector<NamedShape> logical_tensors(const ModelConfig& config);
 
-// Writes DIR/config.json and DIR/model.safetensors (f32) so that Hugging Face reads them. fill(i, out) gives the full tensor
-// logical_tensors(config)[i] as f32. The folder appears whole or not at all: it is written as DIR.partial and renamed. An older
-// model folder is replaced, its other files (a tokenizer) kept. Throws Error(input) when the disk is full, the place cannot be
-// written, or a file or a folder that is no model is there; what fill throws passes through.
+// Writes DIR/config.json, DIR/model.safetensors (or model-00001-of-0000N.safetensors, ... with model.safetensors.index.json)
+// and copies of the companions, so that Hugging Face reads them. fill(i, out) gives the full tensor logical_tensors(config)[i]
+// as f32, one after the other: no more than one is in memory. The folder appears whole or not at all: it is written as
+// DIR.partial and renamed. An older model folder is replaced, its other files (a tokenizer) kept. Throws Error(input) when the
+// disk is full, the place cannot be written, or a file or a folder that is no model is there, Error(numeric) for weights beyond
+// the type; what fill throws passes through.
 void save_hf_model(const ModelConfig& config, const std::filesystem::path& folder,
-                   const std::function<void(std::size_t, float*)>& fill);
-// The same two files into a folder that exists, synced: for who makes the folder appear whole. Returns model.safetensors'
-// checksums.
-SafetensorsChecksums write_hf_model(const ModelConfig& config, const std::filesystem::path& folder,
-                                    const std::function<void(std::size_t, float*)>& fill);
+                   const std::function<void(std::size_t, float*)>& fill, const ModelFolderOptions& options = {});
 // Throws what save_hf_model would throw already now, before hours of training, as far as can be told: the folder cannot be
 // made, or something else is in its place. Leaves nothing behind.
 void check_hf_target(const std::filesystem::path& folder);

@@ -16,6 +16,7 @@ CheckpointManifest manifest_of(std::size_t tensors) {
   manifest.state.step = manifest.state.applied_steps = 1;
   manifest.state.global_batch = manifest.state.sequence = manifest.state.samples = 1;
   manifest.checksums.emplace();
+  manifest.checksums->small_files["config.json"] = 1;
   SafetensorsChecksums& sums = manifest.checksums->tensors["model.safetensors"];
   for (std::size_t i = 0; i < tensors; ++i) sums.tensors.emplace("layers." + std::to_string(i) + ".mlp.weight", i);
   return manifest;

@@ -8,10 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "actors/training/checkpoint_folder.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "golden_run.hpp"
+#include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors.hpp"
+#include "older_checkpoint.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;
@@ -24,8 +27,9 @@ namespace {
 TrainJob job_from(const fs::path& checkpoint, const Layout& layout) {
   TrainJob job = golden_job("llama3_tiny", layout);
   if (checkpoint.empty()) return job;
-  const CheckpointState state = verify_checkpoint(checkpoint).state;
-  job.initial = open_checkpoint(checkpoint, state, job.config);
+  const CheckpointManifest manifest = verify_checkpoint(checkpoint);
+  const CheckpointState& state = manifest.state;
+  job.initial = open_checkpoint(checkpoint, manifest, job.config);
   job.steps_done = state.step;
   job.first_loss = state.first_loss;
   job.last_loss = state.last_loss;
@@ -43,6 +47,80 @@ void expect_error(const std::function<void()>& action, const std::string& part) 
 }
 
 }  // namespace
+
+namespace {
+
+// Of the files of all ranks, in order.
+std::string bytes_of_ranks(const TempFolder& folder, int step) {
+  std::string bytes;
+  for (const fs::path& file : rank_files(checkpoint_path(folder.path(), step))) {
+    std::ifstream stream(file, std::ios::binary);
+    bytes.append(std::istreambuf_iterator<char>(stream), {});
+  }
+  REQUIRE_FALSE(bytes.empty());
+  return bytes;
+}
+
+// The full tensors of all states.
+std::map<std::string, std::vector<float>> contents_of(const fs::path& checkpoint) {
+  std::map<std::string, std::vector<float>> contents;
+  const ModelConfig config = read_hf_config(checkpoint);
+  InitialState initial = open_checkpoint(checkpoint, verify_checkpoint(checkpoint), config);
+  initial.states["weights"] = initial.weights;
+  for (const auto& [state, source] : initial.states) {
+    for (const NamedShape& tensor : logical_tensors(config)) {
+      Parameter whole;
+      whole.name = tensor.name;
+      whole.full = whole.local = tensor.shape;
+      auto& values = contents[state + "/" + tensor.name];
+      values.resize(static_cast<std::size_t>(tensor.shape.elements()));
+      source->load(whole, values.data());
+    }
+  }
+  return contents;
+}
+
+}  // namespace
+
+TEST_CASE("every layout reads what any other has saved, and saves the same again") {
+  const std::string model = GENERATE("llama3_tiny", "llama2_tiny", "gpt2_tiny");
+  const TempFolder folder;
+  const auto save = [&](TrainJob job, const fs::path& place, int steps) {
+    Trainer trainer(std::move(job));
+    for (int step = 0; step < steps; ++step) trainer.step();
+    trainer.save_checkpoint(place);
+    return contents_of(checkpoint_path(place, trainer.steps_done()));
+  };
+  const auto saved = save(golden_job(model, {4, 1, 1, 1}), folder.path(), 2);
+  REQUIRE(saved.size() > 30);
+  fs::path from = checkpoint_path(folder.path(), 2);
+  int number = 0;
+  for (const Layout& layout :
+       {Layout{1, 2, 2, 1}, Layout{2, 2, 1, 2, "zb-v", 2}, Layout{1, 4, 1, 1}, Layout{1, 1, 4, 1}, Layout{2, 1, 2, 1}}) {
+    INFO(model << " " << to_string(layout));
+    TrainJob job = golden_job(model, layout);
+    job.initial = open_checkpoint(from, verify_checkpoint(from), job.config);
+    job.steps_done = 2;
+    const fs::path place = folder.path() / std::to_string(number++);
+    CHECK((save(std::move(job), place, 0) == saved));
+    from = checkpoint_path(place, 2);
+  }
+  make_older(from, 3);
+  CHECK((contents_of(from) == saved));
+}
+
+TEST_CASE("steps that run while a checkpoint is written change nothing of it") {
+  const TempFolder behind, between;
+  for (const TempFolder* folder : {&behind, &between}) {
+    Trainer trainer(golden_job("llama3_tiny", {2, 2, 1, 2}));
+    for (int step = 0; step < 3; ++step) trainer.step();
+    auto saving = trainer.start_checkpoint(folder->path());
+    if (folder == &behind) saving.get();
+    for (int step = 0; step < 2; ++step) trainer.step();
+    if (folder == &between) saving.get();
+  }
+  CHECK(bytes_of_ranks(between, 3) == bytes_of_ranks(behind, 3));
+}
 
 TEST_CASE("a run goes on from a checkpoint to the bit") {
   const TempFolder folder;
@@ -68,10 +146,6 @@ TEST_CASE("a run goes on from a checkpoint to the bit") {
 
 TEST_CASE("a step that is skipped leaves weights and moments as they were, and is not counted, in every layout") {
   const TempFolder folder;
-  const auto bytes = [&](int step, const char* file) {
-    std::ifstream stream(checkpoint_path(folder.path(), step) / file, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(stream), {});
-  };
   for (const Layout& layout : {Layout{}, Layout{2, 2, 1, 2}, Layout{1, 1, 2, 2}, Layout{2, 1, 2, 1, "zb-v", 2},
                                Layout{2, 1, 1, 2, "interleaved", 2, schedules::Order::ready}}) {
     INFO(to_string(layout));
@@ -84,10 +158,8 @@ TEST_CASE("a step that is skipped leaves weights and moments as they were, and i
       trainer.save_checkpoint(folder.path());
     }
     CHECK(skipped == std::vector<bool>{false, false, true, false, false});
-    for (const char* file : {"model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors"}) {
-      CHECK(bytes(2, file) == bytes(3, file));
-      CHECK(bytes(3, file) != bytes(4, file));
-    }
+    CHECK(bytes_of_ranks(folder, 2) == bytes_of_ranks(folder, 3));
+    CHECK(bytes_of_ranks(folder, 3) != bytes_of_ranks(folder, 4));
     CHECK(verify_checkpoint(checkpoint_path(folder.path(), 3)).state.applied_steps == 2);
     CHECK(verify_checkpoint(checkpoint_path(folder.path(), 5)).state.applied_steps == 4);
     // Bias corrections count applied steps: a run that goes on behind the skip does what this one did.
@@ -97,8 +169,7 @@ TEST_CASE("a step that is skipped leaves weights and moments as they were, and i
     const TempFolder again;
     rest.save_checkpoint(again.path());
     CHECK(verify_checkpoint(checkpoint_path(again.path(), 5)).state.applied_steps == 4);
-    std::ifstream stream(checkpoint_path(again.path(), 5) / "model.safetensors", std::ios::binary);
-    CHECK(std::string(std::istreambuf_iterator<char>(stream), {}) == bytes(5, "model.safetensors"));
+    CHECK(bytes_of_ranks(again, 5) == bytes_of_ranks(folder, 5));
   }
 }
 
@@ -119,17 +190,16 @@ TEST_CASE("what is no whole checkpoint of this model is refused, and does not co
   CHECK(checkpoint_fault(found[2])->find("is not a complete checkpoint: it has no state.json") != std::string::npos);
 
   ModelConfig other = golden_job("llama3_tiny", {}).config;
-  const ModelConfig config = other;
   other.layers = 4;
-  expect_error([&] { open_checkpoint(found[1], verify_checkpoint(found[1]).state, other); }, "of another model");
+  expect_error([&] { open_checkpoint(found[1], verify_checkpoint(found[1]), other); }, "of another model");
   expect_error([&] { verify_checkpoint(found[2]); }, "is not a complete checkpoint");
   remove_unfinished_checkpoints(folder.path());
   CHECK_FALSE(fs::exists(folder.path() / "step-00000009.partial"));
-  remove_old_checkpoints(folder.path(), 100'000'000, 2);  // two complete ones: nothing is too old
+  remove_old_checkpoints(folder.path(), 100'000'000, {2, {}});  // two complete ones: nothing is too old
   CHECK(find_checkpoints(folder.path()) == found);
-  fs::resize_file(found[1] / "exp_avg.safetensors", 5000);
-  expect_error([&] { verify_checkpoint(found[1]); }, "exp_avg.safetensors");
-  remove_old_checkpoints(folder.path(), 100'000'000, 1);  // the only complete one stays
+  fs::resize_file(found[1] / "rank-00000.safetensors", 5000);
+  expect_error([&] { verify_checkpoint(found[1]); }, "rank-00000.safetensors");
+  remove_old_checkpoints(folder.path(), 100'000'000, {1, {}});  // the only complete one stays
   CHECK(find_checkpoints(folder.path()) == found);
   std::ofstream(found.front() / "state.json") << "{\"format\": 1}";
   expect_error([&] { verify_checkpoint(found.front()); }, "state.json");
@@ -139,8 +209,8 @@ namespace {
 
 // The checkpoint of one step of the golden model.
 struct SavedStep {
-  SavedStep() {
-    Trainer trainer(golden_job("llama3_tiny", {}));
+  explicit SavedStep(const Layout& layout = {}) {
+    Trainer trainer(golden_job("llama3_tiny", layout));
     trainer.step();
     trainer.save_checkpoint(folder.path());
   }
@@ -170,10 +240,9 @@ std::string name_of(const std::map<std::string, SafetensorsReader::Entry>& tenso
 }  // namespace
 
 TEST_CASE("every damaged bit of a checkpoint is found, and its file and tensor named") {
-  const SavedStep saved;
+  const SavedStep saved(Layout{2, 2, 1, 2});
   std::mt19937_64 random(20261122);
-  for (const std::string file :
-       {"state.json", "config.json", "model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors"}) {
+  for (const std::string file : {"state.json", "config.json", "rank-00000.safetensors", "rank-00002.safetensors"}) {
     const bool has_tensors = file.ends_with(".safetensors");
     std::map<std::string, SafetensorsReader::Entry> tensors;
     std::uint64_t data = 0;  // where it begins
@@ -196,21 +265,27 @@ TEST_CASE("every damaged bit of a checkpoint is found, and its file and tensor n
 }
 
 TEST_CASE("a checkpoint's files are those that were saved together") {
-  const SavedStep saved;
+  const SavedStep saved(Layout{1, 2, 1, 2});
   SECTION("two of them exchanged") {
-    fs::rename(saved.file("exp_avg.safetensors"), saved.file("x"));
-    fs::rename(saved.file("exp_avg_sq.safetensors"), saved.file("exp_avg.safetensors"));
-    fs::rename(saved.file("x"), saved.file("exp_avg_sq.safetensors"));
-    expect_error([&] { verify_checkpoint(saved.path); }, "exp_avg.safetensors: tensor ");
+    fs::rename(saved.file("rank-00000.safetensors"), saved.file("x"));
+    fs::rename(saved.file("rank-00001.safetensors"), saved.file("rank-00000.safetensors"));
+    fs::rename(saved.file("x"), saved.file("rank-00001.safetensors"));
+    expect_error([&] { verify_checkpoint(saved.path); }, "rank-0000");
+  }
+  SECTION("one of them missing") {
+    fs::remove(saved.file("rank-00001.safetensors"));
+    expect_error([&] { verify_checkpoint(saved.path); }, "is not a complete checkpoint: it has no rank-00001.safetensors");
   }
   SECTION("one of them longer") {
-    std::ofstream(saved.file("model.safetensors"), std::ios::app) << "more";
-    expect_error([&] { verify_checkpoint(saved.path); }, "model.safetensors: has ");
+    std::ofstream(saved.file("rank-00000.safetensors"), std::ios::app) << "more";
+    expect_error([&] { verify_checkpoint(saved.path); }, "rank-00000.safetensors: has ");
   }
 }
 
 TEST_CASE("a checkpoint of the format without checksums is read, and one of its bits never makes the one of the other") {
   const SavedStep saved;
+  make_older(saved.path, 3);
+  CHECK(verify_checkpoint(saved.path).checksums);
   std::ifstream in(saved.file("state.json"));
   nlohmann::ordered_json state = nlohmann::ordered_json::parse(in);
   state["format"] = 2;
@@ -227,9 +302,9 @@ TEST_CASE("a checkpoint of the format without checksums is read, and one of its 
   state["format"] = 3;
   std::ofstream(saved.file("state.json")) << state.dump(1);
   expect_error([&] { verify_checkpoint(saved.path); }, "its checksums are damaged");
-  state["format"] = 4;
+  state["format"] = 5;
   std::ofstream(saved.file("state.json")) << state.dump(1);
-  expect_error([&] { verify_checkpoint(saved.path); }, "checkpoint format 4, this program reads 2 and 3");
+  expect_error([&] { verify_checkpoint(saved.path); }, "checkpoint format 5, this program reads 2, 3 and 4");
 }
 
 TEST_CASE("what is saved is kept, though later checkpoints that were passed over are there") {
@@ -240,8 +315,19 @@ TEST_CASE("what is saved is kept, though later checkpoints that were passed over
     trainer.save_checkpoint(folder.path());
   }
   fs::copy(checkpoint_path(folder.path(), 2), checkpoint_path(folder.path(), 3), fs::copy_options::recursive);
-  remove_old_checkpoints(folder.path(), 2, 1);
+  remove_old_checkpoints(folder.path(), 2, {1, {}});
   CHECK(names_in(folder.path()) == std::vector<std::string>{"step-00000002", "step-00000003"});
+}
+
+TEST_CASE("of old checkpoints those of every N-th step stay") {
+  const TempFolder folder;
+  Trainer trainer(golden_job("llama3_tiny", {}));
+  for (int step = 1; step <= 7; ++step) {
+    trainer.step();
+    trainer.save_checkpoint(folder.path());
+    remove_old_checkpoints(folder.path(), step, {2, 3});
+  }
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"step-00000003", "step-00000006", "step-00000007"});
 }
 
 TEST_CASE("a checkpoint that a killed run had moved aside to replace it comes back") {

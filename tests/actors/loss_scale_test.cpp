@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint_folder.hpp"
 #include "actors/training/trainer.hpp"
 #include "catch.hpp"
 #include "golden_run.hpp"
@@ -79,7 +80,7 @@ TEST_CASE("a resumed run goes on with its loss scale") {
   first.save_checkpoint(folder.path());
   const auto checkpoint = checkpoint_path(folder.path(), 14);
   const CheckpointManifest manifest = verify_checkpoint(checkpoint);
-  job.initial = open_checkpoint(checkpoint, manifest.state, job.config);
+  job.initial = open_checkpoint(checkpoint, manifest, job.config);
   job.steps_done = manifest.state.step;
   Trainer rest(job);
   CHECK(steps_of(rest, 6) == std::vector<Step>(steps.begin() + 14, steps.end()));

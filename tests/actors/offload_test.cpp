@@ -1,5 +1,6 @@
 // Offloading: the bits of states that stay on the device, in less of its memory.
 #include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint_folder.hpp"
 #include "actors/training/job_estimate.hpp"
 #include "actors/training/offload_check.hpp"
 #include "catch.hpp"
@@ -60,8 +61,9 @@ TEST_CASE("a checkpoint goes on with states on a disk or in memory, whichever wr
     layout.offload = offload;
     TrainJob job = random_job(several_blocks(), 16, 12, layout);
     if (checkpoint.empty()) return job;
-    const CheckpointState state = verify_checkpoint(checkpoint).state;
-    job.initial = open_checkpoint(checkpoint, state, job.config);
+    const CheckpointManifest manifest = verify_checkpoint(checkpoint);
+    const CheckpointState& state = manifest.state;
+    job.initial = open_checkpoint(checkpoint, manifest, job.config);
     job.steps_done = state.step;
     return job;
   };

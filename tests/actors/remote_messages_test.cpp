@@ -40,12 +40,15 @@ std::vector<RemoteMessage> all_messages() {
           {{}, Failed{failure}},
           {stage, Stopped{stage, "F0 waits"}},
           {stage, Waiting{5, stage, "B1 waits", 12345678901, {{schedules::ActionKind::backward, 0, 1}}}},
-          {stage, MemoryReport{6, stage, {{1, 2, 3, 4, 5, 6}, {}}}},
+          {stage, MemoryReport{6, stage, {{1, 2, 3, 4, 5, 6, 7}, {}}}},
           {stage, StatePiece{9, 2, 5, {1.25F, -0.0F, 3e38F}}},
           {{}, WaitingWanted{3}},
           {{}, WaitingLines{3, {"stage 0: waits", ""}}},
           {{}, RunEnds{}},
-          {{}, ProcessFailed{failure}}};
+          {{}, ProcessFailed{failure}},
+          {stage, SaveState{10, "run/step-00000010.partial"}},
+          {stage, StateSaved{10, stage, std::string("of\0its own", 10), {}}},
+          {stage, StateSaved{11, stage, "", failure}}};
 }
 
 // What was made of a message in transit.

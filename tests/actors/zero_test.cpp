@@ -1,5 +1,6 @@
 // ZeRO: the bits of replicas that keep everything, in less memory.
 #include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint_folder.hpp"
 #include "actors/training/job_estimate.hpp"
 #include "catch.hpp"
 #include "golden_run.hpp"
@@ -107,9 +108,9 @@ TEST_CASE("a checkpoint goes on in every stage of ZeRO and any dp, whichever wro
   const auto job_from = [](const std::filesystem::path& checkpoint, const Layout& layout) {
     TrainJob job = random_job(blocky_config(true), 16, 12, layout);
     if (checkpoint.empty()) return job;
-    const CheckpointState state = verify_checkpoint(checkpoint).state;
-    job.initial = open_checkpoint(checkpoint, state, job.config);
-    job.steps_done = state.step;
+    const CheckpointManifest manifest = verify_checkpoint(checkpoint);
+    job.initial = open_checkpoint(checkpoint, manifest, job.config);
+    job.steps_done = manifest.state.step;
     return job;
   };
   for (int writer = 0; writer <= most_zero_stages; ++writer) {

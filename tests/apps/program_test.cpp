@@ -51,7 +51,6 @@ TEST_CASE("a wrong command line is one line on stderr, and exit status 2") {
   CHECK(refused("", "PIPETRAIN_PP=x") == "PIPETRAIN_PP=x: must be an integer of at least 1");
   CHECK(refused("--pp 0", "PIPETRAIN_NONSENSE=1") == "--pp 0: must be at least 1");
   CHECK(refused("trian --pp 2") == "trian: unknown command; did you mean train?");
-  CHECK(refused("export") == "export: this command is not built yet; pipetrain --help tells what there is");
 }
 
 TEST_CASE("a stopped run saves what it did, says how to go on, and goes on") {

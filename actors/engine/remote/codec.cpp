@@ -95,6 +95,28 @@ void get(const Source& from, StatePiece& message) {
   if (!bytes.empty()) std::memcpy(message.values.data(), bytes.data(), bytes.size());
 }
 
+void put(WireWriter& out, const SaveState& message) {
+  out.number(message.number);
+  out.text(message.where);
+}
+void get(const Source& from, SaveState& message) {
+  message.number = from.count();
+  message.where = from.in.text();
+}
+
+void put(WireWriter& out, const StateSaved& message) {
+  out.number(message.number);
+  out.text(message.report);
+  out.flag(message.failure.has_value());
+  if (message.failure) put(out, *message.failure);
+}
+void get(const Source& from, StateSaved& message) {
+  message.stage = from.its_stage();
+  message.number = from.count();
+  message.report = from.in.text();
+  if (from.in.flag()) get(from, message.failure.emplace());
+}
+
 void put(WireWriter& out, const NormDone& message) {
   out.list(message.result, [&](double value) { out.number(value); });
 }
@@ -152,7 +174,7 @@ void put(WireWriter& out, const MemoryReport& message) {
 void get(const Source& from, MemoryReport& message) {
   message.report = from.count();
   message.stage = from.its_stage();
-  get_list(from, message.ranks, 6 * sizeof(std::uint64_t));
+  get_list(from, message.ranks, 9 * sizeof(std::uint64_t));
 }
 
 void put(WireWriter& out, const WaitingLines& message) {

@@ -15,6 +15,7 @@ caf::behavior RemoteStageActor::make_behavior() {
         readings_[message.number] = {message.out, message.part.elements};
         cross(StateWanted{message.number, message.part});
       },
+      [this](SaveState& message) { cross(message); },
       [this](Abort& message) {
         readings_.clear();  // whoever asked hears of the failure, and takes the memory back
         setup_.on_abort(message.cause);
@@ -28,6 +29,7 @@ caf::behavior RemoteStageActor::make_behavior() {
       [this](Waiting& message) { say(message); },
       [this](MemoryReport& message) { say(message); },
       [this](StatePiece& message) { take(message); },
+      [this](StateSaved& message) { say(message); },
       [this](ProcessGone&) {
         readings_.clear();
         send(setup_.supervisor, Stopped{setup_.id, "its process is gone"});

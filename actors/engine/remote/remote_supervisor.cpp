@@ -47,6 +47,7 @@ caf::behavior RemoteSupervisorActor::make_behavior() {
         shift(message.log.base, clock_offset());
         cross(message.stage, std::move(message));
       },
+      [this](StateSaved& message) { cross(message.stage, std::move(message)); },
       [this](Stopped& message) { stopped(message); },
       [this](Failed& message) { fail(std::move(message.cause)); },
       // --- process 0 ---

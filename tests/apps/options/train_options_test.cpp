@@ -260,12 +260,12 @@ TEST_CASE("GPUs are taken when there are enough") {
 
 TEST_CASE("help names every option of the contract") {
   const std::string help = train_help();
-  for (const std::string& name :
-       words("model init layers data tokenizer pp tp dp sequence-parallel microbatch microbatches global-batch "
-             "schedule chunks order seq-len shuffle seed steps epochs lr min-lr lr-schedule warmup-steps "
-             "warmup-ratio beta1 beta2 adam-eps weight-decay clip-grad precision recompute deterministic device "
-             "devices threads save save-interval save-keep load resume metrics tensorboard trace profile report "
-             "log-interval config dry-run help version"))
+  for (const std::string& name : words(
+           "model init layers data tokenizer pp tp dp sequence-parallel microbatch microbatches global-batch "
+           "schedule chunks order seq-len shuffle seed steps epochs lr min-lr lr-schedule warmup-steps "
+           "warmup-ratio beta1 beta2 adam-eps weight-decay clip-grad precision recompute deterministic device "
+           "devices threads save save-interval save-keep save-keep-every load resume metrics tensorboard trace profile report "
+           "log-interval config dry-run help version"))
     CHECK_THAT(help, Catch::Matchers::Contains("\n  --" + name));
 }
 

@@ -32,7 +32,7 @@ TEST_CASE("a limit on the size of files is told like a full disk, and leaves not
   const std::string save = (folder.path() / "run").string(), picture = (folder.path() / "x.svg").string();
   const Result trained = run(small + "--steps 4 --save-interval 2 --save " + save, "ulimit -f 100;");
   CHECK(trained.status == 1);
-  CHECK_THAT(trained.err, Contains("\npipetrain: error: --save " + save + ": " + save + "/step-00000002/model.safetensors: ") &&
+  CHECK_THAT(trained.err, Contains("\npipetrain: error: --save " + save + ": " + save + "/step-00000002/rank-0000") &&
                               Contains("File too large; make room, or save to another disk"));
   CHECK_THAT(refused("simulate --svg " + picture, "ulimit -f 10;"), Contains("x.svg: cannot be written"));
   CHECK(names_in(folder.path()).empty());
@@ -164,9 +164,9 @@ TEST_CASE("--resume takes the newest checkpoint that is complete, and says what 
   REQUIRE(run(small + "--steps 3 --save-interval 1 --save " + save).status == 0);
   const std::string newest = save + "/step-00000003";
   SECTION("a file is missing") {
-    fs::remove(newest + "/" + std::string(GENERATE("model.safetensors", "exp_avg.safetensors", "state.json", "config.json")));
+    fs::remove(newest + "/" + std::string(GENERATE("rank-00000.safetensors", "state.json", "config.json")));
   }
-  SECTION("a file is cut short") { fs::resize_file(newest + "/exp_avg_sq.safetensors", 5000); }
+  SECTION("a file is cut short") { fs::resize_file(newest + "/rank-00000.safetensors", 5000); }
   fs::create_directories(save + "/step-00000009.partial/x");
   const Result resumed = run(small + "--steps 4 --resume --save " + save);
   INFO(resumed.err);

@@ -13,6 +13,7 @@
 #include "catch.hpp"
 #include "data/dataset.hpp"
 #include "data/fingerprint.hpp"
+#include "older_checkpoint.hpp"
 
 using namespace pipetrain;
 namespace fs = std::filesystem;
@@ -66,9 +67,8 @@ void make_format_2(const fs::path& checkpoint, const std::vector<DataInput>& inp
   DatasetOptions options;
   options.inputs = inputs;
   options.sequence_length = 8;
+  test::make_older(checkpoint, 2);
   auto state = nlohmann::ordered_json::parse(read_file(checkpoint / "state.json"));
-  state["format"] = 2;
-  for (const char* key : {"checksum", "checksums", "last_loss"}) state.erase(key);
   state["data"] = sampled_fingerprint(*open_dataset(options));
   std::ofstream(checkpoint / "state.json") << state.dump(1) << '\n';
 }
@@ -100,12 +100,12 @@ TEST_CASE("a resumed run passes over a damaged checkpoint, whatever is damaged, 
   const fs::path newest = saved.checkpoint(3);
   std::string named;
   SECTION("a tensor's name") {
-    replace_in(newest / "model.safetensors", "embed_tokens", "embed_tokenz");
-    named = "model.safetensors: its header is not what was saved";
+    replace_in(newest / "rank-00000.safetensors", "embed_tokens", "embed_tokenz");
+    named = "rank-00000.safetensors: its header is not what was saved";
   }
   SECTION("a type") {
-    replace_in(newest / "exp_avg.safetensors", "F32", "I32");
-    named = "exp_avg.safetensors: its header is not what was saved";
+    replace_in(newest / "rank-00000.safetensors", "F32", "I32");
+    named = "rank-00000.safetensors: its header is not what was saved";
   }
   SECTION("the vocabulary") {
     replace_in(newest / "config.json", "\"vocab_size\": ", "\"vocab_size\": 1");
@@ -116,13 +116,13 @@ TEST_CASE("a resumed run passes over a damaged checkpoint, whatever is damaged, 
     named = "state.json: is not what was saved";
   }
   SECTION("a number of a tensor") {
-    const auto size = static_cast<std::streamoff>(fs::file_size(newest / "exp_avg_sq.safetensors"));
-    std::fstream file(newest / "exp_avg_sq.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    const auto size = static_cast<std::streamoff>(fs::file_size(newest / "rank-00000.safetensors"));
+    std::fstream file(newest / "rank-00000.safetensors", std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(size - 2);
     const int byte = file.get();
     file.seekp(size - 2);
     file.put(static_cast<char>(byte ^ 4));
-    named = "exp_avg_sq.safetensors: tensor ";
+    named = "rank-00000.safetensors: tensor exp_avg_sq/";
   }
   CHECK_THAT(refused(small + "--load " + newest.string()), Contains(named) && Contains("take another checkpoint"));
   const Result resumed = run(saved.go_on(4));
@@ -147,7 +147,9 @@ TEST_CASE("a resumed run fails where checkpoints cannot be read") {
   fs::remove_all(saved.checkpoint(1));
   std::string place, named;
   fs::perms left = fs::perms::none;
-  SECTION("a file") { place = saved.checkpoint(2) + "/exp_avg.safetensors", named = "exp_avg.safetensors: cannot be read"; }
+  SECTION("a file") {
+    place = saved.checkpoint(2) + "/rank-00000.safetensors", named = "rank-00000.safetensors: cannot be read";
+  }
   SECTION("a checkpoint") { place = saved.checkpoint(2), named = "step-00000002: is not a complete checkpoint: "; }
   SECTION("the folder: names in it can be used, and not listed") {
     place = saved.save, named = "run: cannot be searched for checkpoints";
@@ -166,13 +168,12 @@ TEST_CASE("a resumed run fails where checkpoints cannot be read") {
 TEST_CASE("the weights of a damaged checkpoint begin no new run") {
   const SavedRun saved(1);
   const std::string begin = small + "--steps 1 --model " + saved.checkpoint(1);
-  fs::resize_file(saved.checkpoint(1) + "/exp_avg.safetensors", 5000);  // not read
   REQUIRE(run(begin).status == 0);
-  const fs::path weights = saved.checkpoint(1) + "/model.safetensors";
+  const fs::path weights = saved.checkpoint(1) + "/rank-00000.safetensors";
   std::fstream(weights, std::ios::in | std::ios::out | std::ios::binary)
       .seekp(static_cast<std::streamoff>(fs::file_size(weights)) - 2)
       .put('\x55');
-  CHECK_THAT(refused(begin), Contains("model.safetensors: tensor ") && Contains("is not what was saved"));
+  CHECK_THAT(refused(begin), Contains("rank-00000.safetensors: tensor ") && Contains("is not what was saved"));
 }
 
 TEST_CASE("a row of the data that was changed is noticed") {

@@ -29,7 +29,7 @@ TEST_CASE("a second live run is refused in a folder that another saves to, until
   const std::string save = (folder.path() / "run").string();
   const std::string second = small + "--steps 4 --resume --save " + save;
   const auto first = hanging_run(small + "--save-interval 2 --save " + save, 3);
-  REQUIRE(fs::exists(save + "/step-00000002"));
+  first->wait_until([&] { return fs::exists(save + "/step-00000002"); });
 
   CHECK(refused(second) == "--save " + save + ": another run (process " + std::to_string(first->process()) +
                                ") is saving there; wait until it ends, or give another folder");

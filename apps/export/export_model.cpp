@@ -1,0 +1,86 @@
+#include "apps/export/export_model.hpp"
+
+#include <fmt/format.h>
+
+#include "actors/training/checkpoint.hpp"
+#include "apps/options/option_files.hpp"
+#include "apps/options/option_table.hpp"
+#include "apps/options/option_values.hpp"
+#include "apps/options/saving_options.hpp"
+#include "apps/output/stderr_lines.hpp"
+#include "core/error.hpp"
+#include "model/weights/companion_files.hpp"
+
+namespace pipetrain {
+
+const std::vector<OptionSpec>& export_option_table() {
+  static const std::vector<OptionSpec> table = {
+      {"Checkpoint", "load", "DIR", "the checkpoint, such as run/step-00000100, saved in any layout", ""},
+
+      {"Model folder", "out", "DIR", "the Hugging Face folder to write; one of an older model is replaced", ""},
+      {"Model folder", "save-dtype", "fp32|bf16|fp16", "of the weights, rounded to the nearest", "fp32"},
+      {"Model folder", "save-shard-size", "SIZE", "of weights in one file at most, such as 500MB; more files have an index",
+       "5GB"},
+      {"Model folder", "tokenizer", "PATH", "a tokenizer's folder or file to put there", "the checkpoint's"},
+
+      {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
+      {"General", "help", "", "print this page", ""},
+      {"General", "version", "", "print the version", ""},
+  };
+  return table;
+}
+
+ExportOptions parse_export_options(const std::vector<std::string>& arguments, const Environment& environment) {
+  ExportOptions options;
+  const OptionValues values(gather_options(export_option_table(), arguments, environment, options.notes));
+  if (!values.given("load")) values.fail("load", "is needed: the checkpoint to read; give its folder");
+  if (!values.given("out")) values.fail("out", "is needed: the folder to write; give it");
+  options.load = *values.text("load");
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(options.load, ignored))
+    values.fail("load", "there is no such checkpoint folder; check the path");
+  options.out = output_folder(values, "out").value();
+  options.folder = read_model_folder_options(values);
+  options.folder.companions = companion_files(options.load);
+  if (const auto tokenizer = values.text("tokenizer")) {
+    auto files = tokenizer_files(*tokenizer);
+    if (files.empty()) values.fail("tokenizer", "is no tokenizer's folder or file; give one with tokenizer.json, say");
+    for (const auto& file : options.folder.companions)
+      if (file.filename() == "generation_config.json") files.push_back(file);
+    options.folder.companions = std::move(files);
+  }
+  refuse_shared_files(values, {.inputs = {"load", "tokenizer", "config"}, .output_files = {}, .output_folders = {"out"}});
+  return options;
+}
+
+int run_export(const ExportOptions& options) {
+  check_hf_target(options.out);
+  const CheckpointManifest manifest = verify_checkpoint(options.load);
+  const ModelConfig config = read_hf_config(options.load);
+  const InitialState initial = open_checkpoint(options.load, manifest, config);
+  const auto tensors = logical_tensors(config);
+  const auto fill = [&](std::size_t i, float* out) {
+    Parameter whole;
+    whole.name = tensors[i].name;
+    whole.full = whole.local = tensors[i].shape;
+    initial.weights->load(whole, out);
+  };
+  save_hf_model(config, options.out, fill, options.folder);
+  for (const auto& note : options.notes) print_note(note);
+  fmt::print("step {} of {} -> {}\n", manifest.state.step, options.load.string(), options.out.string());
+  return 0;
+}
+
+std::string export_help() {
+  return "pipetrain export --load CHECKPOINT --out DIR\n"
+         "Turn a checkpoint, saved in any layout, into a Hugging Face folder: config.json, weights, tokenizer.\n"
+         "\n"
+         "  pipetrain export --load run/step-00000100 --out model\n"
+         "  pipetrain export --load run/step-00000100 --out model --save-dtype bf16 --save-shard-size 2GB\n"
+         "\n" +
+         format_options(export_option_table()) +
+         "\n"
+         "Options can also come from the environment (PIPETRAIN_LOAD=...) or from the --config file.\n";
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,112 @@
+#include "apps/options/saving_options.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "actors/training/checkpoint_state.hpp"
+#include "apps/options/option_files.hpp"
+#include "apps/options/train_options.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t any_count = std::numeric_limits<std::int64_t>::max();
+
+// "500MB", "5 GB", "2GiB", "1000000".
+std::optional<std::uint64_t> bytes_in(std::string_view text) {
+  std::uint64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc()) return {};
+  std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  constexpr std::pair<std::string_view, std::uint64_t> units[] = {{"", 1},
+                                                                  {"B", 1},
+                                                                  {"KB", 1'000},
+                                                                  {"MB", 1'000'000},
+                                                                  {"GB", 1'000'000'000},
+                                                                  {"KiB", std::uint64_t{1} << 10},
+                                                                  {"MiB", std::uint64_t{1} << 20},
+                                                                  {"GiB", std::uint64_t{1} << 30}};
+  for (const auto& [name, bytes] : units) {
+    std::uint64_t product = 0;
+    if (unit == name && !__builtin_mul_overflow(count, bytes, &product) && product > 0) return product;
+  }
+  return {};
+}
+
+// The magic number of llm.c's model files.
+bool begins_as_llmc(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::int32_t magic = 0;
+  stream.read(reinterpret_cast<char*>(&magic), sizeof magic);
+  return stream && magic == 20240326;
+}
+
+// Other programs' checkpoints are told by name, with what turns them into a folder that --model takes.
+void refuse_foreign(const OptionValues& values, const fs::path& load) {
+  std::error_code ignored;
+  bool llmc = fs::is_regular_file(load, ignored) && begins_as_llmc(load), megatron = false;
+  if (fs::is_directory(load, ignored) && !fs::exists(load / checkpoint_state_file, ignored)) {
+    for (const auto& entry : fs::directory_iterator(load, ignored)) {
+      const std::string name = entry.path().filename().string();
+      megatron |= name == "latest_checkpointed_iteration.txt" || name.starts_with("mp_rank_") || name.ends_with(".distcp");
+      llmc |= name.starts_with("model_") && name.ends_with(".bin") && begins_as_llmc(entry.path());
+    }
+  }
+  if (llmc)
+    values.fail("load",
+                "is a checkpoint of llm.c; turn it into a model folder with llm.c's dev/eval/export_hf.py, and begin "
+                "from that: --model");
+  if (megatron)
+    values.fail("load",
+                "is a checkpoint of Megatron-LM; turn it into a model folder with Megatron Bridge "
+                "(AutoBridge.export_ckpt), and begin from that: --model");
+}
+
+}  // namespace
+
+ModelFolderOptions read_model_folder_options(const OptionValues& values) {
+  ModelFolderOptions options;
+  constexpr SavedType types[] = {SavedType::fp32, SavedType::bf16, SavedType::fp16};
+  options.type = types[values.choice("save-dtype", {"fp32", "bf16", "fp16"}).value_or(0)];
+  if (const auto size = values.text("save-shard-size")) {
+    const auto bytes = bytes_in(*size);
+    if (!bytes)
+      values.fail("save-shard-size", "is no size of a file; give bytes, or a number with KB, MB, GB, KiB, MiB or GiB");
+    options.shard_bytes = *bytes;
+  }
+  return options;
+}
+
+void read_saving(const OptionValues& values, SavingSettings& saving) {
+  saving.folder = output_folder(values, "save");
+  saving.interval = values.integer("save-interval", 1, any_count);
+  saving.keep = values.integer("save-keep", 1, any_count);
+  saving.keep_every = values.integer("save-keep-every", 1, any_count);
+  if (saving.keep_every && !saving.keep)
+    values.fail("save-keep-every", "needs --save-keep K, without which all are kept; give it");
+  saving.resume = values.on_off("resume").value_or(false);
+  for (const char* name : {"save-interval", "save-keep", "save-keep-every", "save-dtype", "save-shard-size", "resume"})
+    if (values.given(name) && !saving.folder && (name != std::string("resume") || saving.resume))
+      values.fail(name, "needs --save DIR, the folder of the checkpoints; give it");
+  const ModelFolderOptions model = read_model_folder_options(values);
+  saving.type = model.type;
+  saving.shard_bytes = model.shard_bytes;
+  if (const auto load = values.text("load")) {
+    refuse_foreign(values, *load);
+    std::error_code ignored;
+    if (!fs::is_directory(*load, ignored)) values.fail("load", "there is no such checkpoint folder; check the path");
+    if (saving.resume) values.fail("load", "--resume is given too; keep one of them");
+    saving.load = *load;
+  }
+}
+
+}  // namespace pipetrain

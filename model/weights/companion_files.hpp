@@ -1,0 +1,18 @@
+// What a model folder has beside weights and config.json for those who use it: its tokenizer, and how to generate text.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace pipetrain {
+
+// The files of a Hugging Face tokenizer, generation_config.json and chat templates that lie in a folder. Not those that are
+// larger than any tokenizer's (64 MiB).
+std::vector<std::filesystem::path> companion_files(const std::filesystem::path& folder);
+// The same of a tokenizer, given as its folder or as one of its files, without generation_config.json.
+std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& tokenizer);
+// Copies a file into a folder under its own name, on disk when it returns; gives its checksum. Throws Error(input).
+std::uint64_t copy_companion(const std::filesystem::path& file, const std::filesystem::path& folder);
+
+}  // namespace pipetrain
