@@ -18,6 +18,31 @@ constexpr int short_credit = short_input + input_kinds * input_chunks, credit_ki
 static_assert(short_credit + credit_kinds * credit_chunks <= 256);
 constexpr std::int64_t most_time = std::int64_t{1} << 60;
 
+// What an opcode from short_launch on stands for, but for the microbatch.
+struct ShortEvent {
+  Type type = Type::credit;
+  InputKind input = InputKind::activation;
+  ActionKind kind = ActionKind::forward;
+  std::int16_t chunk = 0;
+};
+constexpr auto short_events = [] {
+  std::array<ShortEvent, 256> all{};
+  for (int code = short_launch; code < 256; ++code) {
+    ShortEvent& one = all[static_cast<std::size_t>(code)];
+    if (code < short_input) {
+      const int at = code - short_launch;
+      one = {Type::launched, {}, static_cast<ActionKind>(at % action_kinds), static_cast<std::int16_t>(at / action_kinds)};
+    } else if (code < short_credit) {
+      const int at = code - short_input;
+      one = {Type::input, static_cast<InputKind>(at % input_kinds), {}, static_cast<std::int16_t>(at / input_kinds)};
+    } else {
+      const int at = code - short_credit;
+      one = {Type::credit, static_cast<InputKind>(at % credit_kinds), {}, static_cast<std::int16_t>(at / credit_kinds)};
+    }
+  }
+  return all;
+}();
+
 std::uint64_t zigzag(std::int64_t value) {
   return (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63);
 }
@@ -137,12 +162,12 @@ StageLog StageLogWriter::take(const std::vector<LoggedAction>& actions) {
 
 // --- reading ---
 
-int StageLogReader::byte() {
+inline int StageLogReader::byte() {
   if (at_ == bytes_.size()) fail("ends in the middle of an event");
   return static_cast<unsigned char>(bytes_[at_++]);
 }
 
-std::uint64_t StageLogReader::varint() {
+inline std::uint64_t StageLogReader::varint() {
   std::uint64_t value = 0;
   for (int shift = 0; shift < 63; shift += 7) {
     const int next = byte();
@@ -152,7 +177,7 @@ std::uint64_t StageLogReader::varint() {
   fail("has a number that is too large");
 }
 
-void StageLogReader::message_time(StageEvent& event) {
+inline void StageLogReader::message_time(StageEvent& event) {
   const std::uint64_t ticks = varint();
   if (ticks > static_cast<std::uint64_t>(most_time / log_tick_ns)) fail("has a time that no clock shows");
   time_ += static_cast<std::int64_t>(ticks) * log_tick_ns;
@@ -160,7 +185,7 @@ void StageLogReader::message_time(StageEvent& event) {
   event.time = time_;
 }
 
-void StageLogReader::check(const Action& action) const {
+inline void StageLogReader::check(const Action& action) const {
   const bool fits =
       action.chunk >= 0 && action.chunk < chunks_ &&
       (is_compute(action.kind) ? action.microbatch >= 0 && action.microbatch < microbatches_ : action.microbatch == -1);
@@ -178,7 +203,7 @@ void StageLogReader::read_action(Action& action) {
 }
 
 // The action of an enqueued or completed event, out of those that are open.
-void StageLogReader::close(StageEvent& event, bool foreseen) {
+inline void StageLogReader::close(StageEvent& event, bool foreseen) {
   auto& open = forecast_.open(event.type);
   if (foreseen) {
     if (open.empty()) fail("says that an action came to its end, and none was launched");
@@ -191,27 +216,20 @@ void StageLogReader::close(StageEvent& event, bool foreseen) {
 }
 
 // An opcode that names chunk and kind.
-StageEvent StageLogReader::short_event(int opcode) {
+inline StageEvent StageLogReader::short_event(int opcode) {
+  const ShortEvent& code = short_events[static_cast<std::size_t>(opcode)];
+  if (code.chunk >= chunks_) fail("has a chunk that is not in the plan");
   StageEvent event;
-  if (opcode >= short_credit) {
-    event.type = Type::credit;
-    event.input = static_cast<InputKind>((opcode - short_credit) % credit_kinds);
-    event.action.chunk = static_cast<std::int16_t>((opcode - short_credit) / credit_kinds);
-    message_time(event);
-  } else if (opcode >= short_input) {
-    event.type = Type::input;
-    event.input = static_cast<InputKind>((opcode - short_input) % input_kinds);
-    event.action.chunk = static_cast<std::int16_t>((opcode - short_input) / input_kinds);
-    message_time(event);
-    if (event.action.chunk < chunks_) event.action.microbatch = forecast_.next_input(event.input, event.action.chunk);
-  } else {
-    event.type = Type::launched;
-    event.action.kind = static_cast<ActionKind>((opcode - short_launch) % action_kinds);
-    event.action.chunk = static_cast<std::int16_t>((opcode - short_launch) / action_kinds);
-    if (event.action.chunk < chunks_) event.action.microbatch = forecast_.next_launch(event.action.kind, event.action.chunk);
+  event.type = code.type;
+  event.input = code.input;
+  event.action = {code.kind, code.chunk, 0};
+  if (code.type == Type::launched) {
+    event.action.microbatch = forecast_.next_launch(code.kind, code.chunk);
     event.time = time_;
+  } else {
+    message_time(event);
+    event.action.microbatch = code.type == Type::input ? forecast_.next_input(code.input, code.chunk) : -1;
   }
-  if (event.action.chunk >= chunks_) fail("has a chunk that is not in the plan");
   return event;
 }
 
@@ -236,7 +254,7 @@ StageEvent StageLogReader::long_event(int opcode) {
   return event;
 }
 
-StageEvent StageLogReader::event(int opcode) {
+inline StageEvent StageLogReader::event(int opcode) {
   if (opcode == foreseen_enqueued || opcode == foreseen_completed) {
     StageEvent event;
     event.type = opcode == foreseen_enqueued ? Type::enqueued : Type::completed;

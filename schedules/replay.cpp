@@ -52,8 +52,35 @@ Replay::Replay(RecordedRun run)
     : run_(checked(std::move(run))), queues_(run_), to_advance_(static_cast<std::size_t>(run_.logs())), life_(run_.life) {
   const std::shared_ptr<const Plan> plan(std::shared_ptr<const Plan>(), &run_.plan);  // outlives the protocols
   stages_.reserve(static_cast<std::size_t>(run_.logs()));
-  for (int log = 0; log < run_.logs(); ++log)
-    stages_.emplace_back(StageProtocol(plan, run_.stage_of(log), run_.order, run_.run_ahead), run_);
+  for (int log = 0; log < run_.logs(); ++log) {
+    Stage& stage = stages_.emplace_back(StageProtocol(plan, run_.stage_of(log), run_.order, run_.run_ahead), run_);
+    for (int chunk = 0; chunk < run_.plan.placement.chunks(); ++chunk) stage.chunks.push_back(make_chunk(log, chunk));
+  }
+}
+
+Replay::Chunk Replay::make_chunk(int log, int index) {
+  const Placement& placement = run_.plan.placement;
+  const int stage = run_.stage_of(log), v = placement.virtual_stage(stage, index);
+  const auto queue = [&](int consumer, InputKind kind) {
+    return queues_.find(run_.replica_of(log) * run_.parts + log % run_.parts, consumer, kind);
+  };
+  Chunk chunk;
+  chunk.is_first = v == 0;
+  chunk.is_last = v + 1 == placement.virtual_stages();
+  chunk.activations = queue(v, InputKind::activation);
+  chunk.gradients = queue(v, InputKind::gradient);
+  chunk.targets = queue(v, InputKind::target);
+  if (!chunk.is_last) {
+    chunk.next = queue(v + 1, InputKind::activation);
+    chunk.next_log = sibling(log, v + 1);
+    if (placement.at(v + 1).stage == stage) chunk.own_next = placement.at(v + 1).chunk;
+  }
+  if (!chunk.is_first) {
+    chunk.previous = queue(v - 1, InputKind::gradient);
+    chunk.previous_log = sibling(log, v - 1);
+    if (placement.at(v - 1).stage == stage) chunk.own_previous = placement.at(v - 1).chunk;
+  }
+  return chunk;
 }
 
 int Replay::sibling(int log, int v) const {
@@ -61,10 +88,9 @@ int Replay::sibling(int log, int v) const {
          log % run_.parts;
 }
 
-QueueState& Replay::queue(int log, int v, InputKind kind) {
-  QueueState* const found = queues_.find(run_.replica_of(log) * run_.parts + log % run_.parts, v, kind);
-  if (!found) fail(log, "uses a queue that the run has no slots for");
-  return *found;
+QueueState& Replay::there(int log, QueueState* queue) const {
+  if (!queue) fail(log, "uses a queue that the run has no slots for");
+  return *queue;
 }
 
 void Replay::load(const RecordedStep& step) {
@@ -162,20 +188,20 @@ bool Replay::take(int log, const StageEvent& event) {
 }
 
 bool Replay::take_input(int log, const StageEvent& event) {
-  const int v = virtual_stage(log, event.action);
-  QueueState& from = queue(log, v, event.input);
+  const Chunk& at = chunk(log, event.action);
+  const bool activation = event.input == InputKind::activation;
+  QueueState& from = there(log, activation ? at.activations : event.input == InputKind::gradient ? at.gradients : at.targets);
   if (from.fed && from.free == 0) fail(log, "its feeder has no slot free for it");
-  if (!from.arrive(event.action.microbatch) && !of(sibling(log, event.input == InputKind::activation ? v - 1 : v + 1)).silent)
-    return false;
+  if (!from.arrive(event.action.microbatch) && !of(activation ? at.previous_log : at.next_log).silent) return false;
   of(log).protocol.input_arrived(event.input, event.action.chunk, event.action.microbatch);
   return true;
 }
 
 bool Replay::take_credit(int log, const StageEvent& event) {
-  const int v = virtual_stage(log, event.action);
-  const int consumer = event.input == InputKind::activation ? v + 1 : v - 1;
-  if (consumer < 0 || consumer >= run_.plan.placement.virtual_stages()) fail(log, "it sends none");
-  if (!queue(log, consumer, event.input).credit() && !of(sibling(log, consumer)).silent) return false;
+  const Chunk& at = chunk(log, event.action);
+  const bool activation = event.input == InputKind::activation;
+  QueueState& to = there(log, activation ? at.next : at.previous);
+  if (!to.credit() && !of(activation ? at.next_log : at.previous_log).silent) return false;
   of(log).protocol.credit_returned(event.input, event.action.chunk);
   return true;
 }
@@ -200,44 +226,43 @@ void Replay::decide(int log) {
 }
 
 void Replay::launch(int log, const Action& action) {
-  const int v = virtual_stage(log, action);
-  if (action.kind == ActionKind::forward && v + 1 < run_.plan.placement.virtual_stages())
-    queue(log, v + 1, InputKind::activation).fill(action.microbatch);
-  if (gives_input_grad(action.kind) && v > 0) queue(log, v - 1, InputKind::gradient).fill(action.microbatch);
+  const Chunk& at = chunk(log, action);
+  if (action.kind == ActionKind::forward && !at.is_last) there(log, at.next).fill(action.microbatch);
+  if (gives_input_grad(action.kind) && !at.is_first) there(log, at.previous).fill(action.microbatch);
 }
 
 // What the stage actor does once an action's output may leave: sends it, and gives back the inputs that nobody reads any more.
 void Replay::pass_on(int log, const Action& action) {
   if (!is_compute(action.kind)) return;
-  const int v = virtual_stage(log, action);
-  const bool is_last = v + 1 == run_.plan.placement.virtual_stages();
-  if (action.kind == ActionKind::forward && !is_last) send(log, v + 1, InputKind::activation, action.microbatch);
-  if (gives_input_grad(action.kind) && v > 0) send(log, v - 1, InputKind::gradient, action.microbatch);
+  const Chunk& at = chunk(log, action);
+  if (action.kind == ActionKind::forward && !at.is_last) send(log, InputKind::activation, action);
+  if (gives_input_grad(action.kind) && !at.is_first) send(log, InputKind::gradient, action);
   if (ends_life(life_.activation, action.kind)) {
-    release(log, InputKind::activation, action);
-    if (is_last) release(log, InputKind::target, action);
+    release(log, at.activations, at.previous_log, action);
+    if (at.is_last) release(log, at.targets, -1, action);
   }
-  if (ends_life(life_.gradient, action.kind) && action.kind != ActionKind::forward && !is_last)
-    release(log, InputKind::gradient, action);
+  if (ends_life(life_.gradient, action.kind) && action.kind != ActionKind::forward && !at.is_last)
+    release(log, at.gradients, at.next_log, action);
 }
 
-void Replay::send(int log, int consumer, InputKind kind, int microbatch) {
-  QueueState& to = queue(log, consumer, kind);
-  to.send(microbatch);
-  const StageChunk at = run_.plan.placement.at(consumer);
-  if (at.stage != run_.stage_of(log)) {
-    to_advance_.insert(sibling(log, consumer));
+void Replay::send(int log, InputKind kind, const Action& action) {
+  const Chunk& at = chunk(log, action);
+  const bool activation = kind == InputKind::activation;
+  QueueState& to = there(log, activation ? at.next : at.previous);
+  to.send(action.microbatch);
+  const int own = activation ? at.own_next : at.own_previous;
+  if (own < 0) {
+    to_advance_.insert(activation ? at.next_log : at.previous_log);
   } else {  // a stage tells itself at once
-    to.arrive(microbatch);
-    of(log).protocol.input_arrived(kind, at.chunk, microbatch);
+    to.arrive(action.microbatch);
+    of(log).protocol.input_arrived(kind, own, action.microbatch);
   }
 }
 
-void Replay::release(int log, InputKind kind, const Action& action) {
-  const int v = virtual_stage(log, action);
-  QueueState& from = queue(log, v, kind);
+void Replay::release(int log, QueueState* queue, int producer, const Action& action) {
+  QueueState& from = there(log, queue);
   from.release(action.microbatch);
-  if (!from.fed) to_advance_.insert(sibling(log, kind == InputKind::activation ? v - 1 : v + 1));
+  if (!from.fed) to_advance_.insert(producer);
 }
 
 void Replay::expect_end() const {

@@ -62,24 +62,32 @@ class Replay {
   const std::vector<QueueState>& queues() const { return queues_.all(); }
 
  private:
+  // A chunk's place among the others: what it asks for with every message.
+  struct Chunk {
+    bool is_first = false, is_last = false;
+    QueueState *activations = nullptr, *gradients = nullptr, *targets = nullptr;  // that it consumes; null where it has none
+    QueueState *next = nullptr, *previous = nullptr;                              // that it fills, likewise
+    int next_log = -1, previous_log = -1;                                         // of the stages behind those two
+    int own_next = -1, own_previous = -1;                                         // their chunks, where they are this stage's
+  };
   struct Stage {
     Stage(StageProtocol p, const RecordedRun& run)
         : protocol(std::move(p)), reader(run.plan.placement.chunks(), run.plan.microbatches) {}
     StageProtocol protocol;
     StageLogReader reader;
     LogEvents log;
+    std::vector<Chunk> chunks;
     std::size_t next = 0;  // event
     bool silent = false;   // its log is missing: what it sent is not known
   };
 
   Stage& of(int log) { return stages_[static_cast<std::size_t>(log)]; }
   const Stage& of(int log) const { return stages_[static_cast<std::size_t>(log)]; }
+  Chunk& chunk(int log, const Action& action) { return of(log).chunks[static_cast<std::size_t>(action.chunk)]; }
+  Chunk make_chunk(int log, int chunk);
   // The log of the stage with this virtual stage, of the other log's replica and part.
   int sibling(int log, int virtual_stage) const;
-  QueueState& queue(int log, int virtual_stage, InputKind kind);
-  int virtual_stage(int log, const Action& action) const {
-    return run_.plan.placement.virtual_stage(run_.stage_of(log), action.chunk);
-  }
+  QueueState& there(int log, QueueState* queue) const;
 
   void advance(int log);
   bool take(int log, const StageEvent& event);  // false: its cause has not been replayed yet
@@ -88,8 +96,8 @@ class Replay {
   void decide(int log);
   void launch(int log, const Action& action);
   void pass_on(int log, const Action& action);
-  void send(int log, int consumer, InputKind kind, int microbatch);
-  void release(int log, InputKind kind, const Action& action);
+  void send(int log, InputKind kind, const Action& action);
+  void release(int log, QueueState* queue, int producer, const Action& action);
   void expect_end() const;
   [[noreturn]] void fail(int log, const std::string& what) const;
 

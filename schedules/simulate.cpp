@@ -7,6 +7,7 @@
 
 #include "schedules/free_slots.hpp"
 #include "schedules/jitter.hpp"
+#include "schedules/recorded_times.hpp"
 #include "schedules/stage_set.hpp"
 
 namespace pipetrain::schedules {
@@ -47,6 +48,7 @@ class Simulation {
   Receiver& receiver(int v) { return receivers_[static_cast<std::size_t>(v)]; }
   int virtual_stage(int s, const Action& action) const { return plan_.placement.virtual_stage(s, action.chunk); }
   std::vector<Span>& spans(int s) { return timeline_.stages[static_cast<std::size_t>(s)]; }
+  const std::vector<Span>& spans_of(int s) const { return timeline_.stages[static_cast<std::size_t>(s)]; }
   bool is_planned() const { return options_.order == Order::planned; }
   bool has_room() const { return options_.room == QueueRoom::all; }
 
@@ -57,6 +59,7 @@ class Simulation {
   void pump_all();
   void launch(int s, const Action& action);
   double cost(int s, const Action& action) const;
+  double transfer(InputKind kind, int v, int microbatch) const;
   void announce(int s, const Action& action, double end);
   void send(InputKind kind, int v, int microbatch, double arrival);
   void join_tied(int s);
@@ -87,6 +90,8 @@ Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<S
       receivers_(static_cast<std::size_t>(plan.placement.virtual_stages())),
       to_pump_(plan.stages.size()) {
   check_costs(costs, plan.placement);
+  if (options.recorded && (!is_planned() || has_room()))
+    throw std::invalid_argument("recorded times are those of the order and the slots that the run had");
   if (has_room() && !is_planned()) throw std::invalid_argument("ready stages choose by the slots that a run reserves");
   const auto counted = [](int count, const char* one, const char* several) {
     return std::to_string(count) + " " + (count == 1 ? one : several);
@@ -171,9 +176,19 @@ void Simulation::pump_all() {
   }
 }
 
+// Of the stage's last launched action.
 double Simulation::cost(int s, const Action& action) const {
+  if (options_.recorded) return options_.recorded->times[static_cast<std::size_t>(s)][spans_of(s).size() - 1];
   const double time = costs_.of(s, action);
   return options_.jitter == 0 ? time : time * jitter_factor(options_.jitter, options_.seed, s, action);
+}
+
+// Of a message to virtual stage v.
+double Simulation::transfer(InputKind kind, int v, int microbatch) const {
+  const bool is_activation = kind == InputKind::activation;
+  if (!options_.recorded) return costs_.transfer(is_activation ? v - 1 : v);
+  const auto& queues = is_activation ? options_.recorded->activations : options_.recorded->gradients;
+  return queues[static_cast<std::size_t>(v)][static_cast<std::size_t>(microbatch)];
 }
 
 void Simulation::launch(int s, const Action& action) {
@@ -193,6 +208,7 @@ void Simulation::launch(int s, const Action& action) {
     wait(verdict_at_, WaitedFor::partner);
   }
   wait(now_, WaitedFor::slot);
+  if (options_.recorded) span.start += options_.recorded->delays[static_cast<std::size_t>(s)][spans(s).size()];
   spans(s).push_back(span);
   __builtin_prefetch(&spans(s).back() + 2, 1);  // with many stages each comes round long after its lines left the cache
   if (action.kind == ActionKind::sum_tied && tied_holders_ > 1) {
@@ -208,8 +224,9 @@ void Simulation::announce(int s, const Action& action, double end) {
   spans(s).back().end = at.free_at = end;
   const int v = virtual_stage(s, action), m = action.microbatch;
   if (action.kind == ActionKind::forward && v + 1 < plan_.placement.virtual_stages())
-    send(InputKind::activation, v + 1, m, end + costs_.transfer(v));
-  if (gives_input_grad(action.kind) && v > 0) send(InputKind::gradient, v - 1, m, end + costs_.transfer(v - 1));
+    send(InputKind::activation, v + 1, m, end + transfer(InputKind::activation, v + 1, m));
+  if (gives_input_grad(action.kind) && v > 0)
+    send(InputKind::gradient, v - 1, m, end + transfer(InputKind::gradient, v - 1, m));
   if (is_planned()) {
     complete(s, action, end);
   } else if (spans(s).size() == at.completed + 1) {

@@ -9,6 +9,8 @@
 
 namespace pipetrain::schedules {
 
+struct RecordedTimes;
+
 // How many microbatches a queue has room for.
 enum class QueueRoom {
   reserved,  // what a run reserves, see validate(): a stage also waits for a free slot where another is far behind
@@ -23,6 +25,8 @@ struct SimulationOptions {
   // Each action's time is multiplied by exp(jitter * z), z normal by (seed, stage, action): the same for every order and plan.
   double jitter = 0;
   std::uint64_t seed = 0;
+  // Of a step that was run, instead of the costs; for Order::planned and reserved slots. Outlives the call.
+  const RecordedTimes* recorded = nullptr;
 };
 
 // One step. `needs` are those of validate() for the same order and life. Launching and credits take no time; a planned action

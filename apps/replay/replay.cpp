@@ -15,6 +15,7 @@
 #include "core/error.hpp"
 #include "records/flight_record.hpp"
 #include "schedules/draw.hpp"
+#include "schedules/median.hpp"
 #include "schedules/replay.hpp"
 
 namespace pipetrain {
@@ -82,7 +83,7 @@ class Replaying {
 
   void write_files() const {
     if (!shown_) return;
-    const schedules::Timeline timeline = options_.step ? *shown_ : whole_.timeline();
+    const schedules::Timeline timeline = changed_ ? *changed_ : options_.step ? *shown_ : whole_.timeline();
     OutputFiles files;
     if (options_.svg) files.add("svg", *options_.svg, [&](std::ostream& out) { write_svg(out, timeline); });
     if (options_.html)
@@ -99,20 +100,31 @@ class Replaying {
       return;
     }
     if (options_.json) {
-      fmt::print("{}", simulation_json({summary_of(replay_.run().plan, *shown_)}));
+      std::vector<SimulatedSchedule> steps = {summary_of(replay_.run().plan, *shown_)};
+      if (changed_) steps.push_back(summary_of(replay_.run().plan, *changed_));
+      fmt::print("{}", simulation_json(steps));
       return;
     }
     fmt::print("{}\n{} replayed, {} and {}: all decided as recorded{}\n\n", reader_.head().title, counted(steps_, "step"),
                counted(replay_.events_replayed(), "event"), counted(replay_.actions_replayed(), "action"), ending());
     if (failed_) fmt::print("step {} when it was given up:\n{}\n", last_step_, moment_text(replay_));
     if (!shown_) return;
-    const SimulatedSchedule step = summary_of(replay_.run().plan, *shown_);
-    fmt::print("step {}: {:.6g} s from first start to last end, bubble {:.1f} %\n{}\n{}\n{}", shown_step_,
-               step.summary.makespan, 100 * step.summary.bubble_fraction, stage_table(step), critical_path_text(*shown_),
-               draw_terminal(*shown_, terminal_width()));
+    if (changed_) {
+      const double before = schedules::median_of(recorded_seconds_), after = schedules::median_of(changed_seconds_);
+      fmt::print("with the changes the median of {} takes {:.6g} s in place of {:.6g} s ({:+.1f} %)\n\n",
+                 counted(std::ssize(recorded_seconds_), "step"), after, before, 100 * (after / before - 1));
+    }
+    print_step(changed_ ? "with the changes, " : "", changed_ ? *changed_ : *shown_);
   }
 
  private:
+  void print_step(const char* how, const schedules::Timeline& timeline) const {
+    const SimulatedSchedule step = summary_of(replay_.run().plan, timeline);
+    fmt::print("{}step {}: {:.6g} s from first start to last end, bubble {:.1f} %\n{}\n{}\n{}", how, shown_step_,
+               step.summary.makespan, 100 * step.summary.bubble_fraction, stage_table(step), critical_path_text(timeline),
+               draw_terminal(timeline, terminal_width()));
+  }
+
   // False once what is to be shown is known.
   bool replay(const RecordedStep& step) {
     try {
@@ -129,12 +141,26 @@ class Replaying {
     if (step.kind == StepKind::evaluation || step.failed) return true;
     const auto devices = devices_of(replay_);
     whole_.add(step.step, devices);
-    if (options_.step && *options_.step != step.step) return true;
+    const bool shows = !options_.step || *options_.step == step.step;
+    if (!shows && !options_.changes.any()) return true;
     RunTimeline one = timeline_of(reader_.head());
     one.add(step.step, devices);
-    shown_ = one.timeline();
-    shown_step_ = step.step;
+    const schedules::Timeline recorded = one.timeline();
+    if (options_.changes.any()) change(recorded, shows);
+    if (shows) shown_ = recorded, shown_step_ = step.step;
     return true;
+  }
+
+  void change(const schedules::Timeline& recorded, bool shows) {
+    for (int log = 0; log < replay_.run().logs(); ++log)
+      if (recorded.stages[static_cast<std::size_t>(log)].size() != replay_.launched(log).size())
+        throw Error(ErrorKind::input,
+                    fmt::format("{}: does not tell how long its actions took, so nothing of it can be changed",
+                                options_.file.string()));
+    const schedules::Timeline changed = with_changes(replay_, recorded, options_.changes);
+    recorded_seconds_.push_back(summarize(recorded).makespan);
+    changed_seconds_.push_back(summarize(changed).makespan);
+    if (shows) changed_ = changed;
   }
 
   // Replays up to the moment asked for, where it is in this step.
@@ -160,7 +186,8 @@ class Replaying {
   FlightRecordReader reader_;
   Replay replay_;
   RunTimeline whole_;
-  std::optional<schedules::Timeline> shown_;
+  std::optional<schedules::Timeline> shown_, changed_;      // of the step
+  std::vector<double> recorded_seconds_, changed_seconds_;  // of all steps of training
   std::optional<std::string> moment_;
   std::optional<std::int64_t> origin_;
   std::int64_t steps_ = 0, first_step_ = 0, last_step_ = 0, shown_step_ = 0;

@@ -7,7 +7,9 @@
 #include "apps/options/operands.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
+#include "apps/simulate/simulate_costs.hpp"
 #include "core/error.hpp"
+#include "records/flight_record.hpp"
 
 namespace pipetrain {
 
@@ -21,7 +23,15 @@ const std::vector<OptionSpec>& replay_option_table() {
        "after that of --step",
        ""},
 
-      {"Output", "json", "", "print an array with one object instead of tables, with the keys of simulate --json", "off"},
+      {"What if", "stage-factor", "X", "stages take X times as long for their actions; or one per stage: 1,1.1,1,1", "1"},
+      {"What if", "link-factor", "X",
+       "messages between stages take X times as long; or one per edge: between neighbours, then from the last stage to the "
+       "first",
+       "1"},
+
+      {"Output", "json", "",
+       "print an array instead of tables, with the keys of simulate --json: the step, and with a change what it would be",
+       "off"},
       {"Output", "svg", "FILE", "the timeline as a picture", ""},
       {"Output", "html", "FILE", "the timeline as a page with zoom, that needs no network", ""},
       {"Output", "trace", "FILE", "the timeline for chrome://tracing and ui.perfetto.dev, as train --trace writes it", ""},
@@ -47,13 +57,17 @@ ReplayOptions parse_replay_options(const std::vector<std::string>& given_argumen
   options.file = operands.front();
   options.step = values.integer("step", 1, std::numeric_limits<std::int64_t>::max());
   options.at = values.number("at", OptionValues::Range::from_to(0, 1e9));
+  constexpr auto factor = OptionValues::Range::from_to(1e-6, 1e6);
+  const int pp = FlightRecordReader(options.file).head().run.plan.placement.stages();
+  options.changes.stage_factors = per_stage(values, "stage-factor", pp, factor);
+  options.changes.link_factors = per_edge(values, "link-factor", pp, factor);
   options.json = values.on_off("json").value_or(false);
   options.svg = output_file(values, "svg");
   options.html = output_file(values, "html");
   options.trace = output_file(values, "trace");
   options.csv = output_file(values, "csv");
   refuse_shared_files(values, {.inputs = {"config"}, .output_files = {"svg", "html", "trace", "csv"}, .output_folders = {}});
-  for (const char* name : {"json", "svg", "html", "trace", "csv"})
+  for (const char* name : {"stage-factor", "link-factor", "json", "svg", "html", "trace", "csv"})
     if (options.at && values.given(name)) values.fail(name, "--at shows a moment, and prints it; leave one of them out");
   return options;
 }
@@ -66,8 +80,13 @@ std::string replay_help() {
          "  pipetrain train --steps 20 --pp 4 --record run.rec\n"
          "  pipetrain replay run.rec --step 3 --html step3.html\n"
          "  pipetrain replay run.rec --step 3 --at 0.012\n"
+         "  pipetrain replay run.rec --stage-factor 1,1.1,1,1 --link-factor 0.5\n"
          "\n" +
          format_options(replay_option_table()) +
+         "\n"
+         "A change is made to every action or message as it was measured; what follows from it (who waits, for how long) is\n"
+         "simulated, in the order in which the stages ran their actions. Files then show the changed step. Each replica is\n"
+         "taken alone, and its sums over replicas last as long as they did.\n"
          "\n"
          "Exit status: 0 the same actions came out, 1 others did, 2 the command line or the file is wrong.\n";
 }

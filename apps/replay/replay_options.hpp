@@ -9,6 +9,7 @@
 
 #include "apps/options/option_table.hpp"
 #include "apps/options/train_options.hpp"
+#include "apps/replay/what_if.hpp"
 
 namespace pipetrain {
 
@@ -16,6 +17,7 @@ struct ReplayOptions {
   std::filesystem::path file;
   std::optional<std::int64_t> step;  // shown; not given: the last
   std::optional<double> at;          // seconds
+  Changes changes;
   bool json = false;
   std::optional<std::filesystem::path> svg, html, trace, csv;
   std::vector<std::string> notes;

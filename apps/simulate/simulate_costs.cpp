@@ -15,19 +15,6 @@ namespace {
 constexpr auto above_zero = OptionValues::Range::from_to(schedules::smallest_cost, schedules::largest_cost);
 constexpr auto zero_or_more = OptionValues::Range::zero_or(schedules::smallest_cost, schedules::largest_cost);
 
-// One value per edge between stages: for all, for the edges between neighbours, or with the one from the last stage to the
-// first. Of two stages these are one edge.
-std::vector<double> per_edge(const OptionValues& values, const char* name, int pp, const OptionValues::Range& range) {
-  const auto numbers = values.numbers(name, range);
-  const auto edges = static_cast<std::size_t>(pp), neighbours = edges - 1;
-  if (numbers.size() == 1) return std::vector<double>(edges, numbers.front());
-  if (numbers.empty() || (pp > 2 && (numbers.size() == edges || numbers.size() == neighbours))) return numbers;
-  values.fail(name, pp < 3 ? fmt::format("has {} values for {} stages; give one", numbers.size(), pp)
-                           : fmt::format("has {} values for {} stages; give one for all, {} for the edges between neighbours, "
-                                         "or {} with the edge from the last stage back to the first",
-                                         numbers.size(), pp, neighbours, edges));
-}
-
 // Gives the edges between stages of different hosts, each with as many stages in order, the times of their own.
 void read_host_edges(const OptionValues& values, int pp, std::vector<Link>& edges) {
   const auto hosts = static_cast<int>(values.integer("hosts", 1, pp).value_or(1));
@@ -88,6 +75,17 @@ std::vector<double> per_stage(const OptionValues& values, const char* name, int 
     values.fail(name, fmt::format("has {} values for {} stages; give one for all, or one per stage", numbers.size(), pp));
   if (numbers.size() == 1) numbers.resize(static_cast<std::size_t>(pp), numbers.front());
   return numbers;
+}
+
+std::vector<double> per_edge(const OptionValues& values, const char* name, int pp, const OptionValues::Range& range) {
+  const auto numbers = values.numbers(name, range);
+  const auto edges = static_cast<std::size_t>(pp), neighbours = edges - 1;
+  if (numbers.size() == 1) return std::vector<double>(edges, numbers.front());
+  if (numbers.empty() || (pp > 2 && (numbers.size() == edges || numbers.size() == neighbours))) return numbers;
+  values.fail(name, pp < 3 ? fmt::format("has {} values for {} stages; give one", numbers.size(), pp)
+                           : fmt::format("has {} values for {} stages; give one for all, {} for the edges between neighbours, "
+                                         "or {} with the edge from the last stage back to the first",
+                                         numbers.size(), pp, neighbours, edges));
 }
 
 const std::vector<std::string>& step_time_options() {

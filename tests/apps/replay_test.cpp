@@ -62,6 +62,30 @@ TEST_CASE("replay shows a step, a moment of it, and files like simulate's") {
                             Contains("activations for stage 1: ") && Contains("targets for stage 1: "));
 }
 
+TEST_CASE("a changed cost changes what follows from it, and no change changes nothing") {
+  const TempFolder folder;
+  const std::string file = (folder.path() / "run.rec").string();
+  for (const char* how : {"--pp 4", "--pp 2 --schedule zb-v --dp 2", "--pp 2 --order ready"}) {
+    INFO(how);
+    REQUIRE(run(small + how + " --record " + file).status == 0);
+    const auto changed = [&](const std::string& options) {
+      const Result result = run("replay " + file + " --json " + options);
+      CAPTURE(result.err);
+      REQUIRE(result.status == 0);
+      const auto steps = nlohmann::json::parse(result.out);
+      REQUIRE(steps.size() == 2);
+      return steps[1]["makespan"].get<double>() / steps[0]["makespan"].get<double>();
+    };
+    CHECK(changed("--stage-factor 1") == Approx(1).epsilon(1e-6));
+    CHECK(changed("--stage-factor 100") > 5);
+    CHECK(changed("--link-factor 1000") > 1);
+    CHECK(changed("--link-factor 0.001") <= 1);
+  }
+  CHECK_THAT(refused("replay " + file + " --stage-factor 1,2,3"),
+             Contains("--stage-factor") && Contains("3 values for 2 stages"));
+  CHECK_THAT(refused("replay " + file + " --link-factor 0"), Contains("--link-factor"));
+}
+
 TEST_CASE("the record of a run that fails tells what every stage waited for") {
   const TempFolder folder;
   const std::string file = (folder.path() / "run.rec").string();

@@ -1,0 +1,21 @@
+// What a recorded step would have taken with other costs.
+#pragma once
+
+#include <vector>
+
+#include "schedules/replay.hpp"
+#include "schedules/timeline.hpp"
+
+namespace pipetrain {
+
+struct Changes {
+  std::vector<double> stage_factors;  // one per stage; empty: 1
+  std::vector<double> link_factors;   // one per edge, as schedules::Costs::set_edges() counts them; empty: 1
+  bool any() const { return !stage_factors.empty() || !link_factors.empty(); }
+};
+
+// The last step of the replay: `timeline` has a row for each of its logs. Returns the same rows with the changes, in seconds
+// from the same beginning. Without changes it returns the timeline's own times but for rounding.
+schedules::Timeline with_changes(const schedules::Replay& replay, const schedules::Timeline& timeline, const Changes& changes);
+
+}  // namespace pipetrain
