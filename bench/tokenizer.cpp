@@ -2,7 +2,7 @@
 //
 //   bench_tokenizer [TOKENIZER.json...]
 //
-// Without files: the five small ones of the tests. The text is 8 MB in documents of 4 to 8 KB: what ships inside, and in every
+// Without files: the seven small ones of the tests. The text is 8 MB in documents of 4 to 8 KB: what ships inside, and in every
 // eighth document code and words in other scripts. Python is $PIPETRAIN_PYTHON, else python3; its library gets one thread too.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   const char* named = std::getenv("PIPETRAIN_PYTHON");
   const std::string python = named != nullptr ? named : "python3";
   if (files.empty())
-    for (const char* name : {"gpt2", "llama3", "llama2", "unigram", "lowercase"})
+    for (const char* name : {"gpt2", "llama3", "llama2", "unigram", "lowercase", "t5", "bert"})
       files.push_back(fs::path(PIPETRAIN_TOKENIZERS) / (std::string(name) + ".json"));
   const std::vector<std::string> documents = make_documents(8'000'000);
   const fs::path text = path_for("text"), program = path_for("program.py");
