@@ -219,6 +219,33 @@ TEST_CASE("a resumed run passes over a checkpoint without checksums whose step c
   }
 }
 
+// docs/training.md says so.
+TEST_CASE("a run that was stopped at pp 4 goes on at tp 2 and dp 2, over one process and over four") {
+  const TempFolder folder;
+  const auto losses = [&](const std::string& name) {
+    std::vector<double> found;
+    std::ifstream file(folder.path() / (name + ".jsonl"));
+    for (std::string line; std::getline(file, line);) found.push_back(nlohmann::json::parse(line).at("loss"));
+    return found;
+  };
+  const auto options = [&](const std::string& name, int steps) {
+    return "--device cpu --seq-len 8 --layers 4 --lr-schedule constant --steps " + std::to_string(steps) + " --metrics " +
+           (folder.path() / name).string() + ".jsonl --save " + (folder.path() / name).string() + " ";
+  };
+  REQUIRE(run(options("whole", 4) + "--pp 4 --microbatches 8").status == 0);
+  for (const std::string launch : {"", "launch --nproc 4 "}) {
+    const std::string name = launch.empty() ? "one" : "four";
+    REQUIRE(run(options(name, 2) + "--pp 4 --microbatches 8").status == 0);
+    const Result resumed = run(launch + options(name, 4) + "--tp 2 --dp 2 --microbatches 4 --resume");
+    INFO(resumed.err);
+    REQUIRE(resumed.status == 0);
+    CHECK_THAT(resumed.err, Contains("going on after step 2"));
+    const auto expected = losses("whole"), found = losses(name);
+    REQUIRE(found.size() == 4);
+    for (std::size_t i = 0; i < 4; ++i) CHECK(found[i] == Approx(expected[i]).epsilon(1e-5));
+  }
+}
+
 TEST_CASE("a run that ended because it had learned has nothing left to do") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string();
