@@ -19,6 +19,7 @@ constexpr OptionValues::Range scale_range{.minimum = 0, .above = true, .has_maxi
 
 Precision read_precision(const OptionValues& values, bool gpu, const Precision& otherwise) {
   constexpr Precision precisions[] = {Precision::fp32(), Precision::bf16(), Precision::fp16()};
+  if (values.text("precision") == "fp8") values.fail("precision", "fp8 is not built yet; use bf16");
   const auto choice = values.choice("precision", {"fp32", "bf16", "fp16"});
   const Precision precision = choice ? precisions[*choice] : otherwise;
   if (precision != Precision::fp32() && !gpu)

@@ -49,6 +49,7 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Layout", "pp", "N", "pipeline stages", "1; the plan's"},
       {"Layout", "tp", "N", "devices that share each layer (tensor parallel)", "1"},
       {"Layout", "dp", "N", "replicas of the model (data parallel)", "1"},
+      {"Layout", "cp", "N", "devices that share each sequence (context parallel)", "1", false, false},
       {"Layout", "zero", "0|1|2|3",
        "what the replicas divide: 1 the optimizer's states and master weights, 2 gradients too, 3 weights too: docs/memory.md",
        "0"},
@@ -65,6 +66,9 @@ const std::vector<OptionSpec>& train_option_table() {
                    fmt::join(schedule_names(), ", ")),
        "1f1b"},
       {"Layout", "chunks", "V", "model chunks on each stage, for schedules that have several", "the schedule's or plan's own"},
+      {"Layout", "slices", "N", "pieces of a sequence that pass the pipeline one behind the other", "1", false, false},
+      {"Layout", "post-validation", "on|off",
+       "step before the global gradient norm is known, and take it back where clipping asks for it", "off", false, false},
       {"Layout", "order", "planned|ready", "keep the plan's order, or run what is ready first", "planned"},
 
       {"Batch and length", "microbatch", "N", "sequences in one microbatch", "1"},

@@ -14,7 +14,7 @@ struct OptionSpec {
   std::string help;           // may wrap over lines
   std::string default_value;  // as --help shows it; empty: not set
   bool many = false;          // takes several values
-  bool built = true;          // else giving it is an error that says so, but for a default of "0" or "off"
+  bool built = true;          // else giving it is an error that says so, but for its default
 };
 
 // In the order of --help.
@@ -24,6 +24,7 @@ const std::vector<OptionSpec>& tune_option_table();
 const std::vector<OptionSpec>& tokenize_option_table();
 const std::vector<OptionSpec>& generate_option_table();
 const std::vector<OptionSpec>& export_option_table();
+const std::vector<OptionSpec>& replay_option_table();
 const std::vector<OptionSpec>& doctor_option_table();
 const std::vector<OptionSpec>& compare_option_table();
 const std::vector<OptionSpec>& watch_option_table();

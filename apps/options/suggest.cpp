@@ -13,7 +13,6 @@ constexpr std::string_view always_on = "this is always on here, leave it out";
 constexpr std::string_view automatic = "this is automatic here, leave it out";
 constexpr std::string_view cut_by_cost = "stages are cut by cost here, leave it out";
 constexpr std::string_view launch_on_each = "pipetrain launch runs on every host by itself (docs/multi-node.md); leave it out";
-constexpr std::string_view context_parallel = "context parallelism is not built yet; leave it out";
 constexpr std::string_view model_folder = "--model (a preset, or a folder with a config.json)";
 
 // Names in lower case with dashes. Grouped by what they mean here.
@@ -190,8 +189,8 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"pipeline", "--pp"},
       {"partition", cut_by_cost},
       {"partition-method", cut_by_cost},
-      {"context-parallel-size", context_parallel},
-      {"context-parallel-degree", context_parallel},
+      {"context-parallel-size", "--cp"},
+      {"context-parallel-degree", "--cp"},
       {"expert-model-parallel-size", "expert parallelism is not built yet; leave it out"},
       {"expert-parallel-degree", "expert parallelism is not built yet; leave it out"},
       {"data-parallel-shard-degree", "--zero"},

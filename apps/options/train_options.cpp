@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <limits>
 
@@ -33,13 +32,10 @@ constexpr std::int64_t any_count = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t most_devices = 65536;
 constexpr OptionValues::Range below_one{.minimum = 0, .has_maximum = true, .maximum = 1};
 
-// Whether an option that is not built asks for what happens without it, such as --offload off.
+// Whether an option that is not built asks for what happens without it, such as --cp 1.
 bool asks_for_default(const OptionValues& values, const OptionSpec& spec) {
   const std::string word = values.text(spec.name).value_or("");
-  if (spec.default_value == "off") return word_of_switch(word) == false || word == "none";
-  double number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return spec.default_value == "0" && error == std::errc() && end == word.data() + word.size() && number == 0;
+  return word == spec.default_value || (spec.default_value == "off" && word_of_switch(word) == false);
 }
 
 void refuse_unbuilt(const OptionValues& values) {
@@ -297,7 +293,8 @@ std::string train_help() {
          "\n"
          "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual\n"
          "clock), tune (search the fastest layout), doctor (what this machine has), watch (a run in the terminal), compare\n"
-         "(two runs), tokenize (text into a file of tokens), generate (text with a model). export is not built yet.\n";
+         "(two runs), tokenize (text into a file of tokens), generate (text with a model), export (a Hugging Face\n"
+         "folder out of a checkpoint), replay (a recorded run).\n";
 }
 
 }  // namespace pipetrain

@@ -13,8 +13,6 @@
 
 namespace pipetrain {
 
-namespace {
-
 const std::vector<OptionSpec>& replay_option_table() {
   static const std::vector<OptionSpec> table = {
       {"What is shown", "step", "N", "this step", "the last one of training; files show the whole run"},
@@ -44,7 +42,7 @@ const std::vector<OptionSpec>& replay_option_table() {
   return table;
 }
 
-}  // namespace
+namespace {}  // namespace
 
 ReplayOptions parse_replay_options(const std::vector<std::string>& given_arguments, const Environment& environment) {
   ReplayOptions options;
