@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <ostream>
 
 #include "actors/training/run_timeline.hpp"
@@ -64,6 +65,17 @@ SimulatedSchedule summary_of(const schedules::Plan& plan, const schedules::Timel
   return run;
 }
 
+// Of the rows of a run, those of the replica and part that ends last.
+schedules::Timeline last_pipeline(const schedules::RecordedRun& run, const schedules::Timeline& timeline) {
+  double last = -std::numeric_limits<double>::infinity();
+  int latest = 0;
+  for (int log = 0; log < run.logs(); ++log) {
+    const auto& row = timeline.stages[static_cast<std::size_t>(log)];
+    if (!row.empty() && row.back().end > last) last = row.back().end, latest = log;
+  }
+  return pipeline_rows(run, timeline, run.replica_of(latest), latest % run.parts);
+}
+
 class Replaying {
  public:
   explicit Replaying(const ReplayOptions& options)
@@ -121,8 +133,8 @@ class Replaying {
   void print_step(const char* how, const schedules::Timeline& timeline) const {
     const SimulatedSchedule step = summary_of(replay_.run().plan, timeline);
     fmt::print("{}step {}: {:.6g} s from first start to last end, bubble {:.1f} %\n{}\n{}\n{}", how, shown_step_,
-               step.summary.makespan, 100 * step.summary.bubble_fraction, stage_table(step), critical_path_text(timeline),
-               draw_terminal(timeline, terminal_width()));
+               step.summary.makespan, 100 * step.summary.bubble_fraction, stage_table(step),
+               critical_path_text(last_pipeline(replay_.run(), timeline)), draw_terminal(timeline, terminal_width()));
   }
 
   // False once what is to be shown is known.

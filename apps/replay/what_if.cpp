@@ -23,17 +23,6 @@ void apply(const Changes& changes, const schedules::Placement& placement, Record
                      changes.link_factors[edge]);
 }
 
-// The stages of one replica and part, alone.
-Timeline rows_of(const schedules::RecordedRun& run, const Timeline& timeline, int replica, int part) {
-  Timeline rows = timeline;
-  rows.stages.clear();
-  rows.names.clear();
-  for (int log = 0; log < run.logs(); ++log)
-    if (run.replica_of(log) == replica && log % run.parts == part)
-      rows.stages.push_back(timeline.stages[static_cast<std::size_t>(log)]);
-  return rows;
-}
-
 double begin_of(const Timeline& timeline) {
   double begin = std::numeric_limits<double>::infinity();
   for (const auto& row : timeline.stages)
@@ -43,12 +32,22 @@ double begin_of(const Timeline& timeline) {
 
 }  // namespace
 
+Timeline pipeline_rows(const schedules::RecordedRun& run, const Timeline& timeline, int replica, int part) {
+  Timeline rows = timeline;
+  rows.stages.clear();
+  rows.names.clear();
+  for (int log = 0; log < run.logs(); ++log)
+    if (run.replica_of(log) == replica && log % run.parts == part)
+      rows.stages.push_back(timeline.stages[static_cast<std::size_t>(log)]);
+  return rows;
+}
+
 Timeline with_changes(const schedules::Replay& replay, const Timeline& timeline, const Changes& changes) {
   const schedules::RecordedRun& run = replay.run();
   Timeline changed = timeline;
   for (int replica = 0; replica < run.replicas; ++replica)
     for (int part = 0; part < run.parts; ++part) {
-      const Timeline rows = rows_of(run, timeline, replica, part);
+      const Timeline rows = pipeline_rows(run, timeline, replica, part);
       schedules::Plan order = run.plan;  // as the stages ran it
       for (std::size_t stage = 0; stage < order.stages.size(); ++stage) {
         order.stages[stage].clear();

@@ -14,6 +14,10 @@ struct Changes {
   bool any() const { return !stage_factors.empty() || !link_factors.empty(); }
 };
 
+// The stages of one replica and part, alone: a row for each.
+schedules::Timeline pipeline_rows(const schedules::RecordedRun& run, const schedules::Timeline& timeline, int replica,
+                                  int part);
+
 // The last step of the replay: `timeline` has a row for each of its logs. Returns the same rows with the changes, in seconds
 // from the same beginning. Without changes it returns the timeline's own times but for rounding.
 schedules::Timeline with_changes(const schedules::Replay& replay, const schedules::Timeline& timeline, const Changes& changes);
