@@ -176,7 +176,9 @@ class Trial {
     const std::string err = run.err();
     check_going_on(err);
     const bool finished = status == 0 && !weights(save).empty();
-    if (!finished) tell(fmt::format("{}: {}", layout.options, status ? err : "it hangs"));
+    if (!finished)
+      tell(status ? fmt::format("{}: status {}, a model of {} bytes: {}", layout.options, *status, weights(save).size(), err)
+                  : fmt::format("{}: it hangs", layout.options));
     const std::lock_guard lock(tally_.mutex);
     if (save == save_) tally_.resumed += finished;
     return finished;

@@ -258,17 +258,20 @@ int run_train(const TrainOptions& options) {
   RunRecords records(options.processes.leads() ? options.records : RecordSettings{}, *job, options.run.model.name);
   const auto record = open_record(options, *job);
   job->recorder = record;
-  HealthWatch watch(*job, options.watch);
   const auto report = options.processes.leads() ? open_report(options, *job) : nullptr;
+  std::optional<HealthWatch> watch;
   std::unique_ptr<Trainer> trainer;
-  placing_errors(options.places, [&] { trainer = std::make_unique<Trainer>(std::move(*job)); });
+  placing_errors(options.places, [&] {
+    watch.emplace(*job, options.watch);
+    trainer = std::make_unique<Trainer>(std::move(*job));
+  });
   job.reset();
   std::optional<StepOutputs> outputs;  // while a signal still ends the process at once: a pipe may have no reader
   try {
     if (!options.processes.leads()) return follow(*trainer, *joined);
     placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token, report.get()); });
     const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_question(*trainer); });
-    const int status = StepLoop(options, notes, *trainer, {*outputs, records, watch}).run();
+    const int status = StepLoop(options, notes, *trainer, {*outputs, records, *watch}).run();
     if (record) record->finish();
     return status;
   } catch (const RunFailed& failure) {
