@@ -233,6 +233,15 @@ int follow(Trainer& trainer, JoinedRun& joined) {
   return stop_signal() != 0 ? stop_signal_status() : 0;
 }
 
+// Which step a run begins with, where that may surprise.
+void note_begin(const TrainJob& job, const SavingSettings& saving, std::vector<std::string>& notes) {
+  if (job.steps_done > 0) {
+    notes.push_back(fmt::format("going on after step {}", job.steps_done));
+  } else if (saving.resume) {
+    notes.push_back(fmt::format("no complete checkpoint in {}: starting afresh", saving.folder->string()));
+  }
+}
+
 }  // namespace
 
 int run_train(const TrainOptions& options) {
@@ -247,11 +256,7 @@ int run_train(const TrainOptions& options) {
     if (options.processes.leads()) dry_run(options, *job, notes);
     return 0;
   }
-  if (job->steps_done > 0) {
-    notes.push_back(fmt::format("going on after step {}", job->steps_done));
-  } else if (saving.resume) {
-    notes.push_back(fmt::format("no complete checkpoint in {}: starting afresh", saving.folder->string()));
-  }
+  note_begin(*job, saving, notes);
   const double flops_per_token = model_flops_per_token(job->config, job->dataset->sequence_length());
   const auto prepare = [&] { prepare_saving(saving); };
   joined ? joined->in_first("saving", prepare) : prepare();
