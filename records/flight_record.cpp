@@ -22,8 +22,8 @@ constexpr std::string_view magic = "pipetrain record";
 constexpr std::uint32_t version = 1;
 constexpr std::size_t part_head_bytes = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
 constexpr char head_kind = 'H', step_kind = 'S', end_kind = 'E';
-constexpr int most_logs = 1 << 16;
-constexpr std::int64_t most_work = 4 * schedules::most_plan_work;
+constexpr int most_logs = 4096;
+constexpr std::int64_t most_work = 1 << 20;
 
 void append(std::string& out, const Bytes& bytes) { out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size()); }
 
