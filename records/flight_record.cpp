@@ -22,8 +22,17 @@ constexpr std::string_view magic = "pipetrain record";
 constexpr std::uint32_t version = 1;
 constexpr std::size_t part_head_bytes = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
 constexpr char head_kind = 'H', step_kind = 'S', end_kind = 'E';
+// What replaying needs memory for: stages of all replicas and parts, and microbatches over their chunks. So much takes some
+// 10 MB, whatever a damaged head claims.
 constexpr int most_logs = 4096;
 constexpr std::int64_t most_work = 1 << 20;
+
+bool can_be_replayed(const schedules::RecordedRun& run) {
+  const std::int64_t pipelines = std::int64_t{run.replicas} * run.parts;
+  const auto& placement = run.plan.placement;
+  return pipelines * placement.stages() <= most_logs &&
+         pipelines * placement.virtual_stages() * run.plan.microbatches <= most_work;
+}
 
 void append(std::string& out, const Bytes& bytes) { out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size()); }
 
@@ -69,10 +78,7 @@ FlightRecordHead head_of(WireReader& in, const std::string& file) {
   head.run.parts = read_size(in, most_logs);
   head.run.run_ahead = read_size(in, most_logs);
   const auto& placement = head.run.plan.placement;
-  const std::int64_t pipelines = std::int64_t{head.run.replicas} * head.run.parts;
-  if (pipelines * placement.stages() > most_logs ||
-      pipelines * placement.virtual_stages() * head.run.plan.microbatches > most_work)
-    WireReader::refuse("more stages than can be replayed");
+  if (!can_be_replayed(head.run)) WireReader::refuse("more stages than can be replayed");
   head.run.needs.resize(static_cast<std::size_t>(placement.stages()));
   for (auto& stage : head.run.needs)
     for (int chunk = 0; chunk < placement.chunks(); ++chunk) stage.chunks.push_back(read_needs(in));
@@ -98,6 +104,12 @@ RecordedStep step_of(WireReader& in) {
 }  // namespace
 
 std::string flight_record_head(const FlightRecordHead& head) {
+  if (!can_be_replayed(head.run))
+    throw Error(
+        ErrorKind::input, {"record", ""},
+        fmt::format("this run is larger than what can be replayed, {} stages of all replicas and {} microbatches over their "
+                    "chunks; leave it out, or record fewer replicas",
+                    most_logs, most_work));
   WireWriter before;
   before.number(version);
   WireWriter out;

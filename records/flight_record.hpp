@@ -22,7 +22,8 @@ struct FlightRecordHead {
   schedules::RecordedRun run;
 };
 
-// The bytes of a file's parts, to be written in this order: the head with what stands before it, any steps, the end.
+// The bytes of a file's parts, to be written in this order: the head with what stands before it, any steps, the end. The head
+// throws Error(input) about the setting record for a run of more stages and microbatches than the reader takes.
 std::string flight_record_head(const FlightRecordHead& head);
 std::string flight_record_step(const schedules::RecordedStep& step);
 std::string flight_record_end();

@@ -108,6 +108,19 @@ TEST_CASE("a record that is cut short is refused with its length, or replays up 
   }
 }
 
+TEST_CASE("a run that no reader would take is refused when its record begins") {
+  FlightRecordHead head = some_head();
+  head.run.replicas = 5000;
+  try {
+    flight_record_head(head);
+    FAIL("a record of 10,000 stages began");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    REQUIRE(error.setting());
+    CHECK(error.setting()->name == "record");
+  }
+}
+
 TEST_CASE("a changed byte of a record is found") {
   const TempFolder folder;
   const std::string file = some_file();
