@@ -28,7 +28,7 @@ class StageProtocol::Machine {
  public:
   Machine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead);
 
-  void begin_step(StepKind kind);
+  void begin_step(StepKind kind, const std::vector<Action>* list);
   void input_arrived(InputKind kind, int chunk, int microbatch);
   void credit_returned(InputKind output, int chunk);
   void completed(const Action& action);
@@ -53,7 +53,7 @@ class StageProtocol::Machine {
   const std::vector<Action>& list() const { return *list_; }
   const std::vector<Action>& planned_list() const { return plan_->stages[static_cast<std::size_t>(stage_)]; }
   bool is_ready_order() const { return ready_ && list_ == &planned_list(); }
-  void set_list(StepKind kind);
+  void set_list(StepKind kind, const std::vector<Action>* list = nullptr);
   const Chunk& chunk(int index) const { return chunks_[static_cast<std::size_t>(index)]; }
   Chunk& chunk(int index) { return chunks_[static_cast<std::size_t>(index)]; }
   bool all_launched() const { return state_ == State::running && launched_ == list().size(); }
@@ -109,18 +109,18 @@ StageProtocol::Machine::Machine(std::shared_ptr<const Plan> plan, int stage, Ord
   in_flight_.reserve(static_cast<std::size_t>(run_ahead));
 }
 
-void StageProtocol::Machine::set_list(StepKind kind) {
+void StageProtocol::Machine::set_list(StepKind kind, const std::vector<Action>* list) {
   const bool evaluates = kind == StepKind::evaluation;
   if (evaluates && forwards_.empty()) forwards_ = forward_pass(planned_list());
-  list_ = evaluates ? &forwards_ : &planned_list();
+  list_ = list ? list : evaluates ? &forwards_ : &planned_list();
   computes_ = static_cast<std::size_t>(
       std::count_if(list_->begin(), list_->end(), [](const Action& action) { return is_compute(action.kind); }));
 }
 
-void StageProtocol::Machine::begin_step(StepKind kind) {
+void StageProtocol::Machine::begin_step(StepKind kind, const std::vector<Action>* given) {
   if (state_ == State::running && !all_launched()) impossible("a step begins although " + waiting_for());
   state_ = State::running;
-  if (const bool evaluates = kind == StepKind::evaluation; evaluates != (list_ == &forwards_)) set_list(kind);
+  if (given || list_ != (kind == StepKind::evaluation ? &forwards_ : &planned_list())) set_list(kind, given);
   launched_ = launched_computes_ = 0;
   verdict_given_ = skips_ = false;
   inputs_.begin_step();
@@ -268,7 +268,7 @@ StageProtocol::~StageProtocol() = default;
 StageProtocol::StageProtocol(StageProtocol&&) noexcept = default;
 StageProtocol& StageProtocol::operator=(StageProtocol&&) noexcept = default;
 
-void StageProtocol::begin_step(StepKind kind) { machine_->begin_step(kind); }
+void StageProtocol::begin_step(StepKind kind, const std::vector<Action>* list) { machine_->begin_step(kind, list); }
 void StageProtocol::input_arrived(InputKind kind, int chunk, int microbatch) {
   machine_->input_arrived(kind, chunk, microbatch);
 }

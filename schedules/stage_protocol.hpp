@@ -40,7 +40,9 @@ class StageProtocol {
   // Events. An event that cannot be (an input twice, a completion of what was not launched) throws std::logic_error naming it.
 
   // Every action of the previous step must have been launched, or the step aborted. An evaluation keeps the planned order.
-  void begin_step(StepKind kind = StepKind::training);
+  // `list`: what the step runs, in this order, in place of the plan's list and of choosing; the plan's actions, in an order
+  // that its needs serve (but for an O that the verdict skips). It outlives the step.
+  void begin_step(StepKind kind = StepKind::training, const std::vector<Action>* list = nullptr);
   // The input of this chunk and microbatch can be read: its producer was enqueued (planned) or completed (ready). Before
   // begin_step(), and once all compute of a step was launched, it belongs to the coming step.
   void input_arrived(InputKind kind, int chunk, int microbatch);

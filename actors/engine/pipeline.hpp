@@ -23,6 +23,9 @@
 namespace caf {
 class actor_system;
 }
+namespace pipetrain::schedules {
+struct RecordedOrder;
+}
 
 namespace pipetrain {
 
@@ -67,6 +70,9 @@ struct PipelineOptions {
   // nothing blocks: use start_step(), and run the scheduler yourself, also after the pipeline's end.
   caf::actor_system* system = nullptr;
   bool virtual_time = false;
+  // Every step of training is run in the order that was recorded for the step of its number; one that was not fails. Of a run
+  // with this plan, order and number of replicas. Null: as `order` says.
+  std::shared_ptr<const schedules::RecordedOrder> replayed;
   // Null: stages log nothing. In every process of several, or in none. start_step() alone leaves the logs with its outcome.
   std::shared_ptr<RunRecorder> recorder;
   // Null: this process runs the whole pipeline.

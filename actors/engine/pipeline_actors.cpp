@@ -168,6 +168,7 @@ void PipelineActors::spawn_stage(const StageId& id) {
   setup.slot_life = options_.slot_life;
   setup.run_ahead = options_.run_ahead;
   setup.record = options_.recorder != nullptr;
+  setup.replayed = options_.replayed;
   setup.compute = computes_.at(index(id));
   setup.supervisor = supervisor_;
   const auto queue = [&](int virtual_stage, InputKind kind) { return queue_of({id.replica, virtual_stage, id.part, kind}); };

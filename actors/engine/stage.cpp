@@ -121,8 +121,17 @@ void StageActor::begin(const StepInfo& step) {
   // Nothing after a forward of an evaluation reads its inputs.
   slot_life_ = step.kind == schedules::StepKind::evaluation ? schedules::SlotLife{ActionKind::forward} : setup_.slot_life;
   setup_.compute->begin_step(step);
-  protocol_.begin_step(step.kind);
+  protocol_.begin_step(step.kind, replayed_list(step));
   pump();
+}
+
+const std::vector<Action>* StageActor::replayed_list(const StepInfo& step) const {
+  if (!setup_.replayed || step.kind == schedules::StepKind::evaluation) return nullptr;
+  const auto* list = setup_.replayed->list(step.step, setup_.id.replica, setup_.id.stage);
+  if (!list)
+    throw Error(ErrorKind::input, {"order", "replay"},
+                "step " + std::to_string(step.step) + " was not recorded; run fewer steps");
+  return list;
 }
 
 void StageActor::take_input(Arrived message) {

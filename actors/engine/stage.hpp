@@ -10,6 +10,7 @@
 #include "actors/engine/protocol.hpp"
 #include "schedules/log_codec.hpp"
 #include "schedules/plan.hpp"
+#include "schedules/recorded_order.hpp"
 #include "schedules/stage_protocol.hpp"
 
 namespace pipetrain {
@@ -20,7 +21,8 @@ struct StageSetup {
   schedules::Order order = schedules::Order::planned;
   schedules::SlotLife slot_life;
   int run_ahead = 2;
-  bool record = false;  // log what it receives and decides
+  bool record = false;                                       // log what it receives and decides
+  std::shared_ptr<const schedules::RecordedOrder> replayed;  // see PipelineOptions
   std::shared_ptr<StageCompute> compute;
   caf::actor supervisor;
 
@@ -50,6 +52,7 @@ class StageActor : public caf::event_based_actor {
   };
 
   void begin(const StepInfo& step);
+  const std::vector<schedules::Action>* replayed_list(const StepInfo& step) const;  // null: the plan's
   void take_input(Arrived message);
   void credit(Credit& message);
   void enqueued(const schedules::Action& action);

@@ -11,6 +11,7 @@
 #include "model/mode_names.hpp"
 #include "model/weights/weights.hpp"
 #include "schedules/plan_text.hpp"
+#include "schedules/recorded_order.hpp"
 
 namespace pipetrain {
 namespace {
@@ -45,7 +46,9 @@ void add_layout(const RunSettings& settings, NamedValues& values) {
   values.emplace_back("sequence-parallel", text(layout.sequence_parallel));
   values.emplace_back("schedule", layout.plan ? checksum_of(schedules::to_text(*layout.plan)) : layout.schedule);
   values.emplace_back("chunks", text(layout.chunks));
-  values.emplace_back("order", layout.order == schedules::Order::planned ? "planned" : "ready");
+  values.emplace_back("order", layout.replayed ? fmt::format("replay {:016x}", layout.replayed->content)
+                               : layout.order == schedules::Order::planned ? "planned"
+                                                                           : "ready");
   values.emplace_back("microbatches", text(settings.batch.microbatches));
   values.emplace_back("microbatch", text(settings.batch.microbatch));
   values.emplace_back("device", settings.devices.kind == DeviceKind::cpu ? "cpu" : "cuda");

@@ -13,6 +13,7 @@
 #include "comm/transport_memory.hpp"
 #include "core/error.hpp"
 #include "model/head_size.hpp"
+#include "schedules/recorded_order.hpp"
 #include "schedules/validate.hpp"
 
 namespace pipetrain {
@@ -22,12 +23,26 @@ std::unique_ptr<Device> make_device(const TrainJob& job, int number) {
   return job.devices.kind == DeviceKind::cpu ? make_cpu_device(number, job.devices.threads) : make_cuda_device(number);
 }
 
+// An order is of one plan.
+void check_replayed(const TrainJob& job) {
+  if (!job.layout.replayed) return;
+  const auto& recorded = *job.layout.replayed;
+  const schedules::Plan plan = plan_of(job);
+  if (recorded.replicas == job.batch.dp && recorded.plan.placement == plan.placement && recorded.plan.stages == plan.stages)
+    return;
+  throw Error(ErrorKind::input, {"order", "replay"},
+              "the record is of " + recorded.plan.schedule + ", pp " + std::to_string(recorded.plan.placement.stages()) +
+                  ", dp " + std::to_string(recorded.replicas) + ", " + std::to_string(recorded.plan.microbatches) +
+                  " microbatches, or ends its steps otherwise; give the options of the recorded run");
+}
+
 // Refuses a model that cannot be split or computed so before anything is opened.
 std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vector<std::vector<Block>>& parts,
                                              const std::shared_ptr<EngineChannel>& channel) {
   if (job.zero.divides_weights() && job.layout.order == schedules::Order::ready)
     throw Error(ErrorKind::input, {"zero", std::to_string(job.zero.stage)},
                 "replicas gather weights in one order, the plan's, and the run's order is ready; use planned");
+  check_replayed(job);
   layout_parameters(job.config, parts, 0, job.layout.tp);
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
   return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;

@@ -27,7 +27,8 @@ namespace pipetrain {
 
 namespace schedules {
 struct Plan;
-}
+struct RecordedOrder;
+}  // namespace schedules
 
 struct ModelSettings {
   std::string name = "tiny";           // a preset's name or a Hugging Face folder
@@ -61,6 +62,7 @@ struct LayoutSettings {
   std::shared_ptr<const schedules::Plan> plan;  // instead of the schedule of that name; has passed validate()
   std::string plan_file;                        // where it came from, for errors; may be empty
   schedules::Order order = schedules::Order::planned;
+  std::shared_ptr<const schedules::RecordedOrder> replayed;  // a recorded run's steps, which chose by `order`; may be null
 };
 
 struct DeviceSettings {

@@ -74,6 +74,7 @@ class Trainer::Run {
     PipelineOptions options;
     options.plan = layout_.plan();
     options.order = job_.layout.order;
+    options.replayed = job_.layout.replayed;
     options.slot_life = TransformerCompute::slot_life();
     options.needs = layout_.needs();
     options.replicas = static_cast<int>(job_.batch.dp);

@@ -69,7 +69,9 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Layout", "slices", "N", "pieces of a sequence that pass the pipeline one behind the other", "1", false, false},
       {"Layout", "post-validation", "on|off",
        "step before the global gradient norm is known, and take it back where clipping asks for it", "off", false, false},
-      {"Layout", "order", "planned|ready", "keep the plan's order, or run what is ready first", "planned"},
+      {"Layout", "order", "planned|ready|replay:FILE",
+       "keep the plan's order, run what is ready first, or keep the order that the run of a --record had in each step",
+       "planned"},
 
       {"Batch and length", "microbatch", "N", "sequences in one microbatch", "1"},
       {"Batch and length", "microbatches", "N", "microbatches of one replica in one step", "4 x pp; the plan's"},

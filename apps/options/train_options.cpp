@@ -20,6 +20,7 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/config.hpp"
+#include "records/recorded_order.hpp"
 #include "schedules/builders.hpp"
 
 namespace pipetrain {
@@ -113,6 +114,19 @@ void read_batch(const OptionValues& values, RunSettings& run) {
   run.batch = resolve_batch(batch, layout.pp, static_cast<int>(run.batch.dp));
 }
 
+// --order replay:FILE
+void read_replayed(const OptionValues& values, LayoutSettings& layout) {
+  const std::string prefix = "replay:", order = values.text("order").value_or("");
+  if (!order.starts_with(prefix)) return;
+  if (values.given("record")) values.fail("record", "a run whose order is a record's chooses nothing; leave it out");
+  const std::string file = order.substr(prefix.size());
+  if (!fs::is_regular_file(file)) values.fail("order", "there is no such record; check the path");
+  layout.replayed = read_recorded_order(file);
+  const auto steps = values.integer("steps", 1, any_count);
+  const std::int64_t last = layout.replayed->steps.empty() ? 0 : layout.replayed->steps.rbegin()->first;
+  if (steps && *steps > last) values.fail("steps", fmt::format("the record of --order ends with step {}; give no more", last));
+}
+
 void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
   LayoutSettings& layout = run.layout;
   const schedules::ScheduleInfo* info = layout.plan ? nullptr : schedules::find_schedule(layout.schedule);
@@ -121,7 +135,9 @@ void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
   if (info && layout.chunks != info->default_chunks && !info->chunks_can_vary)
     values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", layout.schedule,
                                       info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
-  const bool ready = values.choice("order", {"planned", "ready"}) == std::size_t{1};
+  read_replayed(values, layout);
+  const bool ready = layout.replayed ? layout.replayed->order == schedules::Order::ready
+                                     : values.choice("order", {"planned", "ready"}) == std::size_t{1};
   if (ready && !(info ? info->has_ready_rule : layout.plan->ready_rule != schedules::ReadyRule::none))
     values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", layout.schedule));
   layout.order = ready ? schedules::Order::ready : schedules::Order::planned;

@@ -1,7 +1,10 @@
 // train --record and pipetrain replay, as a user's shell would run them.
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
@@ -84,6 +87,39 @@ TEST_CASE("a changed cost changes what follows from it, and no change changes no
   CHECK_THAT(refused("replay " + file + " --stage-factor 1,2,3"),
              Contains("--stage-factor") && Contains("3 values for 2 stages"));
   CHECK_THAT(refused("replay " + file + " --link-factor 0"), Contains("--link-factor"));
+}
+
+TEST_CASE("a ready run is run again in its own order, step by step, with its bits") {
+  const TempFolder folder;
+  const auto file = [&](const char* name) { return (folder.path() / name).string(); };
+  const std::string layout = small + "--pp 3 --layers 3 --microbatches 8 ";
+  REQUIRE(run(layout + "--order ready --metrics " + file("a") + " --trace " + file("a.json") + " --record " + file("run.rec"))
+              .status == 0);
+  for (const char* start : {"", "launch --nproc 3 "}) {
+    const Result again =
+        run(start + layout + "--order replay:" + file("run.rec") + " --metrics " + file("b") + " --trace " + file("b.json"));
+    CAPTURE(again.err);
+    REQUIRE(again.status == 0);
+    CHECK(run("compare " + file("a") + " " + file("b")).status == 0);
+    const auto order = [&](const char* name) {  // of each stage, by time
+      std::map<int, std::vector<std::pair<double, std::string>>> rows;
+      for (const auto& event : nlohmann::json::parse(read_file(file(name)))["traceEvents"])
+        if (event["ph"] == "X") rows[event["tid"]].emplace_back(event["ts"], event["name"]);
+      std::string text;
+      for (auto& [row, actions] : rows) {
+        std::sort(actions.begin(), actions.end());
+        for (const auto& [time, action] : actions) text += action + " ";
+      }
+      return text;
+    };
+    CHECK(order("a.json") == order("b.json"));
+  }
+  CHECK_THAT(refused(layout + "--order replay:" + file("none")), Contains("--order") && Contains("no such record"));
+  CHECK_THAT(refused(layout + "--steps 5 --order replay:" + file("run.rec")),
+             Contains("--steps 5") && Contains("ends with step 4"));
+  CHECK_THAT(refused(small + "--pp 2 --order replay:" + file("run.rec")),
+             Contains("--order") && Contains("the record is of 1f1b, pp 3"));
+  CHECK_THAT(refused(layout + "--order replay:" + file("run.rec") + " --record " + file("other")), Contains("--record"));
 }
 
 TEST_CASE("the record of a run that fails tells what every stage waited for") {
