@@ -10,13 +10,18 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "actors/training/rank_file.hpp"
 #include "actors/training/saved_parts.hpp"
 #include "bench/faults/program_run.hpp"
 #include "bench/result.hpp"
+#include "core/on_threads.hpp"
 #include "model/config.hpp"
 #include "model/weights/piecewise_weights.hpp"
 #include "model/weights/safetensors_checksums.hpp"
@@ -103,13 +108,26 @@ struct RankContents {
       for (const HeldPart& part : saved_parts(layout, places, {}))
         pieces.push_back({state, part.parameter, {part.begin, part.end}, values.data() + places.weight_at(part)});
   }
+
+  // Into memory that is there already, on all cores, as the rank does it.
+  void load(const std::map<std::string, std::shared_ptr<const WeightSource>>& states) {
+    std::vector<std::pair<const WeightSource*, const Parameter*>> loads;
+    for (const auto& [name, source] : states)
+      for (const Parameter& parameter : layout.parameters)
+        if (!parameter.tied_copy) loads.emplace_back(source.get(), &parameter);
+    on_threads(std::thread::hardware_concurrency(), loads.size(), [&](std::size_t i) {
+      const auto [source, parameter] = loads[i];
+      source->load(*parameter, values.data() + parameter->offset);
+    });
+  }
+
   ParameterLayout layout;
   std::vector<float> values;
   std::vector<HeldState> pieces;
 };
 
 bool measure_rates(const fs::path& folder, int tries) {
-  const RankContents contents;
+  RankContents contents;
   const ModelConfig config = preset_config("gpt2");
   const fs::path copy = folder / "dd";
   double written = 0, read = 0, dd_written = 0, dd_read = 0;
@@ -129,15 +147,7 @@ bool measure_rates(const fs::path& folder, int tries) {
     drop_from_cache(file);
     start = Clock::now();
     verify_safetensors(file, report.checksums, "the report");
-    const auto states = piecewise_states(config, {file});
-    std::vector<float> slice;
-    for (const auto& [name, source] : states) {
-      for (const Parameter& parameter : contents.layout.parameters) {
-        if (parameter.tied_copy) continue;
-        slice.resize(static_cast<std::size_t>(parameter.local.elements()));
-        source->load(parameter, slice.data());
-      }
-    }
+    contents.load(piecewise_states(config, {file}));
     read = std::max(read, bytes / seconds_since(start));
     fs::remove(file);
     fs::remove(copy);

@@ -19,6 +19,9 @@ class TilePool {
   TilePool(const TilePool&) = delete;
   TilePool& operator=(const TilePool&) = delete;
 
+  // The helpers, and the thread that runs an operation.
+  unsigned threads() const { return static_cast<unsigned>(helpers_.size()) + 1; }
+
   // Calls tile(i) for i in [0, tiles) on this thread and the helpers; returns when all are done, throwing the first exception
   // of a tile. While another thread is inside, the caller runs its tiles alone.
   void run(std::int64_t tiles, const std::function<void(std::int64_t)>& tile);

@@ -3,6 +3,7 @@
 
 #include "actors/training/loading_threads.hpp"
 #include "actors/training/offload_place.hpp"
+#include "core/on_threads.hpp"
 
 namespace pipetrain {
 namespace {

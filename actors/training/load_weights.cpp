@@ -10,6 +10,7 @@
 
 #include "actors/training/loading_threads.hpp"
 #include "core/device.hpp"
+#include "core/on_threads.hpp"
 
 namespace pipetrain {
 namespace {

@@ -1,41 +1,15 @@
 #include "actors/training/loading_threads.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
 #include <thread>
-#include <vector>
+
+#include "core/cpu_device.hpp"
 
 namespace pipetrain {
 
-unsigned loading_threads(const Device& device) {
-  if (device.id().kind != DeviceKind::cuda) return 1;
+unsigned loading_threads(Device& device) {
+  if (auto* const cpu = dynamic_cast<CpuDevice*>(&device)) return cpu->tiles().threads();
   return std::max(1U, std::thread::hardware_concurrency() / static_cast<unsigned>(cuda_device_count()));
-}
-
-void on_threads(unsigned threads, std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto run = [&] {
-    try {
-      for (std::size_t i = next++; i < count; i = next++) work(i);
-    } catch (...) {
-      next = count;
-      const std::lock_guard lock(mutex);
-      if (!failure) failure = std::current_exception();
-    }
-  };
-  std::vector<std::thread> others;
-  others.reserve(threads);  // what throws below must leave those that run in their place
-  try {
-    for (unsigned i = 1; i < std::min<std::size_t>(threads, count); ++i) others.emplace_back(run);
-  } catch (const std::exception&) {  // no more threads, or no memory for one: those there are do the work
-  }
-  run();
-  for (auto& other : others) other.join();
-  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace pipetrain

@@ -10,6 +10,7 @@
 #include "actors/training/published_parameters.hpp"
 #include "actors/training/saved_parts.hpp"
 #include "core/error.hpp"
+#include "core/on_threads.hpp"
 #include "model/arena_views.hpp"
 #include "model/gradient_sums.hpp"
 #include "model/weights/weights.hpp"
@@ -212,6 +213,8 @@ void RankState::write(const std::string& state, std::size_t begin, const float* 
 
 void RankState::load_state(const std::string& state, const WeightSource& source) {
   if (!is_offloaded(state)) static_cast<void>(arena(state));  // throws where there is none
+  ops_.stream().synchronize();                                // behind which the host may write to memory that it shares
+  const bool writes_in_place = !is_offloaded(state) && setup_.device->id().kind == DeviceKind::cpu;
   // The largest first, so that no thread begins with one when the others are done.
   std::vector<HeldPart> parts = places_.held();
   const auto parameter_of = [this](const HeldPart& part) -> const Parameter& { return layout_.parameters[part.parameter]; };
@@ -221,7 +224,10 @@ void RankState::load_state(const std::string& state, const WeightSource& source)
   std::mutex stream_turn;
   on_threads(loading_threads(*setup_.device), parts.size(), [&](std::size_t i) {
     const HeldPart& part = parts[i];
-    std::vector<float> staging(static_cast<std::size_t>(parameter_of(part).local.elements()));
+    const auto elements = static_cast<std::size_t>(parameter_of(part).local.elements());
+    if (writes_in_place && part.size() == elements)
+      return source.load(parameter_of(part), arena(state).as<float>() + place(state, part));
+    std::vector<float> staging(elements);
     source.load(parameter_of(part), staging.data());
     const std::lock_guard lock(stream_turn);
     write(state, place(state, part), staging.data() + part.begin, part.size());
