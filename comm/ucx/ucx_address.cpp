@@ -34,6 +34,20 @@ SocketAddress parse_address(const std::string& text) {
   return address;
 }
 
+std::string to_string(const SocketAddress& address) {
+  const bool v6 = address.storage.ss_family == AF_INET6;
+  const auto& v4_address = reinterpret_cast<const sockaddr_in&>(address.storage);
+  const auto& v6_address = reinterpret_cast<const sockaddr_in6&>(address.storage);
+  char text[INET6_ADDRSTRLEN] = {};
+  if (v6) {
+    inet_ntop(AF_INET6, &v6_address.sin6_addr, text, sizeof text);
+  } else {
+    inet_ntop(AF_INET, &v4_address.sin_addr, text, sizeof text);
+  }
+  const std::string port = std::to_string(ntohs(v6 ? v6_address.sin6_port : v4_address.sin_port));
+  return (v6 ? "[" + std::string(text) + "]" : std::string(text)) + ":" + port;
+}
+
 Bytes listener_address(ucp_listener_h listener) {
   ucp_listener_attr_t attributes{};
   attributes.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;

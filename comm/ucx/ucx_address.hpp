@@ -24,6 +24,9 @@ std::string own_address(const ControlPlane& control);
 // A numeric address of either family, port 0. Throws Error(internal) for another text.
 SocketAddress parse_address(const std::string& text);
 
+// "10.0.0.1:4711", "[fe80::1]:4711".
+std::string to_string(const SocketAddress& address);
+
 // The listener's own, for unpack_address() in another process.
 Bytes listener_address(ucp_listener_h listener);
 // Throws Error(peer_lost) for bytes that are no address.

@@ -3,6 +3,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,7 +16,9 @@ namespace pipetrain {
 struct UcxPeers::Connection {
   UcxPeers* owner = nullptr;
   ucp_ep_h endpoint = nullptr;
-  int process = -1;  // -1: not known yet
+  int process = -1;                             // -1: not known yet
+  std::chrono::steady_clock::time_point since;  // it was opened; once that is done, closed
+  void* closing = nullptr;                      // UCX's request to close it, while that is under way
   bool failed = false;
   bool near = false;  // the other process can read this one's memory
   // What the other process is to fetch, by number: to be called once it has.

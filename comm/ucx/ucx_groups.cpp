@@ -1,5 +1,6 @@
 #include "comm/ucx/ucx_groups.hpp"
 
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -13,6 +14,8 @@ namespace {
 
 // Announcements for groups that this process has not made yet; no run has so many.
 constexpr std::size_t most_announcements = 1 << 20;
+// How much later than this process another one may come to make a group.
+constexpr std::chrono::seconds late_limit{60};
 
 struct Announcement {
   std::uint32_t group = 0;
@@ -114,7 +117,11 @@ void UcxGroups::announce(std::uint32_t number, const std::set<int>& processes) {
       peers_->send(process, {.message = UcxMessage::group_ready, .header = std::move(header).data()});
     }
   });
-  peers_->wait_for(processes, [&](int process) { return registry_->ready.count({number, process}) > 0; });
+  peers_->wait_for(processes,
+                   [&](int process) {
+                     return registry_->ready.count({number, process}) > 0;
+                   },
+                   {late_limit, "it did not come to make group " + std::to_string(number)});
 }
 
 }  // namespace pipetrain

@@ -13,12 +13,12 @@
 namespace pipetrain {
 namespace {
 
-// How long a process may come later than another one to where both connect.
-constexpr std::chrono::minutes connect_limit{5};
 // How long a process that leaves waits until all have heard of it.
 constexpr std::chrono::seconds leave_limit{1};
-// Connections that have not said the key; more are turned away.
-constexpr std::size_t most_strangers = 64;
+// Of connecting to a process, where the connection breaks before it answers.
+constexpr int most_tries = 5;
+// How long UCX may still speak of a connection that is closed.
+constexpr std::chrono::seconds closed_limit{1};
 
 std::uint64_t random_key() {
   std::uint64_t key = 0;
@@ -28,8 +28,6 @@ std::uint64_t random_key() {
   return key;
 }
 
-void finish_close(void* request, ucs_status_t, void*) { ucp_request_free(request); }
-
 }  // namespace
 
 UcxPeers::UcxPeers(UcxWorker& worker, ControlPlane& control) : worker_(worker), control_(control), probe_(random_key()) {
@@ -37,19 +35,20 @@ UcxPeers::UcxPeers(UcxWorker& worker, ControlPlane& control) : worker_(worker), 
        {UcxMessage::hello, UcxMessage::welcome, UcxMessage::near, UcxMessage::fetched, UcxMessage::leave}) {
     on_message(message, {});
   }
-  worker_.call([this] { listen(own_address(control_)); });
-  WireWriter mine;
-  mine.number(random_key());
-  worker_.call([&] { mine.bytes(listener_address(listener_)); });
-  const auto all = control_.exchange("ucx listeners", std::move(mine).data());
-  for (const Bytes& one : all) {
-    WireReader reader(one);
-    const auto key = reader.number<std::uint64_t>();
-    if (&one == &all.front()) key_ = key;
-    const auto address = reader.bytes();
-    listeners_.emplace_back(address.begin(), address.end());
-    reader.end();
-  }
+}
+
+// Two exchanges, because who has heard where this process listens connects at once, and must find it knowing the key.
+void UcxPeers::join() {
+  WireWriter key;
+  key.number(random_key());
+  const auto keys = control_.exchange("ucx key", std::move(key).data());
+  key_ = WireReader(keys.front()).number<std::uint64_t>();
+  Bytes mine;
+  worker_.call([&] {
+    listen(own_address(control_));
+    mine = listener_address(listener_);
+  });
+  listeners_ = control_.exchange("ucx listeners", std::move(mine));
 }
 
 UcxPeers::~UcxPeers() { leave(); }
@@ -73,6 +72,9 @@ void UcxPeers::leave() noexcept {
   worker_.call([this] {
     for (auto& [process, connection] : std::exchange(peers_, {})) close(std::move(connection));
     for (auto& connection : std::exchange(strangers_, {})) close(std::move(connection));
+    for (const auto& connection : closed_) {
+      if (connection->closing != nullptr) ucp_request_free(std::exchange(connection->closing, nullptr));
+    }
     if (listener_ != nullptr) ucp_listener_destroy(listener_);
     for (const auto& registration : handlers_) {
       ucp_am_handler_param_t param{};
@@ -83,143 +85,60 @@ void UcxPeers::leave() noexcept {
   });
 }
 
-// --- connections ---
-
-void UcxPeers::listen(const std::string& address) {
-  const SocketAddress place = parse_address(address);
-  ucp_listener_params_t params{};
-  params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
-  params.sockaddr = place.ucx();
-  params.conn_handler.cb = [](ucp_conn_request_h request, void* self) { static_cast<UcxPeers*>(self)->accept(request); };
-  params.conn_handler.arg = this;
-  const ucs_status_t status = ucp_listener_create(worker_.handle(), &params, &listener_);
-  if (status != UCS_OK) {
-    throw Error(ErrorKind::unavailable, "UCX cannot listen at " + address + ": " + ucs_status_string(status));
-  }
-}
-
-std::unique_ptr<UcxPeers::Connection> UcxPeers::open(ucp_ep_params_t params) {
-  auto connection = std::make_unique<Connection>();
-  connection->owner = this;
-  params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  params.err_handler.cb = [](void* broken, ucp_ep_h, ucs_status_t status) {
-    auto& failing = *static_cast<Connection*>(broken);
-    failing.owner->fail(failing, status);
-  };
-  params.err_handler.arg = connection.get();
-  const ucs_status_t status = ucp_ep_create(worker_.handle(), &params, &connection->endpoint);
-  if (status != UCS_OK) return nullptr;
-  return connection;
-}
-
-void UcxPeers::accept(ucp_conn_request_h request) {
-  if (strangers_.size() >= most_strangers || leaving_) {
-    count_dropped();
-    (void)ucp_listener_reject(listener_, request);
-    return;
-  }
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
-  params.conn_request = request;
-  if (auto connection = open(params)) strangers_.push_back(std::move(connection));
-}
-
-void UcxPeers::connect(const std::set<int>& processes) {
-  worker_.call([&] {
-    for (const int process : processes) {
-      if (process < control_.process() && peers_.count(process) == 0) connect_to(process);
-    }
-  });
-}
-
-void UcxPeers::connect_to(int process) {
-  const SocketAddress place = unpack_address(listeners_[static_cast<std::size_t>(process)]);
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR;
-  params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
-  params.sockaddr = place.ucx();
-  auto connection = open(params);
-  if (connection == nullptr) {
-    lose(process, "UCX cannot connect to it");
-    return;
-  }
-  connection->process = process;
-  auto& connecting = *(peers_[process] = std::move(connection));
-  send_own(connecting, UcxMessage::hello, reinterpret_cast<std::uintptr_t>(&probe_), probe_);
-}
-
-void UcxPeers::wait_connected(const std::set<int>& processes) {
-  wait_for(processes, [this](int process) {
-    const std::lock_guard lock(mutex_);
-    return connected_.count(process) > 0;
-  });
-}
-
-void UcxPeers::wait_for(const std::set<int>& processes, const std::function<bool(int)>& ready) {
-  const auto limit = std::chrono::steady_clock::now() + connect_limit;
-  for (const int process : processes) {
-    for (bool done = false; !done;) {
-      std::uint64_t seen = 0;
-      {
-        const std::lock_guard lock(mutex_);
-        seen = news_;
-      }
-      worker_.call([&] { done = ready(process); });
-      if (done) break;
-      std::unique_lock lock(mutex_);
-      if (abort_cause_) std::rethrow_exception(abort_cause_);
-      const auto lost = lost_.find(process);
-      if (lost != lost_.end()) refuse(process, lost->second);
-      if (!changed_.wait_until(lock, limit, [&] { return news_ != seen; })) refuse(process, "it did not answer for 5 minutes");
-    }
-  }
-}
-
-void UcxPeers::refuse(int process, const std::string& why) const {
-  throw Error(ErrorKind::peer_lost, to_string(control_.info(process)) + " cannot be reached over UCX: " + why);
-}
-
-void UcxPeers::notify() {
-  const std::lock_guard lock(mutex_);
-  ++news_;
-  changed_.notify_all();
-}
+// --- ends of connections ---
 
 void UcxPeers::close(std::unique_ptr<Connection> connection) {
   ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  param.cb.send = finish_close;
   connection->failed = true;
   forget_fetches(*connection);
-  (void)ucp_ep_close_nbx(connection->endpoint, &param);
+  void* request = ucp_ep_close_nbx(connection->endpoint, &param);
+  if (UCS_PTR_IS_PTR(request)) connection->closing = request;
+  connection->since = std::chrono::steady_clock::now();
+  forget_closed();
   closed_.push_back(std::move(connection));
+}
+
+void UcxPeers::forget_closed() {
+  const auto oldest = std::chrono::steady_clock::now() - closed_limit;
+  std::erase_if(closed_, [oldest](const auto& connection) {
+    if (connection->since > oldest) return false;
+    if (connection->closing == nullptr) return true;
+    if (ucp_request_check_status(connection->closing) == UCS_INPROGRESS) return false;
+    ucp_request_free(connection->closing);
+    return true;
+  });
 }
 
 // Called by UCX, which still uses the endpoint: it is closed afterwards.
 void UcxPeers::fail(Connection& connection, ucs_status_t status) {
   if (std::exchange(connection.failed, true)) return;
-  if (connection.process >= 0 && left_.count(connection.process) == 0) {
-    lose(connection.process, std::string("its connection broke (") + ucs_status_string(status) + ")");
+  const int process = connection.process;
+  const bool connecting = process >= 0 && process < control_.process() && !is_connected(process);
+  const bool again = connecting && ++tries_[process] < most_tries;
+  if (process >= 0 && !again && left_.count(process) == 0) {
+    lose(process, std::string("its connection broke (") + ucs_status_string(status) + ")");
   }
-  worker_.post([this, endpoint = connection.endpoint] {
-    const auto broken = [endpoint](const auto& one) { return one->endpoint == endpoint; };
-    const auto stranger = std::find_if(strangers_.begin(), strangers_.end(), broken);
-    if (stranger != strangers_.end()) {
-      auto gone = std::move(*stranger);
-      strangers_.erase(stranger);
-      close(std::move(gone));
-      return;
-    }
-    for (auto peer = peers_.begin(); peer != peers_.end(); ++peer) {
-      if (!broken(peer->second)) continue;
-      auto gone = std::move(peer->second);
-      peers_.erase(peer);
-      close(std::move(gone));
-      return;
-    }
+  worker_.post([this, endpoint = connection.endpoint, process, again] {
+    close_broken(endpoint);
+    if (again) to_try_again_.insert(process);  // whoever waits for it tries, after a pause
   });
+}
+
+void UcxPeers::close_broken(ucp_ep_h endpoint) {
+  const auto broken = [endpoint](const auto& one) { return one->failed && one->endpoint == endpoint; };
+  const auto stranger = std::find_if(strangers_.begin(), strangers_.end(), broken);
+  const auto peer = std::find_if(peers_.begin(), peers_.end(), [&](const auto& one) { return broken(one.second); });
+  if (stranger != strangers_.end()) {
+    auto gone = std::move(*stranger);
+    strangers_.erase(stranger);
+    close(std::move(gone));
+  } else if (peer != peers_.end()) {
+    auto gone = std::move(peer->second);
+    peers_.erase(peer);
+    close(std::move(gone));
+  }
 }
 
 void UcxPeers::cut(int process) {
@@ -229,13 +148,6 @@ void UcxPeers::cut(int process) {
   peers_.erase(peer);
   left_.insert(process);
   close(std::move(gone));
-}
-
-void UcxPeers::mark_connected(int process) {
-  const std::lock_guard lock(mutex_);
-  connected_.insert(process);
-  ++news_;
-  changed_.notify_all();
 }
 
 // --- failures ---

@@ -8,6 +8,7 @@
 #include <ucp/api/ucp.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -47,7 +48,6 @@ class UcxPeers {
     std::function<void()> done = {};
   };
 
-  // Listens, and learns from the control plane where the others do: every process makes this at the same time.
   UcxPeers(UcxWorker& worker, ControlPlane& control);
   ~UcxPeers();
   UcxPeers(const UcxPeers&) = delete;
@@ -57,16 +57,24 @@ class UcxPeers {
   // What is on its way is lost. No handler runs any more.
   void leave() noexcept;
 
-  // Before connect(); for the whole life.
+  // Before join(); for the whole life.
   void on_message(UcxMessage message, Handler handler);
+  // Listens, and learns from the control plane where the others do: every process calls it at the same time. The others may
+  // connect and send from here on, so that all that takes their messages must be there.
+  void join();
   // Begins to connect; the peers must do the same.
   void connect(const std::set<int>& processes);
-  // Blocks until these are connected. Throws Error(peer_lost), or the cause of an abort.
+  // Blocks until these are connected: 20 s for one that this process connects to, a minute for one that is to connect to this.
+  // Throws Error(peer_lost), or the cause of an abort.
   void wait_connected(const std::set<int>& processes);
 
+  struct Patience {
+    std::chrono::seconds limit;
+    std::string late;  // of a process that takes longer: "it did not ..."
+  };
   // Blocks until ready(process), which runs on the worker's thread, says so of each; notify() when an answer may have changed.
   // Throws as wait_connected() does.
-  void wait_for(const std::set<int>& processes, const std::function<bool(int process)>& ready);
+  void wait_for(const std::set<int>& processes, const std::function<bool(int process)>& ready, const Patience& patience);
   void notify();
 
   WireWriter begin_header() const;
@@ -93,6 +101,8 @@ class UcxPeers {
   void connect_to(int process);
   std::unique_ptr<Connection> open(ucp_ep_params_t params);
   void close(std::unique_ptr<Connection> connection);
+  void close_strangers();
+  void forget_closed();
 
   ucs_status_t receive(const Registration& registration, std::span<const std::byte> header, UcxPayload payload, ucp_ep_h reply);
   void greet(UcxMessage message, int process, std::span<const std::byte> header, ucp_ep_h endpoint);
@@ -105,6 +115,8 @@ class UcxPeers {
   void send_own(Connection& connection, UcxMessage message, std::uint64_t first = 0, std::uint64_t second = 0);
   void send_on(Connection& connection, Outgoing outgoing, unsigned flags);
   void fail(Connection& connection, ucs_status_t status);
+  void close_broken(ucp_ep_h endpoint);
+  bool is_connected(int process) const;
   void mark_connected(int process);
   void lose(int process, const std::string& why);
   [[noreturn]] void refuse(int process, const std::string& why) const;
@@ -121,8 +133,10 @@ class UcxPeers {
   std::map<int, std::unique_ptr<Connection>> peers_;
   std::vector<std::unique_ptr<Connection>> strangers_;  // that have not said the key yet
   std::vector<std::unique_ptr<Connection>> closed_;     // kept, lest UCX still speaks of one
-  std::uint64_t last_fetch_ = 0;                        // number of the last message that another process is to fetch
-  std::set<int> left_;                                  // that said they leave, or heard that we do
+  std::map<int, int> tries_;                            // of connecting, that broke before the other process answered
+  std::set<int> to_try_again_;
+  std::uint64_t last_fetch_ = 0;  // number of the last message that another process is to fetch
+  std::set<int> left_;            // that said they leave, or heard that we do
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

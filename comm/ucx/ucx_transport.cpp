@@ -40,7 +40,9 @@ UcxTransport::UcxTransport(ControlPlane& control, const Mesh& mesh)
       worker_(std::make_shared<UcxWorker>(shared_memory(control))),
       peers_(std::make_shared<UcxPeers>(*worker_, control)),
       edges_(std::make_unique<UcxEdges>(*worker_, *peers_, control)),
-      groups_(std::make_unique<UcxGroups>(worker_, peers_, control, mesh)) {}
+      groups_(std::make_unique<UcxGroups>(worker_, peers_, control, mesh)) {
+  peers_->join();
+}
 
 UcxTransport::~UcxTransport() {
   edges_->close();

@@ -38,7 +38,8 @@ namespace {
 
 class Plane : public ControlPlane {
  public:
-  Plane(SharedControl::Region& region, int process) : region_(region), process_(process) {
+  Plane(SharedControl::Region& region, int process, std::chrono::milliseconds late)
+      : region_(region), process_(process), late_(late) {
     for (int other = 0; other < region.processes; ++other) {
       ProcessInfo info;
       info.process = other;
@@ -83,6 +84,7 @@ class Plane : public ControlPlane {
     }
     pthread_mutex_unlock(&region_.mutex);
     if (all.empty()) throw Error(ErrorKind::peer_lost, "not all came to the exchange");
+    std::this_thread::sleep_for(late_);
     return all;
   }
 
@@ -100,6 +102,7 @@ class Plane : public ControlPlane {
 
   SharedControl::Region& region_;
   int process_;
+  std::chrono::milliseconds late_;
   std::vector<ProcessInfo> infos_;
 };
 
@@ -133,7 +136,9 @@ SharedControl::SharedControl(int processes, bool one_machine) {
 
 SharedControl::~SharedControl() { munmap(region_, sizeof(Region)); }
 
-std::unique_ptr<ControlPlane> SharedControl::plane(int process) { return std::make_unique<Plane>(*region_, process); }
+std::unique_ptr<ControlPlane> SharedControl::plane(int process, std::chrono::milliseconds late) {
+  return std::make_unique<Plane>(*region_, process, late);
+}
 
 std::vector<std::string> in_processes(int processes, const std::function<void(int)>& body, const std::vector<int>& killed) {
   std::vector<pid_t> children;

@@ -2,6 +2,7 @@
 // no messages and loses nobody.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,7 +21,8 @@ class SharedControl {
   SharedControl(const SharedControl&) = delete;
   SharedControl& operator=(const SharedControl&) = delete;
 
-  std::unique_ptr<ControlPlane> plane(int process);
+  // late: how much later than it could this process learns what an exchange brought.
+  std::unique_ptr<ControlPlane> plane(int process, std::chrono::milliseconds late = {});
 
   struct Region;
 

@@ -100,6 +100,7 @@ Wrong draw(Random& random, const UcxPeers& peers) {
 void attack(ControlPlane& control) {
   UcxWorker worker;
   UcxPeers peers(worker, control);
+  peers.join();
   control.exchange("ucx edges 1", describe_edges({}, {}));
   control.exchange("ucx edges 1 connect", {});
   peers.connect({0});
