@@ -2,15 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "core/error.hpp"
+#include "model/weights/stored_model.hpp"
 
 namespace pipetrain {
 
 ModelConfig named_model(const std::string& model, std::optional<std::int64_t> layers) {
-  std::error_code ignored;
-  ModelConfig config = std::filesystem::is_directory(model, ignored) ? read_hf_config(model) : preset_config(model);
+  ModelConfig config = names_stored_model(model) ? read_stored_config(model) : preset_config(model);
   if (layers && *layers > config.layers)
     throw Error(ErrorKind::input, {"layers", std::to_string(*layers)},
                 fmt::format("the model {} has only {}", model, config.layers));

@@ -11,6 +11,7 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "data/fingerprint.hpp"
+#include "model/weights/stored_model.hpp"
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
@@ -139,11 +140,11 @@ void set_initial_state(const RunSettings& settings, std::vector<std::string>& no
   }
   verify_weights_of_checkpoint(model.name);
   std::optional<std::uint64_t> new_head;
-  if (job.config.classifies() && !read_hf_config(model.name).classifies()) {
+  if (job.config.classifies() && !read_stored_config(model.name).classifies()) {
     new_head = job.samples.seed;
     notes.push_back(fmt::format("the head for {} classes is new, drawn with seed {}", job.config.outputs(), *new_head));
   }
-  job.initial.weights = hf_weights(job.config, model.name, new_head);
+  job.initial.weights = stored_weights(job.config, model.name, new_head);
 }
 
 }  // namespace pipetrain

@@ -21,7 +21,7 @@
 #include "core/counted.hpp"
 #include "data/tokenizers/text_stream.hpp"
 #include "model/named_model.hpp"
-#include "model/weights/weights.hpp"
+#include "model/weights/stored_model.hpp"
 
 namespace pipetrain {
 namespace {
@@ -211,7 +211,7 @@ int run_generate(const GenerateOptions& options) {
     dry_run(options, job, notes);
     return 0;
   }
-  placing_errors(options.places, [&] { job.weights = hf_weights(job.config, options.model); });
+  placing_errors(options.places, [&] { job.weights = stored_weights(job.config, options.model); });
   std::unique_ptr<Generator> generator;
   placing_errors(options.places, [&] { generator = std::make_unique<Generator>(job); });
   job.weights = nullptr;

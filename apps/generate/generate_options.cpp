@@ -21,7 +21,7 @@ void read_model(const OptionValues& values, GenerateOptions& options) {
   const auto model = values.text("model");
   if (!model) values.fail("model", "is needed: the Hugging Face folder of the model that writes; give its path");
   std::error_code ignored;
-  if (!std::filesystem::is_directory(*model, ignored))
+  if (!std::filesystem::is_directory(*model, ignored) && !std::filesystem::is_regular_file(*model, ignored))
     values.fail("model", "there is no such folder; give a Hugging Face folder, such as the model/ that train --save leaves");
   options.model = *model;
   if (const auto tokenizer = values.text("tokenizer")) options.tokenizer = *tokenizer;
@@ -94,7 +94,7 @@ void refuse_several_processes(const Environment& environment) {
 
 const std::vector<OptionSpec>& generate_option_table() {
   static const std::vector<OptionSpec> table = {
-      {"Input", "model", "DIR", "a Hugging Face folder: config.json and *.safetensors", ""},
+      {"Input", "model", "DIR|FILE", "a Hugging Face folder: config.json and *.safetensors; or a model file of llm.c", ""},
       {"Input", "tokenizer", "PATH", "tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one",
        "that in the model's folder, else bytes are tokens"},
       {"Input", "prompt", "TEXT", "the text to go on with", ""},

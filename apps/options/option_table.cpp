@@ -10,9 +10,9 @@ namespace pipetrain {
 
 const std::vector<OptionSpec>& train_option_table() {
   static const std::vector<OptionSpec> table = {
-      {"Model and data", "model", "NAME|DIR",
-       "a preset (tiny, gpt2, llama-7b, llama2-7b, llama3-8b, llama3.2-1b, ...) or a Hugging Face folder with config.json and "
-       "*.safetensors",
+      {"Model and data", "model", "NAME|DIR|FILE",
+       "a preset (tiny, gpt2, llama-7b, llama2-7b, llama3-8b, llama3.2-1b, ...), a Hugging Face folder with config.json and "
+       "*.safetensors, or a model file of llm.c",
        "tiny"},
       {"Model and data", "init", "hf|random", "with a folder: load its weights, or draw them (then config.json is enough)",
        "hf with a folder, else random"},

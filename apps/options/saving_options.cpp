@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -12,6 +11,8 @@
 #include "actors/training/checkpoint_state.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/train_options.hpp"
+#include "model/weights/llmc_model.hpp"
+#include "model/weights/stored_model.hpp"
 
 namespace pipetrain {
 namespace {
@@ -42,33 +43,11 @@ std::optional<std::uint64_t> bytes_in(std::string_view text) {
   return {};
 }
 
-// The magic number of llm.c's model files.
-bool begins_as_llmc(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::int32_t magic = 0;
-  stream.read(reinterpret_cast<char*>(&magic), sizeof magic);
-  return stream && magic == 20240326;
-}
-
-// Other programs' checkpoints are told by name, with what turns them into a folder that --model takes.
+// What other programs made holds weights to begin with, at most.
 void refuse_foreign(const OptionValues& values, const fs::path& load) {
-  std::error_code ignored;
-  bool llmc = fs::is_regular_file(load, ignored) && begins_as_llmc(load), megatron = false;
-  if (fs::is_directory(load, ignored) && !fs::exists(load / checkpoint_state_file, ignored)) {
-    for (const auto& entry : fs::directory_iterator(load, ignored)) {
-      const std::string name = entry.path().filename().string();
-      megatron |= name == "latest_checkpointed_iteration.txt" || name.starts_with("mp_rank_") || name.ends_with(".distcp");
-      llmc |= name.starts_with("model_") && name.ends_with(".bin") && begins_as_llmc(entry.path());
-    }
-  }
-  if (llmc)
-    values.fail("load",
-                "is a checkpoint of llm.c; turn it into a model folder with llm.c's dev/eval/export_hf.py, and begin "
-                "from that: --model");
-  if (megatron)
-    values.fail("load",
-                "is a checkpoint of Megatron-LM; turn it into a model folder with Megatron Bridge "
-                "(AutoBridge.export_ckpt), and begin from that: --model");
+  if (is_llmc_model(load))
+    values.fail("load", "is a model file of llm.c, which holds weights and nothing to go on with; begin from it: --model");
+  if (const auto foreign = foreign_checkpoint(load)) values.fail("load", *foreign + ": --model");
 }
 
 }  // namespace

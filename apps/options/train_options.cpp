@@ -20,6 +20,7 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/config.hpp"
+#include "model/weights/stored_model.hpp"
 #include "records/recorded_order.hpp"
 #include "schedules/builders.hpp"
 
@@ -47,14 +48,13 @@ void refuse_unbuilt(const OptionValues& values) {
 
 void read_model(const OptionValues& values, ModelSettings& model) {
   model.name = values.text("model").value_or(model.name);
-  std::error_code ignored;
-  const bool folder = fs::is_directory(model.name, ignored);
-  if (!folder && model.name.find('/') != std::string::npos)
+  const bool stored = names_stored_model(model.name);
+  if (!stored && model.name.find('/') != std::string::npos)
     values.fail("model", "there is no such folder; give a Hugging Face folder or a preset's name");
   const auto init = values.choice("init", {"hf", "random"});
-  if (init == std::size_t{0} && !folder)
+  if (init == std::size_t{0} && !stored)
     values.fail("init", fmt::format("hf loads the weights of a folder, but the model {} is no folder; use random", model.name));
-  model.load_weights = folder && init.value_or(0) == 0;
+  model.load_weights = stored && init.value_or(0) == 0;
   model.dropout = values.number("dropout", {.has_maximum = true, .maximum = 1});
   model.layers = values.integer("layers", 1, 1'000'000);
   model.labels = values.integer("num-labels", least_labels, most_labels);

@@ -183,8 +183,8 @@ const std::vector<OptionSpec>& simulate_option_table() {
       {"Costs", "jitter", "S", "lognormal relative deviation of every action's time", "0"},
       {"Costs", "runs", "N", "simulations with jitter; what is shown is the run of median time", "101 with jitter"},
       {"Costs", "seed", "N", "of the jitter", "0"},
-      {"Costs", "model", "NAME|DIR", "check that the costs are of this model, and that it has blocks for every virtual stage",
-       ""},
+      {"Costs", "model", "NAME|DIR|FILE",
+       "check that the costs are of this model, and that it has blocks for every virtual stage", ""},
       {"Costs", "layers", "N", "keep only the first N layers of the model", "all"},
 
       {"Output", "json", "", "print an array with one object per schedule instead of tables", "off"},

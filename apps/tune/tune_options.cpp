@@ -133,7 +133,8 @@ void read_plans(const OptionValues& values, TuneOptions& options) {
 
 const std::vector<OptionSpec>& tune_option_table() {
   static const std::vector<OptionSpec> table = {
-      {"Model and batch", "model", "NAME|DIR", "a preset or a Hugging Face folder (its config.json is enough)", "tiny"},
+      {"Model and batch", "model", "NAME|DIR|FILE",
+       "a preset, a Hugging Face folder (its config.json is enough) or a model file of llm.c", "tiny"},
       {"Model and batch", "layers", "N", "keep only the first N layers of the model", "all"},
       {"Model and batch", "seq-len", "N", "tokens of one sequence", "the model's most"},
       {"Model and batch", "global-batch", "N", "sequences of one step, the same for every layout", "4 x devices"},

@@ -3,6 +3,7 @@
 
 #include "bench/fuzz/target.hpp"
 #include "model/config.hpp"
+#include "model/weights/llmc_model.hpp"
 #include "model/weights/safetensors.hpp"
 #include "model/weights/weights.hpp"
 
@@ -88,6 +89,55 @@ Target index_target(const fs::path& root) {
   return target;
 }
 
+struct LlmcHeader {
+  std::int32_t magic = 20240326, version = 3, positions = 4, vocabulary = 5, layers = 1, heads = 2, width = 4, rows = 8;
+};
+
+// Of a model of llm.c, header and all; 0 for sizes that are not small.
+std::size_t llmc_bytes(const LlmcHeader& header) {
+  for (const std::int32_t size : {header.positions, header.layers, header.width, header.rows})
+    if (size < 1 || size > 64) return 0;
+  const auto width = static_cast<std::size_t>(header.width);
+  const std::size_t layer = 4 * width + 12 * width * width + 9 * width;  // norms, matrices, the matrices' biases
+  const auto rows = static_cast<std::size_t>(header.rows + header.positions);
+  const std::size_t elements = rows * width + static_cast<std::size_t>(header.layers) * layer + 2 * width;
+  return 256 * sizeof(std::int32_t) + elements * (header.version == 3 ? 4 : 2);
+}
+
+// Most changes of the header change what the file must be long.
+std::string llmc_model_file(Random& random, std::string file) {
+  LlmcHeader header;
+  if (file.size() < sizeof header || random.one_in(4)) return file;
+  std::memcpy(&header, file.data(), sizeof header);
+  if (const std::size_t bytes = llmc_bytes(header); bytes > 0) file.resize(bytes);
+  return file;
+}
+
+Target llmc_model_target(const fs::path& root) {
+  const fs::path file = root / "model.bin";
+  Target target{"llmc-model",
+                {},
+                {},
+                [file](std::string_view input) {
+                  put_file(file, input);
+                  const ModelConfig config = read_llmc_config(file);
+                  const auto weights = llmc_weights(file, nullptr);
+                  for (const Parameter& parameter : layout_parameters(config, {blocks_of(config)}, 0, 1).parameters) {
+                    std::vector<float> values(static_cast<std::size_t>(parameter.local.elements()));
+                    weights->load(parameter, values.data());
+                  }
+                },
+                llmc_model_file};
+  for (const std::int32_t version : {3, 5}) {
+    const LlmcHeader header{.version = version};
+    std::string bytes(llmc_bytes(header), '\1');
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memset(bytes.data() + sizeof header, 0, 256 * sizeof(std::int32_t) - sizeof header);
+    target.seeds.push_back(bytes);
+  }
+  return target;
+}
+
 Target config_target(const fs::path& root) {
   const fs::path folder = root / "model";
   fs::create_directories(folder);
@@ -126,7 +176,7 @@ Target config_target(const fs::path& root) {
 }  // namespace
 
 std::vector<Target> model_targets(const fs::path& folder) {
-  return {safetensors_target(folder), index_target(folder), config_target(folder)};
+  return {safetensors_target(folder), index_target(folder), llmc_model_target(folder), config_target(folder)};
 }
 
 }  // namespace pipetrain::fuzz

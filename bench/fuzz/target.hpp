@@ -28,7 +28,7 @@ std::vector<Target> all_targets(const std::filesystem::path& folder);
 void put_file(const std::filesystem::path& path, std::string_view content);
 
 // By room of the parsers.
-std::vector<Target> model_targets(const std::filesystem::path& folder);       // safetensors, index, config
+std::vector<Target> model_targets(const std::filesystem::path& folder);       // safetensors, index, llmc-model, config
 std::vector<Target> data_targets(const std::filesystem::path& folder);        // jsonl, row, packed
 std::vector<Target> tokenizer_targets();                                      // tokenizer, merges, charsmap
 std::vector<Target> token_file_targets(const std::filesystem::path& folder);  // tokens, megatron, llmc, datatrove

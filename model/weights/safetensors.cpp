@@ -15,6 +15,7 @@
 #include "core/checksum.hpp"
 #include "core/error.hpp"
 #include "files/json.hpp"
+#include "model/weights/float_reading.hpp"
 
 namespace pipetrain {
 namespace {
@@ -73,17 +74,10 @@ bool same_shape(const std::vector<std::int64_t>& shape, const Shape& other) {
   return true;
 }
 
-float from_bf16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
-
-// IEEE 754 binary16; exact.
-float from_f16(std::uint16_t bits) {
-  const std::uint32_t sign = std::uint32_t{bits & 0x8000U} << 16, exponent = (bits >> 10) & 0x1fU, fraction = bits & 0x3ffU;
-  if (exponent == 0) {  // zero or subnormal: fraction * 2^-24
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  const std::uint32_t wide_exponent = exponent == 31 ? 255 : exponent + (127 - 15);
-  return std::bit_cast<float>(sign | (wide_exponent << 23) | (fraction << 13));
+// Of the types that read() converts.
+SavedType type_of(const std::string& dtype) {
+  if (dtype == "F32") return SavedType::fp32;
+  return dtype == "BF16" ? SavedType::bf16 : SavedType::fp16;
 }
 
 }  // namespace
@@ -190,18 +184,8 @@ void SafetensorsReader::check(const std::string& name, const Shape& shape) const
 
 void SafetensorsReader::read(const std::string& name, std::int64_t first, std::int64_t count, float* out) const {
   const Entry& entry = entries_.at(name);
-  if (entry.dtype == "F32") {
-    file_.read_at(entry.begin + static_cast<std::uint64_t>(first) * 4, out, static_cast<std::size_t>(count) * 4);
-    return;
-  }
-  const auto convert = entry.dtype == "BF16" ? from_bf16 : from_f16;
-  constexpr std::int64_t piece = 1 << 16;
-  std::vector<std::uint16_t> bits(static_cast<std::size_t>(std::min(count, piece)));
-  for (std::int64_t done = 0; done < count; done += piece) {
-    const auto now = static_cast<std::size_t>(std::min(piece, count - done));
-    file_.read_at(entry.begin + static_cast<std::uint64_t>(first + done) * 2, bits.data(), now * 2);
-    std::transform(bits.begin(), bits.begin() + static_cast<std::ptrdiff_t>(now), out + done, convert);
-  }
+  const SavedType type = type_of(entry.dtype);
+  read_floats(file_, type, entry.begin + static_cast<std::uint64_t>(first) * bytes_of(type), count, out);
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<NamedShape>& tensors, SavedType type)

@@ -86,12 +86,13 @@ TEST_CASE("export says what is wrong, and leaves nothing") {
   CHECK_FALSE(fs::exists(out));
 }
 
-TEST_CASE("checkpoints of other programs are told by name, with what converts them") {
+TEST_CASE("checkpoints of other programs are told by name, with what to do") {
   TempFolder folder;
   const std::string llmc = folder.write("log/model_00000100.bin", std::string("\xc6\xd7\x34\x01", 4) + "rest").string();
   const std::string megatron = folder.write("megatron/latest_checkpointed_iteration.txt", "100").parent_path().string();
-  for (const std::string& load : {llmc, fs::path(llmc).parent_path().string()})
-    CHECK_THAT(refused("--load " + load),
-               Contains("--load " + load + ": is a checkpoint of llm.c") && Contains("export_hf.py"));
-  CHECK_THAT(refused("--load " + megatron), Contains("is a checkpoint of Megatron-LM") && Contains("Megatron Bridge"));
+  CHECK_THAT(refused("--load " + llmc), Contains("--load " + llmc + ": is a model file of llm.c") && Contains("--model"));
+  CHECK_THAT(refused("--load " + fs::path(llmc).parent_path().string()),
+             Contains("is a folder of llm.c's; begin from one of its model files, such as " + llmc + ": --model"));
+  for (const char* option : {"--load ", "--model ", "generate --prompt x --model "})
+    CHECK_THAT(refused(option + megatron), Contains("is a checkpoint of Megatron-LM") && Contains("Megatron Bridge"));
 }

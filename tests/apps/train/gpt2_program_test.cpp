@@ -6,6 +6,8 @@
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
+#include "llmc_file.hpp"
+#include "model/weights/full_tensors.hpp"
 
 using nlohmann::json;
 using pipetrain::read_file;
@@ -51,6 +53,36 @@ TEST_CASE("a GPT-2 made with dropout trains with it, and without where told to")
   CHECK(std::abs(none[0] - own[0]) < 0.1 * own[0]);
   const auto everywhere = losses("--microbatches 4 --dropout 0.1");  // not of the attention alone
   CHECK((everywhere != own && everywhere != none));
+}
+
+TEST_CASE("a model file of llm.c trains, in any layout, and writes as the folder that it was made from") {
+  using namespace pipetrain;
+  const TempFolder folder;
+  const ModelConfig config = read_hf_config(golden);
+  const std::string file =
+      folder
+          .write("model_00000100.bin",
+                 LlmcFileWriter(config, test::load_all(*hf_weights(config, golden), config)).bytes(3, config.vocabulary + 64))
+          .string();
+  const auto losses = [&](const std::string& model, const std::string& layout) {
+    const fs::path metrics = folder.path() / "metrics.jsonl";
+    const auto result = run("--model " + model + " --device cpu --threads 1 --steps 2 --metrics " + metrics.string() +
+                            " --data " + (golden / "train.jsonl").string() + layout);
+    INFO(result.err);
+    REQUIRE(result.status == 0);
+    std::vector<double> all;
+    std::ifstream lines(metrics);
+    for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line)["loss"]);
+    return all;
+  };
+  for (const char* layout : {" --microbatches 4", " --pp 2 --tp 2 --microbatches 4"})
+    CHECK(losses(file, layout) == losses(golden.string(), layout));
+
+  const std::string prompt = " --device cpu --max-new-tokens 8 --prompt abc";
+  const auto written = run("generate --model " + file + prompt);
+  INFO(written.err);
+  CHECK(written.status == 0);
+  CHECK(written.out == run("generate --model " + golden.string() + prompt).out);
 }
 
 TEST_CASE("what tune and simulate say of a GPT-2 made with dropout holds") {

@@ -1,0 +1,15 @@
+// Floats of a file, as f32.
+#pragma once
+
+#include <cstdint>
+
+#include "files/file_io.hpp"
+#include "model/weights/saved_type.hpp"
+
+namespace pipetrain {
+
+// out = count floats of this type, little-endian and one after another, from byte `begin` of the file on. Thread-safe. Throws
+// what the file throws.
+void read_floats(const InputFile& file, SavedType type, std::uint64_t begin, std::int64_t count, float* out);
+
+}  // namespace pipetrain

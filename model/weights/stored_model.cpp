@@ -1,0 +1,95 @@
+#include "model/weights/stored_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.hpp"
+#include "model/weights/llmc_model.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* of_megatron =
+    "is a checkpoint of Megatron-LM, whose tensors are Python objects; turn it into a Hugging Face folder with Megatron Bridge "
+    "(AutoBridge.export_ckpt), and begin from that";
+constexpr const char* of_deepspeed =
+    "is a checkpoint of DeepSpeed, whose tensors are Python objects; turn it into a Hugging Face folder with its "
+    "zero_to_fp32.py and transformers' save_pretrained(), and begin from that";
+constexpr const char* of_pytorch =
+    "has its weights as Python objects; save them as safetensors with transformers' save_pretrained(), and begin from that "
+    "folder";
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+bool ends_as_pickle(const std::string& name) {
+  return name.ends_with(".pt") || name.ends_with(".pth") || name.ends_with(".ckpt");
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    found.push_back(entry->path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void refuse_foreign(const fs::path& model) {
+  if (const auto foreign = foreign_checkpoint(model))
+    throw Error(ErrorKind::input, fmt::format("{}: {}", model.string(), *foreign));
+}
+
+}  // namespace
+
+std::optional<std::string> foreign_checkpoint(const fs::path& path) {
+  const std::string own = path.filename().string();
+  if (is_file(path)) {
+    if (own == "model_optim_rng.pt") return of_megatron;
+    if (ends_as_pickle(own)) return of_pytorch;
+    return {};
+  }
+  const char* pickles = nullptr;
+  std::optional<std::string> llmc;
+  for (const fs::path& entry : entries_of(path)) {
+    const std::string name = entry.filename().string();
+    if (name.ends_with(".safetensors")) return {};
+    if (name == "latest_checkpointed_iteration.txt" || name == "model_optim_rng.pt" || name.ends_with(".distcp") ||
+        is_file(entry / "model_optim_rng.pt"))
+      return of_megatron;
+    if (name == "zero_to_fp32.py" || name.ends_with("_model_states.pt")) return of_deepspeed;
+    if (name.ends_with(".bin") && is_llmc_model(entry))
+      llmc = fmt::format("is a folder of llm.c's; begin from one of its model files, such as {}", entry.string());
+    if (name.starts_with("pytorch_model") || ends_as_pickle(name)) pickles = of_pytorch;
+  }
+  if (llmc) return llmc;
+  return pickles != nullptr ? std::optional<std::string>(pickles) : std::nullopt;
+}
+
+bool names_stored_model(const std::string& name) {
+  std::error_code ignored;
+  if (fs::is_directory(name, ignored)) return true;
+  const auto presets = preset_names();
+  return is_file(name) && std::find(presets.begin(), presets.end(), name) == presets.end();
+}
+
+ModelConfig read_stored_config(const fs::path& model) {
+  if (is_file(model / "config.json")) return read_hf_config(model);
+  refuse_foreign(model);
+  return is_file(model) ? read_llmc_config(model) : read_hf_config(model);
+}
+
+std::unique_ptr<WeightSource> stored_weights(const ModelConfig& config, const fs::path& model,
+                                             std::optional<std::uint64_t> new_head) {
+  refuse_foreign(model);
+  if (!is_file(model)) return hf_weights(config, model, new_head);
+  return llmc_weights(model, new_head ? random_weights(config, *new_head) : nullptr);
+}
+
+}  // namespace pipetrain

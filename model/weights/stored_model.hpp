@@ -1,0 +1,28 @@
+// A model on disk, whoever wrote it: a Hugging Face folder, a checkpoint, or a model file of llm.c.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "model/config.hpp"
+#include "model/weights/weights.hpp"
+
+namespace pipetrain {
+
+// Whether the name is one's rather than a preset's: a folder, or a file, unless a preset is called so.
+bool names_stored_model(const std::string& name);
+// Throws Error(input) naming the file; for what another program wrote in a form that is not read, with what turns it into a
+// Hugging Face folder.
+ModelConfig read_stored_config(const std::filesystem::path& model);
+// Of this configuration, which is the model's, or its first layers. new_head: see hf_weights().
+std::unique_ptr<WeightSource> stored_weights(const ModelConfig& config, const std::filesystem::path& model,
+                                             std::optional<std::uint64_t> new_head = {});
+
+// What another program wrote, where it is known by its files: "is a checkpoint of Megatron-LM; ...", with what to do. Of what
+// this program reads, and what it does not know, nothing.
+std::optional<std::string> foreign_checkpoint(const std::filesystem::path& path);
+
+}  // namespace pipetrain
