@@ -58,16 +58,26 @@ MemoryInfo CpuDevice::memory() const {
   return {std::min({meminfo("MemTotal"), limit, space.total}), std::min({meminfo("MemAvailable"), group_free, space.free})};
 }
 
+namespace {
+
+[[noreturn]] void refuse(const Device& device, std::size_t bytes, std::size_t free, const std::string& what) {
+  throw Error(ErrorKind::out_of_memory, to_string(device.id()) + ": " + what + " needs " + std::to_string(bytes) + " bytes, " +
+                                            std::to_string(free) +
+                                            " are free; use fewer or smaller microbatches or a smaller model");
+}
+
+}  // namespace
+
+void require_free(const Device& device, std::size_t bytes, const std::string& what) {
+  const std::size_t free = device.memory().free;
+  if (bytes > free) refuse(device, bytes, free, what);
+}
+
 Buffer CpuDevice::allocate(std::size_t bytes, const std::string& what) {
   const std::size_t size = std::max(align_up(bytes), tensor_alignment);
-  // The kernel promises more memory than it has and kills the process later, so this checks now.
-  const std::size_t free = memory().free;
-  void* data = size <= free ? std::aligned_alloc(tensor_alignment, size) : nullptr;
-  if (data == nullptr) {
-    throw Error(ErrorKind::out_of_memory, to_string(id()) + ": " + what + " needs " + std::to_string(size) + " bytes, " +
-                                              std::to_string(free) +
-                                              " are free; use fewer or smaller microbatches or a smaller model");
-  }
+  require_free(*this, size, what);
+  void* data = std::aligned_alloc(tensor_alignment, size);
+  if (data == nullptr) refuse(*this, size, memory().free, what);
   return Buffer(data, size, [](void* memory) { std::free(memory); });
 }
 

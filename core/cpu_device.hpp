@@ -1,9 +1,16 @@
 #pragma once
 
+#include <cstddef>
+#include <string>
+
 #include "core/device.hpp"
 #include "core/tile_pool.hpp"
 
 namespace pipetrain {
+
+// Throws Error(out_of_memory), naming the device, `what` and the sizes, where it has not so many bytes left: a kernel promises
+// more memory than it has and kills the process later. Thread-safe.
+void require_free(const Device& device, std::size_t bytes, const std::string& what);
 
 class CpuDevice : public Device {
  public:

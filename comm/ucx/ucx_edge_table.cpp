@@ -92,10 +92,12 @@ void make_mirrors(UcxSendingEdge& edge, const EndDescription& receiver) {
     const LaneDescription& description = receiver.lane[i];
     const std::size_t stride = align_up(description.capacity);
     Device& device = *edge.end.devices[i];
-    edge.buffers.push_back(device.allocate(stride * receiver.slots, "what goes to process " + std::to_string(edge.end.to)));
+    const std::string what = "what goes to process " + std::to_string(edge.end.to);
+    edge.buffers.push_back(allocate_shared(device, stride * receiver.slots, what));
     for (std::uint32_t slot = 0; slot < receiver.slots; ++slot) {
       Lane lane;
-      lane.tensor = {static_cast<std::byte*>(edge.buffers.back().data()) + slot * stride, description.shape, description.dtype};
+      lane.tensor = {static_cast<std::byte*>(edge.buffers.back().memory.data()) + slot * stride, description.shape,
+                     description.dtype};
       lane.capacity = description.capacity;
       lane.ready = device.make_event();
       edge.mirrors[slot]->lanes.push_back(std::move(lane));
@@ -155,6 +157,35 @@ Bytes describe_edges(const std::vector<EdgeReceiver>& receivers, const std::vect
     to.number(static_cast<std::uint32_t>(end.devices.size()));
   });
   return std::move(to).data();
+}
+
+Bytes describe_mirrors(const UcxEdgeTable& table) {
+  std::vector<std::pair<std::int32_t, SharedMemoryName>> names;
+  for (const auto& [id, edge] : table.sending) {
+    for (const SharedBuffer& buffer : edge.buffers) {
+      if (buffer.name) names.emplace_back(edge.end.to, *buffer.name);
+    }
+  }
+  WireWriter to;
+  to.list(names, [&](const auto& name) {
+    to.number(name.first);
+    name.second.write(to);
+  });
+  return std::move(to).data();
+}
+
+std::map<int, std::vector<SharedMemoryName>> mirrors_for(int process, const std::vector<Bytes>& described) {
+  std::map<int, std::vector<SharedMemoryName>> names;
+  for (std::size_t peer = 0; peer < described.size(); ++peer) {
+    WireReader from(described[peer]);
+    for (std::size_t left = from.count(sizeof(std::int32_t) + SharedMemoryName::wire_bytes); left > 0; --left) {
+      const bool is_ours = from.number<std::int32_t>() == process;
+      const SharedMemoryName name = SharedMemoryName::read(from);
+      if (is_ours) names[static_cast<int>(peer)].push_back(name);
+    }
+    from.end();
+  }
+  return names;
 }
 
 std::shared_ptr<UcxEdgeTable> make_edge_table(const ControlPlane& control, const std::vector<Bytes>& described,

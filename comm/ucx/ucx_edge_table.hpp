@@ -12,6 +12,7 @@
 #include "comm/control_plane.hpp"
 #include "comm/slot.hpp"
 #include "comm/transport.hpp"
+#include "comm/ucx/ucx_shared_memory.hpp"
 #include "comm/ucx/ucx_worker.hpp"
 #include "core/buffer.hpp"
 #include "core/wire.hpp"
@@ -39,7 +40,7 @@ struct UcxSendingEdge {
   std::vector<SlotHandle> mirrors;
   std::vector<std::uint32_t> fillings;             // by slot; whoever holds the mirror counts
   std::unique_ptr<std::atomic<bool>[]> credited;   // by slot: the mirror is the producer's
-  std::vector<Buffer> buffers;                     // by lane: all mirrors' lanes of this number
+  std::vector<SharedBuffer> buffers;               // by lane: all mirrors' lanes of this number
   std::vector<std::unique_ptr<UcxMemory>> memory;  // by lane
 };
 
@@ -59,6 +60,12 @@ struct UcxEdgeTable {
 
 // What the other processes must know of this one's ends.
 Bytes describe_edges(const std::vector<EdgeReceiver>& receivers, const std::vector<EdgeSender>& senders);
+
+// Where this process's mirrors are, for those that may map them.
+Bytes describe_mirrors(const UcxEdgeTable& table);
+// Out of what all processes say of theirs (described, by process): the mirrors that fill slots of this one, by who has them.
+// Throws Error(peer_lost) for bytes that no process should send.
+std::map<int, std::vector<SharedMemoryName>> mirrors_for(int process, const std::vector<Bytes>& described);
 
 // Makes the mirrors from what all processes say (described, by process). Throws Error: internal where the ends of an edge do
 // not fit together, peer_lost for bytes that no process should send, out_of_memory.

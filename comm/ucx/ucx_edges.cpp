@@ -66,10 +66,13 @@ void UcxEdges::open(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender>
   });
   {
     const std::lock_guard lock(mutex_);
-    table_ = std::move(table);
+    table_ = table;
   }
   peers_.connect(others);
-  control_.exchange(name + " connect", {});
+  const auto mirrors = mirrors_for(control_.process(), control_.exchange(name + " connect", describe_mirrors(*table)));
+  worker_.call([&] {
+    for (const auto& [process, memory] : mirrors) peers_.map_memory(process, memory);
+  });
   peers_.wait_connected(others);
 }
 
@@ -82,8 +85,8 @@ void UcxEdges::register_memory(UcxEdgeTable& table) {
     }
   }
   for (auto& [id, edge] : table.sending) {
-    for (const Buffer& buffer : edge.buffers) {
-      edge.memory.push_back(std::make_unique<UcxMemory>(worker_, buffer.data(), buffer.bytes()));
+    for (const auto& [memory, name] : edge.buffers) {
+      edge.memory.push_back(std::make_unique<UcxMemory>(worker_, memory.data(), memory.bytes()));
     }
   }
 }
@@ -105,6 +108,7 @@ void UcxEdges::close() noexcept {
   });
   wait_until_still(*table);
   worker_.call([&] {
+    peers_.unmap_memory();
     for (auto& [id, edge] : table->receiving) edge.places.clear();
     for (auto& [id, edge] : table->sending) edge.memory.clear();
   });

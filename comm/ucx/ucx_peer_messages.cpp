@@ -125,12 +125,35 @@ bool UcxPeers::admit(int process, ucp_ep_h endpoint) {
 
 // Sees whether the other process's memory can be read: that it is this very process tells the value.
 void UcxPeers::probe(Connection& connection, std::uint64_t address, std::uint64_t value) {
-  const ProcessInfo& own = control_.info(control_.process());
-  const ProcessInfo& other = control_.info(connection.process);
   std::uint64_t read = 0;
-  if (own.machine.empty() || own.machine != other.machine) return;
-  if (!read_cross_memory({other.pid, address}, &read, sizeof read) || read != value) return;
+  if (!is_beside(connection.process)) return;
+  if (!read_cross_memory({control_.info(connection.process).pid, address}, &read, sizeof read) || read != value) return;
   send_own(connection, UcxMessage::near);
+}
+
+bool UcxPeers::is_beside(int process) const {
+  const std::string& own = control_.info(control_.process()).machine;
+  return !own.empty() && own == control_.info(process).machine;
+}
+
+void UcxPeers::map_memory(int process, const std::vector<SharedMemoryName>& names) {
+  if (!is_beside(process)) return;
+  for (const SharedMemoryName& name : names) {
+    if (auto memory = MappedMemory::open(control_.info(process).pid, name)) mapped_[process].push_back(std::move(memory));
+  }
+}
+
+bool UcxPeers::read_memory(int process, const CrossMemory& from, void* to, std::size_t bytes) const {
+  const auto mapped = mapped_.find(process);
+  if (mapped != mapped_.end()) {
+    for (const auto& memory : mapped->second) {
+      const std::byte* data = memory->at(from.address, bytes);
+      if (data == nullptr) continue;
+      std::memcpy(to, data, bytes);
+      return true;
+    }
+  }
+  return read_cross_memory(from, to, bytes);
 }
 
 UcxPayload UcxPeers::payload_elsewhere(const UcxPreamble& preamble) {
@@ -150,7 +173,7 @@ UcxPayload UcxPeers::payload_elsewhere(const UcxPreamble& preamble) {
 void UcxPeers::fetch(int process, const CrossMemory& from, std::byte* to, std::size_t bytes, std::function<void(bool)> done) {
   const std::size_t size = std::min(bytes, piece);
   if (leaving_) return done(false);
-  if (!read_cross_memory(from, to, size)) {
+  if (!read_memory(process, from, to, size)) {
     if (left_.count(process) == 0) lose(process, std::string("its memory cannot be read (") + std::strerror(errno) + ")");
     return done(false);
   }

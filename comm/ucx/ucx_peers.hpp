@@ -23,6 +23,7 @@
 
 #include "comm/control_plane.hpp"
 #include "comm/ucx/ucx_payload.hpp"
+#include "comm/ucx/ucx_shared_memory.hpp"
 #include "comm/ucx/ucx_worker.hpp"
 #include "core/wire.hpp"
 
@@ -80,6 +81,10 @@ class UcxPeers {
   WireWriter begin_header() const;
   // On the worker's thread. To a process that is not connected any more: dropped.
   void send(int process, Outgoing outgoing);
+  // What is to be fetched out of this memory of that process's is copied through a mapping where it can be mapped, until
+  // unmap_memory(). On the worker's thread.
+  void map_memory(int process, const std::vector<SharedMemoryName>& names);
+  void unmap_memory() { mapped_.clear(); }
   // Forgets what is on its way to and from this process, at once. On the worker's thread.
   void cut(int process);
 
@@ -109,6 +114,8 @@ class UcxPeers {
   bool admit(int process, ucp_ep_h endpoint);
   void probe(Connection& connection, std::uint64_t address, std::uint64_t value);
   UcxPayload payload_elsewhere(const UcxPreamble& preamble);
+  bool is_beside(int process) const;
+  bool read_memory(int process, const CrossMemory& from, void* to, std::size_t bytes) const;
   void fetch(int process, const CrossMemory& from, std::byte* to, std::size_t bytes, std::function<void(bool)> done);
   void take_fetched(Connection& connection, std::uint64_t number);
   void forget_fetches(Connection& connection);
@@ -135,6 +142,7 @@ class UcxPeers {
   std::vector<std::unique_ptr<Connection>> closed_;     // kept, lest UCX still speaks of one
   std::map<int, int> tries_;                            // of connecting, that broke before the other process answered
   std::set<int> to_try_again_;
+  std::map<int, std::vector<std::unique_ptr<MappedMemory>>> mapped_;  // by process
   std::uint64_t last_fetch_ = 0;  // number of the last message that another process is to fetch
   std::set<int> left_;            // that said they leave, or heard that we do
 

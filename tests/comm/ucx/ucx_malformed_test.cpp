@@ -102,7 +102,7 @@ void attack(ControlPlane& control) {
   UcxPeers peers(worker, control);
   peers.join();
   control.exchange("ucx edges 1", describe_edges({}, {}));
-  control.exchange("ucx edges 1 connect", {});
+  control.exchange("ucx edges 1 connect", describe_mirrors({}));
   peers.connect({0});
   peers.wait_connected({0});
   Random random(14);

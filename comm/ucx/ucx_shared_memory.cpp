@@ -1,0 +1,107 @@
+#include "comm/ucx/ucx_shared_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/cpu_device.hpp"
+
+namespace pipetrain {
+namespace {
+
+// Nobody, not even the owner, can take pages away from those who read them.
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  ~File() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int get() const { return descriptor_; }
+  int release() { return std::exchange(descriptor_, -1); }
+
+ private:
+  int descriptor_;
+};
+
+// The memory's bytes, then the secret. A descriptor below 0: this system has none.
+int make_file(std::size_t bytes, std::uint64_t secret) {
+  File file(::memfd_create("pipetrain mirrors", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const bool made = file.get() >= 0 && ::ftruncate(file.get(), static_cast<off_t>(bytes + sizeof secret)) == 0 &&
+                    ::pwrite(file.get(), &secret, sizeof secret, static_cast<off_t>(bytes)) == sizeof secret &&
+                    ::fcntl(file.get(), F_ADD_SEALS, seals) == 0;
+  return made ? file.release() : -1;
+}
+
+bool is_it(int file, const SharedMemoryName& name) {
+  struct stat status {};
+  std::uint64_t secret = 0;
+  return ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= 0 &&
+         static_cast<std::uint64_t>(status.st_size) - sizeof secret == name.bytes &&
+         (::fcntl(file, F_GET_SEALS) & seals) == seals &&
+         ::pread(file, &secret, sizeof secret, static_cast<off_t>(name.bytes)) == sizeof secret && secret == name.secret;
+}
+
+}  // namespace
+
+void SharedMemoryName::write(WireWriter& to) const {
+  to.number(address);
+  to.number(bytes);
+  to.number(file);
+  to.number(secret);
+}
+
+SharedMemoryName SharedMemoryName::read(WireReader& from) {
+  SharedMemoryName name;
+  name.address = from.number<std::uint64_t>();
+  name.bytes = from.number<std::uint64_t>();
+  name.file = from.number<std::int32_t>();
+  name.secret = from.number<std::uint64_t>();
+  return name;
+}
+
+SharedBuffer allocate_shared(Device& device, std::size_t bytes, const std::string& what) {
+  const std::size_t size = std::max(align_up(bytes), tensor_alignment);
+  require_free(device, size, what);
+  SharedMemoryName name{.bytes = size};
+  const bool random = ::getrandom(&name.secret, sizeof name.secret, 0) == sizeof name.secret;
+  File file(random ? make_file(size, name.secret) : -1);
+  void* data = file.get() < 0 ? MAP_FAILED : ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (data == MAP_FAILED) return {device.allocate(bytes, what), std::nullopt};
+  name.address = reinterpret_cast<std::uintptr_t>(data);
+  name.file = file.release();
+  const auto release = [size, descriptor = name.file](void* memory) {
+    ::munmap(memory, size);
+    ::close(descriptor);
+  };
+  return {Buffer(data, size, release), name};
+}
+
+std::unique_ptr<MappedMemory> MappedMemory::open(std::int64_t pid, const SharedMemoryName& name) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(name.file);
+  // What the number names may be no file at all: opening a pipe, say, must not block.
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (file.get() < 0 || !is_it(file.get(), name)) return nullptr;
+  void* data = ::mmap(nullptr, name.bytes, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (data == MAP_FAILED) return nullptr;
+  return std::unique_ptr<MappedMemory>(new MappedMemory(name, static_cast<const std::byte*>(data)));
+}
+
+MappedMemory::~MappedMemory() { ::munmap(const_cast<std::byte*>(data_), name_.bytes); }
+
+const std::byte* MappedMemory::at(std::uint64_t address, std::size_t bytes) const {
+  if (address < name_.address || address - name_.address > name_.bytes) return nullptr;
+  const std::uint64_t offset = address - name_.address;
+  return bytes <= name_.bytes - offset ? data_ + offset : nullptr;
+}
+
+}  // namespace pipetrain
