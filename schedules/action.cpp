@@ -7,7 +7,8 @@ namespace pipetrain::schedules {
 
 namespace {
 
-constexpr std::string_view letters = "FBIWRSTNO";  // in the order of ActionKind
+constexpr std::string_view letters = "FBIWRSTNOX";  // in the order of ActionKind
+static_assert(letters.size() == action_kinds);
 
 // A decimal number without sign or leading zeros, at most `limit`; nothing when `text` is not one.
 std::optional<int> parse_number(std::string_view text, int limit) {
@@ -18,6 +19,8 @@ std::optional<int> parse_number(std::string_view text, int limit) {
   return value;
 }
 
+bool has_number(ActionKind kind) { return is_compute(kind) || is_custom(kind); }
+
 }  // namespace
 
 char letter(ActionKind kind) { return letters[static_cast<std::size_t>(kind)]; }
@@ -26,7 +29,7 @@ std::string to_string(const Action& action, int chunks) {
   std::string text;
   if (chunks > 1 && is_per_chunk(action.kind)) text += std::to_string(action.chunk);
   text += letter(action.kind);
-  if (is_compute(action.kind)) text += std::to_string(action.microbatch);
+  if (has_number(action.kind)) text += std::to_string(action.microbatch);
   return text;
 }
 
@@ -41,7 +44,7 @@ std::optional<Action> parse_action(std::string_view text) {
     action.chunk = static_cast<std::int16_t>(*chunk);
   }
   const auto rest = text.substr(at + 1);
-  if (!is_compute(action.kind)) return rest.empty() ? std::optional(action) : std::nullopt;
+  if (!has_number(action.kind)) return rest.empty() ? std::optional(action) : std::nullopt;
   const auto microbatch = parse_number(rest, std::numeric_limits<std::int32_t>::max());
   if (!microbatch) return std::nullopt;
   action.microbatch = *microbatch;

@@ -1,5 +1,6 @@
 // What a stage can do. An action's text is the letter of its kind, then the microbatch; the chunk stands in front where a stage
-// has several: "F3", "1B3", "R", "1R", "N". parse_action() reads the text back as the same action.
+// has several: "F3", "1B3", "R", "1R", "N". A custom action has its number in the plan: "X2". parse_action() reads the text
+// back as the same action.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,12 @@ enum class ActionKind : std::uint8_t {
   sum_tied,        // T: sum the gradients of weights that the model's two ends share; once on each stage that holds an end
   norm,            // N: this stage's part of the gradient norm
   optimizer,       // O: apply or skip the step, after the verdict
+  custom,          // X: whatever the plan's CustomAction of this number says; carries chunk 0
 };
+constexpr int action_kinds = 10;
 
 constexpr bool is_compute(ActionKind kind) { return kind <= ActionKind::weight_grad; }
+constexpr bool is_custom(ActionKind kind) { return kind == ActionKind::custom; }
 constexpr bool gives_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
 constexpr bool gives_weight_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::weight_grad; }
 // Per chunk: compute, R, S and T. N and O are of the whole stage and carry chunk 0.
@@ -31,7 +35,7 @@ constexpr bool is_per_chunk(ActionKind kind) { return kind <= ActionKind::sum_ti
 struct Action {
   ActionKind kind = ActionKind::forward;
   std::int16_t chunk = 0;
-  std::int32_t microbatch = -1;  // -1 for end-of-step actions
+  std::int32_t microbatch = -1;  // -1 for end-of-step actions; of a custom one its number in the plan
 
   bool operator==(const Action&) const = default;
 };

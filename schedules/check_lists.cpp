@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "schedules/check_customs.hpp"
 #include "schedules/grid.hpp"
 #include "schedules/invalid_plan.hpp"
 
@@ -30,6 +31,8 @@ class ListCheck {
       if (has_optimizer_) fail(name() + " comes after O, which ends the step");
       if (is_compute(action.kind)) {
         check_compute(action);
+      } else if (is_custom(action.kind)) {
+        if (plan_.custom.empty()) fail(name() + " is a custom action, and the plan does not say of what name");
       } else {
         check_end(action, ends);
       }
@@ -203,6 +206,7 @@ void check_lists(const Plan& plan) {
     throw InvalidPlan("the plan has " + std::to_string(plan.microbatches) + " microbatches; it needs at least 1", -1, "");
   EndCounts ends;
   for (int stage = 0; stage < placement.stages(); ++stage) ListCheck(plan, stage).run(ends);
+  if (!plan.custom.empty()) check_customs(plan);
   const int holders_of_tied = static_cast<int>(tied_sum_places(placement).size());
   check_all_or_none(plan, ActionKind::reduce_grads, ends.reduce_grads, placement.virtual_stages());
   check_all_or_none(plan, ActionKind::sum_replicated, ends.sum_replicated, placement.virtual_stages());

@@ -93,6 +93,8 @@ double Costs::of(int stage, const Action& action) const {
       return norm.empty() ? 0 : norm[static_cast<std::size_t>(stage)];
     case ActionKind::optimizer:
       return optimizer.empty() ? 0 : optimizer[static_cast<std::size_t>(stage)];
+    case ActionKind::custom:
+      return custom.empty() ? 0 : custom[static_cast<std::size_t>(action.microbatch)];
   }
   return 0;
 }
@@ -128,6 +130,7 @@ void check_costs(const Costs& costs, const Placement& placement) {
   if (!costs.optimizer.empty()) check_count("times of O", costs.optimizer.size(), stages);
   for (const double time : costs.norm) check_time("N", time, true);
   for (const double time : costs.optimizer) check_time("O", time, true);
+  for (const double time : costs.custom) check_time("X", time, true);
   check_time("the verdict", costs.verdict, true);
   if (!costs.links.empty()) check_count("links", costs.links.size(), static_cast<std::size_t>(placement.virtual_stages() - 1));
   for (int v = 0; v < static_cast<int>(costs.links.size()); ++v)

@@ -42,6 +42,7 @@ int edges_used(const Placement& placement);
 struct Costs {
   std::vector<std::vector<ChunkCost>> chunks;  // [stage][chunk]
   std::vector<double> norm, optimizer;         // [stage]; empty: 0
+  std::vector<double> custom;                  // of the plan's custom actions, by number; empty: 0
   std::vector<Link> links;                     // [v]: between virtual stages v and v + 1, both ways; empty: no delay
   double verdict = 0;                          // from the last norm to every optimizer
 

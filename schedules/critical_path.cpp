@@ -85,6 +85,7 @@ class CriticalPath {
       case WaitedFor::slot:
         return latest_end_before(span(at).start, at);
       case WaitedFor::partner:
+        if (is_custom(action.kind)) return latest_end_before(span(at).start, at);
         return action.kind == ActionKind::sum_tied ? before_partner(at) : last_norm();
       case WaitedFor::nothing:
         break;
@@ -121,7 +122,8 @@ class CriticalPath {
     return last;
   }
 
-  // Of all stages' actions that ended by `time`, the last one: it freed the slot.
+  // Of all stages' actions that ended by `time`, the last one: it freed the slot, or is what a custom
+  // action waited for.
   std::optional<SpanRef> latest_end_before(double time, SpanRef self) const {
     std::optional<SpanRef> found;
     for (int stage = 0; stage < stages(); ++stage) {

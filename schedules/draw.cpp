@@ -21,8 +21,12 @@ std::pair<int, int> columns_of(const Span& span, const TimeRange& range, int col
   return {column(span.start), column(span.end)};
 }
 
+int microbatch_of(const Action& action) { return is_custom(action.kind) ? -1 : action.microbatch; }
+
+bool is_numbered(const Action& action) { return is_compute(action.kind) || is_custom(action.kind); }
+
 char symbol(const Action& action) {
-  if (!is_compute(action.kind)) return '+';
+  if (!is_numbered(action)) return '+';
   const char upper = letter(action.kind);
   return action.chunk % 2 == 0 ? upper : static_cast<char>(upper - 'A' + 'a');
 }
@@ -33,7 +37,7 @@ std::string draw_stage(const std::vector<Span>& spans, const TimeRange& range, i
     const auto [begin, end] = columns_of(span, range, columns);
     if (begin == end) continue;
     std::string text(1, symbol(span.action));
-    if (is_compute(span.action.kind)) text += std::to_string(span.action.microbatch);
+    if (is_numbered(span.action)) text += std::to_string(span.action.microbatch);
     const auto width = static_cast<std::size_t>(end - begin);
     if (text.size() > width) text.resize(1);
     text.resize(width, ' ');
@@ -80,6 +84,13 @@ Columns columns_for(const Timeline& timeline, const TimeRange& range, int availa
   const int each = static_cast<int>(std::min(8.0, available / units));
   if (each < 1) return {available, true};
   return {static_cast<int>(std::lround(units * each)), false};
+}
+
+// The name of a custom action, as a member of a JSON object before others.
+std::string custom_argument(const Timeline& timeline, const Action& action) {
+  const auto number = static_cast<std::size_t>(action.microbatch);
+  if (!is_custom(action.kind) || number >= timeline.custom.size()) return "";
+  return "\"custom\":\"" + escaped(timeline.custom[number]) + "\",";
 }
 
 std::string number(double value) {
@@ -151,9 +162,9 @@ void write_chrome_trace(std::ostream& out, const Timeline& timeline, double micr
     for (const Span& span : timeline.stages[stage]) {
       out << ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":" << stage << ",\"name\":\""
           << to_string(span.action, timeline.placement.chunks()) << "\",\"cat\":\"" << letter(span.action.kind)
-          << "\",\"ts\":" << span.start * microseconds << ",\"dur\":" << (span.end - span.start) * microseconds
-          << ",\"args\":{\"chunk\":" << span.action.chunk << ",\"microbatch\":" << span.action.microbatch
-          << ",\"waited_for\":\"" << to_string(span.waited_for) << "\"}}";
+          << "\",\"ts\":" << span.start * microseconds << ",\"dur\":" << (span.end - span.start) * microseconds << ",\"args\":{"
+          << custom_argument(timeline, span.action) << "\"chunk\":" << span.action.chunk
+          << ",\"microbatch\":" << microbatch_of(span.action) << ",\"waited_for\":\"" << to_string(span.waited_for) << "\"}}";
     }
   }
   out << "\n]}\n";
@@ -165,7 +176,7 @@ void write_csv(std::ostream& out, const Timeline& timeline) {
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage)
     for (const Span& span : timeline.stages[stage])
       out << stage << ',' << to_string(span.action, timeline.placement.chunks()) << ',' << letter(span.action.kind) << ','
-          << span.action.chunk << ',' << span.action.microbatch << ',' << span.start << ',' << span.end << ','
+          << span.action.chunk << ',' << microbatch_of(span.action) << ',' << span.start << ',' << span.end << ','
           << to_string(span.waited_for) << '\n';
 }
 

@@ -29,7 +29,7 @@ const fixed = x => +x.toPrecision(6);
 document.getElementById('title').textContent = data.title;
 document.getElementById('words').textContent = 'makespan ' + fixed(data.makespan) + ' ' + data.unit + ', bubble ' + (100 * data.bubble).toFixed(2) +
   ' %, longest wait inside a stage ' + fixed(data.span_bubble) + ' ' + data.unit;
-const name = s => s[1] < 0 || data.chunks < 2 || 'NO'.includes(s[0]) ? s[0] + (s[2] < 0 ? '' : s[2]) : s[1] + s[0] + (s[2] < 0 ? '' : s[2]);
+const name = s => s[1] < 0 || data.chunks < 2 || 'NOX'.includes(s[0]) ? s[0] + (s[2] < 0 ? '' : s[2]) : s[1] + s[0] + (s[2] < 0 ? '' : s[2]);
 const x = t => left + (t - from) / (to - from) * (view.width / devicePixelRatio - left - 4);
 const time = px => from + (px - left) / (view.width / devicePixelRatio - left - 4) * (to - from);
 // The first span of a stage that ends after t.
@@ -134,7 +134,7 @@ void write_html(std::ostream& out, const Timeline& timeline, const Summary& summ
     out << (reason == WaitedFor::nothing ? "\"" : ",\"") << to_string(reason) << '"';
   out << "],\"colors\":{";
   const char* separator = "";
-  for (int kind = 0; kind <= static_cast<int>(ActionKind::optimizer); ++kind)
+  for (int kind = 0; kind < action_kinds; ++kind)
     for (int chunk = 0; chunk < chunks; ++chunk, separator = ",")
       out << separator << '"' << letter(static_cast<ActionKind>(kind)) << chunk << "\":\""
           << color_of(static_cast<ActionKind>(kind), chunk, chunks) << '"';

@@ -15,16 +15,19 @@ constexpr int row_height = 24;
 
 int label_width(const Timeline& timeline) { return 16 + 6 * std::max(8, longest_row_name(timeline)); }
 
-constexpr std::array<std::pair<ActionKind, const char*>, 5> legend = {{{ActionKind::forward, "forward"},
+constexpr std::array<std::pair<ActionKind, const char*>, 6> legend = {{{ActionKind::forward, "forward"},
                                                                        {ActionKind::backward, "backward"},
                                                                        {ActionKind::input_grad, "input gradient"},
                                                                        {ActionKind::weight_grad, "weight gradient"},
-                                                                       {ActionKind::optimizer, "end of step"}}};
+                                                                       {ActionKind::optimizer, "end of step"},
+                                                                       {ActionKind::custom, "custom action"}}};
+
+bool ends_step(ActionKind kind) { return !is_compute(kind) && !is_custom(kind); }
 
 bool appears(const Timeline& timeline, ActionKind kind) {
   for (const auto& spans : timeline.stages)
     for (const Span& span : spans)
-      if (span.action.kind == kind || (!is_compute(kind) && !is_compute(span.action.kind))) return true;
+      if (span.action.kind == kind || (ends_step(kind) && ends_step(span.action.kind))) return true;
   return false;
 }
 
@@ -33,8 +36,7 @@ void write_rect(std::ostream& out, double x, double width, int row, const Span& 
   out << "<rect x=\"" << x << "\" y=\"" << y << "\" width=\"" << (width > 4 ? width - 1 : width) << "\" height=\""
       << row_height - 2 << "\" fill=\"" << color_of(span.action.kind, span.action.chunk, chunks) << "\"><title>"
       << to_string(span.action, chunks) << ": " << span.start << " to " << span.end << "</title></rect>\n";
-  const std::string text =
-      is_compute(span.action.kind) ? std::to_string(span.action.microbatch) : std::string(1, letter(span.action.kind));
+  const std::string text = is_compute(span.action.kind) ? std::to_string(span.action.microbatch) : to_string(span.action);
   if (width >= 7.0 * static_cast<double>(text.size()) + 2)
     out << "<text x=\"" << x + width / 2 << "\" y=\"" << y + 15 << "\" text-anchor=\"middle\">" << text << "</text>\n";
 }
@@ -84,6 +86,9 @@ std::string color_of(ActionKind kind, int chunk, int chunks) {
       break;
     case ActionKind::weight_grad:
       rgb = {104, 173, 112};
+      break;
+    case ActionKind::custom:
+      rgb = {190, 120, 180};
       break;
     default:
       rgb = {150, 140, 170};

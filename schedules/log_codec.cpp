@@ -9,11 +9,11 @@ namespace {
 using Type = StageEvent::Type;
 using std::chrono::nanoseconds;
 
-// Opcodes below `short_launch` are a StageEvent::Type, with what it is of behind it; then come those of what is foreseen, and
-// of chunks of low numbers.
-constexpr int foreseen_enqueued = 10, foreseen_completed = 11, times_follow = 12, no_times = 13;
-constexpr int short_launch = 16, action_kinds = 9, launch_chunks = 12;
-constexpr int short_input = short_launch + action_kinds * launch_chunks, input_kinds = 3, input_chunks = 20;
+// Opcodes up to 9 are a StageEvent::Type, with what it is of behind it; then come those of what is foreseen, and from
+// `short_launch` on those of chunks of low numbers.
+constexpr int foreseen_enqueued = 10, foreseen_completed = 11, times_follow = 12, no_times = 13, signalled_code = 14;
+constexpr int short_launch = 16, short_kinds = 9, launch_chunks = 12;  // all kinds but custom, which are never foreseen
+constexpr int short_input = short_launch + short_kinds * launch_chunks, input_kinds = 3, input_chunks = 20;
 constexpr int short_credit = short_input + input_kinds * input_chunks, credit_kinds = 2, credit_chunks = 32;
 static_assert(short_credit + credit_kinds * credit_chunks <= 256);
 constexpr std::int64_t most_time = std::int64_t{1} << 60;
@@ -31,7 +31,7 @@ constexpr auto short_events = [] {
     ShortEvent& one = all[static_cast<std::size_t>(code)];
     if (code < short_input) {
       const int at = code - short_launch;
-      one = {Type::launched, {}, static_cast<ActionKind>(at % action_kinds), static_cast<std::int16_t>(at / action_kinds)};
+      one = {Type::launched, {}, static_cast<ActionKind>(at % short_kinds), static_cast<std::int16_t>(at / short_kinds)};
     } else if (code < short_credit) {
       const int at = code - short_input;
       one = {Type::input, static_cast<InputKind>(at % input_kinds), {}, static_cast<std::int16_t>(at / input_kinds)};
@@ -132,7 +132,7 @@ void StageLogWriter::credit(InputKind kind, int chunk, Time now) {
 void StageLogWriter::launched(const Action& action) {
   const bool foreseen = action.chunk < launch_chunks && action.microbatch == forecast_.next_launch(action.kind, action.chunk);
   forecast_.launched(action);
-  if (foreseen) return byte(short_launch + action_kinds * action.chunk + static_cast<int>(action.kind));
+  if (foreseen) return byte(short_launch + short_kinds * action.chunk + static_cast<int>(action.kind));
   byte(static_cast<int>(Type::launched));
   put_action(action);
 }
@@ -144,6 +144,11 @@ void StageLogWriter::put_open(Type type, const Action& action, Time now) {
   if (foreseen) return message(type == Type::enqueued ? foreseen_enqueued : foreseen_completed, now);
   put(type, now);
   put_action(action);
+}
+
+void StageLogWriter::signalled(int custom, Time now) {
+  message(signalled_code, now);
+  varint(static_cast<std::uint64_t>(custom));
 }
 
 StageLog StageLogWriter::take(const std::vector<LoggedAction>& actions) {
@@ -186,9 +191,9 @@ inline void StageLogReader::message_time(StageEvent& event) {
 }
 
 inline void StageLogReader::check(const Action& action) const {
-  const bool fits =
-      action.chunk >= 0 && action.chunk < chunks_ &&
-      (is_compute(action.kind) ? action.microbatch >= 0 && action.microbatch < microbatches_ : action.microbatch == -1);
+  const int numbers = is_compute(action.kind) ? microbatches_ : is_custom(action.kind) ? customs_ : 0;
+  const bool fits = action.chunk >= 0 && action.chunk < chunks_ && action.microbatch < numbers &&
+                    (numbers > 0 ? action.microbatch >= 0 : action.microbatch == -1);
   if (!fits) fail("has an action that is not in the plan");
 }
 
@@ -196,7 +201,7 @@ void StageLogReader::read_action(Action& action) {
   const int kind = byte();
   const std::uint64_t chunk = varint(), microbatch = varint();
   if (kind >= action_kinds || chunk >= static_cast<std::uint64_t>(chunks_) ||
-      microbatch > static_cast<std::uint64_t>(microbatches_))
+      microbatch > static_cast<std::uint64_t>(std::max(microbatches_, customs_)))
     fail("has an action that is not in the plan");
   action = {static_cast<ActionKind>(kind), static_cast<std::int16_t>(chunk), static_cast<std::int32_t>(microbatch) - 1};
   check(action);
@@ -260,6 +265,15 @@ inline StageEvent StageLogReader::event(int opcode) {
     event.type = opcode == foreseen_enqueued ? Type::enqueued : Type::completed;
     message_time(event);
     close(event, true);
+    return event;
+  }
+  if (opcode == signalled_code) {
+    StageEvent event;
+    event.type = Type::signalled;
+    message_time(event);
+    const std::uint64_t custom = varint();
+    if (custom >= static_cast<std::uint64_t>(customs_)) fail("has a custom action that is not in the plan");
+    event.action = {ActionKind::custom, 0, static_cast<std::int32_t>(custom)};
     return event;
   }
   if (opcode > static_cast<int>(Type::completed) && opcode < short_launch) fail("has an event of no kind");

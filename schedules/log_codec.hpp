@@ -36,6 +36,7 @@ struct StageEvent {
     launched,   // the decision; all others are messages
     enqueued,   // what was launched
     completed,  // likewise
+    signalled,  // another stage's action has ended that this custom action waits for
   };
   Type type = Type::abort;
   InputKind input = InputKind::activation;  // of input and credit
@@ -93,6 +94,7 @@ class StageLogWriter {
   void credit(InputKind kind, int chunk, Time now);
   void enqueued(const Action& action, Time now) { put_open(StageEvent::Type::enqueued, action, now); }
   void completed(const Action& action, Time now) { put_open(StageEvent::Type::completed, action, now); }
+  void signalled(int custom, Time now);
   void launched(const Action& action);
 
   // The log up to here, with when its completed actions ran: `actions` in the order of completion, as many as completed.
@@ -122,8 +124,9 @@ class LogError : public std::runtime_error {
 // Reads the logs of one stage in their order. It trusts none of their bytes. Not thread-safe.
 class StageLogReader {
  public:
-  StageLogReader(int chunks, int microbatches)
-      : chunks_(chunks), microbatches_(microbatches), forecast_(chunks, microbatches) {}
+  // customs: how many custom actions the plan has.
+  StageLogReader(int chunks, int microbatches, int customs = 0)
+      : chunks_(chunks), microbatches_(microbatches), customs_(customs), forecast_(chunks, microbatches) {}
   // Replaces what `out` holds. Throws LogError.
   void read(std::int64_t base_ns, std::string_view bytes, LogEvents& out);
 
@@ -140,7 +143,7 @@ class StageLogReader {
   void close(StageEvent& event, bool foreseen);
   void read_times(std::int64_t base_ns, LogEvents& out);
 
-  int chunks_, microbatches_;
+  int chunks_, microbatches_, customs_;
   LogForecast forecast_;
   std::string_view bytes_;
   std::size_t at_ = 0;

@@ -54,12 +54,32 @@ enum class ReadyRule : std::uint8_t {
   plan_order,      // what stands first in the plan; out of turn only when the stage would stand idle
 };
 
+// An action as another stage names it.
+struct StageAction {
+  int stage = 0;
+  Action action;
+  bool operator==(const StageAction&) const = default;
+};
+
+// What a plan orders although the engine does not know it. It goes to the compute of its stage in its turn, like every other
+// action; evaluations leave it out. A plan with such actions has no ready rule.
+struct CustomAction {
+  std::string name;  // what the compute knows it by; several may share one
+  int stage = 0;     // in whose list it stands, once
+  // Its launch waits until these have completed. Those of its own stage stand before it in the list, which is order enough.
+  std::vector<StageAction> after;
+  // Of all that name a resource one runs at a time, in the order of their numbers.
+  std::vector<std::string> resources;
+  bool operator==(const CustomAction&) const = default;
+};
+
 struct Plan {
   std::string schedule;  // "1f1b"
   Placement placement = Placement::looping(1, 1);
   int microbatches = 0;
   std::vector<std::vector<Action>> stages;  // one ordered list per stage
   ReadyRule ready_rule = ReadyRule::none;
+  std::vector<CustomAction> custom = {};  // by number, as Action::microbatch counts them
 };
 
 // The most stages x chunks x microbatches of one plan that is read or simulated: ten seconds and three gigabytes.
@@ -85,8 +105,8 @@ Plan with_end_of_step(Plan compute, const EndOfStep& end);
 // What a step is for. Training runs the plan as it stands; evaluation runs its forward_pass(), and its verdict is to skip O.
 enum class StepKind : std::uint8_t { training, evaluation };
 
-// A stage's forwards in the order of its list, then N, which reports the losses, and O. It needs no proof of its own: a run of
-// the whole plan without its backwards is a run of this one, with fewer slots taken at any time.
+// A stage's forwards in the order of its list, without custom actions, then N, which reports the losses, and O. It needs no
+// proof of its own: a run of the whole plan without its backwards is a run of this one, with fewer slots taken at any time.
 std::vector<Action> forward_pass(const std::vector<Action>& actions);
 Plan forward_pass(const Plan& plan);
 

@@ -10,7 +10,7 @@ namespace pipetrain::schedules {
 namespace {
 
 std::int32_t unit_cost(ActionKind kind) {
-  if (!is_compute(kind)) return 0;
+  if (!is_compute(kind)) return is_custom(kind) ? 1 : 0;
   return kind == ActionKind::backward ? 2 : 1;
 }
 
@@ -24,7 +24,9 @@ PlanRun::PlanRun(const Plan& plan, const std::vector<StageNeeds>* needs, const S
       done_(static_cast<std::size_t>(plan.placement.virtual_stages())),
       stages_(plan.stages.size()),
       runnable_(plan.stages.size()),
-      tied_places_(tied_sum_places(plan.placement)) {
+      tied_places_(tied_sum_places(plan.placement)),
+      waits_(plan),
+      signals_(plan.custom.size()) {
   if (times_ != nullptr) times_->of.resize(done_.size() * static_cast<std::size_t>(plan.microbatches));
 }
 
@@ -75,6 +77,8 @@ bool PlanRun::can_run(int stage, const Action& action) {
       return tied_partners_arrived(stage);
     case ActionKind::optimizer:
       return norms_ == static_cast<int>(stages_.size());
+    case ActionKind::custom:
+      return signals_[static_cast<std::size_t>(action.microbatch)].count == waits_.count(action.microbatch);
     default:
       return true;
   }
@@ -95,6 +99,7 @@ void PlanRun::advance(int stage) {
   const int v = virtual_stage(stage, action);
   if (times_ != nullptr) note_times(stage, action, v);
   ++stages_[static_cast<std::size_t>(stage)].position;
+  if (!waits_.empty()) signal(stage, action);
   if (action.kind == ActionKind::norm && ++norms_ == static_cast<int>(stages_.size()))
     for (int other = 0; other < norms_; ++other) wake(other);
   if (!is_compute(action.kind)) return;
@@ -102,6 +107,15 @@ void PlanRun::advance(int stage) {
   if (gives_input_grad(action.kind)) ++done(v).backwards;
   if (gives_weight_grad(action.kind)) ++done(v).weights;
   wake_neighbours(v);
+}
+
+void PlanRun::signal(int stage, const Action& action) {
+  for (const int number : waits_.waiting_for(stage, action)) {
+    Signals& of = signals_[static_cast<std::size_t>(number)];
+    ++of.count;
+    of.last_end = std::max(of.last_end, stages_[static_cast<std::size_t>(stage)].free_at);
+    wake(plan_.custom[static_cast<std::size_t>(number)].stage);
+  }
 }
 
 void PlanRun::note_times(int stage_index, const Action& action, int v) {
@@ -119,6 +133,10 @@ void PlanRun::note_times(int stage_index, const Action& action, int v) {
   const bool is_last = v + 1 == plan_.placement.virtual_stages();
   if (action.kind == ActionKind::forward && v > 0) after(of(v - 1).forward_launch, of(v - 1).forward_end);
   if (gives_input_grad(action.kind) && !is_last) after(of(v + 1).backward_launch, of(v + 1).backward_end);
+  if (is_custom(action.kind)) {
+    const std::int32_t last_end = signals_[static_cast<std::size_t>(action.microbatch)].last_end;
+    after(last_end, last_end);
+  }
   if (action.kind == ActionKind::sum_tied)
     for (const TiedArrival& partner : tied_arrivals_) start = std::max(start, partner.free_at);
   stage.previous_end = stage.free_at;
@@ -138,8 +156,21 @@ void PlanRun::wake_neighbours(int v) {
   if (v + 1 < plan_.placement.virtual_stages()) wake(plan_.placement.at(v + 1).stage);
 }
 
+PlanRun::Wait PlanRun::why_custom_waits(int stage, const Action& action) const {
+  for (const StageAction& awaited : waits_.awaited_by(action.microbatch)) {
+    const auto& list = plan_.stages[static_cast<std::size_t>(awaited.stage)];
+    const auto place = static_cast<std::size_t>(std::find(list.begin(), list.end(), awaited.action) - list.begin());
+    if (place < stages_[static_cast<std::size_t>(awaited.stage)].position) continue;
+    return {"stage " + std::to_string(stage) + " " + to_string(action) + " waits for " +
+                to_string(awaited.action, plan_.placement.chunks()) + " of stage " + std::to_string(awaited.stage),
+            awaited.stage};
+  }
+  return {"", stage};
+}
+
 PlanRun::Wait PlanRun::why_waiting(int stage) const {
   const Action& action = head(stage);
+  if (is_custom(action.kind)) return why_custom_waits(stage, action);
   const int v = virtual_stage(stage, action), last = plan_.placement.virtual_stages() - 1;
   const std::string text = "stage " + std::to_string(stage) + " " + to_string(action, plan_.placement.chunks()) + " waits for ";
   const auto from = [&](const std::string& what, int producer) {

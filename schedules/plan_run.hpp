@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/custom_waits.hpp"
 #include "schedules/plan.hpp"
 #include "schedules/plan_needs.hpp"
 #include "schedules/stage_set.hpp"
@@ -67,9 +68,11 @@ class PlanRun {
   bool tied_partners_arrived(int stage);
   void advance(int stage);
   void note_times(int stage, const Action& action, int v);
+  void signal(int stage, const Action& action);
   void wake(int stage);
   void wake_neighbours(int v);
   Wait why_waiting(int stage) const;
+  Wait why_custom_waits(int stage, const Action& action) const;
   [[noreturn]] void report_deadlock() const;
 
   const Plan& plan_;
@@ -82,6 +85,13 @@ class PlanRun {
   std::vector<StageChunk> tied_places_;
   std::array<TiedArrival, 2> tied_arrivals_;  // [place]
   int norms_ = 0;
+  // What custom actions wait for on other stages, by number: how much of it has ended, and when.
+  struct Signals {
+    int count = 0;
+    std::int32_t last_end = 0;
+  };
+  CustomWaits waits_;
+  std::vector<Signals> signals_;
 };
 
 }  // namespace pipetrain::schedules

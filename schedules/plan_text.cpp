@@ -35,6 +35,7 @@ class PlanParser {
       reader_.fail("a v-shape placement has 2 chunks, not " + std::to_string(chunks_), 0);
     size_.check(is_v_shape_ ? 2 : chunks_, microbatches_);
     plan_.placement = is_v_shape_ ? Placement::v_shape(stages) : Placement::looping(stages, chunks_);
+    place_customs();
     check_read_plan(plan_, reader_, lines_);
     return std::move(plan_);
   }
@@ -48,6 +49,7 @@ class PlanParser {
 
   void take(const std::string& key) {
     if (key.starts_with("stage ")) return take_stage(key.substr(6));
+    if (key.starts_with("custom ")) return take_custom(key.substr(7));
     if (!keys_.insert(key).second) reader_.fail(key + " stands twice; keep one of them");
     const std::string value(reader_.next_field("").value_or(""));
     if (key == "schedule") {
@@ -62,7 +64,8 @@ class PlanParser {
     } else if (key == "ready") {
       take_rule(value);
     } else {
-      reader_.fail("unknown key \"" + key + "\"; known are schedule, placement, chunks, microbatches, ready, stage N");
+      reader_.fail("unknown key \"" + key +
+                   "\"; known are schedule, placement, chunks, microbatches, ready, custom XN, stage N");
     }
   }
 
@@ -97,6 +100,48 @@ class PlanParser {
     }
   }
 
+  // "X1", then "send-stats after 0:X0 1:B0 uses nic"
+  void take_custom(const std::string& number) {
+    const std::string expected = "X" + std::to_string(plan_.custom.size());
+    if (number != expected) reader_.fail("custom " + expected + " is expected here, not \"" + number + "\"");
+    const std::string name(reader_.next_field(blanks).value_or(""));
+    if (name.empty()) reader_.fail("custom " + expected + " has no name; give one");
+    CustomAction& custom = plan_.custom.emplace_back();
+    custom.name = name;
+    bool uses = false;
+    auto word = reader_.next_field(blanks);
+    if (word && *word != "after" && *word != "uses")
+      reader_.fail("\"" + std::string(*word) + "\" is neither \"after\" nor \"uses\"");
+    if (word) uses = *word == "uses";
+    while (word) {
+      word = reader_.next_field(blanks);
+      if (word && !uses && *word == "uses") {
+        uses = true;
+      } else if (word && uses) {
+        custom.resources.emplace_back(*word);
+      } else if (word) {
+        custom.after.push_back(stage_action(std::string(*word)));
+      }
+    }
+  }
+
+  StageAction stage_action(const std::string& word) const {
+    const auto colon = word.find(':');
+    const auto stage = to_number(std::string_view(word).substr(0, colon));
+    const auto action = colon == std::string::npos ? std::nullopt : parse_action(std::string_view(word).substr(colon + 1));
+    if (!stage || *stage < 0 || !action) reader_.fail("\"" + word + "\" is not an action of a stage such as 0:F0 or 2:1B3");
+    return {*stage, *action};
+  }
+
+  // A custom action is of the stage in whose list it stands.
+  void place_customs() {
+    if (plan_.custom.empty()) return;
+    for (std::size_t stage = 0; stage < plan_.stages.size(); ++stage)
+      for (const Action& action : plan_.stages[stage])
+        if (is_custom(action.kind) && action.microbatch < std::ssize(plan_.custom))
+          plan_.custom[static_cast<std::size_t>(action.microbatch)].stage = static_cast<int>(stage);
+  }
+
   FieldReader reader_;
   PlanSize size_;
   Plan plan_;
@@ -115,6 +160,16 @@ std::string to_text(const Plan& plan) {
                      "\nchunks: " + std::to_string(chunks) + "\nmicrobatches: " + std::to_string(plan.microbatches) + "\n";
   for (const auto& [rule, name] : rule_names)
     if (plan.ready_rule == rule) text += "ready: " + std::string(name) + "\n";
+  for (std::size_t number = 0; number < plan.custom.size(); ++number) {
+    const CustomAction& custom = plan.custom[number];
+    text += "custom X" + std::to_string(number) + ": " + custom.name;
+    const char* word = " after ";
+    for (const StageAction& one : custom.after)
+      text += std::exchange(word, " ") + std::to_string(one.stage) + ":" + to_string(one.action, chunks);
+    word = " uses ";
+    for (const std::string& resource : custom.resources) text += std::exchange(word, " ") + resource;
+    text += "\n";
+  }
   for (int stage = 0; stage < stages; ++stage) {
     text += "stage " + std::to_string(stage) + ":";
     for (const Action& action : plan.stages[static_cast<std::size_t>(stage)]) text += " " + to_string(action, chunks);

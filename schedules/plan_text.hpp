@@ -9,6 +9,11 @@
 //   stage 0: F0 F1 B0 B1 N O
 //   stage 1: F0 B0 F1 B1 N O
 //
+// Custom actions stand in the lists by their numbers. What they are goes before, from X0 on: a name; if there is any, what it
+// is after on which stages; the resources it uses.
+//   custom X0: prefetch
+//   custom X1: send-stats after 0:X0 1:B0 uses nic
+//
 // PyTorch's: one row a rank, cells such as 0F0, 1B2, 0I1, 0W1 with the number of the virtual stage in front, or a pair
 // (0F4;7B1)OVERLAP_F_B. Empty cells and its communication actions (SEND_F, RECV_B, UNSHARD ...) are skipped: they are not
 // choices of a plan here.
@@ -29,7 +34,8 @@ std::string to_text(const Plan& plan);
 Plan parse_plan(std::istream& text, const std::string& name);
 Plan parse_plan(std::string_view text, const std::string& name);
 
-// The compute of the plan; what ends the step has no place in the format.
+// The compute of the plan; what ends the step has no place in the format. Throws std::invalid_argument for custom actions,
+// which have none either.
 std::string to_pytorch_csv(const Plan& plan);
 // As parse_plan().
 Plan parse_pytorch_csv(std::istream& text, const std::string& name);

@@ -132,6 +132,8 @@ class CsvParser {
 }  // namespace
 
 std::string to_pytorch_csv(const Plan& plan) {
+  if (!plan.custom.empty())
+    throw std::invalid_argument("PyTorch's format has no custom actions, and the plan has; write it as .txt");
   std::string text;
   for (int stage = 0; stage < plan.placement.stages(); ++stage) {
     bool is_first = true;

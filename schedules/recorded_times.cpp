@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "schedules/custom_waits.hpp"
 #include "schedules/median.hpp"
 
 namespace pipetrain::schedules {
@@ -47,13 +48,23 @@ class Ends {
 class StepApart {
  public:
   StepApart(const Plan& plan, const std::vector<StageNeeds>& needs, const SlotLife& life, const Timeline& timeline)
-      : plan_(plan), needs_(needs), life_(life), timeline_(timeline), ends_(plan.placement, plan.microbatches) {
+      : plan_(plan),
+        needs_(needs),
+        life_(life),
+        timeline_(timeline),
+        ends_(plan.placement, plan.microbatches),
+        waits_(plan),
+        signalled_(plan.custom.size(), unknown) {
     check();
     each([&](int stage, const Span& span, double) {
       begin_ = std::min(begin_, span.start);
       if (is_compute(span.action.kind)) ends_.note(plan_.placement.virtual_stage(stage, span.action.chunk), span);
       if (span.action.kind == ActionKind::norm) last_norm_ = std::max(last_norm_, span.end);
       if (span.action.kind == ActionKind::sum_tied) tied_ = std::max(tied_, span.start);
+      for (const int custom : waits_.waiting_for(stage, span.action)) {
+        double& last = signalled_[static_cast<std::size_t>(custom)];
+        last = std::max(last, span.end);
+      }
     });
     find_messages();
   }
@@ -133,6 +144,7 @@ class StepApart {
     const Action& action = span.action;
     double time = free;
     if (action.kind == ActionKind::optimizer) time = std::max(time, last_norm_);
+    if (is_custom(action.kind)) time = std::max(time, signalled_[static_cast<std::size_t>(action.microbatch)]);
     if (!is_compute(action.kind)) return time;
     const int v = plan_.placement.virtual_stage(stage, action.chunk);
     if (const double end = made(v, action); end != unknown) time = std::max(time, end + message(v, action));
@@ -157,6 +169,8 @@ class StepApart {
   SlotLife life_;
   const Timeline& timeline_;
   Ends ends_;
+  CustomWaits waits_;
+  std::vector<double> signalled_;  // by custom action: the last end of what it waits for
   double begin_ = std::numeric_limits<double>::infinity(), last_norm_ = unknown, tied_ = unknown;
   RecordedTimes result_;
 };

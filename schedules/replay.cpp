@@ -44,12 +44,18 @@ std::string to_string(const StageEvent& event, int chunks) {
       return to_string(event.action, chunks) + " is enqueued";
     case Type::completed:
       return to_string(event.action, chunks) + " completes";
+    case Type::signalled:
+      return "a signal for " + to_string(event.action, chunks) + " comes";
   }
   return "?";
 }
 
 Replay::Replay(RecordedRun run)
-    : run_(checked(std::move(run))), queues_(run_), to_advance_(static_cast<std::size_t>(run_.logs())), life_(run_.life) {
+    : run_(checked(std::move(run))),
+      queues_(run_),
+      to_advance_(static_cast<std::size_t>(run_.logs())),
+      life_(run_.life),
+      signals_(static_cast<std::size_t>(run_.replicas * run_.parts) * run_.plan.custom.size()) {
   const std::shared_ptr<const Plan> plan(std::shared_ptr<const Plan>(), &run_.plan);  // outlives the protocols
   stages_.reserve(static_cast<std::size_t>(run_.logs()));
   for (int log = 0; log < run_.logs(); ++log) {
@@ -171,10 +177,10 @@ bool Replay::take(int log, const StageEvent& event) {
       break;
     case Type::completed:
       if (run_.order == Order::ready) pass_on(log, event.action);
-      protocol.completed(event.action);
-      if (event.action.kind == ActionKind::norm && ++norms_ == run_.logs())
-        for (int other = 0; other < run_.logs(); ++other) to_advance_.insert(other);
+      complete(log, event.action);
       break;
+    case Type::signalled:
+      return take_signal(log, event);
     case Type::verdict_apply:
     case Type::verdict_skip:
       if (norms_ < run_.logs()) return false;
@@ -204,6 +210,30 @@ bool Replay::take_credit(int log, const StageEvent& event) {
   if (!to.credit() && !of(activation ? at.next_log : at.previous_log).silent) return false;
   of(log).protocol.credit_returned(event.input, event.action.chunk);
   return true;
+}
+
+int& Replay::signals(int log, int custom) {
+  const int pipeline = run_.replica_of(log) * run_.parts + log % run_.parts;
+  return signals_[static_cast<std::size_t>(pipeline) * run_.plan.custom.size() + static_cast<std::size_t>(custom)];
+}
+
+bool Replay::take_signal(int log, const StageEvent& event) {
+  int& sent = signals(log, event.action.microbatch);
+  const auto silent = [](const Stage& stage) { return stage.silent; };
+  if (sent == 0 && !std::any_of(stages_.begin(), stages_.end(), silent)) return false;
+  sent = std::max(0, sent - 1);
+  of(log).protocol.signalled(event.action.microbatch);
+  return true;
+}
+
+void Replay::complete(int log, const Action& action) {
+  for (const int custom : of(log).protocol.completed(action)) {
+    ++signals(log, custom);
+    const int stage = run_.plan.custom[static_cast<std::size_t>(custom)].stage;
+    to_advance_.insert((run_.replica_of(log) * run_.plan.placement.stages() + stage) * run_.parts + log % run_.parts);
+  }
+  if (action.kind == ActionKind::norm && ++norms_ == run_.logs())
+    for (int other = 0; other < run_.logs(); ++other) to_advance_.insert(other);
 }
 
 // The protocol must launch what was launched, and no more.

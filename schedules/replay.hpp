@@ -72,7 +72,8 @@ class Replay {
   };
   struct Stage {
     Stage(StageProtocol p, const RecordedRun& run)
-        : protocol(std::move(p)), reader(run.plan.placement.chunks(), run.plan.microbatches) {}
+        : protocol(std::move(p)),
+          reader(run.plan.placement.chunks(), run.plan.microbatches, static_cast<int>(run.plan.custom.size())) {}
     StageProtocol protocol;
     StageLogReader reader;
     LogEvents log;
@@ -88,11 +89,14 @@ class Replay {
   // The log of the stage with this virtual stage, of the other log's replica and part.
   int sibling(int log, int virtual_stage) const;
   QueueState& there(int log, QueueState* queue) const;
+  int& signals(int log, int custom);
 
   void advance(int log);
   bool take(int log, const StageEvent& event);  // false: its cause has not been replayed yet
   bool take_input(int log, const StageEvent& event);
   bool take_credit(int log, const StageEvent& event);
+  bool take_signal(int log, const StageEvent& event);
+  void complete(int log, const Action& action);
   void decide(int log);
   void launch(int log, const Action& action);
   void pass_on(int log, const Action& action);
@@ -109,6 +113,7 @@ class Replay {
   std::int64_t step_ = 0, until_ = to_its_end;
   bool failed_ = false;
   int norms_ = 0;
+  std::vector<int> signals_;  // on their way: [replica x parts + part][custom action]
   std::int64_t actions_ = 0, events_ = 0;
 };
 

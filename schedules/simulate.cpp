@@ -79,6 +79,7 @@ class Simulation {
   double now_ = 0;         // for ready stages only
   int norms_ = 0;
   double verdict_at_ = 0;
+  std::vector<double> signalled_at_;  // by custom action: the last end of what it waits for
   int fed_tokens_ = 0, fed_targets_ = 0;
 };
 
@@ -88,8 +89,12 @@ Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<S
       costs_(costs),
       options_(options),
       receivers_(static_cast<std::size_t>(plan.placement.virtual_stages())),
-      to_pump_(plan.stages.size()) {
+      to_pump_(plan.stages.size()),
+      signalled_at_(plan.custom.size()) {
   check_costs(costs, plan.placement);
+  if (!costs.custom.empty() && costs.custom.size() != plan.custom.size())
+    throw std::invalid_argument("times of " + std::to_string(costs.custom.size()) +
+                                " custom actions are given, and the plan has " + std::to_string(plan.custom.size()));
   if (options.recorded && (!is_planned() || has_room()))
     throw std::invalid_argument("recorded times are those of the order and the slots that the run had");
   if (has_room() && !is_planned()) throw std::invalid_argument("ready stages choose by the slots that a run reserves");
@@ -100,6 +105,7 @@ Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<S
                     counted(plan.microbatches, "microbatch", "microbatches");
   timeline_.placement = plan.placement;
   timeline_.microbatches = plan.microbatches;
+  for (const CustomAction& one : plan.custom) timeline_.custom.push_back(one.name);
   timeline_.stages.resize(plan.stages.size());
   stages_.reserve(plan.stages.size());
   tied_holders_ = static_cast<int>(tied_sum_places(plan.placement).size());
@@ -206,6 +212,8 @@ void Simulation::launch(int s, const Action& action) {
     if (v > 0 && !has_room()) wait(receiver(v - 1).gradient_slots.take(), WaitedFor::slot);
   } else if (action.kind == ActionKind::optimizer) {
     wait(verdict_at_, WaitedFor::partner);
+  } else if (is_custom(action.kind)) {
+    wait(signalled_at_[static_cast<std::size_t>(action.microbatch)], WaitedFor::partner);
   }
   wait(now_, WaitedFor::slot);
   if (options_.recorded) span.start += options_.recorded->delays[static_cast<std::size_t>(s)][spans(s).size()];
@@ -264,7 +272,13 @@ void Simulation::join_tied(int s) {
 }
 
 void Simulation::complete(int s, const Action& action, double end) {
-  stage(s).protocol.completed(action);
+  for (const int custom : stage(s).protocol.completed(action)) {
+    const int other = plan_.custom[static_cast<std::size_t>(custom)].stage;
+    double& at = signalled_at_[static_cast<std::size_t>(custom)];
+    at = std::max(at, end);
+    stage(other).protocol.signalled(custom);
+    to_pump_.insert(other);
+  }
   ++stage(s).completed;
   if (action.kind == ActionKind::norm) {
     verdict_at_ = std::max(verdict_at_, end + costs_.verdict);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "schedules/check_customs.hpp"
+#include "schedules/custom_waits.hpp"
 #include "schedules/inputs.hpp"
 #include "schedules/ready_choice.hpp"
 
@@ -31,7 +33,8 @@ class StageProtocol::Machine {
   void begin_step(StepKind kind, const std::vector<Action>* list);
   void input_arrived(InputKind kind, int chunk, int microbatch);
   void credit_returned(InputKind output, int chunk);
-  void completed(const Action& action);
+  std::span<const std::int32_t> completed(const Action& action);
+  void signalled(int custom);
   void verdict(bool apply);
   void abort() { state_ = State::aborted; }
   std::optional<Action> next();
@@ -50,6 +53,13 @@ class StageProtocol::Machine {
     int gradient_credits = 0;
   };
 
+  // The custom actions of the plan, and how many signals each of this stage has that it waits for.
+  struct Customs {
+    explicit Customs(const Plan& plan) : waits(plan), signals(plan.custom.size()) {}
+    CustomWaits waits;
+    std::vector<int> signals;
+  };
+
   const std::vector<Action>& list() const { return *list_; }
   const std::vector<Action>& planned_list() const { return plan_->stages[static_cast<std::size_t>(stage_)]; }
   bool is_ready_order() const { return ready_ && list_ == &planned_list(); }
@@ -58,11 +68,13 @@ class StageProtocol::Machine {
   Chunk& chunk(int index) { return chunks_[static_cast<std::size_t>(index)]; }
   bool all_launched() const { return state_ == State::running && launched_ == list().size(); }
   bool has_inputs(const Action& action) const;
+  bool has_signals(int custom) const;
   bool has_credit(const Action& action) const;
   bool can_run(const Action& action) const;
   std::optional<Action> choose() const;
   void launch(const Action& action);
   std::string describe(const Action& action) const;
+  std::string describe_custom(int number) const;
   [[noreturn]] void impossible(const std::string& what) const;
 
   std::shared_ptr<const Plan> plan_;
@@ -75,6 +87,7 @@ class StageProtocol::Machine {
   std::size_t computes_ = 0;                   // compute actions in the running step's list
   std::vector<Chunk> chunks_;
   Inputs inputs_;
+  std::optional<Customs> customs_;  // where the plan has some
 
   State state_ = State::no_step;
   std::size_t launched_ = 0;
@@ -96,6 +109,7 @@ StageProtocol::Machine::Machine(std::shared_ptr<const Plan> plan, int stage, Ord
     throw std::invalid_argument("a stage must be allowed at least 1 launched action, not " + std::to_string(run_ahead));
   if (order == Order::ready && plan_->ready_rule == ReadyRule::none)
     throw std::invalid_argument("schedule " + plan_->schedule + " has no rule to choose what is ready; use the planned order");
+  if (!plan_->custom.empty()) customs_.emplace(*plan_);
   for (int c = 0; c < plan_->placement.chunks(); ++c) {
     chunk(c).is_first = plan_->placement.is_first({stage, c});
     chunk(c).is_last = plan_->placement.is_last({stage, c});
@@ -156,10 +170,25 @@ void StageProtocol::Machine::credit_returned(InputKind output, int c) {
   }
 }
 
-void StageProtocol::Machine::completed(const Action& action) {
+std::span<const std::int32_t> StageProtocol::Machine::completed(const Action& action) {
   const auto found = std::find(in_flight_.begin(), in_flight_.end(), action);
   if (found == in_flight_.end()) impossible(to_string(action, plan_->placement.chunks()) + " completes but is not running");
   in_flight_.erase(found);
+  if (!customs_ || list_ == &forwards_) return {};
+  return customs_->waits.waiting_for(stage_, action);
+}
+
+void StageProtocol::Machine::signalled(int custom) {
+  if (state_ == State::aborted) return;  // it was sent before its sender heard of the abort
+  const auto number = static_cast<std::size_t>(custom);
+  if (custom < 0 || number >= plan_->custom.size() || plan_->custom[number].stage != stage_)
+    impossible("a signal comes for " + custom_name(*plan_, custom) + ", which is not on this stage");
+  if (has_signals(custom)) impossible("a signal comes for " + custom_name(*plan_, custom) + ", which has all");
+  ++customs_->signals[number];
+}
+
+bool StageProtocol::Machine::has_signals(int custom) const {
+  return customs_->signals[static_cast<std::size_t>(custom)] == customs_->waits.count(custom);
 }
 
 void StageProtocol::Machine::verdict(bool apply) {
@@ -179,6 +208,8 @@ inline bool StageProtocol::Machine::has_inputs(const Action& action) const {
       return chunk(c).is_last || inputs_.has(InputKind::gradient, c, m);
     case ActionKind::optimizer:
       return verdict_given_;
+    case ActionKind::custom:
+      return has_signals(action.microbatch);
     default:
       return true;
   }
@@ -217,12 +248,14 @@ void StageProtocol::Machine::launch(const Action& action) {
   if (is_compute(action.kind)) ++launched_computes_;
   if (action.kind == ActionKind::forward && !chunk(action.chunk).is_last) --chunk(action.chunk).activation_credits;
   if (gives_input_grad(action.kind) && !chunk(action.chunk).is_first) --chunk(action.chunk).gradient_credits;
+  if (is_custom(action.kind)) customs_->signals[static_cast<std::size_t>(action.microbatch)] = 0;
   if (is_ready_order()) ready_->launched(action);
   in_flight_.push_back(action);
 }
 
 // "B3 waits for the gradient of microbatch 3 and for a free slot for its gradient"
 std::string StageProtocol::Machine::describe(const Action& action) const {
+  if (is_custom(action.kind)) return describe_custom(action.microbatch);
   const auto lacks = [&](InputKind kind) { return !inputs_.has(kind, action.chunk, action.microbatch); };
   std::vector<std::string> missing;
   const auto need = [&](InputKind kind) {
@@ -241,6 +274,18 @@ std::string StageProtocol::Machine::describe(const Action& action) const {
   std::string text = to_string(action, plan_->placement.chunks());
   for (std::size_t i = 0; i < missing.size(); ++i) text += (i == 0 ? " waits for " : " and ") + missing[i];
   return missing.empty() ? text + " can be launched" : text;
+}
+
+// "X2 (send-stats) waits for 0:B1 and 3:F2: 1 of 2 have come"
+std::string StageProtocol::Machine::describe_custom(int number) const {
+  const std::string text = custom_name(*plan_, number);
+  if (has_signals(number)) return text + " can be launched";
+  std::string awaited;
+  for (const StageAction& one : customs_->waits.awaited_by(number))
+    awaited +=
+        (awaited.empty() ? "" : " and ") + std::to_string(one.stage) + ":" + to_string(one.action, plan_->placement.chunks());
+  return text + " waits for " + awaited + ": " + std::to_string(customs_->signals[static_cast<std::size_t>(number)]) + " of " +
+         std::to_string(customs_->waits.count(number)) + " have come";
 }
 
 std::string StageProtocol::Machine::waiting_for() const {
@@ -273,7 +318,8 @@ void StageProtocol::input_arrived(InputKind kind, int chunk, int microbatch) {
   machine_->input_arrived(kind, chunk, microbatch);
 }
 void StageProtocol::credit_returned(InputKind output, int chunk) { machine_->credit_returned(output, chunk); }
-void StageProtocol::completed(const Action& action) { machine_->completed(action); }
+std::span<const std::int32_t> StageProtocol::completed(const Action& action) { return machine_->completed(action); }
+void StageProtocol::signalled(int custom) { machine_->signalled(custom); }
 void StageProtocol::verdict(bool apply) { machine_->verdict(apply); }
 void StageProtocol::abort() { machine_->abort(); }
 std::optional<Action> StageProtocol::next() { return machine_->next(); }

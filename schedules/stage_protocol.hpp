@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,7 @@ class StageProtocol {
  public:
   // run_ahead: how many launched actions may be incomplete at once (2: one running, one queued behind it).
   // The plan must have passed validate() for this order. Throws std::invalid_argument when the stage is not in the plan,
-  // run_ahead is below 1, or the plan has no ready rule and Order::ready is asked for.
+  // run_ahead is below 1, or Order::ready is asked for and the plan has no ready rule.
   StageProtocol(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead = 2);
   ~StageProtocol();
   StageProtocol(StageProtocol&&) noexcept;
@@ -49,7 +50,12 @@ class StageProtocol {
   // A slot of the queue that takes this chunk's output of that kind is free: activation sent down, gradient sent up. Credits
   // start at none and outlive steps: give one for every slot at set-up.
   void credit_returned(InputKind output, int chunk);
-  void completed(const Action& action);
+  // Gives the custom actions of other stages that wait for this end, by number: tell their stages with signalled(). Valid as
+  // long as the protocol.
+  std::span<const std::int32_t> completed(const Action& action);
+  // Another stage's action has completed that this stage's custom action of this number waits for. May come before
+  // the step begins.
+  void signalled(int custom);
   void verdict(bool apply);  // allows O, or ends the step without it
   // No further actions until the next begin_step(). Inputs that arrive in between belong to that step, so nothing of the
   // aborted one may still be on its way.

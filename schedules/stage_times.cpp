@@ -1,5 +1,8 @@
 #include "schedules/stage_times.hpp"
 
+#include <algorithm>
+#include <stdexcept>
+
 namespace pipetrain::schedules {
 
 namespace {
@@ -22,6 +25,18 @@ Costs StageTimes::costs(const Placement& placement) const {
   costs.norm = norm;
   costs.optimizer = optimizer;
   costs.verdict = verdict;
+  return costs;
+}
+
+Costs StageTimes::costs(const Plan& plan) const {
+  Costs costs = this->costs(plan.placement);
+  for (const auto& [name, time] : custom)
+    if (std::none_of(plan.custom.begin(), plan.custom.end(), [&](const CustomAction& one) { return one.name == name; }))
+      throw std::invalid_argument("the plan has no custom action " + name);
+  for (const CustomAction& one : plan.custom) {
+    const auto found = custom.find(one.name);
+    costs.custom.push_back(found == custom.end() ? 0 : found->second);
+  }
   return costs;
 }
 

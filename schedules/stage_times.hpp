@@ -1,6 +1,8 @@
 // The times of whole stages, as people give them, and the costs of a plan's actions that follow.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "schedules/cost.hpp"
@@ -14,10 +16,13 @@ struct StageTimes {
   // End of step, of a whole stage; one per stage. Empty where not given.
   std::vector<double> reduce_grads, sum_replicated, sum_tied, norm, optimizer;
   double verdict = 0;
+  std::map<std::string, double> custom;  // of the custom actions of this name; 0 for others
 
   EndOfStep end_of_step() const { return {!reduce_grads.empty(), !sum_replicated.empty(), !sum_tied.empty()}; }
   // Throws std::invalid_argument where an edge in use has no link.
   Costs costs(const Placement& placement) const;
+  // With custom actions too. Also throws where the plan has none of a name.
+  Costs costs(const Plan& plan) const;
 };
 
 }  // namespace pipetrain::schedules

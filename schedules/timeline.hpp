@@ -15,7 +15,7 @@ enum class WaitedFor : std::uint8_t {
   activation,  // of its microbatch from the virtual stage before (for the first: tokens)
   gradient,    // of its microbatch from the virtual stage after
   slot,        // a free slot in the queue that takes its output
-  partner,     // another stage that takes part: T, and O by the verdict
+  partner,     // another stage that takes part: T, O by the verdict, and what a custom action is after
 };
 
 struct Span {
@@ -32,6 +32,7 @@ struct Timeline {
   int microbatches = 0;
   std::vector<std::vector<Span>> stages;  // per stage, in order of time
   std::vector<std::string> names;         // of these rows, where they are not stages 0, 1, ...; else empty
+  std::vector<std::string> custom;        // the names of the plan's custom actions, by number
 };
 
 // Time words of the project. A stage's span is its own first start to last end.

@@ -11,9 +11,9 @@
 namespace pipetrain::schedules {
 
 // Checks that every action is there exactly once, inputs come before use, forwards, backwards and weight gradients of a chunk
-// each keep microbatch order, the collectives of all stages embed in one global order, and that nothing deadlocks with exactly
-// the slots returned, for whatever speeds. Returns the needs per stage for the given way of choosing; for Order::ready they
-// bound every order that the rule can take.
+// each keep microbatch order, the collectives of all stages embed in one global order, custom actions come after what they wait
+// for, and that nothing deadlocks with exactly the slots returned, for whatever speeds. Returns the needs per stage for the
+// given way of choosing; for Order::ready they bound every order that the rule can take.
 //
 // Planned slots are those of the as-soon-as-possible execution with F = I = W = 1 and two actions launched ahead, so that no
 // credit delays it. They suffice at any speed: with fixed lists, progress does not depend on time (a marked graph).

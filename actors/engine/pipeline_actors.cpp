@@ -209,7 +209,7 @@ void PipelineActors::attach() {
   DispatchTargets targets;
   targets.channel = processes.channel;
   targets.parts = parts_;
-  targets.limits = {parts_.shape(), placement().chunks(), plan_->microbatches};
+  targets.limits = {parts_.shape(), placement().chunks(), plan_->microbatches, static_cast<int>(plan_->custom.size())};
   targets.stages = stages_;
   for (const auto& [place, feeder] : feeders_) targets.feeders.push_back(feeder);
   targets.supervisor = supervisor_;

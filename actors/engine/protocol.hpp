@@ -8,16 +8,16 @@
 //   at
 //                                  set-up ConnectSupervisor
 //   facade     -> queue            local: at set-up ConnectQueue
-//   supervisor -> stages, feeders  BeginStep, Abort; to stages also GiveVerdict, ReportWaiting, ReportMemory, ReadState,
-//                                  SaveState
+//   supervisor -> stages, feeders  BeginStep, Abort; to stages also GiveVerdict, Signalled, ReportWaiting, ReportMemory,
+//                                  ReadState, SaveState
 //   supervisor -> itself           local: GraceOver, LookAgain
 //   producer   -> queue            Filled (the producer is a stage or a feeder)
 //   queue      -> consumer         Arrived
 //   consumer   -> queue            Released
 //   queue      -> producer         Credit
 //   compute    -> its stage        local: Enqueued, Completed, StateRead, StateSaved, Failed
-//   stage      -> supervisor       NormDone, StepDone, Logged, Stopped, Waiting, MemoryReport, StateRead, StateSaved, Failed
-//   feeder     -> supervisor       Failed
+//   stage      -> supervisor       NormDone, Signal, StepDone, Logged, Stopped, Waiting, MemoryReport, StateRead, StateSaved,
+//   Failed feeder     -> supervisor       Failed
 #pragma once
 
 #include <chrono>
@@ -94,6 +94,16 @@ struct NormDone {
 };
 struct GiveVerdict {
   Verdict verdict;
+};
+// An action of this stage has completed that a custom action waits for, on another stage of the same replica and part. The
+// supervisor, who knows where every stage is, tells that one.
+struct Signal {
+  StageId stage;
+  int custom;
+  int to_stage;
+};
+struct Signalled {
+  int custom;
 };
 struct StepDone {
   StageTrace trace;
@@ -199,6 +209,8 @@ PIPETRAIN_MESSAGE(pipetrain::AskWaiting)
 PIPETRAIN_MESSAGE(pipetrain::BeginStep)
 PIPETRAIN_MESSAGE(pipetrain::NormDone)
 PIPETRAIN_MESSAGE(pipetrain::GiveVerdict)
+PIPETRAIN_MESSAGE(pipetrain::Signal)
+PIPETRAIN_MESSAGE(pipetrain::Signalled)
 PIPETRAIN_MESSAGE(pipetrain::StepDone)
 PIPETRAIN_MESSAGE(pipetrain::Failed)
 PIPETRAIN_MESSAGE(pipetrain::Abort)

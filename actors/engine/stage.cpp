@@ -75,6 +75,7 @@ caf::behavior StageActor::make_behavior() {
           pump();
         });
       },
+      [this](Signalled& message) { guarded([&] { signalled(message.custom); }); },
       [this](Failed& message) { fail(std::move(message.cause)); },
       [this](Abort& message) { abort(message.cause); },
       [this](ReportWaiting& message) {
@@ -154,6 +155,13 @@ void StageActor::credit(Credit& message) {
   pump();
 }
 
+void StageActor::signalled(int custom) {
+  if (aborted_) return;
+  log([&](auto& writer, auto now) { writer.signalled(custom, now); });
+  protocol_.signalled(custom);
+  pump();
+}
+
 void StageActor::pump() {
   if (aborted_) return;
   while (auto action = protocol_.next()) launch_action(*action);
@@ -173,6 +181,8 @@ void StageActor::launch_action(const Action& action) {
   if (schedules::is_compute(action.kind)) {
     add_inputs(launch);
     add_output(launch);
+  } else if (schedules::is_custom(action.kind)) {
+    launch.custom = &custom(action.microbatch);
   }
   ++running_;
   launched_.push_back(launch);
@@ -254,7 +264,8 @@ void StageActor::completed(Completed& message) {
   }
   trace_.push_back({message.action, message.times});
   if (message.action.kind == ActionKind::norm) send(setup_.supervisor, NormDone{setup_.id, std::move(message.result)});
-  protocol_.completed(message.action);
+  for (const int waiting : protocol_.completed(message.action))
+    send(setup_.supervisor, Signal{setup_.id, waiting, custom(waiting).stage});
   pump();
 }
 

@@ -57,6 +57,7 @@ class StageActor : public caf::event_based_actor {
   void credit(Credit& message);
   void enqueued(const schedules::Action& action);
   void completed(Completed& message);
+  void signalled(int custom);
   void abort(const Failure& cause);
   void fail(Failure cause);
 
@@ -67,6 +68,7 @@ class StageActor : public caf::event_based_actor {
   void send_output(Launch& launch);
   void pass_on(Launch& launch);  // sends the output on and the released slots back
   void report_if_stopped();
+  const schedules::CustomAction& custom(int number) const { return setup_.plan->custom[static_cast<std::size_t>(number)]; }
   bool sends_when_enqueued() const { return setup_.order == schedules::Order::planned; }
 
   template <class Work>

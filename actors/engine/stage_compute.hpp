@@ -82,8 +82,9 @@ struct Launch {
   // Inputs; null where the action has none. The activation and the target of F are also there for later actions of the
   // microbatch as long as PipelineOptions::slot_life keeps them, the gradient of I likewise for W.
   SlotHandle activation, gradient, target;
-  SlotHandle output;                // to fill; null where the action sends nothing
-  std::vector<SlotHandle> release;  // inputs that nobody reads after this action: mark_free() on every lane
+  SlotHandle output;                                // to fill; null where the action sends nothing
+  const schedules::CustomAction* custom = nullptr;  // what the plan says of a custom action; else null
+  std::vector<SlotHandle> release;                  // inputs that nobody reads after this action: mark_free() on every lane
 };
 
 // All methods are called by the stage actor, one at a time; none may block.

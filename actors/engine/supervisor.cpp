@@ -33,6 +33,10 @@ caf::behavior SupervisorActor::make_behavior() {
       },
       [this](StartStep& message) { start(message); },
       [this](NormDone& message) { norm_done(message); },
+      [this](Signal& message) {
+        const StageId to{message.stage.replica, message.to_stage, message.stage.part};
+        if (!failure_) send(stages_[index(to)], Signalled{message.custom});
+      },
       [this](StepDone& message) { step_done(message); },
       [this](Logged& message) { logged(message); },
       [this](Failed& message) { fail(std::move(message)); },

@@ -64,6 +64,9 @@ Plan plan_of(const TrainJob& job) {
     check_size("stages", plan.placement.stages(), job.layout.pp);
     check_size("chunks on each stage", plan.placement.chunks(), job.layout.chunks);
     check_size("microbatches", plan.microbatches, job.batch.microbatches);
+    if (!plan.custom.empty())
+      refuse("the plan has custom actions, X0 (" + plan.custom.front().name +
+             "), which only the compute of an embedding program knows; leave them out");
     if (!ends_its_step(plan)) return with_end_of_step(plan, end);
     check_end_of_step(plan, end);
     return plan;

@@ -174,7 +174,12 @@ class Simulation {
   }
 
   Costs costs_of(const Plan& plan) const {
-    return options_.profile ? options_.profile->costs() : options_.times.costs(plan.placement);
+    if (options_.profile) return options_.profile->costs();
+    try {
+      return options_.times.costs(plan);
+    } catch (const std::invalid_argument& error) {
+      throw Error(ErrorKind::input, fmt::format("--custom: {}; give times of those that it has", error.what()));
+    }
   }
 
   // With the end of step that the costs speak of, unless the plan has its own.
@@ -185,9 +190,17 @@ class Simulation {
                             options_.profile ? options_.profile->end_of_step() : options_.times.end_of_step());
   }
 
+  void refuse_custom_in_csv(const Plan& plan) const {
+    if (plan.custom.empty() || !options_.plan_out || options_.plan_out->extension() != ".csv") return;
+    throw Error(ErrorKind::input, fmt::format("--plan-out {}: PyTorch's format has no custom actions, and the plan has; write "
+                                              "it as .txt",
+                                              options_.plan_out->string()));
+  }
+
   // Keeps plan and timeline of the fastest only: large ones fill gigabytes.
   void simulate(Plan compute) {
     Plan plan = ended(std::move(compute));
+    refuse_custom_in_csv(plan);
     const Costs costs = costs_of(plan);
     schedules::SimulationOptions how;
     how.order = options_.order;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <sstream>
 
 namespace pipetrain {
 
@@ -66,6 +68,23 @@ void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
     times.ends = times.ends || values.given(name);
 }
 
+// "gather=0.5,send=1"
+void read_custom(const OptionValues& values, StepTimes& times) {
+  std::istringstream all(values.text("custom").value_or(""));
+  for (std::string one; std::getline(all, one, ',');) {
+    const auto equals = one.find('=');
+    const std::string number = equals == std::string::npos ? "" : one.substr(equals + 1);
+    double time = -1;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), time);
+    const bool is_time = error == std::errc() && end == number.data() + number.size() &&
+                         (time == 0 || (time >= schedules::smallest_cost && time <= schedules::largest_cost));
+    if (!is_time || equals == 0)
+      values.fail("custom", fmt::format("\"{}\" is not NAME=TIME with a time of 0 or from 1e-100 to 1e100", one));
+    if (!times.custom.emplace(one.substr(0, equals), time).second)
+      values.fail("custom", fmt::format("gives {} twice; keep one of them", one.substr(0, equals)));
+  }
+}
+
 }  // namespace
 
 std::vector<double> per_stage(const OptionValues& values, const char* name, int pp, const OptionValues::Range& range) {
@@ -92,7 +111,7 @@ const std::vector<std::string>& step_time_options() {
   static const std::vector<std::string> names = {"forward",        "input-grad",    "weight-grad",   "tp-comm",      "p2p",
                                                  "latency",        "bandwidth",     "message-bytes", "reduce-grads", "sum-tied",
                                                  "sum-replicated", "norm",          "optimizer",     "verdict",      "hosts",
-                                                 "host-latency",   "host-bandwidth"};
+                                                 "host-latency",   "host-bandwidth", "custom"};
   return names;
 }
 
@@ -113,6 +132,7 @@ StepTimes read_step_times(const OptionValues& values, int pp) {
   }
   read_edges(values, pp, times);
   read_end_of_step(values, pp, times);
+  read_custom(values, times);
   return times;
 }
 

@@ -175,6 +175,7 @@ const std::vector<OptionSpec>& simulate_option_table() {
       {"Costs", "norm", "T", "time of N, a stage's part of the gradient norm; these five also one per stage", "0"},
       {"Costs", "optimizer", "T", "time of O, the optimizer", "0"},
       {"Costs", "verdict", "T", "from the last N to the first O", "0"},
+      {"Costs", "custom", "NAME=T,...", "times of a plan's custom actions, by name", "0"},
       {"Costs", "costs", "FILE", "measured times instead: the --profile of a real run", ""},
       {"Costs", "memory-slots", "N",
        "microbatches that a stage can hold from F to B or W, also one per stage: the limit of auto, "

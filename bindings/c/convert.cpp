@@ -39,7 +39,7 @@ pipetrain_action to_c(const schedules::Action& action) {
 schedules::Action from_c(const pipetrain_action* given) {
   const pipetrain_action action = read_struct(given, "action");
   schedules::Action result;
-  result.kind = static_cast<ActionKind>(checked("action.kind", action.kind, PIPETRAIN_O));
+  result.kind = static_cast<ActionKind>(checked("action.kind", action.kind, PIPETRAIN_X));
   result.chunk = static_cast<std::int16_t>(
       checked("action.chunk", action.chunk, std::numeric_limits<decltype(schedules::Action::chunk)>::max()));
   result.microbatch = action.microbatch;

@@ -117,6 +117,17 @@ pipetrain_status pipetrain_plan_action(const pipetrain_plan* plan, int32_t stage
   });
 }
 
+pipetrain_status pipetrain_plan_custom(const pipetrain_plan* plan, size_t number, pipetrain_custom* custom) {
+  return guarded([&] {
+    const auto found = plans().get(plan);
+    if (number >= found->custom.size())
+      throw Error(ErrorKind::input, "number: " + std::to_string(number) + "; the plan has " +
+                                        std::to_string(found->custom.size()) + " custom actions");
+    const schedules::CustomAction& one = found->custom[number];
+    write_struct(custom, {sizeof(pipetrain_custom), one.name.c_str(), one.stage}, "custom");
+  });
+}
+
 pipetrain_status pipetrain_plan_virtual_stage(const pipetrain_plan* plan, int32_t stage, int32_t chunk,
                                               int32_t* virtual_stage) {
   return guarded([&] {

@@ -87,7 +87,8 @@ class Callbacks {
             input(launch.activation, "activation"),
             input(launch.gradient, "gradient"),
             input(launch.target, "target"),
-            slot_of(launch.output)};
+            slot_of(launch.output),
+            launch.custom == nullptr ? nullptr : launch.custom->name.c_str()};
   }
 
   pipetrain_compute table_;

@@ -1,6 +1,9 @@
 // Structs of the caller, whose header may be older than this library: they are shorter then, and what is missing is 0.
 #pragma once
 
+#include <pipetrain/pipetrain.h>
+
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -18,12 +21,18 @@ inline void check_size(std::size_t size, std::size_t first, std::size_t now, con
                                     std::to_string(now) + "; set it to sizeof");
 }
 
-// A copy of what the caller gave. All structs have the size of this first version yet.
+// The size of a struct in the first version of the header.
+template <class Struct>
+inline constexpr std::size_t first_size = sizeof(Struct);
+template <>
+inline constexpr std::size_t first_size<pipetrain_costs> = offsetof(pipetrain_costs, customs);
+
+// A copy of what the caller gave.
 template <class Struct>
 Struct read_struct(const Struct* given, const char* name) {
   static_assert(std::is_trivially_copyable_v<Struct>);
   if (given == nullptr) throw Error(ErrorKind::input, std::string(name) + ": a null pointer; give one");
-  check_size(given->struct_size, sizeof(Struct), sizeof(Struct), name);
+  check_size(given->struct_size, first_size<Struct>, sizeof(Struct), name);
   Struct copy{};
   std::memcpy(&copy, given, given->struct_size);
   return copy;
@@ -49,7 +58,7 @@ const Struct* null_if_zero(const Struct& inner) {
 template <class Struct>
 void write_struct(Struct* out, Struct value, const char* name) {
   if (out == nullptr) throw Error(ErrorKind::input, std::string(name) + ": a null pointer; give one");
-  check_size(out->struct_size, sizeof(Struct), sizeof(Struct), name);
+  check_size(out->struct_size, first_size<Struct>, sizeof(Struct), name);
   value.struct_size = out->struct_size;
   std::memcpy(out, &value, out->struct_size);
 }

@@ -73,6 +73,16 @@ schedules::StageTimes read_costs(const pipetrain_costs* given, std::size_t stage
   return times;
 }
 
+// By number; none where none are given.
+std::vector<double> read_custom_costs(const pipetrain_costs* given, std::size_t wanted) {
+  const pipetrain_costs costs = read_or_default(given, "costs");
+  if (costs.custom == nullptr) return {};
+  if (costs.customs != wanted)
+    throw Error(ErrorKind::input, "costs.customs: " + std::to_string(costs.customs) + "; the plan has " +
+                                      std::to_string(wanted) + " custom actions, give as many");
+  return spread(costs.custom, wanted, wanted, "custom");
+}
+
 schedules::SimulationOptions read_simulation(const pipetrain_simulation* given) {
   const pipetrain_simulation simulation = read_or_default(given, "simulation");
   const Rules rules = read_rules(null_if_zero(simulation.rules));
@@ -130,7 +140,8 @@ pipetrain_status pipetrain_simulate(const pipetrain_plan* given, const pipetrain
     require(timeline, "timeline");
     const auto plan = plans().get(given);
     const auto stages = static_cast<std::size_t>(plan->placement.stages());
-    const schedules::Costs costs = read_costs(given_costs, stages).costs(plan->placement);
+    schedules::Costs costs = read_costs(given_costs, stages).costs(plan->placement);
+    costs.custom = read_custom_costs(given_costs, plan->custom.size());
     TimelineHandle handle;
     handle.timeline = schedules::simulate(*plan, costs, read_simulation(simulation));
     for (int v = 0; v + 1 < plan->placement.virtual_stages(); ++v) handle.transfers.push_back(costs.transfer(v));

@@ -37,6 +37,7 @@ schedules::Timeline step_timeline(const schedules::Plan& plan, const StepOutcome
   timeline.placement = plan.placement;
   timeline.unit = "s";
   timeline.microbatches = plan.microbatches;
+  for (const auto& custom : plan.custom) timeline.custom.push_back(custom.name);
   const int replicas = static_cast<int>(outcome.stages.size()) / plan.placement.stages();
   std::vector<schedules::OutputTimes> outputs(static_cast<std::size_t>(replicas),
                                               schedules::OutputTimes(plan.placement, plan.microbatches));

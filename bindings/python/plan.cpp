@@ -1,10 +1,12 @@
 // Plans in Python.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings/host/plan_building.hpp"
@@ -39,6 +41,21 @@ std::vector<std::string> actions_of(const Plan& plan, int stage) {
   for (const auto& action : plan.stages[static_cast<std::size_t>(stage)])
     actions.push_back(to_string(action, plan.placement.chunks()));
   return actions;
+}
+
+nb::list customs_of(const Plan& plan) {
+  nb::list all;
+  for (const auto& one : plan.custom) {
+    std::vector<std::pair<int, std::string>> after;
+    for (const auto& awaited : one.after) after.emplace_back(awaited.stage, to_string(awaited.action, plan.placement.chunks()));
+    nb::dict custom;
+    custom["name"] = one.name;
+    custom["stage"] = one.stage;
+    custom["after"] = after;
+    custom["resources"] = one.resources;
+    all.append(custom);
+  }
+  return all;
 }
 
 nb::dict needs_of(const schedules::ChunkNeeds& needs) {
@@ -133,6 +150,8 @@ void bind_plan(nb::module_& module) {
       .def_prop_ro(
           "chunks", [](const Plan& plan) { return plan.placement.chunks(); }, "Per stage.")
       .def_prop_ro("microbatches", [](const Plan& plan) { return plan.microbatches; })
+      .def_prop_ro("custom", customs_of,
+                   "The custom actions, by number: name, stage, after (pairs of stage and action) and resources of each.")
       .def_prop_ro("has_end", has_end_of_step, "Whether N and O are there.")
       .def("__repr__", repr);
 }

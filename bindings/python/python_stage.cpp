@@ -80,9 +80,10 @@ class PythonStage : public BlockingStage {
     return call_python(*thrown_, [&]() -> StageResult {
       const auto& action = launch.action;
       const auto input = [](const SlotHandle& slot) { return slot ? object_in(slot) : nb::object(nb::none()); };
-      nb::object output = run_(letters_[static_cast<std::size_t>(action.kind)], int{action.chunk}, action.microbatch,
-                               placement_.virtual_stage(number_, action.chunk), input(launch.activation),
-                               input(launch.gradient), input(launch.target));
+      nb::object output =
+          run_(letters_[static_cast<std::size_t>(action.kind)], int{action.chunk}, action.microbatch,
+               placement_.virtual_stage(number_, action.chunk), input(launch.activation), input(launch.gradient),
+               input(launch.target), launch.custom ? nb::object(nb::str(launch.custom->name.c_str())) : nb::object(nb::none()));
       for (const auto& slot : launch.release) object_in(slot).reset();
       if (launch.output) object_in(launch.output) = std::move(output);
       if (action.kind != schedules::ActionKind::norm) return {};
@@ -103,7 +104,7 @@ class PythonStage : public BlockingStage {
 
  private:
   nb::object stage_, run_;
-  std::array<nb::object, 9> letters_;  // by kind
+  std::array<nb::object, schedules::action_kinds> letters_;  // by kind
   int number_;
   schedules::Placement placement_;
   std::shared_ptr<PythonThrown> thrown_;

@@ -1,8 +1,10 @@
 // Simulations and timelines in Python.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <map>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -46,6 +48,7 @@ StageTimes read_times(const nb::dict& costs, std::size_t stages) {
   times.sum_tied = read("sum_tied", 0, true);
   times.norm = read("norm", 0, true);
   times.optimizer = read("optimizer", 0, true);
+  if (costs.contains("custom")) times.custom = nb::cast<std::map<std::string, double>>(costs["custom"]);
   if (costs.contains("verdict")) times.verdict = nb::cast<double>(costs["verdict"]);
   times.edges.resize(stages);
   const auto p2p = costs.contains("p2p") ? nb::cast<std::vector<double>>(costs["p2p"]) : std::vector<double>{0};
@@ -87,7 +90,7 @@ nb::dict summary_of(const Timeline& timeline, const std::vector<double>& transfe
 
 // The timeline, its summary, and the time of a step that is never idle.
 std::tuple<Timeline, nb::dict, double> simulate(const Plan& plan, const nb::dict& given, const nb::dict& how) {
-  const schedules::Costs costs = read_times(given, static_cast<std::size_t>(plan.placement.stages())).costs(plan.placement);
+  const schedules::Costs costs = read_times(given, static_cast<std::size_t>(plan.placement.stages())).costs(plan);
   const auto options = read_options(how);
   Timeline timeline;
   {

@@ -63,14 +63,15 @@ enum {
   PIPETRAIN_S = 5, /* sum a chunk's replicated gradients over the ranks of a stage */
   PIPETRAIN_T = 6, /* sum the gradients of weights that the model's two ends share */
   PIPETRAIN_N = 7, /* this stage's part of the gradient norm: its results go to the verdict */
-  PIPETRAIN_O = 8  /* the optimizer, after the verdict; left out where the step is skipped */
+  PIPETRAIN_O = 8, /* the optimizer, after the verdict; left out where the step is skipped */
+  PIPETRAIN_X = 9  /* a custom action of the plan: see pipetrain_plan_custom() */
 };
 
 typedef struct pipetrain_action {
   size_t struct_size;
   int32_t kind;       /* PIPETRAIN_F ... */
-  int32_t chunk;      /* of the stage, in model order; 0 for N and O */
-  int32_t microbatch; /* -1 for R, S, T, N and O */
+  int32_t chunk;      /* of the stage, in model order; 0 for N, O and X */
+  int32_t microbatch; /* -1 for R, S, T, N and O; of X its number in the plan */
 } pipetrain_action;
 
 typedef struct pipetrain_schedule {
@@ -115,6 +116,19 @@ pipetrain_status pipetrain_plan_describe(const pipetrain_plan* plan, pipetrain_p
 /* How many actions stage `stage` has, and one of them. */
 pipetrain_status pipetrain_plan_length(const pipetrain_plan* plan, int32_t stage, size_t* actions);
 pipetrain_status pipetrain_plan_action(const pipetrain_plan* plan, int32_t stage, size_t index, pipetrain_action* action);
+
+/* What a plan orders although the library does not know it: it goes to the compute of its stage in its turn. The plan's text
+ * says what it is, after which actions of which stages it comes, and what resources it uses, of which each has one user at a
+ * time: custom X0: send-stats after 0:B1 2:F0 uses nic Such a plan runs in the planned order only. */
+typedef struct pipetrain_custom {
+  size_t struct_size;
+  const char* name; /* the plan's */
+  int32_t stage;    /* in whose list it stands, once */
+} pipetrain_custom;
+
+/* The custom action of this number; PIPETRAIN_INPUT beyond the last. */
+pipetrain_status pipetrain_plan_custom(const pipetrain_plan* plan, size_t number, pipetrain_custom* custom);
+
 /* Which of the stages x chunks pieces of the model, counted from its input, this chunk of this stage is. */
 pipetrain_status pipetrain_plan_virtual_stage(const pipetrain_plan* plan, int32_t stage, int32_t chunk, int32_t* virtual_stage);
 
@@ -172,6 +186,8 @@ typedef struct pipetrain_costs {
    * arrives latency + bytes / bytes_per_time after its producer ended. 1 value is for all edges; 0: messages take no time. */
   size_t edges;
   const double *latency, *bytes, *bytes_per_time; /* null: 0, 0, infinite */
+  size_t customs;                                 /* 0, or as many as the plan has custom actions */
+  const double* custom;                           /* of each, by number; null: 0 */
 } pipetrain_costs;
 
 typedef struct pipetrain_simulation {
@@ -263,6 +279,7 @@ typedef struct pipetrain_launch {
   int32_t virtual_stage;                                /* of the chunk */
   const pipetrain_slot *activation, *gradient, *target; /* null where the action has none */
   pipetrain_slot* output;                               /* to fill; null where the action sends nothing */
+  const char* custom;                                   /* the name of a custom action; else null */
 } pipetrain_launch;
 
 typedef struct pipetrain_verdict {

@@ -7,6 +7,7 @@
 #include "actors/engine/pipeline.hpp"
 #include "catch.hpp"
 #include "schedules/builders.hpp"
+#include "schedules/plan_text.hpp"
 #include "schedules/replay.hpp"
 
 using namespace pipetrain;
@@ -101,6 +102,18 @@ TEST_CASE("a recorded run of every schedule and order replays to the identical t
         check_replay(run_actors(plan, order, replicas));
       }
     }
+  }
+}
+
+TEST_CASE("a recorded run with custom actions replays to the identical trace") {
+  const auto plan = schedules::parse_plan(
+      "schedule: mine\nmicrobatches: 2\ncustom X0: fetch uses nic\ncustom X1: send after 0:B0 uses nic\n"
+      "stage 0: X0 F0 F1 B0 B1 N O\nstage 1: F0 B0 F1 X1 B1 N O\n",
+      "plan.txt");
+  for (const int replicas : {1, 2}) {
+    const Run run = run_actors(plan, Order::planned, replicas);
+    check_replay(run);
+    CHECK(run.outcomes[0].stages[1].actions[3].action == Action{schedules::ActionKind::custom, 0, 1});
   }
 }
 

@@ -14,7 +14,7 @@ using schedules::ActionKind;
 
 namespace {
 
-const CodecLimits limits{.parts = {.dp = 2, .pp = 3, .tp = 2}, .chunks = 2, .microbatches = 8};
+const CodecLimits limits{.parts = {.dp = 2, .pp = 3, .tp = 2}, .chunks = 2, .microbatches = 8, .customs = 5};
 
 std::chrono::steady_clock::time_point at(std::int64_t nanoseconds) {
   return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(nanoseconds));
@@ -39,7 +39,8 @@ std::vector<RemoteMessage> all_messages() {
           {stage, done},
           {{}, Failed{failure}},
           {stage, Stopped{stage, "F0 waits"}},
-          {stage, Waiting{5, stage, "B1 waits", 12345678901, {{schedules::ActionKind::backward, 0, 1}}}},
+          {stage,
+           Waiting{5, stage, "B1 waits", 12345678901, {{schedules::ActionKind::backward, 0, 1}, {ActionKind::custom, 0, 4}}}},
           {stage, MemoryReport{6, stage, {{1, 2, 3, 4, 5, 6, 7}, {}}}},
           {stage, StatePiece{9, 2, 5, {1.25F, -0.0F, 3e38F}}},
           {{}, WaitingWanted{3}},
@@ -48,7 +49,9 @@ std::vector<RemoteMessage> all_messages() {
           {{}, ProcessFailed{failure}},
           {stage, SaveState{10, "run/step-00000010.partial"}},
           {stage, StateSaved{10, stage, std::string("of\0its own", 10), {}}},
-          {stage, StateSaved{11, stage, "", failure}}};
+          {stage, StateSaved{11, stage, "", failure}},
+          {stage, Signal{stage, 4, 2}},
+          {stage, Signalled{4}}};
 }
 
 // What was made of a message in transit.

@@ -8,6 +8,7 @@
 #include "actors/engine/pipeline.hpp"
 #include "catch.hpp"
 #include "schedules/builders.hpp"
+#include "schedules/plan_text.hpp"
 #include "schedules/simulate.hpp"
 
 using namespace pipetrain;
@@ -61,11 +62,12 @@ std::vector<StageTrace> run_actors(const schedules::Plan& plan, Order order, con
   return stages;
 }
 
-// "F0@0 F1@1000 ..." of the compute, in order of time.
+// "F0@0 F1@1000 ..." of the compute and of custom actions, in order of time.
 std::string text(const std::vector<schedules::Span>& spans) {
   std::string line;
   for (const auto& span : spans) {
-    if (is_compute(span.action.kind)) line += to_string(span.action, 2) + "@" + std::to_string(std::llround(span.start)) + " ";
+    if (is_compute(span.action.kind) || is_custom(span.action.kind))
+      line += to_string(span.action, 2) + "@" + std::to_string(std::llround(span.start)) + " ";
   }
   return line;
 }
@@ -82,6 +84,23 @@ std::vector<schedules::Span> spans_of(const StageTrace& trace, std::chrono::stea
 }
 
 }  // namespace
+
+TEST_CASE("the actors in virtual time run custom actions when the simulator says") {
+  const auto plan = schedules::parse_plan(
+      "schedule: mine\nmicrobatches: 3\n"
+      "custom X0: fetch\ncustom X1: send after 0:X0 2:F0 uses nic\ncustom X2: send after 1:B0 uses nic\n"
+      "stage 0: X0 F0 F1 F2 B0 X2 B1 B2 N O\nstage 1: F0 F1 X1 B0 F2 B1 B2 N O\nstage 2: F0 B0 F1 B1 F2 B2 N O\n",
+      "plan.txt");
+  auto costs = costs_of(plan.placement);
+  costs.custom = {333, 5000, 777};
+  const auto simulated = schedules::simulate(plan, costs);
+  const auto real = run_actors(plan, Order::planned, costs);
+  const auto begin = real[0].actions.front().times.start;
+  for (std::size_t stage = 0; stage < 3; ++stage) {
+    CHECK(text(spans_of(real[stage], begin)) == text(simulated.stages[stage]));
+    CHECK((text(simulated.stages[stage]).find('X') != std::string::npos) == (stage < 2));
+  }
+}
 
 TEST_CASE("the actors in virtual time do what the simulator says, for every schedule") {
   for (const auto& schedule : schedules::all_schedules()) {

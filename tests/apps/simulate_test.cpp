@@ -285,8 +285,8 @@ TEST_CASE("simulate names file, line, action and rule of a wrong plan") {
   CHECK_THAT(wrong("--schedule " + text), Contains(text + ":4: ") && Contains("B1"));
   write_file(text, head + "stage 0: F0 F1 B0\nstage 1: F0 B0 F1 B1\n");
   CHECK_THAT(wrong("--schedule " + text), Contains(text + ":3: ") && Contains("B1"));
-  write_file(text, head + "stage 0: F0 F1 B0 X1\nstage 1: F0 B0 F1 B1\n");
-  CHECK_THAT(wrong("--schedule " + text), Contains(text + ":3: ") && Contains("\"X1\" is not an action"));
+  write_file(text, head + "stage 0: F0 F1 B0 Z1\nstage 1: F0 B0 F1 B1\n");
+  CHECK_THAT(wrong("--schedule " + text), Contains(text + ":3: ") && Contains("\"Z1\" is not an action"));
   write_file(csv, "0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1\n");
   CHECK_THAT(wrong("--schedule " + csv), Contains(csv + ":1: ") && Contains("B1"));
   write_file(text, head + "stage 0: F0 F1 B0 B1\nstage 1: F0 B0 F1 B1\n");

@@ -38,6 +38,12 @@ inline PlanOwner build_plan(const char* schedule, int stages, int microbatches, 
   return PlanOwner(plan);
 }
 
+inline PlanOwner parse_plan(const std::string& text, int format = PIPETRAIN_TEXT) {
+  pipetrain_plan* plan = nullptr;
+  pipetrain_plan_parse(text.data(), text.size(), format, "mine.txt", &plan);
+  return PlanOwner(plan);
+}
+
 // The text that a function gives in two calls: print(nullptr, 0, &length), print(text, capacity, &length).
 template <class Print>
 std::string text_of(Print print) {

@@ -48,7 +48,8 @@ Chain::~Chain() {
 }
 
 pipetrain_status Chain::create() {
-  const auto plan = build_plan(options_.schedule, options_.stages, options_.microbatches, options_.chunks);
+  auto plan = build_plan(options_.schedule, options_.stages, options_.microbatches, options_.chunks);
+  if (!options_.plan.empty()) plan = parse_plan(options_.plan);
   auto shape = sized<pipetrain_plan_shape>();
   if (pipetrain_plan_describe(plan.get(), &shape) != PIPETRAIN_OK) return PIPETRAIN_INPUT;
   for (int v = 0; v < shape.stages * shape.chunks; ++v) weights_.push_back(first_weight(v));
@@ -180,6 +181,9 @@ std::vector<double> Chain::compute(Stage& stage, const pipetrain_launch& launch)
       return {};
     case PIPETRAIN_N:
       return stage.loss;
+    case PIPETRAIN_X:
+      customs_ += std::to_string(launch.virtual_stage) + ":" + launch.custom + " ";
+      return {};
     default:
       for (std::size_t c = 0; c < stage.gradients.size(); ++c)
         weights_[static_cast<std::size_t>(stage.virtual_stages[c])] -= learning_rate * stage.gradients[c];

@@ -22,6 +22,7 @@ enum class Fault { none, error, exception, no_answer, no_return };
 
 struct ChainOptions {
   const char* schedule = "1f1b";
+  std::string plan = {};  // a plan's text, of so many stages and microbatches, instead of the schedule
   int stages = 3, chunks = 0, microbatches = 6;
   int order = PIPETRAIN_PLANNED;
   bool launches = false;  // answers from threads of its own; else the library runs it
@@ -44,6 +45,8 @@ class Chain {
 
   const std::vector<double>& weights() const { return weights_; }
   double loss() const { return loss_; }
+  // What the custom actions were called, stage by stage.
+  const std::string& customs() const { return customs_; }
   int tensors_alive() const { return tensors_alive_; }
   void let_return() { may_return_ = true; }
 
@@ -78,6 +81,7 @@ class Chain {
   std::deque<Stage> stages_;
   PipelineOwner pipeline_;
   double loss_ = 0;
+  std::string customs_;
   std::atomic<int> tensors_alive_{0};
   std::atomic<bool> may_return_{false};
 };

@@ -119,3 +119,17 @@ TEST_CASE("a step can be aborted, and is refused while another one runs") {
   CHECK(status == PIPETRAIN_ABORTED);
   CHECK(line.find("enough of it") != std::string::npos);
 }
+
+TEST_CASE("custom actions of a plan go to the compute, by name and in their order") {
+  const std::string plan =
+      "microbatches: 2\ncustom X0: fetch after 1:F0 uses nic\ncustom X1: send uses nic\n"
+      "stage 0: F0 F1 X0 B0 B1 N O\nstage 1: F0 F1 B0 X1 B1 N O\n";
+  for (const bool launches : {false, true}) {
+    Chain chain({.plan = plan, .stages = 2, .microbatches = 2, .launches = launches});
+    INFO(pipetrain_last_error());
+    REQUIRE(chain.create() == PIPETRAIN_OK);
+    for (int step = 1; step <= 3; ++step) REQUIRE(chain.step(step) == PIPETRAIN_OK);
+    CHECK(chain.weights() == Chain::reference(2, 2, 3));
+    CHECK(chain.customs() == "0:fetch 1:send 0:fetch 1:send 0:fetch 1:send ");
+  }
+}

@@ -19,12 +19,6 @@ std::string print(const pipetrain_plan* plan, int format) {
   });
 }
 
-PlanOwner parse(const std::string& text, int format = PIPETRAIN_TEXT) {
-  pipetrain_plan* plan = nullptr;
-  pipetrain_plan_parse(text.data(), text.size(), format, "mine.txt", &plan);
-  return PlanOwner(plan);
-}
-
 }  // namespace
 
 TEST_CASE("every schedule builds by name, validates, and reads back from what is printed") {
@@ -36,11 +30,11 @@ TEST_CASE("every schedule builds by name, validates, and reads back from what is
     REQUIRE(plan);
     CHECK(pipetrain_plan_validate(plan.get(), nullptr) == PIPETRAIN_OK);
     const std::string text = print(plan.get(), PIPETRAIN_TEXT);
-    const auto again = parse(text);
+    const auto again = parse_plan(text);
     REQUIRE(again);
     CHECK(print(again.get(), PIPETRAIN_TEXT) == text);
     const std::string csv = print(plan.get(), PIPETRAIN_PYTORCH_CSV);
-    CHECK(print(parse(csv, PIPETRAIN_PYTORCH_CSV).get(), PIPETRAIN_PYTORCH_CSV) == csv);
+    CHECK(print(parse_plan(csv, PIPETRAIN_PYTORCH_CSV).get(), PIPETRAIN_PYTORCH_CSV) == csv);
   }
   CHECK(count >= 11);
   CHECK(error_has("schedules"));
@@ -82,9 +76,9 @@ TEST_CASE("the end of a step is appended once") {
 }
 
 TEST_CASE("a plan that breaks a rule is refused with its line, its action and the rule") {
-  CHECK(!parse("schedule: mine\nplacement: looping\nchunks: 1\nmicrobatches: 1\nstage 0: B0 F0\n"));
+  CHECK(!parse_plan("schedule: mine\nplacement: looping\nchunks: 1\nmicrobatches: 1\nstage 0: B0 F0\n"));
   CHECK(error_has("mine.txt:5"));
-  CHECK(!parse("nonsense"));
+  CHECK(!parse_plan("nonsense"));
   CHECK(error_has("mine.txt:1"));
   CHECK(!build_plan("2f2b", 4, 8));
   CHECK(error_has("2f2b"));
@@ -137,4 +131,23 @@ TEST_CASE("the shared library shows no other symbols than its functions") {
   }
   ::pclose(names);
   CHECK(functions > 30);
+}
+
+TEST_CASE("custom actions of a plan have a name and a stage") {
+  const auto plan = parse_plan(
+      "microbatches: 1\ncustom X0: fetch\ncustom X1: send after 0:X0 uses nic\nstage 0: X0 F0 B0\nstage 1: F0 B0 X1\n");
+  INFO(pipetrain_last_error());
+  REQUIRE(plan);
+  auto custom = sized<pipetrain_custom>();
+  REQUIRE(pipetrain_plan_custom(plan.get(), 1, &custom) == PIPETRAIN_OK);
+  CHECK(std::string(custom.name) == "send");
+  CHECK(custom.stage == 1);
+  CHECK(pipetrain_plan_custom(plan.get(), 2, &custom) == PIPETRAIN_INPUT);
+  CHECK(error_has("the plan has 2 custom actions"));
+  auto action = sized<pipetrain_action>();
+  REQUIRE(pipetrain_plan_action(plan.get(), 1, 2, &action) == PIPETRAIN_OK);
+  CHECK(action.kind == PIPETRAIN_X);
+  CHECK(action.microbatch == 1);
+  CHECK(print(plan.get(), PIPETRAIN_TEXT).find("custom X1: send after 0:X0 uses nic\n") != std::string::npos);
+  CHECK(print(plan.get(), PIPETRAIN_PYTORCH_CSV).empty());
 }

@@ -1,4 +1,5 @@
 // Simulations through the C API.
+#include <cstddef>
 #include <limits>
 #include <string>
 #include <vector>
@@ -108,4 +109,21 @@ TEST_CASE("costs that cannot be are refused by name") {
   costs.forward = nan.data();
   CHECK(!simulate(plan.get(), &costs));
   CHECK(error_has("costs.forward"));
+}
+
+TEST_CASE("custom actions take the times given by number, and costs of an older header are read") {
+  const auto plan =
+      parse_plan("microbatches: 1\ncustom X0: a\ncustom X1: b after 0:X0\nstage 0: X0 F0 B0\nstage 1: F0 B0 X1\n");
+  const std::vector<double> times{4, 2};
+  auto costs = sized<pipetrain_costs>();
+  costs.customs = 2;
+  costs.custom = times.data();
+  CHECK(makespan(simulate(plan.get(), &costs)) == 4 + 2 + 2 + 2);
+  costs.customs = 3;
+  CHECK_FALSE(simulate(plan.get(), &costs));
+  CHECK(error_has("costs.customs: 3; the plan has 2"));
+  costs.struct_size = offsetof(pipetrain_costs, customs);
+  CHECK(makespan(simulate(plan.get(), &costs)) == 1 + 1 + 2 + 2);
+  --costs.struct_size;
+  CHECK_FALSE(simulate(plan.get(), &costs));
 }

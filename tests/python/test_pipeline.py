@@ -219,3 +219,52 @@ def test_a_pipeline_that_nobody_holds_ends():
     del pipeline
     gc.collect()
     assert threading.active_count() == threads
+
+
+CUSTOM = """microbatches: 2
+custom X0: fetch after 1:F0 uses nic
+custom X1: send uses nic
+stage 0: F0 F1 X0 B0 B1
+stage 1: F0 F1 B0 X1 B1
+"""
+
+
+class Noting(Linear):
+    seen = []
+
+    def custom(self, launch):
+        self.seen.append((launch.kind, launch.custom, launch.microbatch, launch.virtual_stage))
+
+
+def test_custom_actions_go_to_their_stage_by_name_and_in_order():
+    plan = pipetrain.Plan.parse(CUSTOM)
+    assert plan.custom[0] == {"name": "fetch", "stage": 0, "after": [(1, "F0")], "resources": ["nic"]}
+    weights, inputs, targets = data(2, 2)
+    expected, _ = reference(weights, inputs, targets, 2)
+    stages = stages_of(plan, weights)
+    for stage in stages:
+        stage.__class__ = Noting
+    Noting.seen.clear()
+    with pipetrain.Pipeline(plan, stages, activation_life="W") as pipeline:
+        pipeline.step(inputs, targets)
+        pipeline.step(inputs, targets)
+    assert Noting.seen == [("X", "fetch", 0, 0), ("X", "send", 1, 1)] * 2
+    for weight, other in zip(weights, expected):
+        assert (weight == other).all()
+
+
+def test_a_stage_without_a_custom_action_of_that_name_ends_the_step():
+    plan = pipetrain.Plan.parse(CUSTOM)
+    weights, inputs, targets = data(2, 2)
+    with pipetrain.Pipeline(plan, stages_of(plan, weights), activation_life="W") as pipeline:
+        with pytest.raises(pipetrain.RunFailed, match="custom, for fetch"):
+            pipeline.step(inputs, targets)
+
+
+def test_custom_actions_are_simulated_with_times_by_name():
+    plan = pipetrain.Plan.parse(CUSTOM)
+    plain = pipetrain.simulate(schedule=plan)
+    slow = pipetrain.simulate(schedule=plan, custom={"fetch": 3, "send": 2.5})
+    assert slow.makespan > plain.makespan
+    with pytest.raises(pipetrain.InputError, match="no custom action nobody"):
+        pipetrain.simulate(schedule=plan, custom={"nobody": 1})

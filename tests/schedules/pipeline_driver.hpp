@@ -64,7 +64,12 @@ class PipelineDriver {
         protocol.credit_returned(event.kind, event.action.chunk);
         break;
       case Event::done:
-        protocol.completed(event.action), on_completed(event.stage, event.action);
+        for (const int custom : protocol.completed(event.action))
+          send({Event::signal, plan_->custom[static_cast<std::size_t>(custom)].stage, {}, {ActionKind::custom, 0, custom}});
+        on_completed(event.stage, event.action);
+        break;
+      case Event::signal:
+        protocol.signalled(event.action.microbatch);
         break;
       case Event::verdict:
         protocol.verdict(kind_ == StepKind::training);
@@ -102,14 +107,14 @@ class PipelineDriver {
 
  private:
   struct Event {
-    enum Type { begin, input, credit, done, verdict } type;
+    enum Type { begin, input, credit, done, verdict, signal } type;
     int stage;
     InputKind kind;
     Action action;  // its chunk and microbatch say what arrives
   };
 
   void send(const Event& event) {
-    static const char* names[] = {"begin", "input", "credit", "done", "verdict"};
+    static const char* names[] = {"begin", "input", "credit", "done", "verdict", "signal"};
     std::string key = std::string(names[event.type]) + std::to_string(event.stage);
     if (event.type == Event::input || event.type == Event::credit)
       key += "." + std::to_string(event.action.chunk) +

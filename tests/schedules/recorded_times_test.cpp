@@ -3,6 +3,7 @@
 
 #include "catch.hpp"
 #include "schedules/builders.hpp"
+#include "schedules/plan_text.hpp"
 #include "schedules/simulate.hpp"
 
 using namespace pipetrain::schedules;
@@ -52,6 +53,18 @@ TEST_CASE("a step's own times give the step back, for every schedule") {
       check_same(again(plan, needs, recorded_times(plan, needs, {}, run)), run);
     }
   }
+}
+
+TEST_CASE("a step with custom actions gives its times back too") {
+  const Plan plan = parse_plan(
+      "schedule: mine\nmicrobatches: 2\ncustom X0: a after 1:B0\ncustom X1: b after 0:X0\n"
+      "stage 0: F0 F1 B0 X0 B1 N O\nstage 1: F0 B0 F1 X1 B1 N O\n",
+      "plan.txt");
+  const auto needs = validate(plan);
+  Costs costs = costs_of(plan.placement, 0.3);
+  costs.custom = {2.5, 0.7};
+  const Timeline run = simulate(plan, costs, needs);
+  check_same(again(plan, needs, recorded_times(plan, needs, {}, run)), run);
 }
 
 TEST_CASE("a stage's factor gives the step of a stage that is so much slower") {

@@ -126,6 +126,19 @@ void get(const Source& from, NormDone& message) {
   for (double& value : message.result) value = from.in.number<double>();  // a NaN is the trainer's to find
 }
 
+void put(WireWriter& out, const Signal& message) {
+  out.number(static_cast<std::int32_t>(message.custom));
+  out.number(static_cast<std::int32_t>(message.to_stage));
+}
+void get(const Source& from, Signal& message) {
+  message.stage = from.its_stage();
+  message.custom = from.below(from.limits.customs);
+  message.to_stage = from.below(from.limits.parts.pp);
+}
+
+void put(WireWriter& out, const Signalled& message) { out.number(static_cast<std::int32_t>(message.custom)); }
+void get(const Source& from, Signalled& message) { message.custom = from.below(from.limits.customs); }
+
 void put(WireWriter& out, const StepDone& message) {
   put_list(out, message.trace.actions);
   out.list(message.devices, [&](const DeviceActions& actions) { put_list(out, actions); });

@@ -15,6 +15,7 @@ namespace pipetrain {
 struct CodecLimits {
   MeshShape parts;  // of the mesh of stages: dp replicas, pp stages, tp parts of each
   int chunks = 1, microbatches = 1;
+  int customs = 0;  // custom actions of the plan
 };
 
 Bytes encode(const RemoteMessage& message);

@@ -77,10 +77,14 @@ inline void put(WireWriter& out, const schedules::Action& action) {
   out.number(action.microbatch);
 }
 inline void get(const Source& from, schedules::Action& action) {
-  action.kind = from.in.choice(schedules::ActionKind::optimizer);
+  action.kind = from.in.choice(schedules::ActionKind::custom);
   action.chunk = from.in.number<std::int16_t>();
   if (action.chunk < 0 || action.chunk >= from.limits.chunks) WireReader::refuse("a chunk that the plan has not");
-  action.microbatch = from.below(from.limits.microbatches, is_compute(action.kind) ? 0 : -1);
+  if (is_custom(action.kind)) {
+    action.microbatch = from.below(from.limits.customs);
+  } else {
+    action.microbatch = from.below(from.limits.microbatches, is_compute(action.kind) ? 0 : -1);
+  }
 }
 
 // As nanoseconds; the sums and differences of those that are let in cannot overflow.

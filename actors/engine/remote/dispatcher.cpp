@@ -54,7 +54,7 @@ class LeaderDispatcher : public Dispatcher {
  private:
   template <class Body>
   void take(int from, const std::optional<StageId>& stage, Body& body) const {
-    if constexpr (is_one_of<Body, NormDone, StepDone, Logged, Stopped, Waiting, MemoryReport, StatePiece, StateSaved>) {
+    if constexpr (is_one_of<Body, NormDone, Signal, StepDone, Logged, Stopped, Waiting, MemoryReport, StatePiece, StateSaved>) {
       caf::anon_send(stage_in(from, stage), std::move(body));
     } else if constexpr (std::is_same_v<Body, Failed>) {
       if (body.cause.where.empty() && !body.cause.names_place)
@@ -103,7 +103,7 @@ class FollowerDispatcher : public Dispatcher {
     if constexpr (std::is_same_v<Body, BeginStep>) {
       if (stage) return caf::anon_send(stage_in(process(), stage), body);
       for (const auto& feeder : targets_.feeders) caf::anon_send(feeder, body);
-    } else if constexpr (is_one_of<Body, GiveVerdict, ReportWaiting, ReportMemory, SaveState>) {
+    } else if constexpr (is_one_of<Body, GiveVerdict, Signalled, ReportWaiting, ReportMemory, SaveState>) {
       caf::anon_send(stage_in(process(), stage), body);
     } else if constexpr (std::is_same_v<Body, StateWanted>) {
       stage_in(process(), stage);

@@ -1,9 +1,9 @@
 // What the engines of a run's processes tell each other: those messages of the actors that leave their process, and a few of
 // the processes themselves.
 //
-//   process 0 -> a stage        BeginStep, GiveVerdict, ReportWaiting, ReportMemory, StateWanted, SaveState
+//   process 0 -> a stage        BeginStep, GiveVerdict, Signalled, ReportWaiting, ReportMemory, StateWanted, SaveState
 //   process 0 -> a process      BeginStep (for its feeders), Abort, WaitingLines, RunEnds
-//   a stage   -> process 0      NormDone, StepDone, Logged, Stopped, Waiting, MemoryReport, StatePiece, StateSaved
+//   a stage   -> process 0      NormDone, Signal, StepDone, Logged, Stopped, Waiting, MemoryReport, StatePiece, StateSaved
 //   a process -> process 0      Failed, WaitingWanted
 //   any       -> any            ProcessFailed
 #pragma once
@@ -50,7 +50,7 @@ struct RemoteMessage {
   std::optional<StageId> stage;
   std::variant<BeginStep, GiveVerdict, Abort, ReportWaiting, ReportMemory, StateWanted, NormDone, StepDone, Logged, Failed,
                Stopped, Waiting, MemoryReport, StatePiece, WaitingWanted, WaitingLines, RunEnds, ProcessFailed, SaveState,
-               StateSaved>
+               StateSaved, Signal, Signalled>
       body;
 };
 

@@ -9,6 +9,7 @@ caf::behavior RemoteStageActor::make_behavior() {
       // --- the supervisor to the stage ---
       [this](BeginStep& message) { cross(message); },
       [this](GiveVerdict& message) { cross(message); },
+      [this](Signalled& message) { cross(message); },
       [this](ReportWaiting& message) { cross(message); },
       [this](ReportMemory& message) { cross(message); },
       [this](ReadState& message) {
@@ -23,6 +24,7 @@ caf::behavior RemoteStageActor::make_behavior() {
       },
       // --- the stage to the supervisor ---
       [this](NormDone& message) { say(message); },
+      [this](Signal& message) { say(message); },
       [this](StepDone& message) { say(message); },
       [this](Logged& message) { say(message); },
       [this](Stopped& message) { say(message); },

@@ -39,6 +39,7 @@ caf::behavior RemoteSupervisorActor::make_behavior() {
       },
       // --- this process's stages and feeders ---
       [this](NormDone& message) { cross(message.stage, std::move(message)); },
+      [this](Signal& message) { cross(message.stage, message); },
       [this](StepDone& message) { step_done(message); },
       [this](Waiting& message) { cross(message.stage, std::move(message)); },
       [this](MemoryReport& message) { cross(message.stage, std::move(message)); },

@@ -58,6 +58,10 @@ class Plan:
     def has_end(self) -> bool:
         """Whether N and O are there."""
 
+    @property
+    def custom(self) -> list[dict[str, Any]]:
+        """The custom actions, by number: name, stage, after (pairs of stage and action) and resources of each."""
+
 class Timeline:
     """What every stage did when, simulated or measured."""
 

@@ -16,13 +16,14 @@ class Launch(NamedTuple):
     """An action to do, with its inputs. Objects come as the stage before returned them: any that has `__dlpack__` can be read
     by another library with that library's `from_dlpack`, without a copy."""
 
-    kind: str  #: "F", "B", "I", "W"; at the end of the step "R", "S", "T", "N", "O"
+    kind: str  #: "F", "B", "I", "W"; at the end of the step "R", "S", "T", "N", "O"; "X" of a plan's custom actions
     chunk: int  #: of the stage, in model order
-    microbatch: int  #: -1 at the end of the step
+    microbatch: int  #: -1 at the end of the step; of "X" its number in the plan
     virtual_stage: int  #: which piece of the model the chunk is
     activation: Any  #: None where the action has none; after F as long as the pipeline's activation_life says
     gradient: Any
     target: Any  #: of the model's last piece
+    custom: str | None = None  #: the name of a custom action
 
 
 class Stage:
@@ -52,6 +53,10 @@ class Stage:
         """R, S and T, in plans that have them."""
         raise NotImplementedError("reduce")
 
+    def custom(self, launch: Launch) -> None:
+        """A custom action of the plan, `launch.custom` by name."""
+        raise NotImplementedError(f"custom, for {launch.custom}")
+
     def norm(self) -> list[float]:
         """What `decide` is told of this stage."""
         return []
@@ -74,6 +79,7 @@ class Stage:
         "R": lambda self, launch: self.reduce(launch),
         "S": lambda self, launch: self.reduce(launch),
         "T": lambda self, launch: self.reduce(launch),
+        "X": lambda self, launch: self.custom(launch),
         "N": lambda self, launch: self.norm(),
         "O": lambda self, launch: self.optimizer(),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from . import _engine
@@ -14,7 +14,7 @@ Times = float | Sequence[float]
 
 _costs_names = {
     "forward", "input_grad", "weight_grad", "p2p",
-    "reduce_grads", "sum_replicated", "sum_tied", "norm", "optimizer", "verdict",
+    "reduce_grads", "sum_replicated", "sum_tied", "norm", "optimizer", "verdict", "custom",
 }  # fmt: skip
 _ends = {"reduce_grads", "sum_replicated", "sum_tied", "norm", "optimizer", "verdict"}
 
@@ -73,6 +73,14 @@ def _list(value: Times) -> list[float]:
     return [float(one) for one in value] if isinstance(value, Sequence) else [float(value)]
 
 
+def _cost(name: str, value):
+    if name == "verdict":
+        return float(value)
+    if name == "custom":
+        return {str(action): float(time) for action, time in value.items()}
+    return _list(value)
+
+
 def _is_file(schedule: str) -> bool:
     return schedule.endswith((".txt", ".csv")) or os.path.isfile(schedule)
 
@@ -113,7 +121,7 @@ def simulate(
     memory_slots: Times | None = None,
     jitter: float = 0.0,
     seed: int = 0,
-    **costs: Times,
+    **costs: Times | Mapping[str, float],
 ) -> Simulation | Simulations:
     """Simulates one step.
 
@@ -122,13 +130,14 @@ def simulate(
     order: "planned", or "ready": what the schedule's rule picks among all that could run.
     memory_slots: the most microbatches that a stage may hold, for "auto"; one for all stages or one for each.
     costs: forward, input_grad, weight_grad (1 each), p2p (0), reduce_grads, sum_replicated, sum_tied, norm, optimizer,
-    verdict: times of a whole stage and one microbatch, for all stages or one for each; p2p per edge between stages.
+    verdict: times of a whole stage and one microbatch, for all stages or one for each; p2p per edge between stages. custom: the
+    times of a plan's custom actions, by name (0).
 
     Raises InputError, PlanError.
     """
     for name in costs.keys() - _costs_names:
         raise InputError(f"{name}: no time of that name; there are {', '.join(sorted(_costs_names))}")
-    given = {name: float(value) if name == "verdict" else _list(value) for name, value in costs.items()}
+    given = {name: _cost(name, value) for name, value in costs.items()}
     how = {"order": order, "jitter": float(jitter), "seed": seed, "wide_queues": order == "planned"}
     if isinstance(schedule, _engine.Plan):
         return _simulate_plan(schedule, given, how)
