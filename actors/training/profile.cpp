@@ -41,6 +41,10 @@ std::string Profile::conditions() const {
   return text;
 }
 
+schedules::Placement Profile::placement() const {
+  return v_shape ? schedules::Placement::v_shape(pp) : schedules::Placement::looping(pp, chunks);
+}
+
 bool Profile::splits_backward() const {
   return std::all_of(stages.begin(), stages.end(), [](const StageProfile& stage) {
     return std::all_of(stage.chunks.begin(), stage.chunks.end(),
@@ -50,8 +54,7 @@ bool Profile::splits_backward() const {
 
 std::string Profile::why_not(const schedules::Plan& plan) const {
   const auto& placement = plan.placement;
-  const auto mine = v_shape ? schedules::Placement::v_shape(pp) : schedules::Placement::looping(pp, chunks);
-  if (placement != mine) {
+  if (placement != this->placement()) {
     const auto name = [](int count, int each, bool v) {
       return "pp " + std::to_string(count) + " x chunks " + std::to_string(each) + (v ? " (V-shaped)" : "");
     };
@@ -86,7 +89,7 @@ schedules::Costs Profile::costs() const {
     costs.norm.push_back(stage.norm);
     costs.optimizer.push_back(stage.optimizer);
   }
-  const auto placement = v_shape ? schedules::Placement::v_shape(pp) : schedules::Placement::looping(pp, chunks);
+  const auto placement = this->placement();
   for (int v = 0; v + 1 < placement.virtual_stages(); ++v) costs.links.push_back({p2p[static_cast<std::size_t>(v)]});
   costs.verdict = verdict;
   return costs;

@@ -50,6 +50,7 @@ struct Profile {
 
   // The device and how it computed, as far as is known, e.g. "cuda, bf16, recompute full".
   std::string conditions() const;
+  schedules::Placement placement() const;
   // Whether the run's plan had I and W, whose times a plan of I and W needs.
   bool splits_backward() const;
   schedules::EndOfStep end_of_step() const { return {dp > 1, tp > 1 && sequence_parallel, tied}; }

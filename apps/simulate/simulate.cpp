@@ -1,11 +1,13 @@
 #include "apps/simulate/simulate.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
 #include <ostream>
 
+#include "actors/training/profile_layout.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/output/terminal_width.hpp"
@@ -42,7 +44,7 @@ class Simulation {
       for (const ScheduleInfo& info : schedules::all_schedules()) simulate_one_of_all(info);
     }
     if (runs_.empty() && options_.profile)
-      throw Error(ErrorKind::input, fmt::format("--costs: no schedule goes with this profile; {}", remedy));
+      throw Error(ErrorKind::input, "--costs: no schedule goes with this profile; use fewer stages");
     std::stable_sort(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
   }
 
@@ -63,6 +65,11 @@ class Simulation {
 
   void print() const {
     for (const auto& note : notes_) print_note(note);
+    if (!regrouped_.empty())
+      print_note(
+          fmt::format("{}: not profiled in this layout; the times are those of the profile's blocks (pp {} x chunks {}, {}) in "
+                      "their new places",
+                      fmt::join(regrouped_, ", "), options_.profile->pp, options_.profile->chunks, options_.profile->schedule));
     if (options_.json) {
       fmt::print("{}", simulation_json(runs_));
       return;
@@ -81,8 +88,6 @@ class Simulation {
   }
 
  private:
-  static constexpr const char* remedy = "profile a run of the same layout and kind of schedule";
-
   static double time_of(const SimulatedSchedule& run) { return run.jitter ? run.jitter->median : run.summary.makespan; }
 
   void simulate_one_of_all(const ScheduleInfo& info) {
@@ -115,8 +120,26 @@ class Simulation {
       const auto why = options_.times.why_not(plan.placement);
       return why.empty() ? why : fmt::format("--{} {}", options_.times.edge_option, why);
     }
-    const auto why = options_.profile->why_not(plan);
-    return why.empty() ? why : fmt::format("--costs is {}; {}", why, remedy);
+    try {
+      profile_of(plan.placement, splits_backward(plan));
+      return "";
+    } catch (const Error& error) {
+      return fmt::format("--costs is a profile of pp {} x chunks {}, not of this layout, and {}", options_.profile->pp,
+                         options_.profile->chunks, error.what());
+    }
+  }
+
+  static bool splits_backward(const Plan& plan) {
+    const auto& list = plan.stages.front();
+    return std::any_of(list.begin(), list.end(),
+                       [](const auto& action) { return action.kind == schedules::ActionKind::weight_grad; });
+  }
+
+  // As the run was profiled, or what its blocks would take in this layout.
+  Profile profile_of(const schedules::Placement& placement, bool split) const {
+    const Profile& measured = *options_.profile;
+    const bool serves = measured.placement() == placement && (measured.splits_backward() || !split);
+    return serves ? measured : profile_for(measured, placement, split);
   }
 
   void refuse_unknown_costs(const Plan& plan) const {
@@ -153,13 +176,11 @@ class Simulation {
                                    .room = room(),
                                    .max_chunks = std::min(2, options_.chunks.value_or(2))};
     if (!options_.profile) return request;
-    if (options_.profile->chunks > 1 || !options_.profile->splits_backward())
-      throw Error(ErrorKind::input,
-                  "--costs: auto needs the times of F, I and W of whole stages; profile a run of zb-h1 or zb-h2");
+    const Profile whole = profile_of(schedules::Placement::looping(options_.pp, 1), true);
     request.max_chunks = 1;
-    request.edges = options_.profile->edges();
+    request.edges = whole.edges();
     for (std::size_t stage = 0; stage < request.forward.size(); ++stage) {
-      const ChunkProfile& measured = options_.profile->stages[stage].chunks.front();
+      const ChunkProfile& measured = whole.stages[stage].chunks.front();
       request.forward[stage] = measured.forward;
       request.input_grad[stage] = measured.input_grad;
       request.weight_grad[stage] = measured.weight_grad;
@@ -174,7 +195,7 @@ class Simulation {
   }
 
   Costs costs_of(const Plan& plan) const {
-    if (options_.profile) return options_.profile->costs();
+    if (options_.profile) return profile_of(plan.placement, splits_backward(plan)).costs();
     try {
       return options_.times.costs(plan);
     } catch (const std::invalid_argument& error) {
@@ -201,6 +222,7 @@ class Simulation {
   void simulate(Plan compute) {
     Plan plan = ended(std::move(compute));
     refuse_custom_in_csv(plan);
+    if (options_.profile && !options_.profile->why_not(plan).empty()) regrouped_.push_back(plan.schedule);
     const Costs costs = costs_of(plan);
     schedules::SimulationOptions how;
     how.order = options_.order;
@@ -256,6 +278,7 @@ class Simulation {
 
   const SimulateOptions& options_;
   std::vector<std::string> notes_;
+  std::vector<std::string> regrouped_;   // schedules whose times the profile gives by its blocks
   std::vector<SimulatedSchedule> runs_;  // the fastest first, once run
   double best_time_ = 0;
   Plan plan_;

@@ -64,11 +64,8 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
   if (options.plan) {
     source = fmt::format("the plan {}", values.text("schedule").value_or(""));
     pp = options.plan->placement.stages(), microbatches = options.plan->microbatches, chunks = options.plan->placement.chunks();
-  } else if (options.profile) {
-    source = fmt::format("the profile {}", values.text("costs").value_or(""));
-    pp = options.profile->pp;
   }
-  options.pp = agreed(values, "pp", most_stages, pp, source, options.pp);
+  options.pp = agreed(values, "pp", most_stages, pp, source, options.profile ? options.profile->pp : options.pp);
   const int usual = options.profile ? options.profile->microbatches : 4 * options.pp;
   options.microbatches =
       agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max() / 2, microbatches, source, usual);
@@ -211,9 +208,6 @@ SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments
     options.profile = read_profile(*costs);
   }
   read_shape(values, options);
-  if (options.profile && options.profile->pp != options.pp)
-    values.fail("costs", fmt::format("a profile of pp {}, not of pp {}; profile a run of the same layout", options.profile->pp,
-                                     options.pp));
   read_times(values, options);
   placing_errors(values.places(), [&] { check_model(values, options); });
   read_outputs(values, options);

@@ -11,6 +11,7 @@
 #include "model/families/family.hpp"
 #include "model/families/hf_config_reader.hpp"
 #include "model/families/hf_labels.hpp"
+#include "model/hf_config_text.hpp"
 
 namespace pipetrain {
 namespace {
@@ -94,10 +95,14 @@ double untied_elements(const ModelConfig& config) {
 
 ModelConfig read_hf_config(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "config.json";
-  const json parsed = parse_json(read_text(file, most_config_bytes), {file.string()});
-  if (!parsed.is_object()) throw Error(ErrorKind::input, fmt::format("{}: not a JSON object", file.string()));
-  const auto [family, classifies] = read_family(HfConfigReader(parsed, file.string(), "transformer"));
-  const HfConfigReader config(parsed, file.string(), family.name);
+  return parse_hf_config(read_text(file, most_config_bytes), file.string());
+}
+
+ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
+  const json parsed = parse_json(text, {name});
+  if (!parsed.is_object()) throw Error(ErrorKind::input, fmt::format("{}: not a JSON object", name));
+  const auto [family, classifies] = read_family(HfConfigReader(parsed, name, "transformer"));
+  const HfConfigReader config(parsed, name, family.name);
   if (config.has("quantization_config")) config.refuse("quantization_config", "is set; use the model's unquantized weights");
 
   ModelConfig model = family.defaults;

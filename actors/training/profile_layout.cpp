@@ -1,0 +1,272 @@
+#include "actors/training/profile_layout.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "actors/training/stage_memory.hpp"
+#include "core/error.hpp"
+#include "model/costs.hpp"
+#include "model/hf_config_text.hpp"
+#include "model/mode_names.hpp"
+#include "schedules/median.hpp"
+
+namespace pipetrain {
+
+using schedules::Placement;
+
+namespace {
+
+constexpr std::size_t kinds = 4;  // of blocks
+using ByKind = std::array<double, kinds>;
+using Parts = std::vector<std::vector<Block>>;  // [virtual stage]
+
+std::size_t index(const Block& block) { return static_cast<std::size_t>(block.kind); }
+
+Numerics numerics_of(const Profile& profile) {
+  Numerics numerics;
+  for (const Recompute mode : recompute_modes)
+    if (profile.recompute == name_of(mode)) numerics.recompute = mode;
+  for (const Precision& precision : {Precision::bf16(), Precision::fp16()})
+    if (profile.precision == precision_name(precision)) numerics.precision = precision;
+  numerics.deterministic = profile.deterministic.value_or(true);
+  return numerics;
+}
+
+// Solves a x = b for a symmetric positive definite matrix, by Cholesky's decomposition.
+ByKind solve(std::array<ByKind, kinds> a, ByKind b) {
+  for (std::size_t i = 0; i < kinds; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) {
+      double sum = a[i][j];
+      for (std::size_t k = 0; k < j; ++k) sum -= a[i][k] * a[j][k];
+      a[i][j] = i == j ? std::sqrt(sum) : sum / a[j][j];
+    }
+    for (std::size_t k = 0; k < i; ++k) b[i] -= a[i][k] * b[k];
+    b[i] /= a[i][i];
+  }
+  for (std::size_t i = kinds; i-- > 0;) {
+    for (std::size_t k = i + 1; k < kinds; ++k) b[i] -= a[k][i] * b[k];
+    b[i] /= a[i][i];
+  }
+  return b;
+}
+
+// One kind of work, such as all F: the time of each block, from that of each measured stage.
+class BlockTimes {
+ public:
+  // seconds: of each part. shares: what a block of each kind takes by its FLOPs, in any unit.
+  BlockTimes(const Parts& parts, const std::vector<double>& seconds, const ByKind& shares) {
+    ByKind per_kind = shares;
+    double counted = 0;
+    for (const auto& part : parts)
+      for (const Block& block : part) counted += shares[index(block)];
+    const double scale = std::accumulate(seconds.begin(), seconds.end(), 0.0) / counted;
+    if (!(scale > 0)) return;  // was not measured
+    for (double& share : per_kind) share *= scale;
+    std::array<ByKind, kinds> a{};
+    ByKind b{};
+    for (std::size_t kind = 0; kind < kinds; ++kind) a[kind][kind] = b[kind] = drawn_to_shares;
+    for (std::size_t v = 0; v < parts.size(); ++v) {
+      if (!(seconds[v] > 0)) continue;
+      ByKind row{};  // of seconds[v], by kind
+      for (const Block& block : parts[v]) row[index(block)] += per_kind[index(block)] / seconds[v];
+      for (std::size_t i = 0; i < kinds; ++i) {
+        b[i] += row[i];
+        for (std::size_t j = 0; j < kinds; ++j) a[i][j] += row[i] * row[j];
+      }
+    }
+    const ByKind factor = solve(a, b);
+    for (std::size_t kind = 0; kind < kinds; ++kind) per_kind[kind] *= std::max(factor[kind], 0.0);
+    for (std::size_t v = 0; v < parts.size(); ++v) {
+      double sum = 0;
+      for (const Block& block : parts[v]) sum += per_kind[index(block)];
+      for (const Block& block : parts[v]) of_block_.push_back(sum > 0 ? per_kind[index(block)] * seconds[v] / sum : 0);
+    }
+  }
+
+  // Of these blocks, counted from the model's first.
+  double sum(std::size_t first, std::size_t count) const {
+    if (of_block_.empty()) return 0;
+    const auto begin = of_block_.begin() + static_cast<std::ptrdiff_t>(first);
+    return std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(count), 0.0);
+  }
+
+ private:
+  static constexpr double drawn_to_shares = 1e-3;  // against errors of stages' times, relative and squared
+  std::vector<double> of_block_;
+};
+
+// FLOPs of a block of each kind in F, I and W.
+struct Flops {
+  ByKind forward{}, input_grad{}, weight_grad{};
+};
+
+Flops flops_of(const ModelConfig& config, std::int64_t sequence, Recompute recompute) {
+  Flops flops;
+  for (const BlockKind kind : {BlockKind::embedding, BlockKind::attention, BlockKind::mlp, BlockKind::head}) {
+    const Block block{kind, 0};
+    const auto k = index(block);
+    const double all = block_flops_per_token(config, block, sequence), products = block_flops_per_token(config, block, 0);
+    flops.forward[k] = all / 3;
+    flops.weight_grad[k] = products / 3;  // the scores of attention have no weights
+    flops.input_grad[k] = all - all / 3 - products / 3 + block_recompute_flops_per_token(config, block, sequence, recompute);
+  }
+  return flops;
+}
+
+class Relayout {
+ public:
+  Relayout(const Profile& measured, const Placement& placement, bool split)
+      : measured_(measured), result_(measured), from_(measured.placement()), to_(placement), split_(split) {
+    config_ = parse_hf_config(measured.config, "the profile's model");
+    const Numerics numerics = numerics_of(measured);
+    parts_ = partition_blocks(config_, from_.virtual_stages(), measured.sequence, numerics);
+    new_parts_ = partition_blocks(config_, to_.virtual_stages(), measured.sequence, numerics);
+    flops_ = flops_of(config_, measured.sequence, numerics.recompute);
+  }
+
+  Profile result() && {
+    result_.pp = to_.stages();
+    result_.chunks = to_.chunks();
+    result_.v_shape = to_ != Placement::looping(to_.stages(), to_.chunks());
+    result_.stages.assign(static_cast<std::size_t>(to_.stages()), {});
+    for (StageProfile& stage : result_.stages) stage.chunks.resize(static_cast<std::size_t>(to_.chunks()));
+    set_compute();
+    set_ends();
+    set_bytes();
+    set_messages();
+    return std::move(result_);
+  }
+
+ private:
+  const ChunkProfile& old_chunk(int v) const {
+    const auto at = from_.at(v);
+    return measured_.stages[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
+  }
+  ChunkProfile& new_chunk(int v) {
+    const auto at = to_.at(v);
+    return result_.stages[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
+  }
+
+  template <class Value>
+  BlockTimes times(const Value& value, const ByKind& shares) const {
+    std::vector<double> seconds;
+    for (int v = 0; v < from_.virtual_stages(); ++v) seconds.push_back(value(old_chunk(v)));
+    return {parts_, seconds, shares};
+  }
+
+  // work(virtual stage, its first block, how many it has)
+  template <class Work>
+  void each_new_part(const Work& work) const {
+    std::size_t first = 0;
+    for (std::size_t v = 0; v < new_parts_.size(); ++v) {
+      work(static_cast<int>(v), first, new_parts_[v].size());
+      first += new_parts_[v].size();
+    }
+  }
+
+  void set_compute() {
+    ByKind backward{};
+    for (std::size_t k = 0; k < kinds; ++k) backward[k] = flops_.input_grad[k] + flops_.weight_grad[k];
+    const bool was_split = measured_.splits_backward();
+    const auto whole = [&](const ChunkProfile& chunk) {
+      return was_split ? chunk.input_grad + chunk.weight_grad : chunk.backward;
+    };
+    const BlockTimes forwards = times([](const ChunkProfile& chunk) { return chunk.forward; }, flops_.forward);
+    const BlockTimes backwards = times(whole, backward);
+    const BlockTimes inputs = times([](const ChunkProfile& chunk) { return chunk.input_grad; }, flops_.input_grad);
+    const BlockTimes weights = times([](const ChunkProfile& chunk) { return chunk.weight_grad; }, flops_.weight_grad);
+    each_new_part([&](int v, std::size_t first, std::size_t count) {
+      ChunkProfile& chunk = new_chunk(v);
+      chunk.forward = forwards.sum(first, count);
+      if (!split_) {
+        chunk.backward = backwards.sum(first, count);
+      } else if (was_split) {
+        chunk.input_grad = inputs.sum(first, count);
+        chunk.weight_grad = weights.sum(first, count);
+      } else {
+        const auto& blocks = new_parts_[static_cast<std::size_t>(v)];
+        for (std::size_t i = 0; i < count; ++i) {
+          const auto k = index(blocks[i]);
+          const double seconds = backwards.sum(first + i, 1), part = flops_.weight_grad[k] / backward[k];
+          chunk.weight_grad += seconds * part;
+          chunk.input_grad += seconds * (1 - part);
+        }
+      }
+    });
+  }
+
+  double parameters(const std::vector<Block>& blocks) const {
+    double sum = 0;
+    for (const Block& block : blocks) sum += static_cast<double>(block_parameter_count(config_, block));
+    return sum;
+  }
+
+  // What goes by a part's parameters: the measured sum over the whole model, shared out.
+  void set_ends() {
+    const auto all = static_cast<double>(parameter_count(config_));
+    ChunkProfile sums;
+    double norm = 0, optimizer = 0, tied = 0;
+    for (int v = 0; v < from_.virtual_stages(); ++v) {
+      sums.reduce_grads += old_chunk(v).reduce_grads;
+      sums.sum_replicated += old_chunk(v).sum_replicated;
+      tied = std::max(tied, old_chunk(v).sum_tied);
+    }
+    for (const StageProfile& stage : measured_.stages) norm += stage.norm, optimizer += stage.optimizer;
+    for (int v = 0; v < to_.virtual_stages(); ++v) {
+      const double part = parameters(new_parts_[static_cast<std::size_t>(v)]) / all;
+      StageProfile& stage = result_.stages[static_cast<std::size_t>(to_.at(v).stage)];
+      new_chunk(v).reduce_grads = sums.reduce_grads * part;
+      new_chunk(v).sum_replicated = sums.sum_replicated * part;
+      stage.norm += norm * part;
+      stage.optimizer += optimizer * part;
+    }
+    if (!measured_.tied) return;
+    for (const schedules::StageChunk at : tied_sum_places(to_))
+      new_chunk(to_.virtual_stage(at.stage, at.chunk)).sum_tied = tied;
+  }
+
+  void set_bytes() {
+    if (measured_.precision.empty()) return;  // an earlier build's: how it computed is not known
+    const StageMemory memory(config_, measured_.tp, {measured_.microbatch, measured_.sequence},
+                             {numerics_of(measured_), measured_.device == "cpu" ? DeviceKind::cpu : DeviceKind::cuda});
+    for (int stage = 0; stage < to_.stages(); ++stage) {
+      Parts chunks;
+      for (int chunk = 0; chunk < to_.chunks(); ++chunk)
+        chunks.push_back(new_parts_[static_cast<std::size_t>(to_.virtual_stage(stage, chunk))]);
+      const auto bytes = memory.activations(chunks);
+      for (std::size_t chunk = 0; chunk < bytes.size(); ++chunk) {
+        ChunkProfile& cell = result_.stages[static_cast<std::size_t>(stage)].chunks[chunk];
+        cell.held_bytes = static_cast<double>(bytes[chunk].saved);
+        cell.pending_bytes = static_cast<double>(bytes[chunk].pending);
+      }
+    }
+  }
+
+  void set_messages() {
+    std::vector<double> known;
+    for (int v = 0; v + 1 < from_.virtual_stages(); ++v)
+      if (from_.at(v).stage != from_.at(v + 1).stage) known.push_back(measured_.p2p[static_cast<std::size_t>(v)]);
+    const double usual = known.empty() ? 0 : schedules::median_of(std::move(known));
+    result_.p2p.clear();
+    for (int v = 0; v + 1 < to_.virtual_stages(); ++v)
+      result_.p2p.push_back(to_.at(v).stage == to_.at(v + 1).stage ? 0 : usual);
+  }
+
+  const Profile& measured_;
+  Profile result_;
+  Placement from_, to_;
+  bool split_;
+  ModelConfig config_;
+  Parts parts_, new_parts_;
+  Flops flops_;
+};
+
+}  // namespace
+
+Profile profile_for(const Profile& measured, const Placement& placement, bool split) {
+  return Relayout(measured, placement, split).result();
+}
+
+}  // namespace pipetrain

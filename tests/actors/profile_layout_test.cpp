@@ -1,0 +1,125 @@
+// Costs of layouts that were never run, out of one profile: against block times that are known.
+#include "actors/training/profile_layout.hpp"
+
+#include <array>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "model/costs.hpp"
+#include "schedules/builders.hpp"
+#include "schedules/simulate.hpp"
+
+using namespace pipetrain;
+using schedules::Placement;
+
+namespace {
+
+constexpr std::int64_t sequence = 256;
+
+// Seconds of a block of each kind, as BlockKind counts them.
+struct BlockSeconds {
+  std::array<double, 4> forward{}, input_grad{}, weight_grad{};
+};
+
+ModelConfig model() {
+  ModelConfig config = preset_config("tiny");
+  config.layers = 9;
+  return config;
+}
+
+// Such as the FLOPs say, but for the head, which is slower by this factor.
+BlockSeconds seconds_by_flops(double head = 1) {
+  BlockSeconds seconds;
+  for (std::size_t kind = 0; kind < 4; ++kind) {
+    const Block block{static_cast<BlockKind>(kind), 0};
+    const double all = block_flops_per_token(model(), block, sequence), products = block_flops_per_token(model(), block, 0);
+    const double unit = block.kind == BlockKind::head ? 1e-9 * head : 1e-9;
+    seconds.forward[kind] = unit * all / 3;
+    seconds.weight_grad[kind] = unit * products / 3;
+    seconds.input_grad[kind] = unit * (2 * all / 3 - products / 3);
+  }
+  return seconds;
+}
+
+// What a run of this placement would have measured.
+Profile profiled(const Placement& placement, bool split, const BlockSeconds& seconds) {
+  Profile profile;
+  profile.model = "tiny";
+  profile.config = profile_config(model());
+  profile.pp = placement.stages();
+  profile.chunks = placement.chunks();
+  profile.v_shape = placement != Placement::looping(placement.stages(), placement.chunks());
+  profile.sequence = sequence;
+  profile.schedule = "1f1b";
+  profile.device = "cpu";
+  profile.microbatches = 8;
+  profile.stages.resize(static_cast<std::size_t>(placement.stages()));
+  const auto parts = partition_blocks(model(), placement.virtual_stages(), sequence);
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    StageProfile& row = profile.stages[static_cast<std::size_t>(stage)];
+    for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
+      ChunkProfile& cell = row.chunks.emplace_back();
+      for (const Block& block : parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]) {
+        const auto kind = static_cast<std::size_t>(block.kind);
+        cell.forward += seconds.forward[kind];
+        (split ? cell.input_grad : cell.backward) += seconds.input_grad[kind];
+        (split ? cell.weight_grad : cell.backward) += seconds.weight_grad[kind];
+        row.optimizer += 1e-9 * static_cast<double>(block_parameter_count(model(), block));
+      }
+    }
+  }
+  for (int v = 0; v + 1 < placement.virtual_stages(); ++v)
+    profile.p2p.push_back(placement.at(v).stage == placement.at(v + 1).stage ? 0 : 2e-5);
+  return profile;
+}
+
+double step_seconds(const Profile& profile, const char* schedule, int chunks) {
+  const auto plan = with_end_of_step(schedules::build_schedule(schedule, {profile.pp, chunks, 8}), {});
+  return summarize(schedules::simulate(plan, profile.costs())).makespan;
+}
+
+}  // namespace
+
+TEST_CASE("blocks that take what their FLOPs say give every other layout its exact step") {
+  const BlockSeconds seconds = seconds_by_flops();
+  for (const Placement& from : {Placement::looping(2, 1), Placement::looping(3, 2), Placement::v_shape(2)})
+    for (const bool was_split : {true, false}) {
+      const Profile measured = profiled(from, was_split, seconds);
+      for (const auto& [schedule, pp, chunks] :
+           {std::tuple{"1f1b", 4, 1}, {"zb-h1", 3, 1}, {"interleaved", 2, 2}, {"zb-v", 4, 2}, {"gpipe", 1, 1}}) {
+        INFO(schedule << " pp " << pp << " from pp " << from.stages() << (was_split ? " split" : ""));
+        const auto to = schedules::build_schedule(schedule, {pp, chunks, 8}).placement;
+        const bool split = std::string(schedule).starts_with("zb");
+        const Profile predicted = profile_for(measured, to, split);
+        CHECK(predicted.placement() == to);
+        CHECK(step_seconds(predicted, schedule, chunks) ==
+              Approx(step_seconds(profiled(to, split, seconds), schedule, chunks)).epsilon(1e-9));
+      }
+    }
+}
+
+TEST_CASE("a head that is slower than its FLOPs say is found out from stages with and without it") {
+  const BlockSeconds seconds = seconds_by_flops(1.6);
+  const Profile measured = profiled(Placement::looping(4, 1), true, seconds);
+  for (const int pp : {2, 3, 6}) {
+    const auto to = Placement::looping(pp, 1);
+    CHECK(step_seconds(profile_for(measured, to, true), "zb-h1", 1) ==
+          Approx(step_seconds(profiled(to, true, seconds), "zb-h1", 1)).epsilon(0.01));
+  }
+}
+
+TEST_CASE("a layout's own profile gives its stages back") {
+  const Profile measured = profiled(Placement::looping(3, 1), true, seconds_by_flops(3));
+  const Profile same = profile_for(measured, Placement::looping(3, 1), true);
+  for (std::size_t stage = 0; stage < 3; ++stage) {
+    CHECK(same.stages[stage].chunks[0].forward == Approx(measured.stages[stage].chunks[0].forward));
+    CHECK(same.stages[stage].chunks[0].weight_grad == Approx(measured.stages[stage].chunks[0].weight_grad));
+    CHECK(same.stages[stage].optimizer == Approx(measured.stages[stage].optimizer));
+  }
+  CHECK(same.p2p == measured.p2p);
+}
+
+TEST_CASE("a model of fewer blocks than the layout has places is refused") {
+  const Profile measured = profiled(Placement::looping(2, 1), true, seconds_by_flops());
+  CHECK_THROWS_AS(profile_for(measured, Placement::looping(19, 1), true), Error);
+}
