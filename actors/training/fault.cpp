@@ -12,9 +12,9 @@
 namespace pipetrain {
 namespace {
 
-const std::map<std::string_view, FaultKind> kinds = {{"throw", FaultKind::raise},       {"exit", FaultKind::exit},
-                                                     {"hang", FaultKind::hang},         {"nan", FaultKind::nan},
-                                                     {"oom", FaultKind::out_of_memory}, {"skip", FaultKind::skip}};
+const std::map<std::string_view, FaultKind> kinds = {
+    {"throw", FaultKind::raise},       {"exit", FaultKind::exit}, {"hang", FaultKind::hang}, {"nan", FaultKind::nan},
+    {"oom", FaultKind::out_of_memory}, {"skip", FaultKind::skip}, {"slow", FaultKind::slow}};
 
 template <class Number>
 bool read_number(std::string_view text, Number least, Number& number) {
@@ -38,8 +38,9 @@ Fault parse_fault(const std::string& text) {
   }
   throw Error(
       ErrorKind::input,
-      fmt::format("PIPETRAIN_FAULT={}: write rank:step:kind with kind throw, exit, hang, nan, oom or skip, as in 0:3:throw",
-                  text));
+      fmt::format(
+          "PIPETRAIN_FAULT={}: write rank:step:kind with kind throw, exit, hang, nan, oom, skip or slow, as in 0:3:throw",
+          text));
 }
 
 }  // namespace pipetrain

@@ -13,6 +13,7 @@ enum class FaultKind {
   nan,            // nan: a weight becomes NaN
   out_of_memory,  // oom: an allocation fails
   skip,           // skip: the step's verdict is to leave the weights as they are
+  slow,           // slow: from this step on every forward and backward of the rank takes 5 ms longer
 };
 
 struct Fault {

@@ -132,6 +132,7 @@ void RankCompute::run(const Launch& launch) {
   const Tensor target = link ? link->begin(*stream_, *output) : Tensor{};
   clock_->start(*stream_, launch.action);
   if (schedules::is_compute(launch.action.kind)) {
+    if (is_slow()) delay();
     run_compute(launch, target);
   } else {
     run_end_of_step(launch.action);

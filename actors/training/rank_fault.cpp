@@ -41,6 +41,9 @@ void RankCompute::provoke(const Fault& fault) {
       break;
     case FaultKind::skip:  // the trainer's to decide
       break;
+    case FaultKind::slow:  // delay() is, in every action
+      tell(fault, setup_.id, "is slow from now on");
+      break;
     case FaultKind::hang:
       tell(fault, setup_.id, "hangs");
       // Hangs the stream as a stuck kernel would, until the run gives up on it.
@@ -49,6 +52,14 @@ void RankCompute::provoke(const Fault& fault) {
       });
       break;
   }
+}
+
+bool RankCompute::is_slow() const {
+  return setup_.fault && setup_.fault->kind == FaultKind::slow && step_.step >= setup_.fault->step && !evaluates();
+}
+
+void RankCompute::delay() {
+  stream_->host_callback([] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
 }
 
 }  // namespace pipetrain

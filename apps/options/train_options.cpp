@@ -305,7 +305,7 @@ std::string train_help() {
          "SIGUSR1 prints what each stage waits for.\n"
          "\n"
          "PIPETRAIN_FAULT=rank:step:kind (throw, exit, hang, nan or oom) makes a rank fail in a step, to see what follows;\n"
-         "with kind skip the step leaves the weights as they are.\n"
+         "with kind skip the step leaves the weights as they are, with slow the rank computes slowly from that step on.\n"
          "\n"
          "Other commands, each with its own --help: launch (a run of several processes), simulate (a schedule under a virtual\n"
          "clock), tune (search the fastest layout), doctor (what this machine has), watch (a run in the terminal), compare\n"
