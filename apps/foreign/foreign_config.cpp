@@ -224,7 +224,11 @@ class ForeignFile {
   }
   void put_list(const std::vector<std::string>& targets, const ForeignSetting& setting) {
     std::vector<std::string> words = words_of(setting);
-    if (targets.size() == 1) return put_words(targets[0], setting, std::move(words));
+    if (targets.size() == 1) {
+      const OptionSpec* spec = find_option(table_, targets[0]);
+      if (setting.value.is_array() && spec && !spec->many) refuse(setting, "takes one value, not a list; give it");
+      return put_words(targets[0], setting, std::move(words));
+    }
     if (words.size() != targets.size()) refuse(setting, fmt::format("must be a list of {} numbers", targets.size()));
     for (std::size_t i = 0; i < targets.size(); ++i) put_words(targets[i], setting, {words[i]});
   }
