@@ -109,7 +109,8 @@ std::vector<Row> rows_of(bool cuda, const Runs& runs) {
                {"--model", "llama2-7b", "--layers", "16", "--seq-len", "4096", "--precision", "bf16", "--lr", "1e-5", "--data",
                 data, "--device", "cuda", axis, "2", "--microbatches", microbatches}};
   };
-  return {row("llama2-7b 16 layers pp 2", "--pp", "16"), row("llama2-7b 16 layers dp 2", "--dp", "8")};
+  return {row("llama2-7b 16 layers pp 2", "--pp", "16"), row("llama2-7b 16 layers dp 2", "--dp", "8"),
+          row("llama2-7b 16 layers tp 2", "--tp", "8")};
 }
 
 bool compare_bits(Runs& runs, const Row& row, const std::vector<Way>& ways) {

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <cstdint>
 
 #include "core/event.hpp"
 
@@ -16,6 +17,11 @@ class CudaRecordable : public Event {
   // Enqueue to a stream of this device, which is current. Not thread-safe against each other.
   virtual cudaError_t record_on(cudaStream_t stream, int device) = 0;
   virtual cudaError_t wait_on(cudaStream_t stream) const = 0;
+
+  // Where processes share the event. At the end that records: how often it has been, which goes to the other end with the news
+  // of the record. At the end that waits: the record that wait_on(), query() and synchronize() speak of from now on.
+  virtual std::uint32_t recorded() const noexcept { return 0; }
+  virtual void expect(std::uint32_t record) noexcept { static_cast<void>(record); }
 };
 
 class CudaEvent : public CudaRecordable {

@@ -3,11 +3,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "core/cuda_event.hpp"
+#include "core/cuda_memory.hpp"
 #include "core/cuda_stream.hpp"
 #include "core/device.hpp"
 #include "core/device_name.hpp"
@@ -21,6 +23,38 @@ std::string gib(std::size_t bytes) {
   std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
   return text;
 }
+
+// By address, of all GPUs: every address means one of them. Buffers may outlive the Device that they are from.
+class Allocations {
+ public:
+  static Allocations& of_process() {
+    static Allocations allocations;
+    return allocations;
+  }
+  void add(void* begin, std::size_t bytes, int device) {
+    const std::lock_guard lock(mutex_);
+    held_[static_cast<char*>(begin)] = {bytes, device};
+  }
+  void remove(void* begin) {
+    const std::lock_guard lock(mutex_);
+    held_.erase(static_cast<char*>(begin));
+  }
+  std::vector<DeviceMemory> of(int device) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<DeviceMemory> memory;
+    for (const auto& [begin, allocation] : held_)
+      if (allocation.device == device) memory.push_back({begin, allocation.bytes});
+    return memory;
+  }
+
+ private:
+  struct Allocation {
+    std::size_t bytes;
+    int device;
+  };
+  mutable std::mutex mutex_;
+  std::map<char*, Allocation> held_;
+};
 
 // Lets every pair of devices in use reach each other's memory directly, where the links allow it: without it peer copies go
 // through the host.
@@ -81,7 +115,9 @@ class CudaDevice : public Device {
                                                 " asked for, " + gib(info.free) + " of " + gib(info.total) + " free");
     }
     cuda_check(status, "allocating " + gib(bytes) + " for " + what, index_);
+    Allocations::of_process().add(data, bytes, index_);
     return Buffer(data, bytes, [index = index_](void* memory) {
+      Allocations::of_process().remove(memory);
       cudaSetDevice(index);
       cudaFree(memory);  // fails only after the device was lost, and then there is nothing to give back
     });
@@ -147,6 +183,8 @@ void cuda_check(cudaError_t status, const std::string& what, int device) {
   throw Error(kind, "cuda:" + std::to_string(device) + ": " + what + " failed: " + cudaGetErrorString(status) + " (" +
                         cudaGetErrorName(status) + ")");
 }
+
+std::vector<DeviceMemory> allocated_memory(int device) { return Allocations::of_process().of(device); }
 
 std::unique_ptr<Device> make_cuda_device(int index) {
   const int count = cuda_device_count();

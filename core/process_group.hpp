@@ -1,7 +1,8 @@
 // Collectives between the ranks of a group, as one rank sees them. comm/ implements it.
 //
 // Every member must enqueue the same collectives in the same order. All calls only enqueue; inputs must be ready in the
-// stream's order, outputs are. Sums add in rank order whatever the transport, so that results are reproducible to the bit.
+// stream's order, outputs are. Over processes, GPU memory that a member's collectives touch must be allocated before its first
+// one, and outlive the last. Sums add in rank order whatever the transport, so that results are reproducible to the bit.
 #pragma once
 
 #include <cstdint>
@@ -92,11 +93,6 @@ class Group {
   }
   // tensor = reduction over the members, element by element, in rank order; f32 and f64.
   virtual void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) = 0;
-
-  // Memory of this rank that other members will reach: a group of GPUs in several processes needs it before its first
-  // collective. What they read or write of this rank (all_gather's `shard`, reduce_scatter's `full`, all_reduce's tensor) must
-  // then lie in it. It must outlive the last collective. One piece a member; the others ignore it.
-  virtual void share(const Tensor& memory) { static_cast<void>(memory); }
 
   // How this group moves tensors in pieces; null where that would gain nothing.
   virtual PiecewiseTransfer* in_pieces() { return nullptr; }

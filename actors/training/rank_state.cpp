@@ -56,28 +56,14 @@ void RankState::allocate_arenas() {
   const Length weights{offloads_weights(setup_) ? 0 : places_.weights(), precision.master};
   const Length rounded{places_.rounded(), precision.compute};
   const Length grads{places_.grads(), precision.grad};
-  if (places_.is_sharded()) {
-    // In one piece, which the other replicas read: see Group::share.
-    const auto shared = allocate({grads, rounded.elements > 0 ? rounded : weights}, "gradients and parameters");
-    arenas_.grads = shared[0];
-    (rounded.elements > 0 ? arenas_.rounded : arenas_.weights) = shared[1];
-    if (rounded.elements > 0 && weights.elements > 0) arenas_.weights = allocate({weights}, "master parameters").front();
-    const auto* end = static_cast<const char*>(shared[1].data) + shared[1].bytes();
-    const auto bytes = static_cast<std::size_t>(end - static_cast<const char*>(shared[0].data));
-    if (setup_.groups.data)
-      setup_.groups.data->share({shared[0].data, {static_cast<std::int64_t>(bytes / sizeof(float))}, DType::f32});
-  } else {
-    if (weights.elements > 0) arenas_.weights = allocate({weights}, "parameters").front();
-    arenas_.grads = allocate({grads}, "gradients").front();
-    if (rounded.elements > 0) arenas_.rounded = allocate({rounded}, "rounded parameters").front();
-    if (setup_.groups.data) setup_.groups.data->share(arenas_.grads);
-  }
+  if (weights.elements > 0) arenas_.weights = allocate(weights, "parameters");
+  arenas_.grads = allocate(grads, "gradients");
+  if (rounded.elements > 0) arenas_.rounded = allocate(rounded, "rounded parameters");
   if (places_.gathers_weights())
-    gathered_ = allocate({{gathered_sizes(places_, setup_, layout_).total(), operands().dtype}}, "gathered parameters").front();
-  if (setup_.groups.tied) setup_.groups.tied->share(arenas_.grads);
+    gathered_ = allocate({gathered_sizes(places_, setup_, layout_).total(), operands().dtype}, "gathered parameters");
   if (setup_.offload.optimizer) return;
   for (const std::string& name : optimizer_->states())
-    arenas_.states.push_back(allocate({{places_.states(), precision.master}}, "optimizer state " + name).front());
+    arenas_.states.push_back(allocate({places_.states(), precision.master}, "optimizer state " + name));
 }
 
 void RankState::make_offloaded() {
@@ -152,17 +138,10 @@ MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layou
   return use;
 }
 
-std::vector<Tensor> RankState::allocate(const std::vector<Length>& lengths, const std::string& what) {
-  std::size_t bytes = 0;
-  for (const Length& length : lengths) bytes += align_up(length.elements * size_of(length.dtype));
+Tensor RankState::allocate(const Length& length, const std::string& what) {
+  const std::size_t bytes = align_up(length.elements * size_of(length.dtype));
   memory_.push_back(setup_.device->allocate(bytes, to_string(setup_.id) + ": " + what));
-  auto* data = static_cast<char*>(memory_.back().data());
-  std::vector<Tensor> tensors;
-  for (const Length& length : lengths) {
-    tensors.push_back({data, {static_cast<std::int64_t>(length.elements)}, length.dtype});
-    data += align_up(tensors.back().bytes());
-  }
-  return tensors;
+  return {memory_.back().data(), {static_cast<std::int64_t>(length.elements)}, length.dtype};
 }
 
 const Tensor& RankState::arena(const std::string& state) const {

@@ -82,8 +82,7 @@ class RankState {
     std::size_t elements = 0;
     DType dtype = DType::f32;
   };
-  // One tensor of each length, in one piece of memory.
-  std::vector<Tensor> allocate(const std::vector<Length>& lengths, const std::string& what);
+  Tensor allocate(const Length& length, const std::string& what);
   void allocate_arenas();
   void make_offloaded();
   std::vector<HeldState> held() const;

@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 
-#include "comm/cuda/cuda_pieces.hpp"
 #include "comm/cuda/peer_kernels.cuh"
 #include "core/cuda_stream.hpp"
 #include "core/error.hpp"
@@ -18,8 +17,6 @@ using namespace peer;
 
 // Enough to fill the links, and what nearly fills them while the rest of the chip is left to matrix products.
 constexpr int max_blocks = 64, max_blocks_beside = 16;
-
-static_assert(max_ranks == max_cuda_group_ranks);
 
 // What the ranks of this process share.
 class Meeting {
@@ -139,11 +136,12 @@ using One = std::integral_constant<int, 1>;
 
 class CudaGroup : public Group {
  public:
-  // `team` is of call 0. Without a meeting for pieces there are none; far: null where all ranks run in this process.
+  // `team` is of call 0. far: null where all ranks run in this process.
   CudaGroup(std::shared_ptr<Meeting> meeting, const Team& team, Device& device, std::shared_ptr<PieceMeeting> piece_meeting,
             std::shared_ptr<FarMemory> far)
       : meeting_(std::move(meeting)), piece_meeting_(std::move(piece_meeting)), far_(std::move(far)), team_(team) {
-    if (piece_meeting_) pieces_ = make_cuda_pieces(piece_meeting_, team.rank, device);
+    pieces_ = make_cuda_pieces(piece_meeting_, team.rank, device);
+    if (far_) team_.beginnings = far_->beginnings();
   }
   ~CudaGroup() override {
     for (Stream* stream : streams_) meeting_->forget(stream);
@@ -152,14 +150,9 @@ class CudaGroup : public Group {
   int rank() const override { return team_.rank; }
   int size() const override { return team_.size; }
 
-  void share(const Tensor& memory) override {
-    if (far_) far_->share(memory);
-  }
-
   using Group::all_gather, Group::reduce_scatter;
 
   void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) override {
-    check_shared(shard);
     // The unit must suit every rank's shard, and be the same for all: it follows from the cuts alone, as tensors are aligned.
     Cuts bytes{};
     std::int64_t divisor = 16;
@@ -173,7 +166,6 @@ class CudaGroup : public Group {
   }
 
   void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) override {
-    check_shared(full);
     with_element(full.dtype, "reduce_scatter", [&](auto element) {
       using T = decltype(element);
       if (shard.dtype == full.dtype) return scatter<T, T>(stream, full, shard, rows);
@@ -186,15 +178,13 @@ class CudaGroup : public Group {
   }
 
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override {
-    check_shared(tensor);
     with_element(tensor.dtype, "all_reduce", [&](auto element) {
       using T = decltype(element);
       const auto run = [&](auto width, auto maximum) {
         constexpr int W = decltype(width)::value;
         const std::int64_t packs = tensor.elements() / W;
-        launch(stream, packs / size() + 1, [&](const Team& team, unsigned blocks, cudaStream_t native) {
-          all_reduce_kernel<T, W, decltype(maximum)::value>
-              <<<blocks, threads, 0, native>>>(team, static_cast<T*>(tensor.data), packs);
+        launch(stream, tensor, packs / size() + 1, [&](const Team& team, unsigned blocks, cudaStream_t native) {
+          all_reduce_kernel<T, W, decltype(maximum)::value><<<blocks, threads, 0, native>>>(team, packs);
         });
       };
       const bool wide = divides16(nullptr, tensor.bytes());
@@ -207,7 +197,7 @@ class CudaGroup : public Group {
 
   void abort(std::exception_ptr cause) override {
     meeting_->abort(cause);
-    if (piece_meeting_) pipetrain::abort(*piece_meeting_, cause);
+    pipetrain::abort(*piece_meeting_, cause);
     if (far_) far_->abort(cause);
   }
 
@@ -217,34 +207,26 @@ class CudaGroup : public Group {
   std::shared_ptr<FarMemory> far_;
   std::unique_ptr<PiecewiseTransfer> pieces_;
   Team team_;
-  bool knows_shifts_ = false;
   std::set<Stream*> streams_;
 
-  void check_shared(const Tensor& tensor) const {
-    if (!far_ || tensor.bytes() == 0 || far_->shares(tensor)) return;
-    throw Error(ErrorKind::internal, "a collective over processes of a tensor that was not shared");
-  }
-
   // False after an abort.
-  bool know_shifts(CudaStream& stream) {
-    if (!far_ || knows_shifts_) return true;
+  bool find_place(CudaStream& stream, const Tensor& tensor) {
     try {
-      const auto shifts = far_->shifts();
-      std::copy(shifts.begin(), shifts.end(), team_.shift);
-      return knows_shifts_ = true;
+      team_.place = far_ ? far_->place_of(tensor) : reinterpret_cast<Place>(tensor.data);
+      return true;
     } catch (...) {
       stream.fail(std::current_exception());
       return false;
     }
   }
 
-  // work: units for one thread to do.
+  // reached: what the peers read or write of this rank. work: units for one thread to do.
   template <class Kernel>
-  void launch(Stream& stream, std::int64_t work, Kernel kernel) {
+  void launch(Stream& stream, const Tensor& reached, std::int64_t work, Kernel kernel) {
     CudaStream& on = cuda_stream(stream);
     streams_.insert(&stream);
     ++team_.call;  // also when it is not enqueued: ranks must count alike
-    if (!meeting_->enter(on) || !know_shifts(on)) return;
+    if (!meeting_->enter(on) || !find_place(on, reached)) return;
     const std::int64_t blocks = std::clamp<std::int64_t>((work + threads - 1) / threads, 1, meeting_->most_blocks());
     kernel(team_, static_cast<unsigned>(blocks), on.native());
     on.end("a collective of GPUs");
@@ -254,11 +236,10 @@ class CudaGroup : public Group {
   void gather(Stream& stream, const Tensor& shard, const Tensor& full, const Cuts& bytes) {
     Cuts cuts{};
     for (int rank = 0; rank <= size(); ++rank) cuts.at[rank] = bytes.at[rank] / static_cast<std::int64_t>(sizeof(Unit));
-    launch(stream, cuts.at[size()], [&](const Team& team, unsigned blocks, cudaStream_t native) {
+    launch(stream, shard, cuts.at[size()], [&](const Team& team, unsigned blocks, cudaStream_t native) {
       const auto ranks = static_cast<unsigned>(team.size);
       blocks = std::max(blocks / ranks, 1U) * ranks;  // every peer needs as many
-      all_gather_kernel<Unit>
-          <<<blocks, threads, 0, native>>>(team, static_cast<Unit*>(shard.data), static_cast<Unit*>(full.data), cuts);
+      all_gather_kernel<Unit><<<blocks, threads, 0, native>>>(team, static_cast<Unit*>(full.data), cuts);
     });
   }
 
@@ -267,9 +248,9 @@ class CudaGroup : public Group {
     const std::int64_t first = rows.begin(rank()) * full.cols(), count = rows.count(rank()) * full.cols();
     const auto run = [&](auto width) {
       constexpr int W = decltype(width)::value;
-      launch(stream, count / W, [&](const Team& team, unsigned blocks, cudaStream_t native) {
-        reduce_scatter_kernel<T, TO, W><<<blocks, threads, 0, native>>>(team, static_cast<T*>(full.data),
-                                                                        static_cast<TO*>(shard.data), first / W, count / W);
+      launch(stream, full, count / W, [&](const Team& team, unsigned blocks, cudaStream_t native) {
+        reduce_scatter_kernel<T, TO, W>
+            <<<blocks, threads, 0, native>>>(team, static_cast<TO*>(shard.data), first / W, count / W);
       });
     };
     const bool wide = first % Width<T>::value == 0 && count % Width<T>::value == 0 && divides16(shard.data, 0);
@@ -283,10 +264,10 @@ template <class T>
 void warm_up(const Team& alone) {
   const auto reductions = [&](auto width) {
     constexpr int W = decltype(width)::value;
-    reduce_scatter_kernel<T, T, W><<<1, threads>>>(alone, nullptr, nullptr, 0, 0);
-    if constexpr (sizeof(T) == 2) reduce_scatter_kernel<T, float, W><<<1, threads>>>(alone, nullptr, nullptr, 0, 0);
-    all_reduce_kernel<T, W, false><<<1, threads>>>(alone, nullptr, 0);
-    all_reduce_kernel<T, W, true><<<1, threads>>>(alone, nullptr, 0);
+    reduce_scatter_kernel<T, T, W><<<1, threads>>>(alone, nullptr, 0, 0);
+    if constexpr (sizeof(T) == 2) reduce_scatter_kernel<T, float, W><<<1, threads>>>(alone, nullptr, 0, 0);
+    all_reduce_kernel<T, W, false><<<1, threads>>>(alone, 0);
+    all_reduce_kernel<T, W, true><<<1, threads>>>(alone, 0);
   };
   reductions(One{});
   reductions(Width<T>{});
@@ -301,9 +282,9 @@ void warm_up(Team alone, int device) {
   warm_up<double>(alone);
   warm_up<__nv_bfloat16>(alone);
   warm_up<__half>(alone);
-  all_gather_kernel<uint4><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});
-  all_gather_kernel<unsigned><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});
-  all_gather_kernel<unsigned short><<<1, threads>>>(alone, nullptr, nullptr, Cuts{});
+  all_gather_kernel<uint4><<<1, threads>>>(alone, nullptr, Cuts{});
+  all_gather_kernel<unsigned><<<1, threads>>>(alone, nullptr, Cuts{});
+  all_gather_kernel<unsigned short><<<1, threads>>>(alone, nullptr, Cuts{});
   cuda_check(cudaGetLastError(), "loading the kernels of a group of GPUs", device);
   cuda_check(cudaDeviceSynchronize(), "loading the kernels of a group of GPUs", device);
 }
@@ -333,7 +314,7 @@ std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>&
   check_size(devices.size());
   const auto size = static_cast<int>(devices.size());
   const auto meeting = std::make_shared<Meeting>(devices, most_blocks(use));
-  const auto piece_meeting = make_piece_meeting(size);
+  const auto piece_meeting = make_piece_meeting(devices);
   std::vector<Buffer> boxes;
   for (Device* device : devices) {
     check_reach(devices, *device);
@@ -361,7 +342,7 @@ std::vector<std::unique_ptr<Group>> make_far_cuda_groups(int size, const std::ve
     // With a mailbox of its own: peers that are ready may write to the other one already.
     const Buffer scratch = make_mailbox(*rank.device);
     warm_up(make_team(*meeting, rank.rank, size, [&](int) { return scratch.data(); }), rank.device->id().index);
-    groups.push_back(std::make_unique<CudaGroup>(meeting, team, *rank.device, nullptr, rank.memory));
+    groups.push_back(std::make_unique<CudaGroup>(meeting, team, *rank.device, rank.pieces, rank.memory));
   }
   return groups;
 }

@@ -6,54 +6,29 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <mutex>
+#include <thread>
+#include <vector>
 
+#include "comm/cuda/shared_host_memory.hpp"
 #include "core/cuda_event.hpp"
 
 namespace pipetrain {
 
-// The numbers: shared memory that the GPUs of this process can reach. All methods are thread-safe.
-class SharedCounters {
- public:
-  // Makes `count` of them, all 0, or opens what another process of this host has made. The device is one of this process.
-  // Throws Error(unavailable).
-  static std::shared_ptr<SharedCounters> create(std::size_t count, int device);
-  static std::shared_ptr<SharedCounters> open(const std::string& name, std::size_t count, int device);
-  ~SharedCounters();
-  SharedCounters(const SharedCounters&) = delete;
-  SharedCounters& operator=(const SharedCounters&) = delete;
-
-  const std::string& name() const { return name_; }
-  std::size_t count() const { return count_; }
-  // Nobody can open them any more: called once all have, so that nothing is left behind when processes die.
-  void unlink() noexcept;
-
-  std::atomic<std::uint32_t>& value(std::size_t index) const;
-  void* device_address(std::size_t index) const;
-
- private:
-  SharedCounters(std::string name, std::size_t count) : name_(std::move(name)), count_(count) {}
-  void map(int file, int device);
-
-  std::string name_;
-  std::size_t count_;
-  char* host_ = nullptr;
-  char* device_ = nullptr;
-  bool registered_ = false, linked_ = false;
-};
-
-// One process's end of such an event: where it records, or where it waits.
+// One process's end of such an event: where it records, or where it waits. Thread-safe.
 class SharedEvent final : public CudaRecordable {
  public:
-  SharedEvent(std::shared_ptr<SharedCounters> counters, std::size_t index) : counters_(std::move(counters)), index_(index) {}
+  static constexpr std::size_t bytes = 64;  // of the shared memory: a cache line each
 
-  // Where it records: how often it has been; goes to the other process with the news of the record.
-  std::uint32_t recorded() const noexcept { return reached_; }
-  // Where it waits: the record that wait(), query() and synchronize() speak of from now on.
-  void expect(std::uint32_t record) noexcept { reached_ = record; }
+  // Takes the bytes [offset, offset + bytes), which begin as 0.
+  SharedEvent(std::shared_ptr<SharedHostMemory> memory, std::size_t offset) : memory_(std::move(memory)), offset_(offset) {}
+
+  std::uint32_t recorded() const noexcept override { return reached_; }
+  void expect(std::uint32_t record) noexcept override { reached_ = record; }
   // Lets whatever waits for any record so far go on, although it never comes. For an end only: what was to be there is not. The
   // other process may still overwrite it with its own count, so it is said again until nobody waits.
   void release() noexcept;
@@ -64,10 +39,31 @@ class SharedEvent final : public CudaRecordable {
   cudaError_t wait_on(cudaStream_t stream) const override;
 
  private:
-  std::shared_ptr<SharedCounters> counters_;
-  std::size_t index_;
+  std::shared_ptr<SharedHostMemory> memory_;
+  std::size_t offset_;
   std::atomic<std::uint32_t> reached_{0};
   std::atomic<bool> refused_{false}, released_{false};
+
+  std::atomic<std::uint32_t>& value() const;
+};
+
+// After an abort: releases the events that this process waits for, again and again until it is destroyed, because the other
+// process's GPU may still write what it had in hand.
+class EventReleaser {
+ public:
+  explicit EventReleaser(std::vector<std::shared_ptr<SharedEvent>> events);
+  ~EventReleaser();
+  EventReleaser(const EventReleaser&) = delete;
+  EventReleaser& operator=(const EventReleaser&) = delete;
+
+ private:
+  std::vector<std::shared_ptr<SharedEvent>> events_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;  // none where there was none to be had: once must do
+
+  void run();
 };
 
 }  // namespace pipetrain

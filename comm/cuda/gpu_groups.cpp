@@ -1,21 +1,24 @@
 #include "comm/cuda/gpu_groups.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "core/error.hpp"
 
 namespace pipetrain {
 
-void refuse_tensor_group(const Mesh& mesh, const std::vector<int>& ranks) {
-  const MeshCoordinate first = mesh.at(ranks.front());
+bool is_tensor_group(const Mesh& mesh, const std::vector<int>& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [&](int rank) { return mesh.at(rank).tp != mesh.at(ranks.front()).tp; });
+}
+
+void require_one_host(const ControlPlane& control, const Mesh& mesh, const std::vector<int>& ranks) {
+  const ProcessInfo& first = control.info(mesh.place(ranks.front()).process);
   for (const int rank : ranks) {
-    if (mesh.at(rank).tp == first.tp) continue;
+    const ProcessInfo& other = control.info(mesh.place(rank).process);
+    if (other.machine == first.machine) continue;
     throw Error(ErrorKind::unavailable, "the tensor-parallel ranks " + std::to_string(ranks.front()) + " and " +
-                                            std::to_string(rank) + " are GPUs of different processes (" +
-                                            std::to_string(mesh.place(ranks.front()).process) + " and " +
-                                            std::to_string(mesh.place(rank).process) +
-                                            "), which is not built yet: run as many processes as leave each tensor-parallel "
-                                            "group in one");
+                                            std::to_string(rank) + " run on different hosts, in " + to_string(first) + " and " +
+                                            to_string(other) + ": a tensor-parallel group of GPUs stays on one host");
   }
 }
 

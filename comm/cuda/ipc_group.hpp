@@ -1,7 +1,7 @@
 // Groups of GPUs of one host in several processes: the kernels of cuda_group, which find each other's memory over CUDA IPC.
 // CUDA builds only.
 //
-// The processes of a group tell each other where their mailboxes are, and later where the memory is that Group::share names.
+// The processes of a group tell each other where their mailboxes are, and at the first collective where all their memory is.
 // The messages pass between the processes of the group alone, and a process may be behind: what comes before it has made its
 // handles is kept.
 #pragma once

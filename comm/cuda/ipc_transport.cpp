@@ -1,7 +1,6 @@
 #include "comm/cuda/ipc_transport.hpp"
 
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <set>
@@ -11,7 +10,6 @@
 #include "comm/controlled_transport.hpp"
 #include "comm/cuda/cuda_ipc_memory.hpp"
 #include "comm/cuda/cuda_shared_event.hpp"
-#include "comm/cuda/gpu_groups.hpp"
 #include "comm/cuda/ipc_group.hpp"
 #include "core/cuda_stream.hpp"
 #include "core/error.hpp"
@@ -21,7 +19,6 @@ namespace {
 
 // What is under way between GPUs may take this long to end.
 constexpr std::chrono::seconds copies_limit{2};
-constexpr std::chrono::milliseconds release_interval{5};
 
 int device_of(const Lane& lane) {
   cudaPointerAttributes attributes{};
@@ -33,40 +30,12 @@ int device_of(const Lane& lane) {
   return attributes.device;
 }
 
+std::shared_ptr<SharedEvent> shared_event(const Lane& lane, std::shared_ptr<Event> Lane::*event) {
+  return std::static_pointer_cast<SharedEvent>(lane.*event);
+}
 SharedEvent& shared(const Lane& lane, std::shared_ptr<Event> Lane::*event) { return static_cast<SharedEvent&>(*(lane.*event)); }
 
-// After an abort: lets the streams of this process go on that wait for another process's, again and again until it is
-// destroyed, because the other one's GPU may still write what it had in hand.
-class Releaser {
- public:
-  explicit Releaser(std::vector<std::shared_ptr<Event>> events) : events_(std::move(events)), thread_([this] { run(); }) {}
-  ~Releaser() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  Releaser(const Releaser&) = delete;
-  Releaser& operator=(const Releaser&) = delete;
-
- private:
-  std::vector<std::shared_ptr<Event>> events_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::thread thread_;
-
-  void run() {
-    std::unique_lock lock(mutex_);
-    do {
-      for (const auto& event : events_) static_cast<SharedEvent&>(*event).release();
-    } while (!changed_.wait_for(lock, release_interval, [this] { return done_; }));
-  }
-};
-
-// A lane has two numbers in shared memory that the receiver made: how often `ready` and how often `free` were recorded.
+// A lane has two events in shared memory that the receiver made: `ready` and `free`.
 class IpcTransport final : public ControlledTransport {
  public:
   IpcTransport(ControlPlane& control, const Mesh& mesh)
@@ -81,7 +50,6 @@ class IpcTransport final : public ControlledTransport {
 
   std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
                                               const std::map<int, Device*>& devices, GroupUse use) override {
-    refuse_tensor_group(mesh(), ranks);
     return groups_.make(ranks, number, devices, use);
   }
   LinkKind link(int, int) const override { return LinkKind::peer_copy; }
@@ -89,11 +57,11 @@ class IpcTransport final : public ControlledTransport {
  private:
   ImportedMemory imported_;
   IpcGroups groups_;
-  std::shared_ptr<SharedCounters> counters_;  // of the lanes that this process receives in
-  std::size_t next_counter_ = 0;
+  std::shared_ptr<SharedHostMemory> events_;  // of the lanes that this process receives in
+  std::size_t next_event_ = 0;                // its offset there
   std::mutex waiting_mutex_;
-  std::vector<std::shared_ptr<Event>> waiting_;  // for other processes
-  std::unique_ptr<Releaser> releaser_;
+  std::vector<std::shared_ptr<SharedEvent>> waiting_;  // for other processes
+  std::unique_ptr<EventReleaser> releaser_;
 
   // --- Set-up -------------------------------------------------------------------------------------------------------------
 
@@ -106,70 +74,74 @@ class IpcTransport final : public ControlledTransport {
         if (!slot->lanes.empty()) any = &slot->lanes.front();
       }
     }
-    next_counter_ = 0;
-    counters_ = any ? SharedCounters::create(2 * lanes, device_of(*any)) : nullptr;
+    const std::size_t bytes = 2 * lanes * SharedEvent::bytes;
+    next_event_ = 0;
+    events_ = any ? SharedHostMemory::create(bytes, device_of(*any)) : nullptr;
     WireWriter out;
-    out.text(counters_ ? counters_->name() : "");
-    out.number(static_cast<std::uint64_t>(2 * lanes));
+    out.text(events_ ? events_->name() : "");
+    out.number(static_cast<std::uint64_t>(bytes));
     return std::move(out).data();
   }
 
   Bytes offer(const EdgeReceiver& receiver) override {
     WireWriter out;
-    out.number(static_cast<std::uint64_t>(next_counter_));
+    out.number(static_cast<std::uint64_t>(next_event_));
     for (const SlotHandle& slot : receiver.slots) {
       for (Lane& lane : slot->lanes) {
         write(out, export_memory(lane.tensor.data, device_of(lane)));
-        lane.ready = std::make_shared<SharedEvent>(counters_, next_counter_++);
-        lane.free = std::make_shared<SharedEvent>(counters_, next_counter_++);
+        for (auto event : {&Lane::ready, &Lane::free}) {
+          lane.*event = std::make_shared<SharedEvent>(events_, next_event_);
+          next_event_ += SharedEvent::bytes;
+        }
       }
     }
     return std::move(out).data();
   }
 
   void connect(Edges& edges) override {
-    std::map<int, std::shared_ptr<SharedCounters>> counters;  // by process
+    std::map<int, std::shared_ptr<SharedHostMemory>> events;  // by process
     for (auto& [id, sender] : edges.senders) {
-      auto& of_process = counters[sender.edge.to];
-      if (!of_process) of_process = open_counters(edges, sender);
+      auto& of_process = events[sender.edge.to];
+      if (!of_process) of_process = open_events(edges, sender);
       mirror(sender, of_process);
     }
     const std::lock_guard lock(waiting_mutex_);
     releaser_.reset();
     for (const auto& [id, receiver] : edges.receivers) {
       for (const SlotHandle& slot : receiver.slots) {
-        for (const Lane& lane : slot->lanes) waiting_.push_back(lane.ready);
+        for (const Lane& lane : slot->lanes) waiting_.push_back(shared_event(lane, &Lane::ready));
       }
     }
     for (const auto& [id, sender] : edges.senders) {
       for (const SlotHandle& slot : sender.mirrors) {
-        for (const Lane& lane : slot->lanes) waiting_.push_back(lane.free);
+        for (const Lane& lane : slot->lanes) waiting_.push_back(shared_event(lane, &Lane::free));
       }
     }
   }
 
-  std::shared_ptr<SharedCounters> open_counters(const Edges& edges, const Sender& sender) const {
+  std::shared_ptr<SharedHostMemory> open_events(const Edges& edges, const Sender& sender) const {
     WireReader in(edges.introductions[static_cast<std::size_t>(sender.edge.to)]);
     const std::string name = in.text();
-    const auto count = in.number<std::uint64_t>();
-    return SharedCounters::open(name, count, sender.edge.devices.front()->id().index);
+    const auto bytes = in.number<std::uint64_t>();
+    return SharedHostMemory::open(name, bytes, sender.edge.devices.front()->id().index);
   }
 
   // The receiver's memory, as the device of the lane's sender reaches it.
-  void mirror(Sender& sender, const std::shared_ptr<SharedCounters>& counters) {
+  void mirror(Sender& sender, const std::shared_ptr<SharedHostMemory>& events) {
     WireReader in(sender.offer.extra);
-    auto counter = static_cast<std::size_t>(in.number<std::uint64_t>());
+    auto offset = static_cast<std::size_t>(in.number<std::uint64_t>());
     const std::string owner = to_string(control().info(sender.edge.to));
     for (const auto& lanes : sender.offer.slots) {
       auto slot = std::make_shared<Slot>();
-      for (std::size_t i = 0; i < lanes.size(); ++i, counter += 2) {
-        if (counter + 2 > counters->count()) WireReader::refuse("more lanes than it shares events for");
+      for (std::size_t i = 0; i < lanes.size(); ++i, offset += 2 * SharedEvent::bytes) {
+        if (offset > events->bytes() || events->bytes() - offset < 2 * SharedEvent::bytes)
+          WireReader::refuse("more lanes than it shares events for");
         Lane lane;
         const ExportedMemory memory = read_exported_memory(in);
         lane.tensor = {imported_.open(memory, sender.edge.devices[i]->id().index, owner), lanes[i].shape, lanes[i].dtype};
         lane.capacity = lanes[i].capacity;
-        lane.ready = std::make_shared<SharedEvent>(counters, counter);
-        lane.free = std::make_shared<SharedEvent>(counters, counter + 1);
+        lane.ready = std::make_shared<SharedEvent>(events, offset);
+        lane.free = std::make_shared<SharedEvent>(events, offset + SharedEvent::bytes);
         lane.rank = lanes[i].rank;
         slot->lanes.push_back(lane);
       }
@@ -179,7 +151,7 @@ class IpcTransport final : public ControlledTransport {
   }
 
   void connected(Edges&) override {
-    if (counters_) counters_->unlink();
+    if (events_) events_->unlink();
   }
 
   void disconnect(Edges& edges) noexcept override {
@@ -196,7 +168,7 @@ class IpcTransport final : public ControlledTransport {
     imported_.close();
     const std::lock_guard lock(waiting_mutex_);
     waiting_.clear();  // a releaser goes on: streams may still wait
-    counters_.reset();
+    events_.reset();
   }
 
   // --- In steps -----------------------------------------------------------------------------------------------------------
@@ -236,11 +208,7 @@ class IpcTransport final : public ControlledTransport {
   void on_abort(const std::exception_ptr& cause) noexcept override {
     groups_.abort(cause);
     const std::lock_guard lock(waiting_mutex_);
-    try {
-      releaser_ = std::make_unique<Releaser>(waiting_);
-    } catch (...) {  // no thread to be had: once must do
-      for (const auto& event : waiting_) static_cast<SharedEvent&>(*event).release();
-    }
+    releaser_ = std::make_unique<EventReleaser>(waiting_);
   }
 };
 

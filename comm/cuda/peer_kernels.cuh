@@ -6,14 +6,16 @@
 
 #include <cstdint>
 
+#include "comm/cuda/far_memory.hpp"
+
 namespace pipetrain::peer {
 
-constexpr int max_ranks = 8;
+constexpr int max_ranks = max_cuda_group_ranks;
 constexpr int threads = 512;
 
 // In each rank's memory, written by its peers. Sequence numbers only grow, so nothing is ever reset.
 struct Mailbox {
-  void* tensor[max_ranks];       // where each peer's tensor of the present call lies
+  Place tensor[max_ranks];       // where each peer's tensor of the present call lies
   unsigned arrived[max_ranks];   // the last call that the peer has begun
   unsigned finished[max_ranks];  // the last call in which the peer needs nobody's memory any more
   unsigned blocks;               // of this rank's own kernel that are done
@@ -21,8 +23,9 @@ struct Mailbox {
 
 struct Team {
   Mailbox* boxes[max_ranks];
-  // What to add to an address that a peer gives, so that this rank reaches it: not 0 where it is in another process.
-  std::int64_t shift[max_ranks];
+  const char* const*
+      beginnings;      // FarMemory::beginnings(); null where all ranks run in this process, and a place is an address
+  Place place;         // of this rank's tensor of the present call
   const int* aborted;  // in host memory
   int rank, size;
   unsigned call;
@@ -47,12 +50,12 @@ __device__ inline bool wait_for(const Team& team, const unsigned* flag) {
 }
 
 // Tells all peers where this rank's tensor is, and waits for theirs. All threads of all blocks call it.
-__device__ inline bool meet(const Team& team, void* tensor) {
+__device__ inline bool meet(const Team& team) {
   const int peer = static_cast<int>(threadIdx.x);
   Mailbox* own = team.boxes[team.rank];
   if (blockIdx.x == 0 && peer < team.size) {
     Mailbox* box = team.boxes[peer];
-    *static_cast<void* volatile*>(&box->tensor[team.rank]) = tensor;
+    *static_cast<volatile Place*>(&box->tensor[team.rank]) = team.place;
     release(&box->arrived[team.rank], team.call);
   }
   const bool here = peer >= team.size || wait_for(team, &own->arrived[peer]);
@@ -61,8 +64,10 @@ __device__ inline bool meet(const Team& team, void* tensor) {
 
 template <class T>
 __device__ T* tensor_of(const Team& team, int peer) {
-  return reinterpret_cast<T*>(*static_cast<char* volatile*>(static_cast<void*>(&team.boxes[team.rank]->tensor[peer])) +
-                              team.shift[peer]);
+  const Place place = *static_cast<const volatile Place*>(&team.boxes[team.rank]->tensor[peer]);
+  if (team.beginnings == nullptr) return reinterpret_cast<T*>(place);
+  const char* begin = team.beginnings[peer * most_allocations + static_cast<int>(place >> place_offset_bits)];
+  return reinterpret_cast<T*>(const_cast<char*>(begin) + (place & place_offset_mask));
 }
 
 // Ends the call: the last block waits until every peer is done with this rank's memory.
@@ -154,10 +159,10 @@ struct Cuts {
 
 // Blocks take turns over the peers, so that every link is busy at once.
 template <class Unit>
-__global__ void __launch_bounds__(threads) all_gather_kernel(const __grid_constant__ Team team, Unit* shard,
-                                                             Unit* __restrict__ full, const __grid_constant__ Cuts cuts) {
+__global__ void __launch_bounds__(threads)
+    all_gather_kernel(const __grid_constant__ Team team, Unit* __restrict__ full, const __grid_constant__ Cuts cuts) {
   constexpr int unroll = 4;
-  if (!meet(team, shard)) return;
+  if (!meet(team)) return;
   const int peer = (team.rank + static_cast<int>(blockIdx.x)) % team.size;
   const auto block = static_cast<std::int64_t>(blockIdx.x) / team.size;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) / team.size * threads;
@@ -182,9 +187,9 @@ __global__ void __launch_bounds__(threads) all_gather_kernel(const __grid_consta
 
 // out [packs] = the sum of every rank's packs [first, first + packs).
 template <class T, class TO, int W>
-__global__ void __launch_bounds__(threads) reduce_scatter_kernel(const __grid_constant__ Team team, T* full,
-                                                                 TO* __restrict__ out, std::int64_t first, std::int64_t packs) {
-  if (!meet(team, full)) return;
+__global__ void __launch_bounds__(threads)
+    reduce_scatter_kernel(const __grid_constant__ Team team, TO* __restrict__ out, std::int64_t first, std::int64_t packs) {
+  if (!meet(team)) return;
   const T* tensors[max_ranks];
 #pragma unroll
   for (int peer = 0; peer < max_ranks; ++peer) tensors[peer] = peer < team.size ? tensor_of<T>(team, peer) : nullptr;
@@ -201,8 +206,8 @@ __global__ void __launch_bounds__(threads) reduce_scatter_kernel(const __grid_co
 
 // Each rank reduces its share of the packs and writes the result to every rank: nobody else reads or writes that share.
 template <class T, int W, bool maximum>
-__global__ void __launch_bounds__(threads) all_reduce_kernel(const __grid_constant__ Team team, T* tensor, std::int64_t packs) {
-  if (!meet(team, tensor)) return;
+__global__ void __launch_bounds__(threads) all_reduce_kernel(const __grid_constant__ Team team, std::int64_t packs) {
+  if (!meet(team)) return;
   const T* tensors[max_ranks];
 #pragma unroll
   for (int peer = 0; peer < max_ranks; ++peer) tensors[peer] = peer < team.size ? tensor_of<T>(team, peer) : nullptr;

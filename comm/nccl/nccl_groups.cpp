@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "comm/cuda/gpu_groups.hpp"
 #include "comm/nccl/nccl_group.hpp"
 #include "core/error.hpp"
 
@@ -46,7 +45,6 @@ NcclGroups::NcclGroups(ControlPlane& control, const Mesh& mesh, NcclComms& comms
 
 std::map<int, std::shared_ptr<Group>> NcclGroups::make(const std::vector<int>& ranks, std::uint32_t number,
                                                        const std::map<int, Device*>& devices, GroupUse use) {
-  refuse_tensor_group(mesh_, ranks);
   const Bytes id = name(ranks, number);
   std::map<int, std::shared_ptr<NcclComm>> own;
   for (std::size_t member = 0; member < ranks.size(); ++member) {

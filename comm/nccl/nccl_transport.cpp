@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "comm/controlled_transport.hpp"
+#include "comm/cuda/gpu_groups.hpp"
+#include "comm/cuda/ipc_group.hpp"
 #include "comm/nccl/nccl_comms.hpp"
 #include "comm/nccl/nccl_group.hpp"
 #include "comm/nccl/nccl_groups.hpp"
@@ -39,12 +41,8 @@ class NcclTransport final : public ControlledTransport {
  public:
   NcclTransport(ControlPlane& control, const Mesh& mesh)
       : ControlledTransport(control, mesh),
-        groups_(control, mesh, comms_,
-                [this](int process, const Bytes& message) {
-                  WireWriter out = begin_group_message();
-                  out.bytes(message);
-                  send_to(process, std::move(out));
-                }),
+        groups_(control, mesh, comms_, sender_of(GroupKind::nccl)),
+        tensor_groups_(mesh, control.process(), sender_of(GroupKind::ipc)),
         thread_([this] { watch(); }, watch_interval) {
     static_cast<void>(nccl());
     listen();
@@ -53,7 +51,9 @@ class NcclTransport final : public ControlledTransport {
 
   std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
                                               const std::map<int, Device*>& devices, GroupUse use) override {
-    return groups_.make(ranks, number, devices, use);
+    if (!is_tensor_group(mesh(), ranks)) return groups_.make(ranks, number, devices, use);
+    require_one_host(control(), mesh(), ranks);
+    return tensor_groups_.make(ranks, number, devices, use);
   }
   std::size_t group_memory(int ranks) const override { return nccl_group_memory(ranks); }
   // The mirrors are this process's own memory.
@@ -61,9 +61,11 @@ class NcclTransport final : public ControlledTransport {
 
  private:
   using Lanes = std::vector<std::unique_ptr<NcclLane>>;
+  enum class GroupKind : std::uint8_t { nccl, ipc };  // whom a message about groups is for
 
   NcclComms comms_;
   NcclGroups groups_;
+  IpcGroups tensor_groups_;                         // each on one host, where its kernels reach the others' memory
   std::map<int, std::unique_ptr<Device>> devices_;  // for the streams of receiving ends, by number
   std::map<EdgeId, Lanes> lanes_;                   // fixed while edges are open
   std::map<EdgeId, Bytes> names_;                   // of edges that this process receives from, lane after lane
@@ -94,13 +96,24 @@ class NcclTransport final : public ControlledTransport {
   void land(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery) override;
   void posted(const std::shared_ptr<Edges>& edges, Sender& sender, int number) override;
   void take(const std::shared_ptr<Edges>& edges, Sender& sender, const SlotCredit& credit) override;
-  void group_message(int, WireReader& in) override {
+  void group_message(int from, WireReader& in) override {
+    const GroupKind kind = in.choice(GroupKind::ipc);
     WireReader message(in.bytes());
     in.end();
+    if (kind == GroupKind::ipc) return tensor_groups_.handle(from, message);
     groups_.handle(message);
+  }
+  std::function<void(int, const Bytes&)> sender_of(GroupKind kind) {
+    return [this, kind](int process, const Bytes& message) {
+      WireWriter out = begin_group_message();
+      out.number(kind);
+      out.bytes(message);
+      send_to(process, std::move(out));
+    };
   }
   void on_abort(const std::exception_ptr& cause) noexcept override {
     groups_.abort(cause);
+    tensor_groups_.abort(cause);
     comms_.abort();
   }
 };

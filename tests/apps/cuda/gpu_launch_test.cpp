@@ -28,9 +28,10 @@ struct Learned {
 Learned train(const std::string& command, const std::string& layout) {
   const TempFolder folder;
   const fs::path metrics = folder.path() / "metrics.jsonl", save = folder.path() / "run";
-  const Result result = run(command + " --device cuda --deterministic on --seq-len 64 --layers 4 --steps 4 --lr 1e-3 " +
-                            layout + (layout.find("--microbatches") == layout.npos ? " --microbatches 4" : "") +
-                            " --metrics '" + metrics.string() + "' --save '" + save.string() + "'");
+  const Result result = run(command + " --device cuda --deterministic on --layers 4 --steps 4 --lr 1e-3 " + layout +
+                            (layout.find("--seq-len") == layout.npos ? " --seq-len 64" : "") +
+                            (layout.find("--microbatches") == layout.npos ? " --microbatches 4" : "") + " --metrics '" +
+                            metrics.string() + "' --save '" + save.string() + "'");
   INFO(command << " " << layout << ": " << result.err);
   REQUIRE(result.status == 0);
   Learned learned;
@@ -49,7 +50,8 @@ TEST_CASE("processes with a GPU each learn what one process with both learns, to
   if (!test::needs_gpus(cuda_device_count(), 2)) return;
   for (const std::string layout :
        {"--pp 2", "--dp 2", "--pp 2 --schedule interleaved --chunks 2", "--pp 2 --schedule zb-v", "--pp 2 --order ready",
-        "--dp 2 --zero 1", "--dp 2 --zero 2 --microbatches 1", "--dp 2 --zero 3"}) {
+        "--dp 2 --zero 1", "--dp 2 --zero 2 --microbatches 1", "--dp 2 --zero 3", "--tp 2", "--tp 2 --sequence-parallel off",
+        "--model gpt2 --tp 2 --seq-len 1024 --microbatch 2"}) {  // the last one's tensors travel in pieces
     const Learned alone = train("", layout);
     REQUIRE(alone.metrics.size() == 4);
     for (const std::string transport : {"ipc", "nccl"}) {

@@ -66,7 +66,6 @@ TEST_CASE("one process of GPUs of which one is killed", "[.][gpu-process]") {
   const auto transport = make_transport(self->kind(), self->control(), mesh);
   const auto group = transport->group({0, 1}, 7, {{self->process(), device.get()}}, GroupUse::alone).at(self->process());
   const Tensor numbers{arena.data(), {1 << 18}, DType::f32};
-  group->share(numbers);
 
   Notes arrived, credited;
   std::vector<EdgeReceiver> receivers;

@@ -1,0 +1,81 @@
+// What the ranks of piecewise transfers post to each other. CUDA builds only.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "comm/cuda/cuda_shared_event.hpp"
+#include "comm/cuda/far_memory.hpp"
+#include "core/cuda_event.hpp"
+
+namespace pipetrain {
+
+// Calls are counted from 1. Whatever a rank posts for call n may be overwritten at its call n + 2: by then every peer has left
+// call n, because a rank leaves a call only when all peers have issued what they do in it.
+constexpr std::size_t piece_calls_in_flight = 2;
+
+// One rank's half of a call: written by it before it counts up, read by its peers. The events go with it: 0, the target is
+// free, and in a gather this rank's shard is there; k, this rank's piece has reached the peer of step k.
+struct PiecePost {
+  Place target = 0;  // of the tensor that the peers write their pieces into
+  std::array<std::uint32_t, max_cuda_group_ranks> records{};
+};
+
+// In memory that all ranks map.
+struct PiecePosts {
+  std::array<PiecePost, piece_calls_in_flight> posts;
+  alignas(64) std::atomic<std::uint64_t> begun{0};  // calls whose target and event 0 are posted
+  alignas(64) std::atomic<std::uint64_t> sent{0};   // calls whose other events are recorded
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+class PieceMeeting {
+ public:
+  struct Member {
+    PiecePosts* posts = nullptr;
+    std::array<std::vector<std::shared_ptr<CudaRecordable>>, piece_calls_in_flight> events;
+  };
+
+  // far: null where all ranks run in this process; then a place is an address. awaited: the events that other processes
+  // record. memory: what the members' posts lie in.
+  PieceMeeting(std::vector<Member> members, std::shared_ptr<FarMemory> far, std::vector<std::shared_ptr<SharedEvent>> awaited,
+               std::shared_ptr<void> memory)
+      : members_(std::move(members)), far_(std::move(far)), awaited_(std::move(awaited)), memory_(std::move(memory)) {}
+
+  int size() const { return static_cast<int>(members_.size()); }
+  PiecePosts& posts(int rank) { return *member(rank).posts; }
+  PiecePost& post(int rank, std::uint64_t call) { return posts(rank).posts[call % piece_calls_in_flight]; }
+  CudaRecordable& event(int rank, std::uint64_t call, int number) {
+    return *member(rank).events[call % piece_calls_in_flight][static_cast<std::size_t>(number)];
+  }
+
+  // As FarMemory.
+  Place place_of(const Tensor& tensor) { return far_ ? far_->place_of(tensor) : reinterpret_cast<Place>(tensor.data); }
+  char* reach(int rank, Place place) const { return far_ ? far_->reach(rank, place) : reinterpret_cast<char*>(place); }
+
+  // Waits until the count reaches `call`; false after an abort. The peers are threads that do the same work, so they are near.
+  bool wait(const std::atomic<std::uint64_t>& count, std::uint64_t call) const;
+
+  void abort(const std::exception_ptr& cause);
+  std::exception_ptr cause() const;
+
+ private:
+  std::vector<Member> members_;  // by rank
+  std::shared_ptr<FarMemory> far_;
+  std::vector<std::shared_ptr<SharedEvent>> awaited_;
+  std::shared_ptr<void> memory_;
+  std::atomic<bool> aborted_{false};
+  mutable std::mutex mutex_;
+  std::exception_ptr cause_;
+  std::unique_ptr<EventReleaser> releaser_;
+
+  Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
+};
+
+}  // namespace pipetrain
