@@ -4,7 +4,7 @@ attention, fused AdamW, torch.distributed.pipelining schedules, DTensor tensor p
     torchrun --nproc_per_node 2 torch_llama.py --model llama2-7b --layers 16 --pp 2 --gas 16
 
 Parameters, gradients and optimizer state are bf16 without replicas, which is lighter than fp32 master weights; with --dp they are fp32,
-sharded, and computed with in bf16. Gradients are not clipped. Tokens are random. Rank 0 prints one line: RESULT and a JSON object with the
+sharded, and computed with in bf16; --offload keeps those in host memory, where AdamW runs too. Gradients are not clipped. Tokens are random. Rank 0 prints one line: RESULT and a JSON object with the
 seconds of a step (median, least and most), tokens/s and model TFLOP/s of one GPU, and the peak GiB of each rank.
 
 Shapes: B sequences of a microbatch, S tokens of a sequence, H hidden size, D head size, V vocabulary.
@@ -69,6 +69,7 @@ def parse_arguments():
     parser.add_argument("--schedule", default="1F1B", help="a class of torch.distributed.pipelining, without Schedule")
     parser.add_argument("--vpp", type=int, default=2, help="chunks of a stage in interleaved schedules")
     parser.add_argument("--async_tp", type=int, default=0, help="1: overlap tensor-parallel communication by symmetric memory")
+    parser.add_argument("--offload", type=int, default=0, help="1: FSDP2 with parameters and optimizer on the CPU, also of one rank")
     parser.add_argument("--compile", type=int, default=1)
     parser.add_argument("--attention", choices=("cudnn", "flash"), default="cudnn")
     parser.add_argument("--warmup", type=int, default=2)
@@ -144,7 +145,13 @@ class Part(nn.Module):
         angles = torch.outer(torch.arange(sequence, device=device).float(), self.model.rope_theta**-half)
         self.cosine, self.sine = angles.cos()[None, :, None, :], angles.sin()[None, :, None, :]
         for parameter in self.parameters():
-            nn.init.normal_(parameter, std=0.02) if parameter.dim() > 1 else nn.init.ones_(parameter)
+            if parameter.dim() == 1:
+                nn.init.ones_(parameter)
+            elif parameter.device.type == "cpu":  # the GPU draws sooner
+                local = parameter.to_local().detach()
+                local.copy_(0.02 * torch.randn(local.shape, device=device))
+            else:
+                nn.init.normal_(parameter, std=0.02)
 
     def forward(self, x):
         if self.embedding is not None:
@@ -194,11 +201,13 @@ def shard_over_tensor_ranks(part, mesh):
         })
 
 
-def shard_over_replicas(part, mesh):
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+def shard_over_replicas(part, mesh, offload):
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
     settings = dict(mesh=mesh, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
-                    reshard_after_forward=False)
+                    reshard_after_forward=offload)
+    if offload:
+        settings["offload_policy"] = CPUOffloadPolicy()
     for layer in part.layers.values():
         fully_shard(layer, **settings)
     fully_shard(part, **settings)
@@ -213,11 +222,11 @@ def build_part(arguments, model, virtual, count, mesh, device):
     if arguments.compile:
         for layer in part.layers.values():
             layer.compile(fullgraph=True)
-    if arguments.dp > 1:
-        shard_over_replicas(part, mesh["dp"])
+    if arguments.dp > 1 or arguments.offload:
+        shard_over_replicas(part, mesh["dp"], bool(arguments.offload))
     else:
         part = part.to(torch.bfloat16)
-    part.to_empty(device=device)
+    part.to_empty(device="cpu" if arguments.offload else device)
     part.initialise(arguments.seq, device)
     return part
 
@@ -283,7 +292,7 @@ class Run:
     def gradients(self):
         batch, last = self.arguments.mbs, self.arguments.gas - 1
         for number in range(self.arguments.gas):
-            if self.arguments.dp > 1:
+            if self.arguments.dp > 1 or self.arguments.offload:
                 self.parts[0].set_requires_gradient_sync(number == last)
             rows = slice(number * batch, (number + 1) * batch)
             self.loss(self.parts[0](self.tokens[rows]), self.targets[rows]).backward()
@@ -325,8 +334,8 @@ def main():
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     torch.cuda.set_device(device)
     mesh = None
-    if world > 1:
-        dist.init_process_group("nccl", device_id=device)
+    if world > 1 or arguments.offload:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if arguments.offload else "nccl", device_id=device)
         mesh = init_device_mesh("cuda", (arguments.pp, arguments.dp, arguments.tp), mesh_dim_names=("pp", "dp", "tp"))
     if arguments.async_tp and arguments.tp > 1:
         overlap_tensor_parallel(mesh["tp"])
@@ -344,7 +353,7 @@ def main():
                        tflops_gpu=round(tokens * model.flops_per_token(arguments.seq) / 1e12, 1), mem_gib=memory,
                        torch=torch.__version__)
         print("RESULT " + json.dumps(figures), flush=True)
-    if world > 1:
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 
