@@ -221,26 +221,25 @@ inline void StageLogReader::close(StageEvent& event, bool foreseen) {
 }
 
 // An opcode that names chunk and kind.
-inline StageEvent StageLogReader::short_event(int opcode) {
+inline void StageLogReader::read_short(int opcode, StageEvent& event) {
   const ShortEvent& code = short_events[static_cast<std::size_t>(opcode)];
   if (code.chunk >= chunks_) fail("has a chunk that is not in the plan");
-  StageEvent event;
   event.type = code.type;
   event.input = code.input;
-  event.action = {code.kind, code.chunk, 0};
+  event.action.kind = code.kind;
+  event.action.chunk = code.chunk;
   if (code.type == Type::launched) {
     event.action.microbatch = forecast_.next_launch(code.kind, code.chunk);
     event.time = time_;
+    check(event.action);
   } else {
     message_time(event);
     event.action.microbatch = code.type == Type::input ? forecast_.next_input(code.input, code.chunk) : -1;
   }
-  return event;
 }
 
 // An opcode that is a type, with the rest behind it.
-StageEvent StageLogReader::long_event(int opcode) {
-  StageEvent event;
+void StageLogReader::read_long(int opcode, StageEvent& event) {
   event.type = static_cast<Type>(opcode);
   event.time = time_;
   if (event.type != Type::launched) message_time(event);
@@ -256,30 +255,26 @@ StageEvent StageLogReader::long_event(int opcode) {
   }
   if (event.type == Type::launched) read_action(event.action);
   if (event.type == Type::enqueued || event.type == Type::completed) close(event, false);
-  return event;
 }
 
-inline StageEvent StageLogReader::event(int opcode) {
+void StageLogReader::read_signal(StageEvent& event) {
+  event.type = Type::signalled;
+  message_time(event);
+  const std::uint64_t custom = varint();
+  if (custom >= static_cast<std::uint64_t>(customs_)) fail("has a custom action that is not in the plan");
+  event.action = {ActionKind::custom, 0, static_cast<std::int32_t>(custom)};
+}
+
+inline void StageLogReader::read_event(int opcode, StageEvent& event) {
+  if (opcode >= short_launch) return read_short(opcode, event);
   if (opcode == foreseen_enqueued || opcode == foreseen_completed) {
-    StageEvent event;
     event.type = opcode == foreseen_enqueued ? Type::enqueued : Type::completed;
     message_time(event);
-    close(event, true);
-    return event;
+    return close(event, true);
   }
-  if (opcode == signalled_code) {
-    StageEvent event;
-    event.type = Type::signalled;
-    message_time(event);
-    const std::uint64_t custom = varint();
-    if (custom >= static_cast<std::uint64_t>(customs_)) fail("has a custom action that is not in the plan");
-    event.action = {ActionKind::custom, 0, static_cast<std::int32_t>(custom)};
-    return event;
-  }
-  if (opcode > static_cast<int>(Type::completed) && opcode < short_launch) fail("has an event of no kind");
-  const StageEvent event = opcode >= short_launch ? short_event(opcode) : long_event(opcode);
-  if (event.type == Type::launched) check(event.action);
-  return event;
+  if (opcode == signalled_code) return read_signal(event);
+  if (opcode > static_cast<int>(Type::completed)) fail("has an event of no kind");
+  read_long(opcode, event);
 }
 
 void StageLogReader::read_times(std::int64_t base_ns, LogEvents& out) {
@@ -310,12 +305,12 @@ void StageLogReader::read(std::int64_t base_ns, std::string_view bytes, LogEvent
       if (opcode == times_follow) read_times(base_ns, out);
       break;
     }
-    const StageEvent next = event(opcode);
+    StageEvent& next = out.events.emplace_back();  // read in place: an event that is copied at once is waited for
+    read_event(opcode, next);
     if (next.type == Type::begin_training || next.type == Type::begin_evaluation) forecast_.begin_step();
     if (next.type == Type::input) forecast_.input(next.input, next.action.chunk, next.action.microbatch);
     if (next.type == Type::launched) forecast_.launched(next.action);
     if (next.type == Type::completed) out.actions.push_back({next.action, 0, 0});
-    out.events.push_back(next);
   }
   if (at_ != bytes_.size()) fail("has bytes behind its end");
 }

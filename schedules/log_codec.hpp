@@ -135,9 +135,11 @@ class StageLogReader {
   int byte();
   std::uint64_t varint();
   void message_time(StageEvent& event);
-  StageEvent event(int opcode);
-  StageEvent short_event(int opcode);
-  StageEvent long_event(int opcode);
+  // Each sets all that the event of this opcode has.
+  void read_event(int opcode, StageEvent& event);
+  void read_short(int opcode, StageEvent& event);
+  void read_long(int opcode, StageEvent& event);
+  void read_signal(StageEvent& event);
   void read_action(Action& action);
   void check(const Action& action) const;
   void close(StageEvent& event, bool foreseen);

@@ -37,7 +37,7 @@ class StageProtocol::Machine {
   void signalled(int custom);
   void verdict(bool apply);
   void abort() { state_ = State::aborted; }
-  std::optional<Action> next();
+  const Action* next();
   bool step_done() const { return state_ == State::aborted || (all_launched() && in_flight_.empty()); }
   int in_flight() const { return static_cast<int>(in_flight_.size()); }
   const std::vector<Action>& running() const { return in_flight_; }
@@ -71,7 +71,7 @@ class StageProtocol::Machine {
   bool has_signals(int custom) const;
   bool has_credit(const Action& action) const;
   bool can_run(const Action& action) const;
-  std::optional<Action> choose() const;
+  const Action* choose();  // null: nothing
   void launch(const Action& action);
   std::string describe(const Action& action) const;
   std::string describe_custom(int number) const;
@@ -81,6 +81,7 @@ class StageProtocol::Machine {
   int stage_;
   int run_ahead_;
   std::optional<ReadyChoice> ready_;           // only for Order::ready
+  Action picked_;                              // by it, last
   std::vector<Action> ends_of_step_;           // only for Order::ready: what follows all compute, in plan order
   const std::vector<Action>* list_ = nullptr;  // of the running step
   std::vector<Action> forwards_;               // the list of evaluations, once there is one
@@ -223,20 +224,26 @@ inline bool StageProtocol::Machine::has_credit(const Action& action) const {
 
 inline bool StageProtocol::Machine::can_run(const Action& action) const { return has_inputs(action) && has_credit(action); }
 
-std::optional<Action> StageProtocol::Machine::choose() const {
-  if (is_ready_order() && launched_computes_ < computes_)
-    return ready_->pick([this](const Action& action) { return can_run(action); }, !in_flight_.empty());
+// By pointer, because an action that is returned by value is written in parts and read as a whole, for which the processor
+// waits.
+inline const Action* StageProtocol::Machine::choose() {
+  if (is_ready_order() && launched_computes_ < computes_) {
+    const auto picked = ready_->pick([this](const Action& action) { return can_run(action); }, !in_flight_.empty());
+    if (!picked) return nullptr;
+    picked_ = *picked;
+    return &picked_;
+  }
   const Action& action = is_ready_order() ? ends_of_step_[launched_ - computes_] : list()[launched_];
-  return can_run(action) ? std::optional(action) : std::nullopt;
+  return can_run(action) ? &action : nullptr;
 }
 
-std::optional<Action> StageProtocol::Machine::next() {
-  if (state_ != State::running || all_launched() || in_flight() >= run_ahead_) return std::nullopt;
-  const auto action = choose();
-  if (!action) return action;
+inline const Action* StageProtocol::Machine::next() {
+  if (state_ != State::running || all_launched() || in_flight() >= run_ahead_) return nullptr;
+  const Action* const action = choose();
+  if (!action) return nullptr;
   if (skips_ && action->kind == ActionKind::optimizer) {  // the last of the list
     ++launched_;
-    return std::nullopt;
+    return nullptr;
   }
   launch(*action);
   return action;
@@ -322,7 +329,11 @@ std::span<const std::int32_t> StageProtocol::completed(const Action& action) { r
 void StageProtocol::signalled(int custom) { machine_->signalled(custom); }
 void StageProtocol::verdict(bool apply) { machine_->verdict(apply); }
 void StageProtocol::abort() { machine_->abort(); }
-std::optional<Action> StageProtocol::next() { return machine_->next(); }
+std::optional<Action> StageProtocol::next() {
+  static constexpr std::optional<Action> nothing;  // one that is made here is written in parts and waited for, see choose()
+  const Action* const action = machine_->next();
+  return action ? std::optional(*action) : nothing;
+}
 bool StageProtocol::step_done() const { return machine_->step_done(); }
 int StageProtocol::in_flight() const { return machine_->in_flight(); }
 const std::vector<Action>& StageProtocol::running() const { return machine_->running(); }
