@@ -1,11 +1,11 @@
 #include "comm/cuda/cuda_group.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 #include <set>
 #include <string>
 
+#include "comm/cuda/kernel_meeting.hpp"
 #include "comm/cuda/peer_kernels.cuh"
 #include "core/cuda_stream.hpp"
 #include "core/error.hpp"
@@ -14,80 +14,6 @@ namespace pipetrain {
 namespace {
 
 using namespace peer;
-
-// Enough to fill the links, and what nearly fills them while the rest of the chip is left to matrix products.
-constexpr int max_blocks = 64, max_blocks_beside = 16;
-
-// What the ranks of this process share.
-class Meeting {
- public:
-  Meeting(const std::vector<Device*>& devices, int most_blocks) : max_blocks_(std::min(most_blocks, blocks_at_once(devices))) {
-    void* flag = nullptr;
-    const int first = devices.front()->id().index;
-    cuda_check(cudaHostAlloc(&flag, sizeof(int), cudaHostAllocPortable | cudaHostAllocMapped), "making a group of GPUs", first);
-    aborted_ = static_cast<int*>(flag);
-    *aborted_ = 0;
-  }
-  ~Meeting() {
-    boxes_.clear();  // waits for the kernels
-    cudaFreeHost(aborted_);
-  }
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
-
-  int most_blocks() const { return max_blocks_; }
-  const int* aborted() const { return aborted_; }
-
-  void keep(std::vector<Buffer> mailboxes) { boxes_ = std::move(mailboxes); }
-
-  // Whether a call may be enqueued on this stream; after an abort it fails instead.
-  bool enter(CudaStream& stream) {
-    std::exception_ptr cause;
-    {
-      const std::lock_guard lock(mutex_);
-      streams_.insert(&stream);
-      cause = cause_;
-    }
-    if (cause) stream.fail(cause);
-    return stream.begin();
-  }
-
-  void forget(Stream* stream) {
-    const std::lock_guard lock(mutex_);
-    streams_.erase(stream);
-  }
-
-  void abort(const std::exception_ptr& cause) {
-    const std::lock_guard lock(mutex_);
-    if (cause_) return;
-    cause_ = cause;
-    *static_cast<volatile int*>(aborted_) = 1;
-    for (Stream* stream : streams_) stream->fail(cause);
-  }
-
- private:
-  // The kernels of ranks that share a GPU wait for each other, so all their blocks must find room on it together.
-  static int blocks_at_once(const std::vector<Device*>& devices) {
-    int least = max_blocks;
-    for (const Device* device : devices) {
-      int multiprocessors = 0;
-      const int index = device->id().index;
-      cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, index), "counting multiprocessors",
-                 index);
-      const auto sharing =
-          std::count_if(devices.begin(), devices.end(), [&](const Device* other) { return other->id() == device->id(); });
-      least = std::min(least, multiprocessors / static_cast<int>(sharing));
-    }
-    return least;
-  }
-
-  const int max_blocks_;
-  std::vector<Buffer> boxes_;
-  int* aborted_ = nullptr;
-  std::mutex mutex_;
-  std::set<Stream*> streams_;
-  std::exception_ptr cause_;
-};
 
 void check_reach(const std::vector<Device*>& devices, const Device& device) {
   for (const Device* other : devices) {
@@ -137,8 +63,8 @@ using One = std::integral_constant<int, 1>;
 class CudaGroup : public Group {
  public:
   // `team` is of call 0. far: null where all ranks run in this process.
-  CudaGroup(std::shared_ptr<Meeting> meeting, const Team& team, Device& device, std::shared_ptr<PieceMeeting> piece_meeting,
-            std::shared_ptr<FarMemory> far)
+  CudaGroup(std::shared_ptr<KernelMeeting> meeting, const Team& team, Device& device,
+            std::shared_ptr<PieceMeeting> piece_meeting, std::shared_ptr<FarMemory> far)
       : meeting_(std::move(meeting)), piece_meeting_(std::move(piece_meeting)), far_(std::move(far)), team_(team) {
     pieces_ = make_cuda_pieces(piece_meeting_, team.rank, device);
     if (far_) team_.beginnings = far_->beginnings();
@@ -202,7 +128,7 @@ class CudaGroup : public Group {
   }
 
  private:
-  std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<KernelMeeting> meeting_;
   std::shared_ptr<PieceMeeting> piece_meeting_;
   std::shared_ptr<FarMemory> far_;
   std::unique_ptr<PiecewiseTransfer> pieces_;
@@ -291,7 +217,7 @@ void warm_up(Team alone, int device) {
 
 // Of a rank whose peers' mailboxes are mailbox(peer).
 template <class MailboxOf>
-Team make_team(const Meeting& meeting, int rank, int size, MailboxOf mailbox) {
+Team make_team(const KernelMeeting& meeting, int rank, int size, MailboxOf mailbox) {
   Team team{};
   for (int peer = 0; peer < size; ++peer) team.boxes[peer] = static_cast<Mailbox*>(mailbox(peer));
   team.aborted = meeting.aborted();
@@ -299,8 +225,6 @@ Team make_team(const Meeting& meeting, int rank, int size, MailboxOf mailbox) {
   team.size = size;
   return team;
 }
-
-int most_blocks(GroupUse use) { return use == GroupUse::alone ? max_blocks : max_blocks_beside; }
 
 void check_size(std::size_t ranks) {
   if (ranks >= 1 && ranks <= max_ranks) return;
@@ -313,7 +237,7 @@ void check_size(std::size_t ranks) {
 std::vector<std::unique_ptr<Group>> make_cuda_groups(const std::vector<Device*>& devices, GroupUse use) {
   check_size(devices.size());
   const auto size = static_cast<int>(devices.size());
-  const auto meeting = std::make_shared<Meeting>(devices, most_blocks(use));
+  const auto meeting = std::make_shared<KernelMeeting>(devices, use);
   const auto piece_meeting = make_piece_meeting(devices);
   std::vector<Buffer> boxes;
   for (Device* device : devices) {
@@ -335,7 +259,7 @@ std::vector<std::unique_ptr<Group>> make_far_cuda_groups(int size, const std::ve
   check_size(static_cast<std::size_t>(size));
   std::vector<Device*> devices;
   for (const FarGroupRank& rank : ranks) devices.push_back(rank.device);
-  const auto meeting = std::make_shared<Meeting>(devices, most_blocks(use));
+  const auto meeting = std::make_shared<KernelMeeting>(devices, use);
   std::vector<std::unique_ptr<Group>> groups;
   for (const FarGroupRank& rank : ranks) {
     const Team team = make_team(*meeting, rank.rank, size, [&](int peer) { return rank.memory->mailbox(peer); });
