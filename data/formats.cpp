@@ -35,7 +35,9 @@ std::vector<fs::path> files_of(const fs::path& path, const char* setting) {
   if (!fs::is_directory(status)) {
     if (format_of(path) != nullptr) return {path};
     if (path.extension() == ".parquet")
-      fail("Parquet is not read, because Debian has no package of Arrow; write its rows as .jsonl");
+      fail(
+          "Parquet is not read; write its rows as JSON lines: python3 -c \"import pandas; "
+          "pandas.read_parquet('FILE').to_json('FILE.jsonl', orient='records', lines=True)\"");
     fail(fmt::format("a file of this kind cannot be read; give {} or a folder of such files", known_extensions()));
   }
   std::vector<fs::path> files;

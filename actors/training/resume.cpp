@@ -46,8 +46,8 @@ void go_on_from(const fs::path& checkpoint, const CheckpointManifest& manifest, 
     throw Error(
         ErrorKind::input,
         fmt::format("{}: was made with {}; give the same, so that the data goes on where it stopped, or begin a new run "
-                    "from its weights alone: model {}",
-                    checkpoint.string(), difference, checkpoint.string()));
+                    "with it as the model, which takes its weights alone",
+                    checkpoint.string(), difference));
   }
   if (!manifest.checksums)
     notes.push_back(

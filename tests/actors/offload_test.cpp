@@ -8,6 +8,7 @@
 #include "golden_run.hpp"
 #include "model/costs.hpp"
 #include "model/named_model.hpp"
+#include "several_blocks.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;
@@ -16,24 +17,9 @@ using Catch::Contains;
 
 namespace {
 
-// States of several blocks, some of whose ends are no whole ones.
-ModelConfig several_blocks() {
-  ModelConfig config;
-  config.hidden = 128;
-  config.layers = 2;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 32;
-  config.intermediate = 1036;
-  config.vocabulary = 1031;
-  config.max_positions = 32;
-  config.init_std = 0.05;
-  return config;
-}
-
 RunRecord run_random(Layout layout, bool offload) {
   layout.offload = offload;
-  return run(random_job(several_blocks(), 16, 12, layout), 3);
+  return run(random_job(several_blocks_config(), 16, 12, layout), 3);
 }
 
 }  // namespace
@@ -59,7 +45,7 @@ TEST_CASE("a checkpoint goes on with states on a disk or in memory, whichever wr
   const auto job_from = [](const std::filesystem::path& checkpoint, bool offload) {
     Layout layout{2, 1, 1, 2};
     layout.offload = offload;
-    TrainJob job = random_job(several_blocks(), 16, 12, layout);
+    TrainJob job = random_job(several_blocks_config(), 16, 12, layout);
     if (checkpoint.empty()) return job;
     const CheckpointManifest manifest = verify_checkpoint(checkpoint);
     const CheckpointState& state = manifest.state;
@@ -86,7 +72,7 @@ TEST_CASE("a checkpoint goes on with states on a disk or in memory, whichever wr
 TEST_CASE("what offloading takes of devices and disk is estimated as it is allocated") {
   Layout layout{2, 1, 2, 1};
   for (layout.zero = 0; layout.zero <= most_zero_stages; ++layout.zero) {
-    TrainJob job = random_job(several_blocks(), 16, 12, layout);
+    TrainJob job = random_job(several_blocks_config(), 16, 12, layout);
     const auto resident = estimate_job(job).devices;
     job.offload = {.optimizer = true, .folder = std::filesystem::temp_directory_path()};
     const auto estimated = estimate_job(job).devices;
@@ -116,7 +102,7 @@ TEST_CASE("of a real model a device keeps three blocks of states, and the disk h
 }
 
 TEST_CASE("offloading that moves nothing, and disks without room, are refused before anything runs") {
-  TrainJob job = random_job(several_blocks(), 16, 12, {1, 1, 1, 1});
+  TrainJob job = random_job(several_blocks_config(), 16, 12, {1, 1, 1, 1});
   job.offload.optimizer = true;
   CHECK_THROWS_WITH(check_offload(job), Contains("there is nothing to move"));
   job.offload.folder = "/proc";

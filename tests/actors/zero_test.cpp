@@ -8,6 +8,7 @@
 #include "model/named_model.hpp"
 #include "model/shard_units.hpp"
 #include "schedules/builders.hpp"
+#include "several_blocks.hpp"
 #include "temp_folder.hpp"
 #include "thread_processes.hpp"
 #include "tiny_run.hpp"
@@ -16,22 +17,6 @@ using namespace pipetrain;
 using namespace pipetrain::test;
 
 namespace {
-
-// Matrices and tables of several norm blocks, some of whose ends are no whole ones.
-ModelConfig blocky_config(bool tied) {
-  ModelConfig config;
-  config.hidden = 128;
-  config.layers = 2;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 32;
-  config.intermediate = 1036;
-  config.vocabulary = 1031;
-  config.max_positions = 32;
-  config.init_std = 0.05;
-  config.tied_embeddings = tied;
-  return config;
-}
 
 std::vector<int> stages() {
   std::vector<int> all;
@@ -73,7 +58,7 @@ TEST_CASE("every stage of ZeRO gives the same bits in every schedule, over pp an
 
 TEST_CASE("tensors of several norm blocks are divided without a change of bits") {
   for (const bool tied : {false, true}) {
-    const auto job = [&](const Layout& layout) { return random_job(blocky_config(tied), 16, 12, layout); };
+    const auto job = [&](const Layout& layout) { return random_job(several_blocks_config(tied), 16, 12, layout); };
     INFO((tied ? "tied" : "untied"));
     for (const int dp : {2, 3}) {
       check_same(job, {1, 1, dp, 1}, 2);
@@ -106,7 +91,7 @@ TEST_CASE("replicas in several processes divide their state", "[processes]") {
 
 TEST_CASE("a checkpoint goes on in every stage of ZeRO and any dp, whichever wrote it") {
   const auto job_from = [](const std::filesystem::path& checkpoint, const Layout& layout) {
-    TrainJob job = random_job(blocky_config(true), 16, 12, layout);
+    TrainJob job = random_job(several_blocks_config(true), 16, 12, layout);
     if (checkpoint.empty()) return job;
     const CheckpointManifest manifest = verify_checkpoint(checkpoint);
     job.initial = open_checkpoint(checkpoint, manifest, job.config);
@@ -140,7 +125,7 @@ TEST_CASE("state takes the memory of the formula, estimated as it is allocated")
   for (int zero = 0; zero <= most_zero_stages; ++zero) {
     for (const int dp : {1, 2, 3, 4}) {
       if (zero > 0 && dp == 1) continue;
-      TrainJob job = random_job(blocky_config(false), 16, 12, {1, 1, dp, 1});
+      TrainJob job = random_job(several_blocks_config(false), 16, 12, {1, 1, dp, 1});
       job.zero.stage = zero;
       const auto estimated = estimate_job(job).devices;
       const auto taken = Trainer(job).memory();

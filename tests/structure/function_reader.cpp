@@ -34,6 +34,13 @@ std::size_t end_of_directive(const std::string& code, std::size_t at) {
   return end;
 }
 
+// Whether the quote at `at` is that of 1'000, unlike that of U' '.
+bool in_number(const std::string& code, std::size_t at) {
+  std::size_t begin = at;
+  while (begin > 0 && is_word(code[begin - 1])) --begin;
+  return begin < at && std::isdigit(static_cast<unsigned char>(code[begin])) != 0;
+}
+
 // The same code with spaces for comments, preprocessor lines and what stands in quotes; lines stay where they are.
 std::string without_text(std::string code) {
   const auto blank = [&code](std::size_t begin, std::size_t end) {
@@ -50,7 +57,7 @@ std::string without_text(std::string code) {
       at = blank(at, end_of_line(code, at));
     } else if (code.compare(at, 2, "/*") == 0) {
       at = blank(at, std::min(code.find("*/", at), code.size() - 2) + 2);
-    } else if (c == '"' || (c == '\'' && (at == 0 || !is_word(code[at - 1])))) {  // 1'000 is a number
+    } else if (c == '"' || (c == '\'' && !in_number(code, at))) {
       at = blank(at + 1, end_of_literal(code, at) - 1) + 1;
     } else {
       line_begins = c == '\n' || (line_begins && std::isspace(static_cast<unsigned char>(c)) != 0);

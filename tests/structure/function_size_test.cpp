@@ -41,7 +41,7 @@ const std::vector<int> table = {
 template <class A, class B = std::vector<int>>
 auto apply(A a, const B& b) -> decltype(a(b)) {
   if (a < b && b > a) {
-    for (;;) return a(b, "} ) \" {", '{', R"x(}})x");
+    for (;;) return a(b, "} ) \" {", '{', U'}', R"x(}})x");
   }
 }
 __global__ void kernel(int a, float* b, int c, int d, int e, int f, int g) {}
