@@ -20,7 +20,7 @@
 #include <system_error>
 
 #include "apps/compare.hpp"
-#include "apps/doctor.hpp"
+#include "apps/doctor/doctor.hpp"
 #include "apps/export/export_model.hpp"
 #include "apps/generate/generate.hpp"
 #include "apps/launch/launch.hpp"

@@ -34,19 +34,19 @@ double best(const std::vector<double>& values) { return *std::max_element(values
 double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
 
 // Ours and UCX's in turns, so that both meet the same disturbance.
-bool measure_rates(EdgeEnd& end, int process) {
+bool measure_rates(EdgePair& pair) {
   bool pass = true;
   for (const auto& [name, bytes, messages] : sizes) {
     std::vector<double> ours, theirs;
     for (int turn = 0; turn < turns; ++turn) {
-      end.meet();
-      ours.push_back(bytes_per_second(end, process, bytes, messages));
-      if (process != 0) continue;
+      pair.meet();
+      ours.push_back(bytes_per_second(pair, bytes, messages));
+      if (!pair.leads()) continue;
       if (const auto result = run_perftest("ucp_am_bw", bytes, messages, free_port())) {
         theirs.push_back(result->bytes_per_second);
       }
     }
-    if (process != 0) continue;
+    if (!pair.leads()) continue;
     const std::string bench = std::string("ucx edge ") + name;
     report(bench, best(ours) / 1e9, "GB/s");
     if (theirs.empty()) {
@@ -60,22 +60,22 @@ bool measure_rates(EdgeEnd& end, int process) {
   return pass;
 }
 
-bool measure_latencies(EdgeEnd& end, int process) {
+bool measure_latencies(EdgePair& pair) {
   std::vector<double> threads, actors;
   for (int turn = 0; turn < turns; ++turn) {
-    threads.push_back(thread_latency(end, process, small, rounds));
-    actors.push_back(actor_latency(end, process, small, rounds));
+    threads.push_back(thread_latency(pair, small, rounds));
+    actors.push_back(actor_latency(pair, small, rounds));
   }
-  if (process != 0) return true;
+  if (!pair.leads()) return true;
   report("ucx thread to thread 1 KB", least(threads) * 1e6, "us");
   return report("ucx actor to actor 1 KB", least(actors) * 1e6, "us", Limit::at_most, 50);
 }
 
 int run(int process, std::uint16_t port, const std::string& part) try {
   EdgeEnd end(process, port);
-  const bool latencies = part == "rates" || measure_latencies(end, process);
-  const bool rates = part == "latencies" || measure_rates(end, process);
-  end.meet();
+  const bool latencies = part == "rates" || measure_latencies(end.pair());
+  const bool rates = part == "latencies" || measure_rates(end.pair());
+  end.pair().meet();
   return latencies && rates ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "bench: process %d: %s\n", process, error.what());

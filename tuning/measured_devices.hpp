@@ -4,12 +4,19 @@
 #include <filesystem>
 #include <iosfwd>
 #include <optional>
+#include <vector>
 
 #include "core/device_kind.hpp"
 
 namespace pipetrain {
 
 // Of each device, all of them at work at once, and of work that goes on: what a device reaches for a moment is more.
+// Between two processes; each outer one of a pair is the lower.
+struct MeasuredLink {
+  double rate = 0;     // bytes per second
+  double latency = 0;  // seconds of a small message
+};
+
 struct MeasuredDevices {
   DeviceKind kind = DeviceKind::cpu;
   int count = 1;
@@ -21,6 +28,17 @@ struct MeasuredDevices {
   double block_overhead = 0;  // seconds of a block's pass on next to no data
   // Between two devices; nothing where there is only one.
   std::optional<double> link_rate, latency;
+  // Of several processes: the host of each, numbered from 0 in order of their first processes, and the links between every two,
+  // as (0, 1), (0, 2), ..., (1, 2), ... `count` devices are on each host, and what they sustain is the slowest host's.
+  std::vector<int> hosts;
+  std::vector<MeasuredLink> links;
+
+  int processes() const { return hosts.empty() ? 1 : static_cast<int>(hosts.size()); }
+  int host_count() const;
+  // Of two different processes.
+  const MeasuredLink& link(int one, int other) const;
+  // The slowest rate and the longest latency between processes of different hosts; nothing on one host.
+  std::optional<MeasuredLink> between_hosts() const;
 };
 
 // What a device can be, in bytes, per second and seconds, measured or given. Within, every time that a layout is predicted to
@@ -32,6 +50,7 @@ constexpr DeviceRange memory_range{0x1p20, 0x1p46};
 constexpr DeviceRange flops_range{1e6, 1e21};
 constexpr DeviceRange rate_range{1e3, 1e18};
 constexpr DeviceRange time_range{1e-12, 1e3};
+constexpr int most_measured_processes = 64;
 
 // Takes some seconds. A CPU's cores are shared evenly by `count` devices; of GPUs, all that are visible are measured. Throws
 // Error(unavailable), Error(out_of_memory).

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -51,23 +53,88 @@ class Reader {
   const json& file_;
 };
 
+// Host numbers of processes, in order of their first processes.
+std::vector<int> read_hosts(const Reader& reader) {
+  const json& numbers = reader.at("hosts");
+  if (!numbers.is_array() || numbers.size() < 2 || numbers.size() > most_measured_processes)
+    reader.fail(fmt::format("hosts is no list of 2 to {} numbers, one for each process", most_measured_processes));
+  std::vector<int> hosts;
+  int next = 0;
+  for (const json& number : numbers) {
+    const bool known = number.is_number_unsigned() && number.get<std::uint64_t>() <= static_cast<std::uint64_t>(next);
+    if (!known) reader.fail(fmt::format("hosts has {}, and hosts count from 0 in order", number.dump(-1, ' ', true)));
+    hosts.push_back(number.get<int>());
+    if (hosts.back() == next) ++next;
+  }
+  return hosts;
+}
+
+std::vector<MeasuredLink> read_links(const std::filesystem::path& path, const Reader& reader, std::size_t processes) {
+  const json& entries = reader.at("links");
+  const std::size_t pairs = processes * (processes - 1) / 2;
+  if (!entries.is_array() || entries.size() != pairs)
+    reader.fail(fmt::format("links is no list of the {} between {} processes", pairs, processes));
+  std::vector<MeasuredLink> links;
+  std::size_t at = 0;
+  for (std::size_t one = 0; one < processes; ++one) {
+    for (std::size_t other = one + 1; other < processes; ++other, ++at) {
+      const Reader link(path, entries[at]);
+      if (link.at("processes") != json::array({one, other}))
+        reader.fail(fmt::format("links has at {} another one than that of processes {} and {}", at, one, other));
+      links.push_back({link.number("rate", rate_range), link.number("latency", time_range)});
+    }
+  }
+  return links;
+}
+
 json or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
 
 }  // namespace
 
+int MeasuredDevices::host_count() const { return hosts.empty() ? 1 : *std::max_element(hosts.begin(), hosts.end()) + 1; }
+
+const MeasuredLink& MeasuredDevices::link(int one, int other) const {
+  const auto [low, high] = std::minmax({static_cast<std::size_t>(one), static_cast<std::size_t>(other)});
+  const std::size_t before = low * (2 * hosts.size() - low - 1) / 2;  // links of lower processes
+  return links.at(before + high - low - 1);
+}
+
+std::optional<MeasuredLink> MeasuredDevices::between_hosts() const {
+  std::optional<MeasuredLink> worst;
+  for (int one = 0; one < processes(); ++one) {
+    for (int other = one + 1; other < processes(); ++other) {
+      if (hosts[static_cast<std::size_t>(one)] == hosts[static_cast<std::size_t>(other)]) continue;
+      const MeasuredLink& between = link(one, other);
+      if (!worst) worst = between;
+      worst = MeasuredLink{std::min(worst->rate, between.rate), std::max(worst->latency, between.latency)};
+    }
+  }
+  return worst;
+}
+
 void write_measured_devices(std::ostream& out, const MeasuredDevices& devices) {
-  const nlohmann::ordered_json file = {{"format", format_name},
-                                       {"version", format_version},
-                                       {"device", devices.kind == DeviceKind::cpu ? "cpu" : "cuda"},
-                                       {"devices", devices.count},
-                                       {"threads", devices.threads},
-                                       {"memory_bytes", devices.memory_bytes},
-                                       {"fp32_flops", devices.fp32_flops},
-                                       {"bf16_flops", or_null(devices.bf16_flops)},
-                                       {"memory_rate", devices.memory_rate},
-                                       {"block_overhead", devices.block_overhead},
-                                       {"link_rate", or_null(devices.link_rate)},
-                                       {"latency", or_null(devices.latency)}};
+  nlohmann::ordered_json file = {{"format", format_name},
+                                 {"version", format_version},
+                                 {"device", devices.kind == DeviceKind::cpu ? "cpu" : "cuda"},
+                                 {"devices", devices.count},
+                                 {"threads", devices.threads},
+                                 {"memory_bytes", devices.memory_bytes},
+                                 {"fp32_flops", devices.fp32_flops},
+                                 {"bf16_flops", or_null(devices.bf16_flops)},
+                                 {"memory_rate", devices.memory_rate},
+                                 {"block_overhead", devices.block_overhead},
+                                 {"link_rate", or_null(devices.link_rate)},
+                                 {"latency", or_null(devices.latency)}};
+  if (!devices.hosts.empty()) {
+    file["hosts"] = devices.hosts;
+    auto& links = file["links"] = nlohmann::ordered_json::array();
+    for (int one = 0; one < devices.processes(); ++one) {
+      for (int other = one + 1; other < devices.processes(); ++other) {
+        const MeasuredLink& link = devices.link(one, other);
+        links.push_back({{"processes", {one, other}}, {"rate", link.rate}, {"latency", link.latency}});
+      }
+    }
+  }
   out << file.dump(1) << "\n";
 }
 
@@ -89,6 +156,9 @@ MeasuredDevices read_measured_devices(const std::filesystem::path& path) {
   devices.block_overhead = reader.number("block_overhead", time_range);
   devices.link_rate = reader.number_or_null("link_rate", rate_range);
   devices.latency = reader.number_or_null("latency", time_range);
+  if (!file.contains("hosts") && !file.contains("links")) return devices;
+  devices.hosts = read_hosts(reader);
+  devices.links = read_links(path, reader, devices.hosts.size());
   return devices;
 }
 

@@ -236,7 +236,7 @@ class Simulation {
     run.microbatches = plan.microbatches;
     if (options_.jitter > 0) run.jitter = jitter_of(plan, costs, how);
     schedules::Timeline timeline = schedules::simulate(plan, costs, how);
-    if (options_.profile) timeline.unit = "s";
+    if (options_.profile || options_.times.seconds) timeline.unit = "s";
     std::vector<double> transfers;
     for (int v = 0; v + 1 < plan.placement.virtual_stages(); ++v) transfers.push_back(costs.transfer(v));
     run.summary = summarize(timeline, transfers);

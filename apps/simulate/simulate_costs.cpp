@@ -7,6 +7,9 @@
 #include <limits>
 #include <sstream>
 
+#include "apps/options/option_files.hpp"
+#include "tuning/measured_devices.hpp"
+
 namespace pipetrain {
 
 using schedules::Link;
@@ -36,6 +39,32 @@ void read_host_edges(const OptionValues& values, int pp, std::vector<Link>& edge
   }
 }
 
+// Gives the edges between stages of different processes, to which they are dealt in order, what doctor measured of their links.
+void read_measured_edges(const OptionValues& values, int pp, StepTimes& times) {
+  const auto file = values.text("measured");
+  if (!file) return;
+  for (const char* name : {"p2p", "latency", "bandwidth", "hosts", "host-latency", "host-bandwidth"})
+    if (values.given(name)) values.fail(name, "--measured gives the links already; keep one of them");
+  if (!values.given("message-bytes")) values.fail("measured", "needs --message-bytes too; give it");
+  check_input_file(values, "measured");
+  const MeasuredDevices measured = read_measured_devices(*file);
+  if (measured.processes() == 1)
+    values.fail("measured", fmt::format("{} knows no links: one process measured it; let several measure together "
+                                        "(pipetrain doctor --nnodes)",
+                                        *file));
+  if (pp % measured.processes() != 0)
+    values.fail("measured",
+                fmt::format("{} has {} processes, which do not share {} stages evenly", *file, measured.processes(), pp));
+  const auto process = [&](std::size_t stage) { return static_cast<int>(stage) % pp / (pp / measured.processes()); };
+  for (std::size_t edge = 0; edge < times.edges.size(); ++edge) {
+    if (process(edge) == process(edge + 1)) continue;
+    const MeasuredLink& link = measured.link(process(edge), process(edge + 1));
+    times.edges[edge].latency = link.latency;
+    times.edges[edge].bytes_per_time = link.rate;
+  }
+  times.seconds = true;
+}
+
 void read_edges(const OptionValues& values, int pp, StepTimes& times) {
   times.edges.assign(static_cast<std::size_t>(pp), Link{});
   const auto read = [&](const char* name, double Link::*member, const OptionValues::Range& range = zero_or_more) {
@@ -52,9 +81,10 @@ void read_edges(const OptionValues& values, int pp, StepTimes& times) {
     if (values.given("p2p") && values.given(name))
       values.fail(name, "--p2p gives the time of a message already; keep one of them");
   for (const auto& [name, other] : {std::pair{"bandwidth", "message-bytes"}, {"message-bytes", "bandwidth"}})
-    if (values.given(name) && !values.given(other) && !values.given("host-bandwidth"))
+    if (values.given(name) && !values.given(other) && !values.given("host-bandwidth") && !values.given("measured"))
       values.fail(name, fmt::format("needs --{} too; give it", other));
   read_host_edges(values, pp, times.edges);
+  read_measured_edges(values, pp, times);
 }
 
 void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
@@ -109,9 +139,9 @@ std::vector<double> per_edge(const OptionValues& values, const char* name, int p
 
 const std::vector<std::string>& step_time_options() {
   static const std::vector<std::string> names = {
-      "forward",       "input-grad",   "weight-grad",    "tp-comm",        "p2p",  "latency",   "bandwidth",
-      "message-bytes", "reduce-grads", "sum-tied",       "sum-replicated", "norm", "optimizer", "verdict",
-      "hosts",         "host-latency", "host-bandwidth", "custom"};
+      "forward",       "input-grad",   "weight-grad",    "tp-comm",        "p2p",     "latency",   "bandwidth",
+      "message-bytes", "reduce-grads", "sum-tied",       "sum-replicated", "norm",    "optimizer", "verdict",
+      "hosts",         "host-latency", "host-bandwidth", "custom",         "measured"};
   return names;
 }
 

@@ -130,7 +130,7 @@ void read_outputs(const OptionValues& values, SimulateOptions& options) {
   options.trace = output_file(values, "trace");
   options.csv = output_file(values, "csv");
   options.plan_out = output_file(values, "plan-out");
-  refuse_shared_files(values, {.inputs = {"costs", "config", "schedule", "model"},
+  refuse_shared_files(values, {.inputs = {"costs", "config", "schedule", "model", "measured"},
                                .output_files = {"svg", "html", "trace", "csv", "plan-out"},
                                .output_folders = {}});
   if (options.plan_out && options.plan_out->extension() != ".txt" && options.plan_out->extension() != ".csv")
@@ -165,6 +165,10 @@ const std::vector<OptionSpec>& simulate_option_table() {
       {"Costs", "hosts", "N", "the stages are on N hosts, as many in order on each: edges between two take the following", "1"},
       {"Costs", "host-latency", "T", "latency of edges between hosts", "as the others"},
       {"Costs", "host-bandwidth", "BYTES/T", "bytes that an edge between hosts carries in one unit of time", "as the others"},
+      {"Costs", "measured", "FILE",
+       "links between several processes as doctor --measure found them, instead: the stages are dealt to these in order, and "
+       "all times are seconds",
+       ""},
       {"Costs", "reduce-grads", "T", "end of step: time of R, the sum of a whole stage's gradients over replicas", "no R"},
       {"Costs", "sum-replicated", "T", "time of S, the sum over tensor-parallel ranks of what sequence parallelism replicates",
        "no S"},

@@ -38,6 +38,7 @@ struct Usual {
   double memory_bytes = 80 * gib, fp32_flops = 50e12, memory_rate = 3000e9, block_overhead = 40e-6;
   std::optional<double> bf16_flops = 400e12;
   double link_rate = 300e9, latency = 15e-6;
+  int hosts = 1;
   double host_link_rate = 25e9, host_latency = 30e-6;  // 200 Gbit/s for each GPU
 };
 
@@ -46,7 +47,13 @@ Usual usual_numbers(const OptionValues& values, TuneOptions& options) {
   if (const auto file = values.text("measured")) {
     check_input_file(values, "measured");
     const MeasuredDevices measured = read_measured_devices(*file);
-    usual.devices = measured.count;
+    usual.hosts = measured.host_count();
+    usual.devices = measured.count * usual.hosts;
+    if (const auto link = measured.between_hosts()) {
+      // One process measured it alone; in a run all devices of a host share it.
+      usual.host_link_rate = link->rate / measured.count;
+      usual.host_latency = link->latency;
+    }
     usual.device = measured.kind;
     usual.memory_bytes = measured.memory_bytes;
     usual.fp32_flops = measured.fp32_flops;
@@ -65,8 +72,8 @@ Usual usual_numbers(const OptionValues& values, TuneOptions& options) {
   return usual;
 }
 
-int read_hosts(const OptionValues& values, int devices) {
-  const auto hosts = static_cast<int>(values.integer("hosts", 1, most_devices).value_or(1));
+int read_hosts(const OptionValues& values, int devices, int usual) {
+  const auto hosts = static_cast<int>(values.integer("hosts", 1, most_devices).value_or(usual));
   if (devices % hosts != 0) values.fail("hosts", fmt::format("do not share {} devices evenly; each host has as many", devices));
   for (const char* name : {"host-bandwidth", "host-latency"})
     if (hosts == 1 && values.given(name)) values.fail(name, "is of links between hosts, and there is one; give --hosts too");
@@ -110,7 +117,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   };
   request.speed.latency = microseconds("latency", usual.latency);
   request.speed.block_overhead = microseconds("block-overhead", usual.block_overhead);
-  request.hosts = read_hosts(values, request.devices);
+  request.hosts = read_hosts(values, request.devices, usual.hosts);
   request.speed.host_link_rate = read("host-bandwidth", 1e9, rate_range, usual.host_link_rate);
   request.speed.host_latency = microseconds("host-latency", usual.host_latency);
 }
@@ -153,7 +160,8 @@ const std::vector<OptionSpec>& tune_option_table() {
       {"Devices", "memory-bandwidth", "GB/S", "of each device's memory", "3000"},
       {"Devices", "bandwidth", "GB/S", "from one device to another", "300"},
       {"Devices", "latency", "US", "of a message between devices, in microseconds", "15"},
-      {"Devices", "hosts", "N", "on how many hosts they are, as many on each; tensor-parallel ranks stay on one host", "1"},
+      {"Devices", "hosts", "N", "on how many hosts they are, as many on each; tensor-parallel ranks stay on one host",
+       "those measured, else 1"},
       {"Devices", "host-bandwidth", "GB/S", "from one device to another of another host, all at once", "25"},
       {"Devices", "host-latency", "US", "of a message between devices of different hosts", "30"},
       {"Devices", "block-overhead", "US", "that each pass of an attention or MLP block takes whatever its size", "40"},

@@ -1,9 +1,11 @@
-#include "apps/doctor.hpp"
+#include "apps/doctor/doctor.hpp"
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <thread>
 
+#include "apps/doctor/measure_together.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/output/output_files.hpp"
@@ -85,6 +87,22 @@ void print_measured(const MeasuredDevices& devices) {
   print_fact("overhead", fmt::format("{:.3g} us a block", devices.block_overhead * 1e6));
   if (devices.link_rate)
     print_fact("links", fmt::format("{}, {:.3g} us", rate(*devices.link_rate, "B/s"), *devices.latency * 1e6));
+  for (int one = 0; one < devices.processes(); ++one) {
+    for (int other = one + 1; other < devices.processes(); ++other) {
+      const MeasuredLink& link = devices.link(one, other);
+      const auto host = [&](int process) { return devices.hosts[static_cast<std::size_t>(process)]; };
+      print_fact("link", fmt::format("process {} to {}, {}: {}, {:.3g} us over UCX", one, other,
+                                     host(one) == host(other) ? "on one host" : "between hosts", rate(link.rate, "B/s"),
+                                     link.latency * 1e6));
+    }
+  }
+}
+
+void tell(const MeasuredDevices& devices, const std::filesystem::path& file) {
+  OutputFiles files;
+  files.add("measure", file, [&](std::ostream& out) { write_measured_devices(out, devices); });
+  files.put_in_place();
+  print_measured(devices);
 }
 
 // Others may be set in the environment for other commands.
@@ -92,31 +110,71 @@ bool on_command_line(const OptionValues& values, const char* name) {
   return values.given(name) && values.where(name).starts_with("--");
 }
 
-// A CPU's cores shared by devices of so many threads.
-void measure(const OptionValues& values, const std::filesystem::path& file) {
+ProcessOptions processes_of(const OptionValues& values, const Environment& environment) {
+  const ProcessOptions processes = read_processes(values, environment, std::numeric_limits<std::int64_t>::max());
+  if (processes.processes > most_measured_processes)
+    throw Error(ErrorKind::input, fmt::format("{}: {} processes are more than the {} whose links are measured two by two; "
+                                              "start one on each host, or on fewer hosts",
+                                              values.where("nnodes"), processes.processes, most_measured_processes));
+  return processes;
+}
+
+struct MeasureRequest {
+  std::filesystem::path file;
+  bool cpu = true;
+  CpuCount count;  // a CPU's cores are shared by devices of so many threads
+  int gpus = 0;
+  ProcessOptions processes;
+};
+
+MeasureRequest read_measure(const OptionValues& values, const Environment& environment, const std::filesystem::path& file) {
+  MeasureRequest request;
+  request.file = file;
+  request.processes = processes_of(values, environment);
   const Machine machine = this_machine();
+  request.gpus = machine.gpus;
   const auto choice = values.choice("device", {"auto", "cpu", "cuda"}).value_or(0);
   if (choice == 2 && machine.gpus == 0) values.fail("device", "no GPU is visible; use cpu");
-  const bool cpu = choice == 1 || (choice == 0 && machine.gpus == 0);
-  if (!cpu && on_command_line(values, "threads"))
+  request.cpu = choice == 1 || (choice == 0 && machine.gpus == 0);
+  if (!request.cpu && on_command_line(values, "threads"))
     values.fail("threads", "is of CPU devices, and GPUs are measured; leave it out, or use --device cpu");
-  const int threads = static_cast<int>(values.integer("threads", 1, machine.cores).value_or(1));
-  const auto devices = cpu ? measure_devices(DeviceKind::cpu, machine.cores / threads, threads)
-                           : measure_devices(DeviceKind::cuda, machine.gpus, 1);
-  OutputFiles files;
-  files.add("measure", file, [&](std::ostream& out) { write_measured_devices(out, devices); });
-  files.put_in_place();
-  print_measured(devices);
+  if (!request.cpu && request.processes.several())
+    values.fail("device", "links between GPUs of several processes are not measured yet; use cpu, or measure each host alone");
+  request.count.threads = static_cast<int>(values.integer("threads", 1, machine.cores).value_or(1));
+  request.count.devices = machine.cores / request.count.threads;
+  return request;
+}
+
+void measure(const MeasureRequest& request) {
+  if (request.processes.several()) {
+    const MeasuredDevices devices = measure_together(request.processes, request.count);
+    return request.processes.leads() ? tell(devices, request.file)
+                                     : print_note(fmt::format("process 0 writes {}", request.file.string()));
+  }
+  tell(request.cpu ? measure_devices(DeviceKind::cpu, request.count.devices, request.count.threads)
+                   : measure_devices(DeviceKind::cuda, request.gpus, 1),
+       request.file);
 }
 
 }  // namespace
 
 const std::vector<OptionSpec>& doctor_option_table() {
   static const std::vector<OptionSpec> table = {
-      {"Speed", "measure", "FILE", "measure what the devices sustain and write what tune --measured reads; takes some seconds",
+      {"Speed", "measure", "FILE",
+       "measure what the devices sustain, and the links between several processes, and write what tune --measured and simulate "
+       "--measured read; takes some seconds",
        ""},
       {"Speed", "device", "auto|cpu|cuda", "which to measure; auto takes the GPUs if there are any", "auto"},
       {"Speed", "threads", "N", "compute threads of one CPU device; as many devices as the cores have room for", "1"},
+
+      {"Processes", "nnodes", "N", "processes that measure the links between them too, one on each host", "1"},
+      {"Processes", "node-rank", "K", "which of them this is, from 0", "0"},
+      {"Processes", "master", "HOST:PORT", "where process 0 listens, and the others find it", ""},
+      {"Processes", "token-file", "FILE",
+       "its first line is the token without which no process joins; also PIPETRAIN_TOKEN. Needed where the master is not on "
+       "loopback",
+       "none"},
+      {"Processes", "rendezvous-timeout", "SECONDS", "how long to wait for the other processes", "300"},
 
       {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
       {"General", "help", "", "print this page", ""},
@@ -130,6 +188,7 @@ std::string doctor_help() {
          "Tells what this build and this machine have, and on request how fast they are.\n"
          "\n"
          "  pipetrain doctor --measure devices.json && pipetrain tune --measured devices.json\n"
+         "  pipetrain doctor --measure links.json --nnodes 2 --node-rank 0 --master 10.0.0.1:29500 --token-file token\n"
          "\n" +
          format_options(doctor_option_table());
 }
@@ -138,14 +197,16 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   std::vector<std::string> notes;
   const OptionValues values(gather_options(doctor_option_table(), arguments, environment, notes));
   const auto file = output_file(values, "measure");
-  refuse_shared_files(values, {.inputs = {"config"}, .output_files = {"measure"}, .output_folders = {}});
-  for (const char* name : {"device", "threads"})
+  refuse_shared_files(values, {.inputs = {"config", "token-file"}, .output_files = {"measure"}, .output_folders = {}});
+  for (const char* name : {"device", "threads", "nnodes", "node-rank", "master", "token-file", "rendezvous-timeout"})
     if (!file && on_command_line(values, name)) values.fail(name, "belongs to --measure FILE; give it, or leave this out");
+  std::optional<MeasureRequest> request;
+  if (file) request = read_measure(values, environment, *file);
   print_fact("pipetrain", PIPETRAIN_VERSION);
   const bool cpu = check_cpu();
   check_gpus();
   tell_of_processes();
-  if (file) measure(values, *file);
+  if (request) measure(*request);
   for (const auto& note : notes) print_note(note);
   return cpu || cuda_device_count() > 0 ? 0 : 1;
 }
