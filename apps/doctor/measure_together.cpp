@@ -10,6 +10,7 @@
 #include "comm/control_plane.hpp"
 #include "comm/measure_links.hpp"
 #include "comm/transport.hpp"
+#include "comm/transport_memory.hpp"
 #include "core/mesh.hpp"
 #include "core/wire.hpp"
 
@@ -108,7 +109,7 @@ MeasuredDevices measure_together(const ProcessOptions& processes, const CpuCount
   MeshShape shape;
   shape.pp = control->processes();
   const Mesh mesh(shape, deal_ranks(shape.pp, shape.pp));
-  auto transport = make_transport(TransportKind::ucx, *control, mesh);
+  auto transport = make_transport(usual_transport(DeviceKind::cpu, devices.host_count() == 1), *control, mesh);
   for (const LinkMeasurement& link : measure_links(*control, *transport)) devices.links.push_back({link.rate, link.latency});
   transport.reset();
   control->leave();
