@@ -85,8 +85,11 @@ Target measured_target(const fs::path& folder) {
   devices.kind = DeviceKind::cuda, devices.count = 2, devices.bf16_flops = 1e14, devices.link_rate = 1e11,
   devices.latency = 1e-6;
   write_measured_devices(two, devices);
-  target.seeds = {one.str(), two.str()};
-  target.dictionary = {"\"cpu\"", "\"cuda\"", "\"pipetrain devices\"", "\"latency\"", "\"threads\""};
+  devices.hosts = {0, 0, 1}, devices.links = {{1e9, 1e-5}, {1e8, 1e-4}, {1e8, 2e-4}};
+  std::ostringstream three;
+  write_measured_devices(three, devices);
+  target.seeds = {one.str(), two.str(), three.str()};
+  target.dictionary = {"\"hosts\"", "\"links\"", "\"cpu\"", "\"cuda\"", "\"pipetrain devices\"", "\"latency\"", "\"threads\""};
   return target;
 }
 

@@ -37,5 +37,7 @@ std::vector<Target> plan_targets();                                           //
 std::vector<Target> record_targets(const std::filesystem::path& folder);
 std::vector<Target> checkpoint_targets(const std::filesystem::path& folder);  // rank
 std::vector<Target> control_targets();                                        // control
+std::vector<Target> engine_targets();                                         // engine
+std::vector<Target> ucx_targets();  // ucx-data, ucx-credit, ucx-group, ucx-edges, ucx-mirrors; none without UCX
 
 }  // namespace pipetrain::fuzz

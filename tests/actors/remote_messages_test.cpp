@@ -103,7 +103,7 @@ TEST_CASE("times, floats and settings cross without loss", "[processes]") {
   CHECK(std::get<GiveVerdict>(decode(encode(messages[2]), limits).body).verdict.grad_scale == 0.1 + 0.2);
 }
 
-TEST_CASE("10,000 malformed messages are refused, or are messages of the run", "[processes]") {
+TEST_CASE("10,000 malformed messages are refused, or are messages of the run", "[processes][hostile]") {
   std::mt19937 random(14);
   const auto messages = all_messages();
   int refused = 0;

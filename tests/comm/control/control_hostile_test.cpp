@@ -139,7 +139,7 @@ class Malformed {
 
 }  // namespace
 
-TEST_CASE("10,000 random and malformed messages neither end a run, nor disturb it, nor make it grow", "[control]") {
+TEST_CASE("10,000 random and malformed messages neither end a run, nor disturb it, nor make it grow", "[control][hostile]") {
   BusyRun run;
   Malformed malformed(20261122);
   const auto talk = [&](int conversations) {
@@ -155,7 +155,7 @@ TEST_CASE("10,000 random and malformed messages neither end a run, nor disturb i
   CHECK(resident_bytes() < before + most_growth);
 }
 
-TEST_CASE("100 connections that never show the token neither keep others out nor stay", "[control]") {
+TEST_CASE("100 connections that never show the token neither keep others out nor stay", "[control][hostile]") {
   const std::uint16_t port = free_port();
   std::unique_ptr<ControlPlane> first, second;
   {

@@ -153,7 +153,7 @@ TEST_CASE("a process that the others reach before it has gone on itself is conne
   }
 }
 
-TEST_CASE("a hundred connections of strangers do not keep the processes of a run from each other") {
+TEST_CASE("a hundred connections of strangers do not keep the processes of a run from each other", "[hostile]") {
   constexpr int run = 3, stranger = 3;
   test::SharedControl shared(run + 1);
   const auto wrong = test::in_processes(run + 1, [&](int process) {

@@ -142,7 +142,7 @@ void work(ControlPlane& control) {
 
 }  // namespace
 
-TEST_CASE("ten thousand malformed messages are dropped and counted, and the edges go on") {
+TEST_CASE("ten thousand malformed messages are dropped and counted, and the edges go on", "[hostile]") {
   test::SharedControl shared(3);
   const auto wrong = test::in_processes(3, [&](int process) {
     const auto control = shared.plane(process);

@@ -1,0 +1,117 @@
+#include <functional>
+#include <stdexcept>
+
+#include "bench/fuzz/target.hpp"
+#include "comm/control_plane.hpp"
+#include "comm/ucx/ucx_edge_table.hpp"
+#include "comm/ucx/ucx_header.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain::fuzz {
+namespace {
+
+// Knows that there are two processes, and no more.
+class TwoProcesses : public ControlPlane {
+ public:
+  int process() const override { return 0; }
+  int processes() const override { return 2; }
+  const ProcessInfo& info(int) const override { return info_; }
+  void on_message(Channel, OnMessage) override {}
+  void on_lost(OnLost) override {}
+  void send(int, Channel, Bytes) override {}
+  std::vector<Bytes> exchange(const std::string&, Bytes mine) override { return {mine, mine}; }
+  void leave() override {}
+
+ private:
+  ProcessInfo info_;
+};
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+std::string text_of(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+// A header that is taken must be one that could have been sent.
+template <class Header>
+void read_header(std::span<const std::byte> bytes) {
+  const auto header = Header::read(bytes);
+  if (!header) throw Error(ErrorKind::input, "no header");
+  WireWriter again;
+  header->write(again);
+  const Bytes& written = again.data();
+  if (text_of(written) != std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()))
+    throw std::logic_error("a header changed when it was read and written again");
+}
+
+void read_edges(std::span<const std::byte> bytes) {
+  const TwoProcesses control;
+  (void)make_edge_table(control, {Bytes(bytes.begin(), bytes.end()), describe_edges({}, {})}, {}, {});
+}
+
+void read_mirrors(std::span<const std::byte> bytes) { (void)mirrors_for(0, {Bytes(bytes.begin(), bytes.end())}); }
+
+Target target_of(const std::string& name, const std::vector<Bytes>& seeds,
+                 const std::function<void(std::span<const std::byte>)>& read) {
+  Target target{name, {}, {}, nullptr, nullptr};
+  target.run = [read](std::string_view input) {
+    try {
+      read(bytes_of(input));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::peer_lost) throw;
+      throw Error(ErrorKind::input, error.what());  // what the fuzzer expects of a parser
+    }
+  };
+  for (const Bytes& seed : seeds) target.seeds.push_back(text_of(seed));
+  target.dictionary = {std::string(4, '\0'), std::string(4, '\xff'), std::string("\x01\0\0\0", 4), std::string(8, '\x7f')};
+  return target;
+}
+
+template <class Header>
+Bytes written(const Header& header) {
+  WireWriter to;
+  header.write(to);
+  return std::move(to).data();
+}
+
+// Two edges into this process, and one out of it.
+Bytes some_edges() {
+  Lane lane;
+  lane.tensor.shape = {4, 16};
+  lane.capacity = 256;
+  const auto slot = std::make_shared<Slot>();
+  slot->lanes = {lane, lane};
+  EdgeReceiver two{.edge = 1, .from = 1, .slots = {slot, slot}, .arrived = {}};
+  EdgeReceiver none{.edge = 2, .from = 1, .slots = {std::make_shared<Slot>()}, .arrived = {}};
+  EdgeSender sender{.edge = 3, .to = 1, .devices = {nullptr}, .ranks = {0}, .credit = {}};
+  return describe_edges({two, none}, {sender});
+}
+
+Bytes some_mirrors() {
+  WireWriter to;
+  to.list(std::vector{0, 1}, [&](int process) {
+    to.number(static_cast<std::int32_t>(process));
+    SharedMemoryName{.address = 4096, .bytes = 8192, .file = 7, .secret = 1234567}.write(to);
+  });
+  return std::move(to).data();
+}
+
+}  // namespace
+
+std::vector<Target> ucx_targets() {
+  UcxDataHeader data{
+      .generation = 1, .edge = 2, .slot = 3, .filling = 4, .microbatch = 5, .lane = 6, .dtype = DType::bf16, .shape = {}};
+  std::vector<Bytes> shapes;
+  for (const Shape& shape : {Shape{7}, Shape{7, 8}, Shape{7, 8, 9}, Shape{0, 1, 2, 3}}) {
+    data.shape = shape;
+    shapes.push_back(written(data));
+  }
+  return {target_of("ucx-data", shapes, read_header<UcxDataHeader>),
+          target_of("ucx-credit", {written(UcxCreditHeader{1, 2, 3})}, read_header<UcxCreditHeader>),
+          target_of("ucx-group", {written(UcxGroupHeader{1, 2, 3, 4, UcxGroupHeader::Phase::gather, 5})},
+                    read_header<UcxGroupHeader>),
+          target_of("ucx-edges", {some_edges(), describe_edges({}, {})}, read_edges),
+          target_of("ucx-mirrors", {some_mirrors()}, read_mirrors)};
+}
+
+}  // namespace pipetrain::fuzz
