@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comm/ucx/ucx_header.hpp"
+#include "comm/ucx/ucx_peers.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 
@@ -93,7 +94,11 @@ void make_mirrors(UcxSendingEdge& edge, const EndDescription& receiver) {
     const std::size_t stride = align_up(description.capacity);
     Device& device = *edge.end.devices[i];
     const std::string what = "what goes to process " + std::to_string(edge.end.to);
-    edge.buffers.push_back(allocate_shared(device, stride * receiver.slots, what));
+    const std::size_t bytes = stride * receiver.slots;
+    // What is small is sent, and nobody maps it.
+    edge.buffers.push_back(stride > UcxPeers::most_sent
+                               ? allocate_shared(device, bytes, what)
+                               : SharedBuffer{device.allocate(bytes, what), std::nullopt, SharedFile()});
     for (std::uint32_t slot = 0; slot < receiver.slots; ++slot) {
       Lane lane;
       lane.tensor = {static_cast<std::byte*>(edge.buffers.back().memory.data()) + slot * stride, description.shape,

@@ -73,6 +73,10 @@ void UcxEdges::open(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender>
   worker_.call([&] {
     for (const auto& [process, memory] : mirrors) peers_.map_memory(process, memory);
   });
+  control_.exchange(name + " mapped", {});
+  for (auto& [id, edge] : table->sending) {
+    for (SharedBuffer& buffer : edge.buffers) buffer.file.close();
+  }
   peers_.wait_connected(others);
 }
 
@@ -85,8 +89,8 @@ void UcxEdges::register_memory(UcxEdgeTable& table) {
     }
   }
   for (auto& [id, edge] : table.sending) {
-    for (const auto& [memory, name] : edge.buffers) {
-      edge.memory.push_back(std::make_unique<UcxMemory>(worker_, memory.data(), memory.bytes()));
+    for (const SharedBuffer& buffer : edge.buffers) {
+      edge.memory.push_back(std::make_unique<UcxMemory>(worker_, buffer.memory.data(), buffer.memory.bytes()));
     }
   }
 }

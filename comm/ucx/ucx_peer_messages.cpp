@@ -13,8 +13,6 @@
 namespace pipetrain {
 namespace {
 
-// Messages of more bytes are fetched between processes of one machine: UCX copies smaller ones through shared memory.
-constexpr std::size_t most_sent = 8192;
 // Of a fetch; other messages have their turn in between.
 constexpr std::size_t piece = std::size_t{256} << 10;
 

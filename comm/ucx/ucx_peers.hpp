@@ -39,6 +39,9 @@ class UcxPeers {
   // Runs on the worker's thread; the header comes without the run's key. Drop what is malformed: count_dropped().
   using Handler = std::function<void(std::span<const std::byte> header, UcxPayload& payload)>;
 
+  // Messages of more bytes are fetched between processes of one machine: UCX copies smaller ones through shared memory.
+  static constexpr std::size_t most_sent = 8192;
+
   struct Outgoing {
     UcxMessage message{};
     Bytes header = {};  // begun with begin_header()

@@ -18,28 +18,13 @@ namespace {
 // Nobody, not even the owner, can take pages away from those who read them.
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int get() const { return descriptor_; }
-  int release() { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
-
 // The memory's bytes, then the secret. A descriptor below 0: this system has none.
-int make_file(std::size_t bytes, std::uint64_t secret) {
-  File file(::memfd_create("pipetrain mirrors", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+SharedFile make_file(std::size_t bytes, std::uint64_t secret) {
+  SharedFile file(::memfd_create("pipetrain mirrors", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const bool made = file.get() >= 0 && ::ftruncate(file.get(), static_cast<off_t>(bytes + sizeof secret)) == 0 &&
                     ::pwrite(file.get(), &secret, sizeof secret, static_cast<off_t>(bytes)) == sizeof secret &&
                     ::fcntl(file.get(), F_ADD_SEALS, seals) == 0;
-  return made ? file.release() : -1;
+  return made ? std::move(file) : SharedFile();
 }
 
 bool is_it(int file, const SharedMemoryName& name) {
@@ -52,6 +37,10 @@ bool is_it(int file, const SharedMemoryName& name) {
 }
 
 }  // namespace
+
+void SharedFile::close() noexcept {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
 
 void SharedMemoryName::write(WireWriter& to) const {
   to.number(address);
@@ -74,22 +63,18 @@ SharedBuffer allocate_shared(Device& device, std::size_t bytes, const std::strin
   require_free(device, size, what);
   SharedMemoryName name{.bytes = size};
   const bool random = ::getrandom(&name.secret, sizeof name.secret, 0) == sizeof name.secret;
-  File file(random ? make_file(size, name.secret) : -1);
+  SharedFile file = random ? make_file(size, name.secret) : SharedFile();
   void* data = file.get() < 0 ? MAP_FAILED : ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (data == MAP_FAILED) return {device.allocate(bytes, what), std::nullopt};
+  if (data == MAP_FAILED) return {device.allocate(bytes, what), std::nullopt, SharedFile()};
   name.address = reinterpret_cast<std::uintptr_t>(data);
-  name.file = file.release();
-  const auto release = [size, descriptor = name.file](void* memory) {
-    ::munmap(memory, size);
-    ::close(descriptor);
-  };
-  return {Buffer(data, size, release), name};
+  name.file = file.get();
+  return {Buffer(data, size, [size](void* memory) { ::munmap(memory, size); }), name, std::move(file)};
 }
 
 std::unique_ptr<MappedMemory> MappedMemory::open(std::int64_t pid, const SharedMemoryName& name) {
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(name.file);
   // What the number names may be no file at all: opening a pipe, say, must not block.
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const SharedFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0 || !is_it(file.get(), name)) return nullptr;
   void* data = ::mmap(nullptr, name.bytes, PROT_READ, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) return nullptr;

@@ -103,6 +103,7 @@ void attack(ControlPlane& control) {
   peers.join();
   control.exchange("ucx edges 1", describe_edges({}, {}));
   control.exchange("ucx edges 1 connect", describe_mirrors({}));
+  control.exchange("ucx edges 1 mapped", {});
   peers.connect({0});
   peers.wait_connected({0});
   Random random(14);
