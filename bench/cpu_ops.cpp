@@ -145,8 +145,9 @@ void OpsBench::elementwise() {
   passes("rms norm backward", 3 * narrow,
          [&] { ops_->rms_norm_backward({.dy = dy, .x = x, .weight = gain, .inv_rms = inv_rms, .dx = y, .dweight = dgain}); });
   const Tensor gate_up = make({t, 2 * inner}), dgate_up = make(gate_up.shape), activated = make({t, inner});
-  passes("swiglu", 3 * wide, [&] { ops_->swiglu(gate_up, activated); });
-  passes("swiglu backward", 5 * wide, [&] { ops_->swiglu_backward(activated, gate_up, dgate_up); });
+  passes("swiglu", 3 * wide, [&] { ops_->swiglu({.gate_up = gate_up, .y = activated}); });
+  passes("swiglu backward", 5 * wide,
+         [&] { ops_->swiglu_backward({.dy = activated, .gate_up = gate_up, .dgate_up = dgate_up}); });
 }
 
 void OpsBench::gpt2() {

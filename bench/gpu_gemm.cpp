@@ -1,5 +1,7 @@
 // Measures which of the GPU library's algorithms is the fastest for the products of the models that the project promises
 // speeds for, and prints the table of ops/cuda/gemm_choice.cpp: the shapes where it is not the library's first guess.
+//
+//   bench_gpu_gemm [bf16|fp8]     the products of a run in this precision
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -52,22 +54,44 @@ std::vector<GemmShape> shapes_of(const Layout& layout) {
   return shapes;
 }
 
+// Of the blocks' matrices; every product has its operands in the layout of y.
+std::vector<GemmShape> fp8_shapes_of(const Layout& layout) {
+  const ModelConfig config = preset_config(layout.model);
+  const std::int64_t h = config.hidden, heads = config.heads * config.head_dim, t = layout.tokens;
+  struct Matrix {
+    std::int64_t n, k;
+  };
+  std::vector<GemmShape> shapes;
+  for (const auto& [n, k] : {Matrix{(config.heads + 2 * config.kv_heads) * config.head_dim, h}, Matrix{h, heads},
+                             Matrix{2 * config.intermediate, h}, Matrix{h, config.intermediate}}) {
+    add(shapes, {t, n, k, Product::y, DType::e4m3, DType::bf16});
+    add(shapes, {t, k, n, Product::y, DType::e5m2, DType::bf16});
+    add(shapes, {n, k, t, Product::y, DType::e5m2, DType::f32});
+  }
+  return shapes;
+}
+
 std::size_t bytes_of(const GemmShape& s) {
   return static_cast<std::size_t>(s.m * s.k + s.n * s.k) * size_of(s.in) +
          static_cast<std::size_t>(s.m * s.n) * size_of(s.out) + (std::size_t{1} << 20);
 }
 
-void run() {
+void run(bool fp8) {
   const auto device = make_cuda_device(0);
   const auto stream = device->make_stream("bench");
   std::vector<GemmShape> shapes;
   for (const Layout& layout : layouts) {
-    for (const GemmShape& shape : shapes_of(layout)) add(shapes, shape);
+    if (fp8 && layout.tp > 1) continue;
+    for (const GemmShape& shape : fp8 ? fp8_shapes_of(layout) : shapes_of(layout)) add(shapes, shape);
   }
   std::size_t most = 0;
   for (const GemmShape& shape : shapes) most = std::max(most, bytes_of(shape));
   const Buffer memory = device->allocate(most, "random numbers");
-  bench::fill_with_random_numbers(*stream, memory, 1.0F / 16);
+  if (fp8) {
+    bench::fill_with_random_fp8(*stream, memory);
+  } else {
+    bench::fill_with_random_numbers(*stream, memory, 1.0F / 16);
+  }
 
   std::string table;
   for (const GemmShape& shape : shapes) {
@@ -76,12 +100,14 @@ void run() {
     const auto best = static_cast<std::size_t>(std::min_element(times.begin(), times.end()) - times.begin());
     const double flops = 2.0 * static_cast<double>(shape.m * shape.n * shape.k);
     const char* product = shape.product == Product::y ? "y" : shape.product == Product::dx ? "dx" : "dw";
-    fmt::print(stderr,
-               "{:>2} {:>6} x {:>6} x {:>6}  first {:8.1f} us {:4.0f} TFLOP/s, best {:8.1f} us {:4.0f} TFLOP/s ({} of {})\n",
-               product, shape.m, shape.n, shape.k, times[0], flops / times[0] * 1e-6, times[best], flops / times[best] * 1e-6,
-               best, times.size());
-    bench::report(fmt::format("gpu gemm {} {} x {} x {}: first over best", product, shape.m, shape.n, shape.k),
-                  times[0] / times[best], "ratio");
+    fmt::print(
+        stderr,
+        "{:>2} {:>6} x {:>6} x {:>6} in {}  first {:8.1f} us {:4.0f} TFLOP/s, best {:8.1f} us {:4.0f} TFLOP/s ({} of {})\n",
+        product, shape.m, shape.n, shape.k, to_string(shape.in), times[0], flops / times[0] * 1e-6, times[best],
+        flops / times[best] * 1e-6, best, times.size());
+    bench::report(
+        fmt::format("gpu gemm {} {} x {} x {} in {}: first over best", product, shape.m, shape.n, shape.k, to_string(shape.in)),
+        times[0] / times[best], "ratio");
     constexpr double worthwhile = 0.98;  // below it is no noise
     if (times[best] < worthwhile * times[0]) {
       table += fmt::format("    {{{{{}, {}, {}, {}, {}, {}}}, {}}},\n", shape.m, shape.n, shape.k, product, to_string(shape.in),
@@ -93,9 +119,14 @@ void run() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const std::string products = argc > 1 ? argv[1] : "bf16";
+  if (argc > 2 || (products != "bf16" && products != "fp8")) {
+    fmt::print(stderr, "bench_gpu_gemm: error: takes bf16 or fp8, or nothing\n");
+    return exit_status(ErrorKind::input);
+  }
   try {
-    run();
+    run(products == "fp8");
   } catch (const Error& error) {
     fmt::print(stderr, "bench_gpu_gemm: error: {}\n", error.what());
     return exit_status(error.kind());

@@ -16,6 +16,7 @@
 
 #include "bench/gpu/op_bench.hpp"
 #include "bench/result.hpp"
+#include "core/device_name.hpp"
 #include "core/error.hpp"
 #include "ops/ops.hpp"
 
@@ -43,6 +44,7 @@ class GpuBench {
     for (const std::int64_t vocabulary : {32000, 128256}) head(vocabulary);
     arenas();
     matrices();
+    fp8();
     attention({1, tokens_, 32, 32, 128});
     attention({1, tokens_, 32, 8, 128});
     attention({1, tokens_, 8, 8, 128});
@@ -169,8 +171,9 @@ class GpuBench {
       return std::vector<Tensor>{make({tokens_, 2 * inner}, DType::bf16), make({tokens_, inner}, DType::bf16),
                                  make({tokens_, 2 * inner}, DType::bf16)};
     };
-    with_sets("swiglu" + size, 3 * part, make_set, [&](auto& t) { ops_->swiglu(t[0], t[1]); });
-    with_sets("swiglu_backward" + size, 5 * part, make_set, [&](auto& t) { ops_->swiglu_backward(t[1], t[0], t[2]); });
+    with_sets("swiglu" + size, 3 * part, make_set, [&](auto& t) { ops_->swiglu({.gate_up = t[0], .y = t[1]}); });
+    with_sets("swiglu_backward" + size, 5 * part, make_set,
+              [&](auto& t) { ops_->swiglu_backward({.dy = t[1], .gate_up = t[0], .dgate_up = t[2]}); });
   }
 
   void gpt2(std::int64_t tokens, std::int64_t hidden) {
@@ -260,6 +263,56 @@ class GpuBench {
               [&](auto& t) { ops_->adamw({.weight = t[0], .grad = t[1], .m = t[2], .v = t[3]}, settings); });
     with_sets("square_sum 64 Mi elements", bytes, make_set, [&](auto& t) { ops_->square_sum(t[0], t[4]); });
     with_sets("add 64 Mi elements", 3 * bytes, make_set, [&](auto& t) { ops_->add(t[0], t[1]); });
+  }
+
+  // One read, two layouts written; unless it is measured, another read before.
+  void quantise(std::int64_t rows, std::int64_t cols) {
+    const double bytes = static_cast<double>(rows * cols);
+    const std::string size = fmt::format(" {} x {}", rows, cols);
+    const auto make_set = [=, this] {
+      return std::vector<Tensor>{make({rows, cols}, DType::bf16), make({rows, cols}, DType::e4m3),
+                                 make({cols, rows}, DType::e4m3), make({2}, DType::f32)};
+    };
+    for (const bool measured : {true, false}) {
+      with_sets((measured ? "quantise, measured," : "quantise") + size, (measured ? 4 : 6) * bytes, make_set, [&](auto& t) {
+        ops_->quantise({.x = t[0], .out = {t[1], t[2], t[3]}, .measured = measured});
+      });
+    }
+  }
+
+  // The products of a block's matrix in fp8, of quantised random numbers.
+  void fp8_matrix(const char* name, std::int64_t n, std::int64_t k) {
+    const auto quantised = [&](std::int64_t rows, std::int64_t cols, DType type) {
+      const Fp8Matrix matrix{make({rows, cols}, type), make({cols, rows}, type), make({2}, DType::f32)};
+      ops_->quantise({.x = make({rows, cols}, DType::bf16), .out = matrix});
+      return matrix;
+    };
+    const Fp8Matrix x = quantised(tokens_, k, DType::e4m3), w = quantised(n, k, DType::e4m3);
+    const Fp8Matrix dy = quantised(tokens_, n, DType::e5m2);
+    const Tensor y = make({tokens_, n}, DType::bf16), dx = make({tokens_, k}, DType::bf16), dw = make({n, k}, DType::f32);
+    const double flops = 2.0 * static_cast<double>(tokens_ * n * k);
+    const std::string size = fmt::format(" in fp8 {} ({} x {} x {})", name, tokens_, n, k);
+    const auto rows = [](const Fp8Matrix& m) { return Fp8Operand{m.rows, m.scale}; };
+    const auto cols = [](const Fp8Matrix& m) { return Fp8Operand{m.cols, m.scale}; };
+    report_flops("forward" + size, flops, [&] { ops_->fp8_matmul({.a = rows(x), .b = rows(w), .out = y}); });
+    report_flops("input_grad" + size, flops, [&] { ops_->fp8_matmul({.a = rows(dy), .b = cols(w), .out = dx}); });
+    report_flops("weight_grad" + size, flops,
+                 [&] { ops_->fp8_matmul({.a = cols(dy), .b = cols(x), .addend = dw, .out = dw}); });
+    bench_.free_all();
+  }
+
+  void fp8() {
+    if (!cuda_multiplies_fp8(0)) return;
+    quantise(tokens_, 4096);
+    quantise(tokens_, 6144);
+    quantise(tokens_, 14336);
+    quantise(tokens_, 28672);
+    fp8_matrix("qkv 8b", 6144, 4096);
+    fp8_matrix("o", 4096, 4096);
+    fp8_matrix("gate_up 8b", 28672, 4096);
+    fp8_matrix("down 8b", 4096, 14336);
+    fp8_matrix("gate_up 7b", 22016, 4096);
+    fp8_matrix("down 7b", 4096, 11008);
   }
 
   void matrices() {

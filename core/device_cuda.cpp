@@ -202,6 +202,13 @@ std::string cuda_device_name(int index) {
   return {};
 }
 
+bool cuda_multiplies_fp8(int index) {
+  int major = 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) == cudaSuccess) return major >= 9;
+  cudaGetLastError();
+  return false;
+}
+
 int cuda_device_count() {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {  // no driver, or no GPU

@@ -14,4 +14,6 @@ int cuda_device_count() { return 0; }
 
 std::string cuda_device_name(int) { return {}; }
 
+bool cuda_multiplies_fp8(int) { return false; }
+
 }  // namespace pipetrain

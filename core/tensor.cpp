@@ -15,6 +15,9 @@ std::size_t size_of(DType dtype) noexcept {
       return 8;
     case DType::i32:
       return 4;
+    case DType::e4m3:
+    case DType::e5m2:
+      return 1;
   }
   return 0;
 }
@@ -31,6 +34,10 @@ const char* to_string(DType dtype) noexcept {
       return "f64";
     case DType::i32:
       return "i32";
+    case DType::e4m3:
+      return "e4m3";
+    case DType::e5m2:
+      return "e5m2";
   }
   return "?";
 }

@@ -14,6 +14,7 @@ constexpr const char* name_of(Recompute mode) {
 }
 
 constexpr const char* precision_name(const Precision& precision) {
+  if (precision.fp8_products) return "fp8";
   return precision.compute == DType::bf16 ? "bf16" : precision.compute == DType::f16 ? "fp16" : "fp32";
 }
 

@@ -1,14 +1,22 @@
 // Number types, recomputation and determinism of a run: what decides the bits of its results and the memory it takes.
 #pragma once
 
+#include <cstdint>
+
 #include "model/precision.hpp"
 #include "model/recompute.hpp"
 
 namespace pipetrain {
 
+// In fp8: how many layers at the model's ends compute their products in bf16 as the rest of it does.
+struct Bf16Layers {
+  std::int64_t at_start = 0, at_end = 0;
+};
+
 struct Numerics {
-  Precision precision = {};  // bf16 and fp16 on GPUs only
+  Precision precision = {};  // bf16, fp16 and fp8 on GPUs only
   Recompute recompute = Recompute::none;
+  Bf16Layers bf16_layers = {};
   bool deterministic = true;  // see make_cuda_ops()
 };
 

@@ -5,8 +5,9 @@
 namespace pipetrain {
 
 void check_precision(const Precision& precision) {
-  if (precision == Precision::fp32() || precision == Precision::bf16() || precision == Precision::fp16()) return;
-  throw Error(ErrorKind::unavailable, "this mixture of number types is not built; use fp32, bf16 or fp16");
+  for (const Precision& built : {Precision::fp32(), Precision::bf16(), Precision::fp16(), Precision::fp8()})
+    if (precision == built) return;
+  throw Error(ErrorKind::unavailable, "this mixture of number types is not built; use fp32, bf16, fp16 or fp8");
 }
 
 }  // namespace pipetrain

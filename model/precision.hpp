@@ -10,6 +10,7 @@ struct Precision {
   DType master = DType::f32;   // the weights that the optimizer updates, and its moments
   DType grad = DType::f32;     // of weights: added up over microbatches and replicas
   DType comm = DType::f32;     // what stages send each other
+  bool fp8_products = false;   // those of attention and MLP blocks with their weights: of e4m3, gradients in e5m2
 
   static constexpr Precision fp32() { return {}; }
   // Mixed: fp32 master weights are rounded once a step to what the operations read.
@@ -17,11 +18,14 @@ struct Precision {
   // The same, with more digits and less range: gradients need a loss scale.
   static constexpr Precision fp16() { return {.compute = DType::f16, .comm = DType::f16}; }
 
+  // bf16, but for the blocks' products.
+  static constexpr Precision fp8() { return {.compute = DType::bf16, .comm = DType::bf16, .fp8_products = true}; }
+
   bool rounds_weights() const { return compute != master; }
   bool operator==(const Precision&) const = default;
 };
 
-// Throws Error(unavailable) for a mixture that is not built: only fp32(), bf16() and fp16() are.
+// Throws Error(unavailable) for a mixture that is not built: only fp32(), bf16(), fp16() and fp8() are.
 void check_precision(const Precision& precision);
 
 }  // namespace pipetrain

@@ -60,7 +60,8 @@ void StageInference::bind(const Tensor& weights, void* caches, void* workspace) 
 
 void StageInference::bind_blocks(const Tensor& weights) {
   const auto views = weight_views(layout_, weights), no_grads = weight_views(layout_, {nullptr, {}, spec_.precision.grad});
-  for (std::size_t index = 0; index < blocks_.size(); ++index) blocks_[index]->bind(views[index], no_grads[index]);
+  for (std::size_t index = 0; index < blocks_.size(); ++index)
+    blocks_[index]->bind({layout_.blocks[index], views[index], no_grads[index], {}});
 }
 
 void StageInference::upload_rotary_table(void* memory) {

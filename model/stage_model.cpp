@@ -7,6 +7,7 @@
 #include "core/device.hpp"
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/rotary_table.hpp"
+#include "model/fp8_weights.hpp"
 
 namespace pipetrain {
 namespace {
@@ -38,6 +39,7 @@ class TransformerStage final : public StageModel {
         tp_(tp),
         ops_(ops),
         numerics_(spec.numerics),
+        fp8_(layout_, spec.config.layers, spec.numerics),
         workspace_(Arena::measuring()),
         chunks_(spec.chunks.size()) {
     check_precision(numerics_.precision);
@@ -47,7 +49,7 @@ class TransformerStage final : public StageModel {
       const BlockParameters& block = layout_.blocks[index];
       Chunk& chunk = chunks_.at(static_cast<std::size_t>(block.chunk));
       chunk.blocks.push_back({make_block(config_, block, tp_), index});
-      chunk.blocks.back().compute->bind(without_memory[index], no_grads[index]);
+      chunk.blocks.back().compute->bind({block, without_memory[index], no_grads[index], fp8_.of(index)});
       chunk.begins_model |= block.block.kind == BlockKind::embedding;
     }
     for (int chunk = 0; chunk < static_cast<int>(chunks_.size()); ++chunk) chunk_at(chunk).bytes = measure(chunk);
@@ -68,6 +70,7 @@ class TransformerStage final : public StageModel {
     weights_ = &weights;
     grads_ = std::move(grads);
     if (config_.positions == PositionKind::rotary) upload_rotary_table();
+    if (fp8_.bytes() > 0) fp8_.allocate(ops_.stream().device());
   }
 
   void bind_workspace(void* data, std::size_t bytes) override {
@@ -90,7 +93,10 @@ class TransformerStage final : public StageModel {
     shape_.sequence = sequence;
   }
 
+  std::size_t fp8_weight_bytes() const override { return fp8_.bytes(); }
+
   void begin_step() override {
+    fp8_.weights_changed();
     for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       chunks_[chunk].accumulate = Accumulate::no;
       ops_.stream().zero(grads_.zeroed[chunk]);
@@ -153,9 +159,10 @@ class TransformerStage final : public StageModel {
                                        [](const Tensor& a, const Tensor& b) { return a.data == b.data; });
     if (!same_place) {
       assert(weights.front().dtype == numerics_.precision.compute);
-      block.compute->bind(weights, grads_.blocks[block.index]);
+      block.compute->bind({layout_.blocks[block.index], weights, grads_.blocks[block.index], fp8_.of(block.index)});
       block.bound = weights;
     }
+    fp8_.update(ops_, block.index, weights);
     use(*block.compute);
     weights_->release(block.index);
   }
@@ -268,6 +275,7 @@ class TransformerStage final : public StageModel {
   TensorParallel tp_;
   Ops& ops_;
   Numerics numerics_;
+  Fp8Weights fp8_;
   Arena workspace_;
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;

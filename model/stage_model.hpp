@@ -80,13 +80,14 @@ class StageModel {
 
   virtual const ParameterLayout& parameters() const = 0;
   virtual ActivationBytes activation_bytes(int chunk) const = 0;
-  virtual std::size_t workspace_bytes() const = 0;  // the most that any action needs, those of the step's end included
-  virtual Shape hidden_shape() const = 0;           // [Tr, H], of the sequence that is set
+  virtual std::size_t workspace_bytes() const = 0;   // the most that any action needs, those of the step's end included
+  virtual std::size_t fp8_weight_bytes() const = 0;  // of the weights in 8 bits, beside those of parameters(); see bind()
+  virtual Shape hidden_shape() const = 0;            // [Tr, H], of the sequence that is set
 
   // Weights of parameters(), in the activations' type and zero where no parameter is, and places for its gradients. The
   // store outlives the model's actions. Must be called before the first of them. Where positions are rotary, also takes the
   // memory of their table from the stream's device, and waits for it to be filled; else waits for nothing that is on the
-  // stream.
+  // stream. Takes the memory of weights in 8 bits too, which each step makes from those that the store has in it.
   virtual void bind(ParameterStore& weights, GradientPlaces grads) = 0;
   // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
   // action.

@@ -53,14 +53,65 @@ struct BackwardScatterArgs {
   Accumulate accumulate = Accumulate::yes;  // of dw
 };
 
+// --- Products of matrices in 8 bits ---
+
+// Products of 8 bits want rows of a multiple of as many numbers.
+constexpr std::int64_t fp8_multiple = 16;
+constexpr std::int64_t round_up_to_fp8(std::int64_t count) { return (count + fp8_multiple - 1) / fp8_multiple * fp8_multiple; }
+
+// A matrix [M, N] in e4m3 or e5m2 under one scale, in the two layouts that products of 8 bits need, in which the dimension that
+// is summed over lies fastest.
+struct Fp8Matrix {
+  Tensor rows = {};   // [M, N]; without a shape: not there
+  Tensor cols = {};   // [N, round_up_to_fp8(M)]: the transpose, zero behind its M columns; without a shape: not there
+  Tensor scale = {};  // [2] f32: what a number of 8 bits is multiplied by to be what it stands for; the largest magnitude
+};
+
+inline Tensor largest_of(const Tensor& scale) { return scale.row_range(1, 2); }
+struct QuantiseArgs {
+  Tensor x;               // [M, N] bf16
+  Fp8Matrix out;          // written
+  bool measured = false;  // out.scale already ends with x's largest magnitude: it is read and not searched for
+};
+
+// One layout of an Fp8Matrix: its rows or its cols.
+struct Fp8Operand {
+  Tensor values;
+  Tensor scale;
+};
+
+struct Fp8MatmulArgs {
+  Fp8Operand a;                       // [M, K]
+  Fp8Operand b;                       // [N, K] e4m3
+  std::optional<Tensor> addend = {};  // [M, N], added before the one rounding to out's dtype; may be out's memory
+  Tensor out;                         // [M, N] bf16 or f32, written
+};
+
 // --- Norms and activations ---
+
+// `largest` [1] f32, where it is given, is written: the largest magnitude of the result as it was rounded; NaN if one of it is.
+// On GPUs in bf16 only.
+
+struct SwigluArgs {
+  Tensor gate_up;                      // [T, 2I]
+  Tensor y;                            // [T, I], written
+  std::optional<Tensor> largest = {};  // of y
+};
+
+struct SwigluBackwardArgs {
+  Tensor dy;                           // [T, I]
+  Tensor gate_up;                      // [T, 2I], of the forward
+  Tensor dgate_up;                     // [T, 2I], written; may be gate_up's memory
+  std::optional<Tensor> largest = {};  // of dgate_up
+};
 
 struct RmsNormArgs {
   Tensor x;       // [Tr, H]
   Tensor weight;  // [H]
   float eps;
-  Tensor y;        // [Tr, H], written
-  Tensor inv_rms;  // [Tr] f32, written
+  Tensor y;                            // [Tr, H], written
+  Tensor inv_rms;                      // [Tr] f32, written
+  std::optional<Tensor> largest = {};  // of y
 };
 
 struct RmsNormBackwardArgs {
@@ -78,9 +129,10 @@ struct LayerNormArgs {
   Tensor weight;  // [H]
   Tensor bias;    // [H]
   float eps;
-  Tensor y;        // [Tr, H], written
-  Tensor mean;     // [Tr] f32, written
-  Tensor inv_std;  // [Tr] f32, written
+  Tensor y;                            // [Tr, H], written
+  Tensor mean;                         // [Tr] f32, written
+  Tensor inv_std;                      // [Tr] f32, written
+  std::optional<Tensor> largest = {};  // of y
 };
 
 struct LayerNormBackwardArgs {

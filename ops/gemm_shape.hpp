@@ -20,7 +20,7 @@ enum class Product : std::uint8_t {
 struct GemmShape {
   std::int64_t m, n, k;
   Product product;
-  DType in, out;
+  DType in, out;  // in: of a, and of b, which is e4m3 where a is e5m2
   bool operator==(const GemmShape&) const = default;
 };
 

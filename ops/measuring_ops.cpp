@@ -26,13 +26,15 @@ class MeasuringOps : public Ops {
 
   void gather_matmul(const TensorParallel&, MatmulKind, const GatherMatmulArgs&) override {}
   void weight_grad(const WeightGradArgs&) override {}
+  void quantise(const QuantiseArgs&) override {}
+  void fp8_matmul(const Fp8MatmulArgs&) override {}
   void gather(const TensorParallel&, const Tensor&, const Tensor&) override {}
   void scatter_sum(const TensorParallel&, const Tensor&, const Tensor&) override {}
   void embedding_grad(const Tensor&, const Tensor&, std::int64_t, const Tensor&) override {}
   void rms_norm(const RmsNormArgs&) override {}
   void rotary(const AttentionShape&, const RotaryArgs&) override {}
-  void swiglu(const Tensor&, const Tensor&) override {}
-  void swiglu_backward(const Tensor&, const Tensor&, const Tensor&) override {}
+  void swiglu(const SwigluArgs&) override {}
+  void swiglu_backward(const SwigluBackwardArgs&) override {}
   void layer_norm(const LayerNormArgs&) override {}
   void gelu(const Tensor&, const Tensor&, const Tensor&) override {}
   void add_bias(const Tensor&, const Tensor&) override {}

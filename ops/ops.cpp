@@ -8,4 +8,16 @@ void Ops::round(const Tensor&, const Tensor&) {
   throw Error(ErrorKind::unavailable, "this device computes in fp32 only; use precision fp32");
 }
 
+namespace {
+
+[[noreturn]] void refuse_fp8() {
+  throw Error(ErrorKind::unavailable, "this device computes no products in 8 bits; use precision fp32");
+}
+
+}  // namespace
+
+void Ops::quantise(const QuantiseArgs&) { refuse_fp8(); }
+
+void Ops::fp8_matmul(const Fp8MatmulArgs&) { refuse_fp8(); }
+
 }  // namespace pipetrain

@@ -80,6 +80,12 @@ class Ops {
     weight_grad({.dy = args.dy, .x = args.x, .dw = args.dw, .accumulate = args.accumulate});
     matmul_scatter(tp, MatmulKind::input_grad, {.in = args.dy, .w = args.w, .out = args.dx});
   }
+  // out = x in 8 bits: x / s rounded to the nearest, s the scale by which x's largest magnitude becomes the type's largest. An
+  // infinity or NaN in x makes all of out NaN. Throws Error(unavailable) where there are no 8 bits, as on CPUs; so does the
+  // next.
+  virtual void quantise(const QuantiseArgs& args);
+  // out = a b^T, both as the numbers that they stand for, summed up in fp32, plus addend.
+  virtual void fp8_matmul(const Fp8MatmulArgs& args);
   // full [T, ...] = all shards; out [Tr, ...] = the ranks' sum. Copies (nothing, when same memory) with one rank.
   virtual void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) = 0;
   virtual void scatter_sum(const TensorParallel& tp, const Tensor& full, const Tensor& out) = 0;
@@ -102,10 +108,9 @@ class Ops {
   virtual void copy(const Tensor& source, const Tensor& target) { stream().copy(target.data, source.data, source.bytes()); }
   // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position (Su et al. 2021).
   virtual void rotary(const AttentionShape& shape, const RotaryArgs& args) = 0;
-  // y [T, I] = silu(gate) * up; gate_up [T, 2I] holds all gate columns, then all up columns (Shazeer 2020).
-  virtual void swiglu(const Tensor& gate_up, const Tensor& y) = 0;
-  // dgate_up may be gate_up's memory.
-  virtual void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) = 0;
+  // y = silu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).
+  virtual void swiglu(const SwigluArgs& args) = 0;
+  virtual void swiglu_backward(const SwigluBackwardArgs& args) = 0;
 
   // y = (x - mean) * inv_std * weight + bias; inv_std = 1 / sqrt(variance + eps), computed in fp32 (Ba et al. 2016).
   virtual void layer_norm(const LayerNormArgs& args) = 0;

@@ -84,6 +84,12 @@ class TimedOps : public Ops {
   void weight_grad(const WeightGradArgs& args) override {
     timed(OpClass::matrix, [&] { ops_->weight_grad(args); });
   }
+  void quantise(const QuantiseArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->quantise(args); });
+  }
+  void fp8_matmul(const Fp8MatmulArgs& args) override {
+    timed(OpClass::matrix, [&] { ops_->fp8_matmul(args); });
+  }
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
     timed(between_ranks(tp), [&] { ops_->gather(tp, shard, full); });
   }
@@ -112,11 +118,11 @@ class TimedOps : public Ops {
   void rotary(const AttentionShape& shape, const RotaryArgs& args) override {
     timed(OpClass::elementwise, [&] { ops_->rotary(shape, args); });
   }
-  void swiglu(const Tensor& gate_up, const Tensor& y) override {
-    timed(OpClass::elementwise, [&] { ops_->swiglu(gate_up, y); });
+  void swiglu(const SwigluArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->swiglu(args); });
   }
-  void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) override {
-    timed(OpClass::elementwise, [&] { ops_->swiglu_backward(dy, gate_up, dgate_up); });
+  void swiglu_backward(const SwigluBackwardArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->swiglu_backward(args); });
   }
 
   void layer_norm(const LayerNormArgs& args) override {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
+#include "actors/training/fp8_support.hpp"
 #include "actors/training/job_plan.hpp"
 #include "actors/training/run_processes.hpp"
 #include "actors/training/train_job.hpp"
@@ -45,6 +46,7 @@ std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vec
   check_replayed(job);
   layout_parameters(job.config, parts, 0, job.layout.tp);
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
+  check_fp8(job);
   return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;
 }
 

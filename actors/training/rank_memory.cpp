@@ -55,6 +55,7 @@ StageModelSpec model_spec(const RankSetup& setup) {
 
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   MemoryUse use = RankState::memory(setup, model.parameters());
+  use.parameters += model.fp8_weight_bytes();
   use.workspace = model.workspace_bytes();
   if (setup.device && setup.device->id().kind == DeviceKind::cuda) use.workspace += gpu_scratch_estimate(setup);
   use.activations = ActivationPool::bytes(model, setup.needs);

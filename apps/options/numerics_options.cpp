@@ -13,14 +13,14 @@ namespace pipetrain {
 namespace {
 
 constexpr double usual_dynamic_scale = 65536;
+constexpr std::int64_t most_layers = 1'000'000;
 constexpr OptionValues::Range scale_range{.minimum = 0, .above = true, .has_maximum = true, .maximum = 1e30};
 
 }  // namespace
 
 Precision read_precision(const OptionValues& values, bool gpu, const Precision& otherwise) {
-  constexpr Precision precisions[] = {Precision::fp32(), Precision::bf16(), Precision::fp16()};
-  if (values.text("precision") == "fp8") values.fail("precision", "fp8 is not built yet; use bf16");
-  const auto choice = values.choice("precision", {"fp32", "bf16", "fp16"});
+  constexpr Precision precisions[] = {Precision::fp32(), Precision::bf16(), Precision::fp16(), Precision::fp8()};
+  const auto choice = values.choice("precision", {"fp32", "bf16", "fp16", "fp8"});
   const Precision precision = choice ? precisions[*choice] : otherwise;
   if (precision != Precision::fp32() && !gpu)
     values.fail("precision", fmt::format("{} is not built yet on the CPU; use fp32", precision_name(precision)));
@@ -37,6 +37,8 @@ std::optional<Recompute> read_recompute(const OptionValues& values) {
 Numerics read_numerics(const OptionValues& values, bool gpu) {
   Numerics numerics;
   numerics.precision = read_precision(values, gpu, gpu ? Precision::bf16() : Precision::fp32());
+  const auto layers = [&](const char* name) { return values.integer(name, 0, most_layers).value_or(0); };
+  numerics.bf16_layers = {layers("num-layers-at-start-in-bf16"), layers("num-layers-at-end-in-bf16")};
   numerics.recompute = read_recompute(values).value_or(numerics.recompute);
   numerics.deterministic = values.on_off("deterministic").value_or(numerics.precision == Precision::fp32() || !gpu);
   return numerics;

@@ -95,8 +95,12 @@ const std::vector<OptionSpec>& train_option_table() {
        "what the model's config.json says"},
       {"Optimizer (AdamW)", "clip-grad", "X", "largest global gradient norm; 0 turns clipping off", "1.0"},
 
-      {"Numbers and devices", "precision", "fp32|bf16|fp16", "of computation; bf16 and fp16 on GPUs only",
+      {"Numbers and devices", "precision", "fp32|bf16|fp16|fp8",
+       "of computation; bf16 and fp16 on GPUs only; fp8, on Hopper GPUs: bf16 with the blocks' matrix products in 8 bits",
        "fp32 on CPU, bf16 on GPU"},
+      {"Numbers and devices", "num-layers-at-start-in-bf16", "N", "with --precision fp8: the first N layers multiply in bf16",
+       "0"},
+      {"Numbers and devices", "num-layers-at-end-in-bf16", "N", "with --precision fp8: the last N layers do", "0"},
       {"Numbers and devices", "loss-scale", "dynamic|X",
        "what the loss is multiplied by before the backward; dynamic (or 0): a step whose gradients overflow is skipped, and "
        "the "
@@ -108,7 +112,7 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Numbers and devices", "loss-scale-min", "X", "its smallest value; an overflow there ends the run", "1"},
       {"Numbers and devices", "recompute", "none|selective|full", "what the backward computes again to save memory", "none"},
       {"Numbers and devices", "deterministic", "on|off", "the same bits in every run and for every pp and schedule",
-       "on; off for bf16 on GPU"},
+       "on; off for bf16, fp16 and fp8 on GPU"},
       {"Numbers and devices", "device", "auto|cpu|cuda", "auto takes GPUs if pp x tp x dp are there, else the CPU", "auto"},
       {"Numbers and devices", "devices", "LIST", "GPUs to use, in rank order, e.g. 0,1,2,3", "the first ones"},
       {"Numbers and devices", "threads", "N", "compute threads of each CPU device", "cores / devices, at least 1"},

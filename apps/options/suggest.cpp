@@ -122,6 +122,8 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"bfloat16", "--precision bf16"},
       {"fp32", "--precision fp32"},
       {"fp16", "--precision fp16"},
+      {"fp8", "--precision fp8"},
+      {"fp8-format", "--precision fp8"},
       {"g", "--recompute full"},
       {"grad-checkpoint", "--recompute full"},
       {"gradient-checkpoint", "--recompute full"},

@@ -46,7 +46,9 @@ std::optional<PeakSpeed> peak_speed(const TrainOptions& options) {
   const std::string device = cuda_device_name(run.devices.gpus.empty() ? 0 : run.devices.gpus.front());
   const auto tflops = published_half_tflops(device);
   if (!tflops) return {};
-  return PeakSpeed{*tflops, fmt::format("{}, dense {}, as published", device, precision_name(run.numerics.precision))};
+  // The GPUs that are taken for fp8 have twice that in 8 bits.
+  const double times = run.numerics.precision.fp8_products ? 2 : 1;
+  return PeakSpeed{times * *tflops, fmt::format("{}, dense {}, as published", device, precision_name(run.numerics.precision))};
 }
 
 }  // namespace pipetrain

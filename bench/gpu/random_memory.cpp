@@ -8,22 +8,34 @@
 
 namespace pipetrain::bench {
 
+namespace {
+
+// make: a word of the memory from 32 random bits.
+template <class Make>
+void fill(Stream& stream, const Buffer& memory, Make make) {
+  std::vector<std::uint32_t> words(std::min(memory.bytes() / 4, std::size_t{1} << 22));
+  std::mt19937 random(1);
+  for (auto& word : words) word = make(static_cast<std::uint32_t>(random()));
+  for (std::size_t at = 0; at < memory.bytes(); at += words.size() * 4) {
+    stream.copy(static_cast<char*>(memory.data()) + at, words.data(), std::min(words.size() * 4, memory.bytes() - at));
+  }
+  stream.synchronize();
+}
+
+}  // namespace
+
 void fill_with_random_numbers(Stream& stream, const Buffer& memory, float scale) {
   // In both halves of a word the sign, the lowest bit of the exponent and the mantissa of a bf16 are random; the rest of the
   // exponent is the scale's.
   const auto halvings = static_cast<std::uint32_t>(-std::log2(scale));
   const std::uint32_t exponent = 0x3E00U - (halvings << 7);
-  std::vector<std::uint32_t> words(std::min(memory.bytes() / 4, std::size_t{1} << 22));
-  std::mt19937 random(1);
-  for (auto& word : words) {
-    const auto half = [&](std::uint32_t bits) { return (bits & 0x8000U) | (exponent + (bits & 0x01FFU)); };
-    const auto bits = static_cast<std::uint32_t>(random());
-    word = half(bits >> 16) << 16 | half(bits & 0xFFFFU);
-  }
-  for (std::size_t at = 0; at < memory.bytes(); at += words.size() * 4) {
-    stream.copy(static_cast<char*>(memory.data()) + at, words.data(), std::min(words.size() * 4, memory.bytes() - at));
-  }
-  stream.synchronize();
+  const auto half = [&](std::uint32_t bits) { return (bits & 0x8000U) | (exponent + (bits & 0x01FFU)); };
+  fill(stream, memory, [&](std::uint32_t bits) { return half(bits >> 16) << 16 | half(bits & 0xFFFFU); });
+}
+
+void fill_with_random_fp8(Stream& stream, const Buffer& memory) {
+  constexpr std::uint32_t without_upper_exponent_bit = 0xBFBFBFBFU;
+  fill(stream, memory, [](std::uint32_t bits) { return bits & without_upper_exponent_bit; });
 }
 
 }  // namespace pipetrain::bench

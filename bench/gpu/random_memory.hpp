@@ -11,4 +11,7 @@ namespace pipetrain::bench {
 // as f32. Waits for the stream.
 void fill_with_random_numbers(Stream& stream, const Buffer& memory, float scale = 1);
 
+// The same with numbers of 8 bits, below 2 both as e4m3 and as e5m2.
+void fill_with_random_fp8(Stream& stream, const Buffer& memory);
+
 }  // namespace pipetrain::bench

@@ -7,11 +7,11 @@ struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
   Tensor qkv;          // [T, (Hq + 2 Hkv) D], rotated where positions are rotary
   Tensor heads;        // [T, Hq D], what the heads put out
   Tensor log_sum_exp;  // [batch, Hq, sequence] f32
+  ResidualProjection::Saved out;
 };
 
 AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
-    : parameters_(parameters),
-      rotary_(config.positions == PositionKind::rotary),
+    : rotary_(config.positions == PositionKind::rotary),
       heads_(config.heads / tp.size()),
       kv_heads_(config.kv_heads / tp.size()),
       head_dim_(config.head_dim),
@@ -23,8 +23,7 @@ AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters&
 
 std::unique_ptr<BlockCompute::Saved> AttentionBlock::make_saved() const { return std::make_unique<AttentionSaved>(); }
 
-void AttentionBlock::bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) {
-  const BoundTensors tensors(parameters_, weights, grads);
+void AttentionBlock::bind(const BoundTensors& tensors) {
   qkv_.bind(tensors);
   out_.bind(tensors);
 }
@@ -38,7 +37,9 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
   const AttentionShape shape = shape_of(context);
   saved.qkv = qkv_.forward(context, input, memory, saved.projection);
   if (rotary_) context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = context.rotary_table, .documents = context.documents});
-  saved.heads = memory.inputs->allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
+  // In 8 bits the weight gradient reads another form of it.
+  Arena& for_heads = out_.in_fp8() ? *memory.results : *memory.inputs;
+  saved.heads = for_heads.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.sequence}, DType::f32);
   context.ops.attention(shape, {.qkv = saved.qkv,
                                 .out = saved.heads,
@@ -50,8 +51,9 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
 void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
   auto& saved = static_cast<AttentionSaved&>(saved_base);
   const ArenaScope scope(context.workspace);
-  attend(context, args.input, forward_memory(context, memory), saved);
-  out_.forward(context, {.input = saved.heads, .residual = args.input, .output = args.output});
+  const KeptMemory kept = forward_memory(context, memory);
+  attend(context, args.input, kept, saved);
+  out_.forward(context, {.input = saved.heads, .residual = args.input, .output = args.output, .kept = kept.remade}, saved.out);
 }
 
 void AttentionBlock::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
@@ -62,7 +64,8 @@ void AttentionBlock::cached_forward(const BlockContext& context, const CachedFor
   if (rotary_) context.ops.rotary(shape, {.qkv = qkv, .cos_sin = context.rotary_table});
   const Tensor heads = context.workspace.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   context.ops.cached_attention(shape, {.qkv = qkv, .cache = args.cache, .first = args.first, .out = heads});
-  out_.forward(context, {.input = heads, .residual = args.input, .output = args.output});
+  ResidualProjection::Saved unused;
+  out_.forward(context, {.input = heads, .residual = args.input, .output = args.output}, unused);
 }
 
 void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
@@ -75,15 +78,18 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   }
   // For W the gradient takes the place of kept values, as in the MLP. Its own are read until it is complete, so it takes those
   // of the attention block above; the topmost is moved. (What does not wait for W is better off in the workspace, where it is
-  // overwritten before it leaves the cache; and there is no such place for values that were made again.)
-  const bool in_place = gradients.defers() && !runs_forward_again(context);
-  Tensor qkv_grad = in_place ? gradients.take_place(saved.qkv.shape) : gradients.allocate(saved.qkv.shape, context.dtype);
+  // overwritten before it leaves the cache; and there is no such place for values that were made again. In 8 bits W reads
+  // another form of it.)
+  const bool in_place = gradients.defers() && !runs_forward_again(context) && !qkv_.in_fp8();
+  Arena& beside = qkv_.in_fp8() ? context.workspace : gradients.memory();
+  Tensor qkv_grad = in_place ? gradients.take_place(saved.qkv.shape) : beside.allocate(saved.qkv.shape, context.dtype);
   const bool moves = qkv_grad.shape.rank() == 0;
   if (moves) qkv_grad = context.workspace.allocate(saved.qkv.shape, context.dtype);
   {
     const ArenaScope inner(context.workspace);
     const Tensor heads_grad = context.workspace.allocate(saved.heads.shape, context.dtype);
-    out_.backward(context, {.output_grad = args.output_grad, .input = saved.heads, .input_grad = heads_grad}, gradients);
+    out_.backward(context, {.output_grad = args.output_grad, .input = saved.heads, .input_grad = heads_grad}, gradients,
+                  saved.out);
     context.ops.attention_backward(shape, {.dout = heads_grad,
                                            .qkv = saved.qkv,
                                            .out = saved.heads,

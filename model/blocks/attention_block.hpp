@@ -13,7 +13,7 @@ class AttentionBlock final : public BlockCompute {
   AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp);
 
   std::unique_ptr<Saved> make_saved() const override;
-  void bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) override;
+  void bind(const BoundTensors& tensors) override;
   void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
   void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const override;
@@ -25,7 +25,6 @@ class AttentionBlock final : public BlockCompute {
   void attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory, AttentionSaved& saved) const;
   AttentionShape shape_of(const BlockContext& context) const;
 
-  BlockParameters parameters_;
   bool rotary_;
   std::int64_t heads_, kv_heads_, head_dim_;  // on this rank
   std::int64_t first_head_;                   // of this rank, in the model

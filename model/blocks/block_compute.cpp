@@ -12,7 +12,7 @@ BoundTensor BoundTensors::at(TensorRole role) const {
   const StoredTensor* tensor = parameters_.find(role);
   assert(tensor != nullptr);
   const auto index = static_cast<std::size_t>(tensor - parameters_.tensors.data());
-  return {weights_.at(index), grads_.at(index)};
+  return {weights_.at(index), grads_.at(index), fp8_.empty() ? Fp8Matrix{} : fp8_.at(index)};
 }
 
 void BlockCompute::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
@@ -33,13 +33,13 @@ std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockP
                                          const TensorParallel& tp) {
   switch (parameters.block.kind) {
     case BlockKind::embedding:
-      return std::make_unique<EmbeddingBlock>(config, parameters, tp);
+      return std::make_unique<EmbeddingBlock>(config, tp);
     case BlockKind::attention:
       return std::make_unique<AttentionBlock>(config, parameters, tp);
     case BlockKind::mlp:
       return std::make_unique<MlpBlock>(config, parameters);
     case BlockKind::head:
-      return std::make_unique<HeadBlock>(config, parameters, tp);
+      return std::make_unique<HeadBlock>(config, tp);
   }
   assert(false);
   return nullptr;

@@ -18,19 +18,26 @@ namespace pipetrain {
 struct BoundTensor {
   Tensor weight;
   Tensor grad;
+  Fp8Matrix fp8 = {};  // the weight, of a matrix that is multiplied in 8 bits; else without shapes
+
+  bool in_fp8() const { return fp8.rows.shape.rank() > 0; }
 };
 
 // A block's tensors: each of the block's layers takes those it has, by role.
 class BoundTensors {
  public:
-  BoundTensors(const BlockParameters& parameters, const std::vector<Tensor>& weights, const std::vector<Tensor>& grads)
-      : parameters_(parameters), weights_(weights), grads_(grads) {}
+  // All in the order of parameters.tensors; fp8: one without shapes for what is not multiplied in 8 bits, or empty if nothing
+  // is.
+  BoundTensors(const BlockParameters& parameters, const std::vector<Tensor>& weights, const std::vector<Tensor>& grads,
+               const std::vector<Fp8Matrix>& fp8)
+      : parameters_(parameters), weights_(weights), grads_(grads), fp8_(fp8) {}
   // The block must have it.
   BoundTensor at(TensorRole role) const;
 
  private:
   const BlockParameters& parameters_;
   const std::vector<Tensor>&weights_, &grads_;
+  const std::vector<Fp8Matrix>& fp8_;
 };
 
 // A matrix, and the bias added to its output, if any.
@@ -80,8 +87,7 @@ class BlockCompute {
   BlockCompute& operator=(const BlockCompute&) = delete;
 
   virtual std::unique_ptr<Saved> make_saved() const = 0;
-  // In the order of BlockParameters::tensors.
-  virtual void bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) = 0;
+  virtual void bind(const BoundTensors& tensors) = 0;
 
   // args are the block's own: its input, its output. What is kept for the backward is allocated in `memory`.
   virtual void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const = 0;

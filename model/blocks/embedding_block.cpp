@@ -9,16 +9,14 @@ struct EmbeddingSaved final : BlockCompute::Saved {
 
 }  // namespace
 
-EmbeddingBlock::EmbeddingBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
-    : parameters_(parameters),
-      vocabulary_(own_rows(config.vocabulary, tp)),
+EmbeddingBlock::EmbeddingBlock(const ModelConfig& config, const TensorParallel& tp)
+    : vocabulary_(own_rows(config.vocabulary, tp)),
       learned_positions_(config.positions == PositionKind::learned),
       dropout_("embedding", config.dropout.embedding) {}
 
 std::unique_ptr<BlockCompute::Saved> EmbeddingBlock::make_saved() const { return std::make_unique<EmbeddingSaved>(); }
 
-void EmbeddingBlock::bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) {
-  const BoundTensors tensors(parameters_, weights, grads);
+void EmbeddingBlock::bind(const BoundTensors& tensors) {
   table_ = tensors.at(TensorRole::token_table);
   table_ = {table_.weight.row_range(0, vocabulary_.count), table_.grad.row_range(0, vocabulary_.count)};
   if (learned_positions_) positions_ = tensors.at(TensorRole::position_table);

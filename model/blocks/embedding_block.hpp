@@ -9,16 +9,15 @@ namespace pipetrain {
 
 class EmbeddingBlock final : public BlockCompute {
  public:
-  EmbeddingBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp);
+  EmbeddingBlock(const ModelConfig& config, const TensorParallel& tp);
 
   std::unique_ptr<Saved> make_saved() const override;
-  void bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) override;
+  void bind(const BoundTensors& tensors) override;
   void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
   void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const override;
 
  private:
-  BlockParameters parameters_;
   VocabularyRows vocabulary_;  // of this rank
   bool learned_positions_;
   DropoutSite dropout_;

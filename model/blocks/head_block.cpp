@@ -12,15 +12,12 @@ struct HeadSaved final : BlockCompute::Saved {
 
 }  // namespace
 
-HeadBlock::HeadBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)
-    : parameters_(parameters), vocabulary_(own_rows(config.outputs(), tp)), logits_(config, {TensorRole::output_weight}) {}
+HeadBlock::HeadBlock(const ModelConfig& config, const TensorParallel& tp)
+    : vocabulary_(own_rows(config.outputs(), tp)), logits_(config, {TensorRole::output_weight}) {}
 
 std::unique_ptr<BlockCompute::Saved> HeadBlock::make_saved() const { return std::make_unique<HeadSaved>(); }
 
-void HeadBlock::bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) {
-  const BoundTensors tensors(parameters_, weights, grads);
-  logits_.bind(tensors);
-}
+void HeadBlock::bind(const BoundTensors& tensors) { logits_.bind(tensors); }
 
 void HeadBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
   auto& saved = static_cast<HeadSaved&>(saved_base);

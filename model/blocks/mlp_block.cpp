@@ -2,20 +2,26 @@
 
 #include <cassert>
 
+#include "model/blocks/fp8_memory.hpp"
+
 namespace pipetrain {
 namespace {
 
 struct MlpSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
   Tensor projected;  // [T, 2I] gate and up, or [T, I]
-  Tensor inner;      // [T, I], without a shape when the backward is to make it again
+  Tensor inner;      // [T, I], without a shape when the backward is to make it again, or in 8 bits
+  ResidualProjection::Saved down;
 };
+
+std::optional<Tensor> place_of_largest(const std::optional<Tensor>& scale) {
+  return scale ? std::optional(largest_of(*scale)) : std::nullopt;
+}
 
 }  // namespace
 
 MlpBlock::MlpBlock(const ModelConfig& config, const BlockParameters& parameters)
-    : parameters_(parameters),
-      activation_(config.activation),
+    : activation_(config.activation),
       up_(config, {TensorRole::mlp_in_weight}),
       down_({TensorRole::mlp_out_weight, with_bias(config, TensorRole::mlp_out_bias)},
             {dropout_name(parameters.block.layer, "mlp"), config.dropout.residual}) {
@@ -24,28 +30,38 @@ MlpBlock::MlpBlock(const ModelConfig& config, const BlockParameters& parameters)
 
 std::unique_ptr<BlockCompute::Saved> MlpBlock::make_saved() const { return std::make_unique<MlpSaved>(); }
 
-void MlpBlock::bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) {
-  const BoundTensors tensors(parameters_, weights, grads);
+void MlpBlock::bind(const BoundTensors& tensors) {
   up_.bind(tensors);
   if (activation_ == Activation::gelu) up_bias_ = tensors.at(TensorRole::mlp_in_bias);
   down_.bind(tensors);
 }
 
-Tensor MlpBlock::activated(const BlockContext& context, const Tensor& projected, Arena& memory) const {
-  const bool gated = activation_ == Activation::swiglu;
-  const Tensor inner = memory.allocate({context.tokens(), projected.cols() / (gated ? 2 : 1)}, context.dtype);
-  if (gated) {
-    context.ops.swiglu(projected, inner);
+std::int64_t MlpBlock::inner_cols(const Tensor& projected) const {
+  return projected.shape[1] / (activation_ == Activation::swiglu ? 2 : 1);
+}
+
+std::optional<Tensor> MlpBlock::scale_of_activation(Arena& memory) const {
+  const bool measures = activation_ == Activation::swiglu && down_.in_fp8();
+  return measures ? std::optional(allocate_fp8_scale(memory)) : std::nullopt;
+}
+
+Tensor MlpBlock::activated(const BlockContext& context, const Tensor& projected, Arena& memory,
+                           const std::optional<Tensor>& scale) const {
+  const Tensor inner = memory.allocate({context.tokens(), inner_cols(projected)}, context.dtype);
+  if (activation_ == Activation::swiglu) {
+    context.ops.swiglu({.gate_up = projected, .y = inner, .largest = place_of_largest(scale)});
   } else {
     context.ops.gelu(projected, up_bias_.weight, inner);
   }
   return inner;
 }
 
-void MlpBlock::activation_backward(const BlockContext& context, const Tensor& inner_grad, const Tensor& projected) const {
+void MlpBlock::activation_backward(const BlockContext& context, const Tensor& inner_grad, const Tensor& projected,
+                                   const std::optional<Tensor>& scale) const {
   switch (activation_) {
     case Activation::swiglu:
-      return context.ops.swiglu_backward(inner_grad, projected, projected);
+      return context.ops.swiglu_backward(
+          {.dy = inner_grad, .gate_up = projected, .dgate_up = projected, .largest = place_of_largest(scale)});
     case Activation::gelu:
       return context.ops.gelu_backward(
           {.dy = inner_grad, .x = projected, .bias = up_bias_.weight, .dx = projected, .dbias = up_bias_.grad});
@@ -57,9 +73,13 @@ void MlpBlock::forward(const BlockContext& context, const ForwardArgs& args, Are
   const ArenaScope scope(context.workspace);
   const KeptMemory memory = forward_memory(context, saved_memory);
   saved.projected = up_.forward(context, args.input, memory, saved.projection);
-  const Tensor inner = activated(context, saved.projected, memory.remade ? *memory.remade : context.workspace);
-  saved.inner = memory.remade ? inner : Tensor{};
-  down_.forward(context, {.input = inner, .residual = args.input, .output = args.output});
+  Arena& for_inner = memory.remade ? *memory.remade : context.workspace;
+  const auto scale = scale_of_activation(for_inner);
+  const bool keeps = memory.remade && !down_.in_fp8();
+  const Tensor inner = activated(context, saved.projected, keeps ? for_inner : context.workspace, scale);
+  saved.inner = keeps ? inner : Tensor{};
+  down_.forward(context, {.input = inner, .residual = args.input, .output = args.output, .kept = memory.remade, .scale = scale},
+                saved.down);
 }
 
 void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
@@ -68,18 +88,22 @@ void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
   const ArenaScope scope(context.workspace);
   if (runs_forward_again(context)) {
     KeptMemory memory = backward_memory(context, gradients);
-    memory.results = &gradients.memory();  // as W reads what takes the place of `projected`
+    if (!up_.in_fp8()) memory.results = &gradients.memory();  // as W reads what takes the place of `projected`
     saved.projected = up_.forward(context, saved.projection.input, memory, saved.projection);
   }
+  const auto scale = scale_of_activation(gradients.memory());
   {
     const ArenaScope inner_scope(context.workspace);
-    const Tensor inner = saved.inner.shape.rank() > 0 ? saved.inner : activated(context, saved.projected, gradients.memory());
-    const Tensor inner_grad = context.workspace.allocate(inner.shape, context.dtype);
-    down_.backward(context, {.output_grad = args.output_grad, .input = inner, .input_grad = inner_grad}, gradients);
-    activation_backward(context, inner_grad, saved.projected);
+    Tensor inner = saved.inner;
+    const bool kept = inner.shape.rank() > 0 || saved.down.input.cols.shape.rank() > 0;
+    if (!kept) inner = activated(context, saved.projected, down_.in_fp8() ? context.workspace : gradients.memory());
+    const Tensor inner_grad = context.workspace.allocate({context.tokens(), inner_cols(saved.projected)}, context.dtype);
+    down_.backward(context, {.output_grad = args.output_grad, .input = inner, .input_grad = inner_grad}, gradients, saved.down);
+    activation_backward(context, inner_grad, saved.projected, scale);
   }
   // Its gradient has taken its place: nothing reads the values after that.
-  up_.backward(context, {.output_grad = saved.projected, .residual = args.output_grad, .input_grad = args.input_grad},
+  up_.backward(context,
+               {.output_grad = saved.projected, .residual = args.output_grad, .input_grad = args.input_grad, .scale = scale},
                gradients, saved.projection);
 }
 

@@ -13,17 +13,21 @@ class MlpBlock final : public BlockCompute {
   MlpBlock(const ModelConfig& config, const BlockParameters& parameters);
 
   std::unique_ptr<Saved> make_saved() const override;
-  void bind(const std::vector<Tensor>& weights, const std::vector<Tensor>& grads) override;
+  void bind(const BoundTensors& tensors) override;
   void forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved) const override;
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, Saved& saved) const override;
 
  private:
   // The inner columns [T, I], in `memory`, of what the first matrix put out: [T, 2I] gate and up, or [T, I].
-  Tensor activated(const BlockContext& context, const Tensor& projected, Arena& memory) const;
+  Tensor activated(const BlockContext& context, const Tensor& projected, Arena& memory,
+                   const std::optional<Tensor>& scale = {}) const;
   // In place: `projected` becomes its gradient.
-  void activation_backward(const BlockContext& context, const Tensor& inner_grad, const Tensor& projected) const;
+  void activation_backward(const BlockContext& context, const Tensor& inner_grad, const Tensor& projected,
+                           const std::optional<Tensor>& scale) const;
+  std::int64_t inner_cols(const Tensor& projected) const;
+  // Of the activation or its gradient, where its kernel finds the largest magnitude for products in 8 bits; else nothing.
+  std::optional<Tensor> scale_of_activation(Arena& memory) const;
 
-  BlockParameters parameters_;
   Activation activation_;
   NormedProjection up_;
   BoundTensor up_bias_;  // of a GELU, which adds it

@@ -15,10 +15,11 @@ Norm::Statistics Norm::allocate_statistics(std::int64_t rows, Arena& memory) con
 }
 
 void Norm::forward(Ops& ops, const ForwardArgs& args) const {
-  const auto& [x, y, statistics] = args;
+  const auto& [x, y, statistics, largest] = args;
   switch (kind_) {
     case NormKind::rms:
-      return ops.rms_norm({.x = x, .weight = weight_.weight, .eps = eps_, .y = y, .inv_rms = statistics.inv_scale});
+      return ops.rms_norm(
+          {.x = x, .weight = weight_.weight, .eps = eps_, .y = y, .inv_rms = statistics.inv_scale, .largest = largest});
     case NormKind::layer:
       return ops.layer_norm({.x = x,
                              .weight = weight_.weight,
@@ -26,7 +27,8 @@ void Norm::forward(Ops& ops, const ForwardArgs& args) const {
                              .eps = eps_,
                              .y = y,
                              .mean = statistics.mean,
-                             .inv_std = statistics.inv_scale});
+                             .inv_std = statistics.inv_scale,
+                             .largest = largest});
   }
 }
 

@@ -21,9 +21,10 @@ class Norm {
   std::int64_t hidden() const { return weight_.weight.elements(); }
   Statistics allocate_statistics(std::int64_t rows, Arena& memory) const;
   struct ForwardArgs {
-    Tensor x;               // [Tr, H]
-    Tensor y;               // [Tr, H], written
-    Statistics statistics;  // written
+    Tensor x;                            // [Tr, H]
+    Tensor y;                            // [Tr, H], written
+    Statistics statistics;               // written
+    std::optional<Tensor> largest = {};  // [1] f32, written: y's largest magnitude
   };
   void forward(Ops& ops, const ForwardArgs& args) const;
 

@@ -1,5 +1,9 @@
 #include "model/blocks/normed_projection.hpp"
 
+#include <cassert>
+
+#include "model/blocks/fp8_memory.hpp"
+
 namespace pipetrain {
 
 void NormedProjection::bind(const BoundTensors& tensors) {
@@ -10,6 +14,7 @@ void NormedProjection::bind(const BoundTensors& tensors) {
 
 Tensor NormedProjection::forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
                                  Saved& saved) const {
+  if (in_fp8()) return forward_in_fp8(context, input, memory, saved);
   const std::int64_t hidden = norm_.hidden();
   Arena* const kept = context.gathers() ? memory.inputs : memory.remade;
   saved.input = input;
@@ -38,12 +43,61 @@ Tensor NormedProjection::norm_again(const BlockContext& context, Arena& memory, 
 
 void NormedProjection::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                                 const Saved& saved) const {
+  if (in_fp8()) return backward_in_fp8(context, args, gradients, saved);
   const ArenaScope scope(context.workspace);
   const Tensor normed = saved.normed.shape.rank() > 0 ? saved.normed : norm_again(context, gradients.memory(), saved);
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   if (roles_.bias) context.ops.bias_grad(args.output_grad, bias_.grad);
   gradients.add_and_scatter(context.tp,
                             {.dy = args.output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
+  norm_.backward(
+      context.ops,
+      {.dy = normed_grad, .x = saved.input, .statistics = saved.statistics, .residual = args.residual, .dx = args.input_grad});
+}
+
+void NormedProjection::norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const {
+  const ArenaScope scope(context.workspace);
+  const Tensor wide = context.workspace.allocate(saved.input.shape, context.dtype);
+  norm_.forward(context.ops,
+                {.x = saved.input, .y = wide, .statistics = saved.statistics, .largest = largest_of(normed.scale)});
+  context.ops.quantise({.x = wide, .out = normed, .measured = true});
+}
+
+Tensor NormedProjection::forward_in_fp8(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
+                                        Saved& saved) const {
+  assert(!context.gathers());
+  saved.input = input;
+  saved.statistics = norm_.allocate_statistics(context.shard_rows(), *memory.results);
+  const Tensor output = memory.results->allocate({context.tokens(), matrix_.weight.rows()}, context.dtype);
+  saved.normed_fp8 = {};
+  if (memory.remade) saved.normed_fp8 = allocate_fp8(input.shape, DType::e4m3, {.cols = memory.remade});
+
+  const ArenaScope scope(context.workspace);
+  Fp8Matrix normed = saved.normed_fp8;
+  const auto scale = memory.remade ? std::optional(normed.scale) : std::nullopt;
+  const Fp8Matrix for_product = allocate_fp8(input.shape, DType::e4m3, {.rows = &context.workspace}, scale);
+  normed.rows = for_product.rows, normed.scale = for_product.scale;
+  norm_into(context, saved, normed);
+  context.ops.fp8_matmul({.a = rows_of(normed), .b = rows_of(matrix_.fp8), .out = output});
+  if (roles_.bias) context.ops.add_bias(output, bias_.weight);
+  return output;
+}
+
+void NormedProjection::backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                                       const Saved& saved) const {
+  const ArenaScope scope(context.workspace);
+  Fp8Matrix normed = saved.normed_fp8;
+  if (normed.cols.shape.rank() == 0) {
+    normed = allocate_fp8(saved.input.shape, DType::e4m3, {.cols = &gradients.memory()});
+    norm_into(context, saved, normed);
+  }
+  const Fp8Matrix output_grad =
+      allocate_fp8(args.output_grad.shape, DType::e5m2, {.rows = &context.workspace, .cols = &gradients.memory()}, args.scale);
+  context.ops.quantise({.x = args.output_grad, .out = output_grad, .measured = args.scale.has_value()});
+  if (roles_.bias) context.ops.bias_grad(args.output_grad, bias_.grad);
+  gradients.add({.a = cols_of(output_grad), .b = cols_of(normed), .out = matrix_.grad});
+  const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
+  context.ops.fp8_matmul({.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = normed_grad});
   norm_.backward(
       context.ops,
       {.dy = normed_grad, .x = saved.input, .statistics = saved.statistics, .residual = args.residual, .dx = args.input_grad});

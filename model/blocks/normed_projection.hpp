@@ -15,12 +15,14 @@ class NormedProjection {
   struct Saved {
     Tensor input;  // [Tr, H]
     Norm::Statistics statistics;
-    Tensor normed;  // [T, H], without a shape when the backward is to make it again
+    Tensor normed;              // [T, H], without a shape when the backward is to make it again, or in 8 bits
+    Fp8Matrix normed_fp8 = {};  // of a matrix in 8 bits: the cols of the same
   };
 
   NormedProjection(const ModelConfig& config, const MatrixRoles& roles) : norm_(config), roles_(roles) {}
   void bind(const BoundTensors& tensors);
 
+  bool in_fp8() const { return matrix_.in_fp8(); }
   // output [T, N], as a view of new memory. Without memory.remade, and if nothing is gathered,
   // the norm's output is not kept.
   Tensor forward(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
@@ -29,10 +31,16 @@ class NormedProjection {
     Tensor output_grad;                   // [T, N]; must stay valid as the WeightGradients ask
     std::optional<Tensor> residual = {};  // [Tr, H], the gradient that went around the block
     Tensor input_grad;                    // [Tr, H], written; may be the memory of the forward's input
+    std::optional<Tensor> scale = {};     // [2] f32 in 8 bits: ends with output_grad's largest magnitude; valid as that is
   };
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, const Saved& saved) const;
 
  private:
+  Tensor forward_in_fp8(const BlockContext& context, const Tensor& input, const KeptMemory& memory, Saved& saved) const;
+  void backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                       const Saved& saved) const;
+  // The norm's output in the layouts that `normed` has.
+  void norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const;
   Tensor norm_again(const BlockContext& context, Arena& memory, const Saved& saved) const;
 
   Norm norm_;

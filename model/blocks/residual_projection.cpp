@@ -1,5 +1,9 @@
 #include "model/blocks/residual_projection.hpp"
 
+#include <cassert>
+
+#include "model/blocks/fp8_memory.hpp"
+
 namespace pipetrain {
 
 void ResidualProjection::bind(const BoundTensors& tensors) {
@@ -7,13 +11,24 @@ void ResidualProjection::bind(const BoundTensors& tensors) {
   if (roles_.bias) bias_ = tensors.at(*roles_.bias);
 }
 
-void ResidualProjection::forward(const BlockContext& context, const ForwardArgs& args) const {
+void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
+                                  Saved& saved) const {
+  if (!in_fp8()) {
+    return context.ops.matmul_scatter(context.tp, MatmulKind::forward,
+                                      {.in = args.input, .w = matrix_.weight, .residual = residual, .out = args.output});
+  }
+  assert(!context.gathers());
+  const ArenaScope scope(context.workspace);
+  const Fp8Matrix input =
+      allocate_fp8(args.input.shape, DType::e4m3, {.rows = &context.workspace, .cols = args.kept}, args.scale);
+  saved.input = args.kept ? input : Fp8Matrix{};
+  context.ops.quantise({.x = args.input, .out = input, .measured = args.scale.has_value()});
+  context.ops.fp8_matmul({.a = rows_of(input), .b = rows_of(matrix_.fp8), .addend = residual, .out = args.output});
+}
+
+void ResidualProjection::forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const {
   const bool drops = dropout_.active(context);
-  context.ops.matmul_scatter(context.tp, MatmulKind::forward,
-                             {.in = args.input,
-                              .w = matrix_.weight,
-                              .residual = drops ? std::nullopt : std::optional(args.residual),
-                              .out = args.output});
+  multiply(context, args, drops ? std::nullopt : std::optional(args.residual), saved);
   if (roles_.bias) context.ops.add_bias(args.output, bias_.weight);
   if (!drops) return;
   DropoutArgs dropout = dropout_.of_shard(context, args.output, args.output);
@@ -28,7 +43,27 @@ Tensor ResidualProjection::undropped(const BlockContext& context, const Tensor& 
   return grad;
 }
 
-void ResidualProjection::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients) const {
+void ResidualProjection::backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                                         const Saved& saved) const {
+  const ArenaScope scope(context.workspace);
+  Fp8Matrix input = saved.input;
+  if (input.cols.shape.rank() == 0) {
+    input = allocate_fp8(args.input.shape, DType::e4m3, {.cols = &gradients.memory()});
+    context.ops.quantise({.x = args.input, .out = input});
+  }
+  Tensor grad = args.output_grad;
+  if (dropout_.active(context)) grad = undropped(context, grad, context.workspace.allocate(grad.shape, context.dtype));
+  const Fp8Matrix output_grad =
+      allocate_fp8(grad.shape, DType::e5m2, {.rows = &context.workspace, .cols = &gradients.memory()});
+  context.ops.quantise({.x = grad, .out = output_grad});
+  if (roles_.bias) context.ops.bias_grad(grad, bias_.grad);
+  context.ops.fp8_matmul({.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = args.input_grad});
+  gradients.add({.a = cols_of(output_grad), .b = cols_of(input), .out = matrix_.grad});
+}
+
+void ResidualProjection::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                                  const Saved& saved) const {
+  if (in_fp8()) return backward_in_fp8(context, args, gradients, saved);
   const bool drops = dropout_.active(context);
   const Tensor gathered = context.gathers() || drops
                               ? gradients.allocate({context.tokens(), args.output_grad.shape[1]}, context.dtype)

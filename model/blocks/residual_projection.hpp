@@ -11,21 +11,34 @@ class ResidualProjection {
   ResidualProjection(const MatrixRoles& roles, const DropoutSite& dropout) : roles_(roles), dropout_(dropout) {}
   void bind(const BoundTensors& tensors);
 
-  struct ForwardArgs {
-    Tensor input;     // [T, K]
-    Tensor residual;  // [Tr, H]
-    Tensor output;    // [Tr, H], written: residual + dropout(input x matrix (+ bias))
+  bool in_fp8() const { return matrix_.in_fp8(); }
+
+  // Of a matrix in 8 bits.
+  struct Saved {
+    Fp8Matrix input = {};  // its cols, where they are kept
   };
-  void forward(const BlockContext& context, const ForwardArgs& args) const;
+
+  struct ForwardArgs {
+    Tensor input;                      // [T, K]
+    Tensor residual;                   // [Tr, H]
+    Tensor output;                     // [Tr, H], written: residual + dropout(input x matrix (+ bias))
+    Arena* kept = nullptr;             // in 8 bits: for the input's cols; null: the backward makes them again
+    std::optional<Tensor> scale = {};  // [2] f32 in 8 bits: ends with input's largest magnitude; kept as the cols are
+  };
+  void forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const;
 
   struct BackwardArgs {
     Tensor output_grad;  // [Tr, H], which is the residual's gradient too
-    Tensor input;        // [T, K], of the forward
+    Tensor input;        // [T, K], of the forward; in 8 bits only where its cols were not kept
     Tensor input_grad;   // [T, K], written
   };
-  void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients) const;
+  void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, const Saved& saved) const;
 
  private:
+  void multiply(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
+                Saved& saved) const;
+  void backward_in_fp8(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
+                       const Saved& saved) const;
   // The gradient of what is dropped from, [Tr, H], where the rows that are gathered from it will be.
   Tensor undropped(const BlockContext& context, const Tensor& output_grad, const Tensor& gathered) const;
 

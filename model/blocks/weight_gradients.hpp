@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/buffer.hpp"
@@ -11,8 +12,8 @@
 
 namespace pipetrain {
 
-// A gradient still to be computed. Its tensors stay valid until it has been.
-using KeptGradient = WeightGradArgs;
+// A gradient still to be computed, of matrices in the activations' type or in 8 bits. Its tensors stay valid until it has been.
+using KeptGradient = std::variant<WeightGradArgs, Fp8MatmulArgs>;
 
 // Callback after each matrix gradient: one microbatch's part has been added to it in the stream's order.
 using GradientAdded = std::function<void(const Tensor& dw)>;
@@ -43,12 +44,16 @@ class WeightGradients {
 
   // Once a matrix, without `accumulate`, which is the microbatch's.
   void add(WeightGradArgs args);
+  // The same of a = dy and b = x in 8 bits, out = dw; without addend.
+  void add(Fp8MatmulArgs args);
   // add(), and the gradient of what the column-parallel matrix w was applied to, summed over the ranks into dx.
   void add_and_scatter(const TensorParallel& tp, BackwardScatterArgs args);
 
  private:
   WeightGradients(Ops& ops, Arena& memory, Accumulate accumulate, std::vector<KeptGradient>* kept, GradientAdded added)
       : ops_(ops), memory_(memory), accumulate_(accumulate), kept_(kept), added_(std::move(added)) {}
+
+  void add_or_keep(const KeptGradient& gradient);
 
   Ops& ops_;
   Arena& memory_;

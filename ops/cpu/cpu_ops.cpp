@@ -85,12 +85,12 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::rotary(s, shape, args); });
   }
 
-  void swiglu(const Tensor& gate_up, const Tensor& y) override {
-    enqueue([=](CpuStream& s) { cpu::swiglu(s, gate_up, y); });
+  void swiglu(const SwigluArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::swiglu(s, args); });
   }
 
-  void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) override {
-    enqueue([=](CpuStream& s) { cpu::swiglu_backward(s, dy, gate_up, dgate_up); });
+  void swiglu_backward(const SwigluBackwardArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::swiglu_backward(s, args); });
   }
 
   void layer_norm(const LayerNormArgs& args) override {

@@ -20,8 +20,8 @@ void rms_norm(CpuStream& stream, const RmsNormArgs& args);
 void rms_norm_backward(CpuStream& stream, const RmsNormBackwardArgs& args, const Tensor& partial);
 
 void rotary(CpuStream& stream, const AttentionShape& shape, const RotaryArgs& args);
-void swiglu(CpuStream& stream, const Tensor& gate_up, const Tensor& y);
-void swiglu_backward(CpuStream& stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up);
+void swiglu(CpuStream& stream, const SwigluArgs& args);
+void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args);
 
 void layer_norm(CpuStream& stream, const LayerNormArgs& args);
 // partial [row_tiles, 2, H]: room for the tiles' sums of dweight and dbias, which are added in order.

@@ -24,7 +24,8 @@ void backward_row(const float* grad, const float* gate, const float* up, float* 
 
 }  // namespace
 
-void swiglu(CpuStream& stream, const Tensor& gate_up, const Tensor& y) {
+void swiglu(CpuStream& stream, const SwigluArgs& args) {
+  const Tensor gate_up = args.gate_up, y = args.y;
   const std::int64_t inner = y.cols();
   for_row_tiles(stream, y.rows(), inner, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
@@ -34,7 +35,8 @@ void swiglu(CpuStream& stream, const Tensor& gate_up, const Tensor& y) {
   });
 }
 
-void swiglu_backward(CpuStream& stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) {
+void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args) {
+  const Tensor dy = args.dy, gate_up = args.gate_up, dgate_up = args.dgate_up;
   const std::int64_t inner = dy.cols();
   for_row_tiles(stream, dy.rows(), inner, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {

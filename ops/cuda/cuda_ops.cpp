@@ -67,6 +67,15 @@ class CudaOps : public Ops {
     Ops::backward_scatter(tp, args);
   }
 
+  void quantise(const QuantiseArgs& args) override {
+    enqueue("quantise", [&](cudaStream_t native) {
+      if (!args.measured) cuda::largest_magnitude(native, args.x, largest_of(args.out.scale), multiprocessors_);
+      cuda::quantise(native, args.x, args.out);
+    });
+  }
+
+  void fp8_matmul(const Fp8MatmulArgs& args) override { matmul_.fp8_matmul(args); }
+
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
     if (tp.sequence_parallel && tp.size() > 1) return tp.group->all_gather(stream_, shard, full);
     stream_.copy(full.data, shard.data, full.bytes());
@@ -112,12 +121,12 @@ class CudaOps : public Ops {
     enqueue("rotary", [&](cudaStream_t native) { cuda::rotary(native, shape, args); });
   }
 
-  void swiglu(const Tensor& gate_up, const Tensor& y) override {
-    enqueue("swiglu", [&](cudaStream_t native) { cuda::swiglu(native, gate_up, y); });
+  void swiglu(const SwigluArgs& args) override {
+    enqueue("swiglu", [&](cudaStream_t native) { cuda::swiglu(native, args); });
   }
 
-  void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) override {
-    enqueue("swiglu_backward", [&](cudaStream_t native) { cuda::swiglu_backward(native, dy, gate_up, dgate_up); });
+  void swiglu_backward(const SwigluBackwardArgs& args) override {
+    enqueue("swiglu_backward", [&](cudaStream_t native) { cuda::swiglu_backward(native, args); });
   }
 
   void layer_norm(const LayerNormArgs& args) override {

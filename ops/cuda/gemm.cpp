@@ -12,8 +12,22 @@ namespace pipetrain::cuda {
 namespace {
 
 cudaDataType_t type_of(DType dtype) {
-  return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+  switch (dtype) {
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::f16:
+      return CUDA_R_16F;
+    case DType::e4m3:
+      return CUDA_R_8F_E4M3;
+    case DType::e5m2:
+      return CUDA_R_8F_E5M2;
+    default:
+      return CUDA_R_32F;
+  }
 }
+
+// Of a product whose a has this type.
+DType type_of_b(DType in) { return size_of(in) == 1 ? DType::e4m3 : in; }
 
 void check(cublasStatus_t status, const char* what, int device) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -76,9 +90,17 @@ Gemm::~Gemm() {
   cublasLtDestroy(handle_);
 }
 
+// Read when the product runs; cuBLASLt's first operand is b.
+void Gemm::set_scales(const Plan& plan, const Scales& scales, int device) {
+  check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scales.b, sizeof scales.b),
+        "scaling", device);
+  check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &scales.a, sizeof scales.a),
+        "scaling", device);
+}
+
 // cuBLASLt thinks in columns: a row-major [r, c] matrix is its c x r matrix, and a row-major product x y its y^T x^T. So b
 // comes first.
-const Gemm::Plan& Gemm::plan(const Key& key) {
+const Gemm::Plan& Gemm::plan(const Key& key, const Scales& scales) {
   const auto found = plans_.find(key);
   if (found != plans_.end()) return found->second;
 
@@ -90,6 +112,12 @@ const Gemm::Plan& Gemm::plan(const Key& key) {
         device_);
   check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "transposing",
         device_);
+  if (size_of(key.in) == 1) {
+    const std::int8_t fast_sums = key.in == DType::e4m3 ? 1 : 0;
+    check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast_sums, sizeof fast_sums),
+          "choosing how to add up", device_);
+    set_scales(plan, scales, device_);
+  }
   const auto layout = [&](cublasLtMatrixLayout_t& matrix, DType dtype, std::int64_t rows, std::int64_t cols) {
     check(cublasLtMatrixLayoutCreate(&matrix, type_of(dtype), static_cast<std::uint64_t>(cols),
                                      static_cast<std::uint64_t>(rows), cols),
@@ -97,7 +125,7 @@ const Gemm::Plan& Gemm::plan(const Key& key) {
   };
   const std::int64_t a_cols = key.product == Product::dw ? key.m : key.k;
   const std::int64_t b_cols = key.product == Product::y ? key.k : key.n;
-  layout(plan.b, key.in, key.product == Product::y ? key.n : key.k, b_cols);
+  layout(plan.b, type_of_b(key.in), key.product == Product::y ? key.n : key.k, b_cols);
   layout(plan.a, key.in, key.product == Product::dw ? key.k : key.m, a_cols);
   layout(plan.out, key.out, key.m, key.n);
 
@@ -106,7 +134,7 @@ const Gemm::Plan& Gemm::plan(const Key& key) {
   // Sums of split products in fp32 and apart from the output: in place they round to the output's type on the way.
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE),
                  device_);
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, row_alignment(b_cols, key.in), device_);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, row_alignment(b_cols, type_of_b(key.in)), device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, row_alignment(a_cols, key.in), device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, row_alignment(key.n, key.out), device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, row_alignment(key.n, key.out), device_);
@@ -129,8 +157,8 @@ const Gemm::Plan& Gemm::plan(const Key& key) {
 }
 
 cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void* workspace) {
-  const auto& [product, a, b, addend, out] = operands;
-  assert(a.dtype == b.dtype);
+  const auto& [product, a, b, addend, out, a_scale, b_scale] = operands;
+  assert(b.dtype == type_of_b(a.dtype));
   const std::int64_t m = out.rows(), n = out.cols(), k = product == Product::dw ? a.rows() : a.cols();
   if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
   if (k == 0) return copy_or_zero(stream, addend, out);
@@ -140,7 +168,9 @@ cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void
     small_gemm(stream, operands);
     return CUBLAS_STATUS_SUCCESS;
   }
-  const Plan& plan = this->plan({m, n, k, product, a.dtype, out.dtype});
+  const Scales scales{a_scale, b_scale};
+  const Plan& plan = this->plan({m, n, k, product, a.dtype, out.dtype}, scales);
+  if (a_scale != nullptr) set_scales(plan, scales, device_);
   const float one = 1, beta = addend == nullptr ? 0.0F : 1.0F;
   return cublasLtMatmul(handle_, plan.operation, &one, b.data, plan.b, a.data, plan.a, &beta,
                         addend == nullptr ? out.data : addend, plan.out, out.data, plan.out, &plan.algorithm, workspace,

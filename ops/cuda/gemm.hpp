@@ -22,9 +22,11 @@ constexpr int gemm_algorithms = 16;
 // Whose dimensions are which: Product.
 struct GemmOperands {
   Product product;
-  Tensor a, b;                   // f32, bf16 or f16, of one type
+  Tensor a, b;                   // f32, bf16 or f16, of one type; or a in e4m3 or e5m2, b in e4m3, and the product y
   const void* addend = nullptr;  // null: nothing; out's shape and type, and possibly its memory
-  Tensor out;                    // of the inputs' type or f32
+  Tensor out;                    // of the inputs' type or f32; bf16 or f32 where they have 8 bits
+  // On the device, aligned to 16 bytes: what each number of a, of b is multiplied by. For 8 bits only, which need them.
+  const float *a_scale = nullptr, *b_scale = nullptr;
 };
 
 // Not thread-safe. The algorithm is one of the heuristics' list: the first, or the one that gemm_choice() names for this shape,
@@ -37,7 +39,9 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  // out = product of a and b, plus addend. Accumulates in fp32 (small fp32 products in fp64), rounds once. workspace: of
+  // out = product of a and b, plus addend. Accumulates in fp32 (small fp32 products in fp64), rounds once. Products of e4m3 by
+  // e4m3, which are forward ones, add up in the tensor cores, whose sums have fewer bits than fp32; those of gradients in e5m2
+  // move the sums out of them into fp32 registers as they grow. workspace: of
   // gemm_workspace bytes. Throws Error(unavailable) when cuBLASLt has no algorithm.
   cublasStatus_t run(cudaStream_t stream, const GemmOperands& operands, void* workspace);
 
@@ -56,7 +60,11 @@ class Gemm {
   cublasLtHandle_t handle_ = nullptr;
   std::unordered_map<Key, Plan, Hash> plans_;
 
-  const Plan& plan(const Key& key);
+  struct Scales {
+    const float *a, *b;
+  };
+  static void set_scales(const Plan& plan, const Scales& scales, int device);
+  const Plan& plan(const Key& key, const Scales& scales);
 };
 
 }  // namespace pipetrain::cuda

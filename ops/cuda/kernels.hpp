@@ -48,8 +48,14 @@ void dropout(cudaStream_t stream, const DropoutArgs& args);
 void rotary(cudaStream_t stream, const AttentionShape& shape, const RotaryArgs& args);
 
 // swiglu.cu
-void swiglu(cudaStream_t stream, const Tensor& gate_up, const Tensor& y);
-void swiglu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up);
+void swiglu(cudaStream_t stream, const SwigluArgs& args);
+void swiglu_backward(cudaStream_t stream, const SwigluBackwardArgs& args);
+
+// quantise.cu
+// Writes the largest magnitude of x, bf16, to largest [1] f32; NaN if there is one.
+void largest_magnitude(cudaStream_t stream, const Tensor& x, const Tensor& largest, int multiprocessors);
+// out.scale ends with x's largest magnitude.
+void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 
 // embedding.cu
 void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out);

@@ -104,4 +104,12 @@ T* data_or_null(const std::optional<Tensor>& tensor) {
   return tensor ? data_of<T>(*tensor) : nullptr;
 }
 
+// What the kernel that follows raises to the largest magnitude of its result, as raise_by_block() does: zero; null where it is
+// not asked for.
+inline unsigned* begin_largest(cudaStream_t stream, const std::optional<Tensor>& largest) {
+  if (!largest) return nullptr;
+  cudaMemsetAsync(largest->data, 0, sizeof(float), stream);
+  return data_of<unsigned>(*largest);
+}
+
 }  // namespace pipetrain::cuda

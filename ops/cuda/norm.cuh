@@ -52,16 +52,24 @@ __device__ Moments<Real<T>> row_moments(Pack<T, W> (&in)[N], int packs) {
   return {all, warp_sum(squares + count * off * off)};
 }
 
+// What one pass over the rows writes.
+template <class T>
+struct NormOutput {
+  T* y;
+  float *mean, *inv_std;
+  unsigned* largest;  // null: not asked for
+};
+
 // threadIdx.y is the row of the block: one, unless a warp takes a row. mean and bias are used when centered only.
 template <bool centered, class T, class TW, int W, int N>
-__global__ void __launch_bounds__(1024) norm_kernel(const T* x, const TW* weight, const TW* bias, float eps, T* y, float* mean,
-                                                    float* inv_std, std::int64_t rows, int cols) {
+__global__ void __launch_bounds__(1024)
+    norm_kernel(const T* x, const TW* weight, const TW* bias, float eps, NormOutput<T> to, std::int64_t rows, int cols) {
   wait_for_previous();
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (row >= rows) return;
   const int packs = cols / W;
   x += row * cols;
-  y += row * cols;
+  T* const y = to.y + row * cols;
   Pack<T, W> in[N] = {};
 #pragma unroll
   for (int n = 0; n < N; ++n) {
@@ -71,9 +79,10 @@ __global__ void __launch_bounds__(1024) norm_kernel(const T* x, const TW* weight
   const auto moments = row_moments<centered>(in, packs);
   const Real<T> inv = 1 / sqrt(moments.squares / static_cast<Real<T>>(cols) + eps);
   if (threadIdx.x == 0) {
-    inv_std[row] = static_cast<float>(inv);
-    if constexpr (centered) mean[row] = static_cast<float>(moments.mean);
+    to.inv_std[row] = static_cast<float>(inv);
+    if constexpr (centered) to.mean[row] = static_cast<float>(moments.mean);
   }
+  unsigned found = 0;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const int pack = threadIdx.x + n * blockDim.x;
@@ -88,7 +97,15 @@ __global__ void __launch_bounds__(1024) norm_kernel(const T* x, const TW* weight
 #pragma unroll
       for (int i = 0; i < W; ++i) out[i] += b[i];
     }
+#pragma unroll
+    for (int i = 0; i < W; ++i) found = max(found, magnitude(out[i]));
     store(y, pack, out);
+  }
+  if (to.largest == nullptr) return;
+  if (blockDim.y == 1) {
+    raise_by_block<T>(to.largest, found);
+  } else {
+    raise_by_warp<T>(to.largest, found);
   }
 }
 
@@ -119,6 +136,7 @@ void with_norm_types(const char* what, const Tensor& x, const Tensor& weight, bo
 // bias and mean: without memory unless centered.
 template <bool centered>
 void norm_forward(cudaStream_t stream, const char* what, const LayerNormArgs& args) {
+  unsigned* const largest = begin_largest(stream, args.largest);
   const std::int64_t rows = args.x.rows(), cols = args.x.cols();
   if (rows == 0) return;
   const bool aligned =
@@ -133,8 +151,9 @@ void norm_forward(cudaStream_t stream, const char* what, const LayerNormArgs& ar
     with_packs(what, cols / W, warps ? 1 : 4, warps ? 32 : 1024, [&](auto n, int threads) {
       const int rows_each = warps ? 4 : 1;
       launch(stream, norm_kernel<centered, T, TW, W, decltype(n)::value>, blocks_for(rows, rows_each), dim3(threads, rows_each),
-             0, data_of<T>(args.x), data_of<TW>(args.weight), data_of<TW>(args.bias), args.eps, data_of<T>(args.y),
-             data_of<float>(args.mean), data_of<float>(args.inv_std), rows, static_cast<int>(cols));
+             0, data_of<T>(args.x), data_of<TW>(args.weight), data_of<TW>(args.bias), args.eps,
+             NormOutput<T>{data_of<T>(args.y), data_of<float>(args.mean), data_of<float>(args.inv_std), largest}, rows,
+             static_cast<int>(cols));
     });
   });
 }

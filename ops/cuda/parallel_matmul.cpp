@@ -54,7 +54,18 @@ void ParallelMatmul::matmul_scatter(const TensorParallel& tp, MatmulKind kind, c
 }
 
 void ParallelMatmul::weight_grad(const WeightGradArgs& args) {
-  multiply(Product::dw, args.dy, args.x, args.accumulate == Accumulate::yes ? args.dw.data : nullptr, args.dw);
+  multiply({Product::dw, args.dy, args.x, args.accumulate == Accumulate::yes ? args.dw.data : nullptr, args.dw});
+}
+
+void ParallelMatmul::fp8_matmul(const Fp8MatmulArgs& args) {
+  const auto factor = [](const Fp8Operand& operand) { return operand.scale.as<float>(); };
+  multiply({.product = Product::y,
+            .a = args.a.values,
+            .b = args.b.values,
+            .addend = args.addend ? args.addend->data : nullptr,
+            .out = args.out,
+            .a_scale = factor(args.a),
+            .b_scale = factor(args.b)});
 }
 
 bool ParallelMatmul::backward_scatter_in_pieces(const TensorParallel& tp, const BackwardScatterArgs& args) {
@@ -88,20 +99,21 @@ bool ParallelMatmul::sums_in_pieces(const TensorParallel& tp, MatmulKind kind, c
 }
 
 void ParallelMatmul::matmul(MatmulKind kind, const MatmulScatterArgs& args) {
-  multiply(kind == MatmulKind::forward ? Product::y : Product::dx, args.in, args.w,
-           args.residual ? args.residual->data : nullptr, args.out);
+  multiply({kind == MatmulKind::forward ? Product::y : Product::dx, args.in, args.w,
+            args.residual ? args.residual->data : nullptr, args.out});
 }
 
-void ParallelMatmul::multiply(Product product, const Tensor& a, const Tensor& b, const void* addend, const Tensor& out) {
+void ParallelMatmul::multiply(GemmOperands operands) {
   CudaStream& stream = ops_.stream();
   if (!stream.begin()) return;
-  if (addend == out.data && out.dtype != DType::f32) {
+  const Tensor& out = operands.out;
+  if (operands.addend == out.data && out.dtype != DType::f32) {
     // In place cuBLASLt adds in memory: it rounds the product, then the sum. Apart, it rounds once.
     void* apart = ops_.scratch(out.bytes());
-    stream.copy(apart, addend, out.bytes());
-    addend = apart;
+    stream.copy(apart, operands.addend, out.bytes());
+    operands.addend = apart;
   }
-  const cublasStatus_t status = gemm_.run(stream.native(), {product, a, b, addend, out}, workspace_.data());
+  const cublasStatus_t status = gemm_.run(stream.native(), operands, workspace_.data());
   if (status == CUBLAS_STATUS_SUCCESS) return;
   stream.fail(std::make_exception_ptr(
       Error(ErrorKind::peer_lost,

@@ -18,6 +18,7 @@ class ParallelMatmul {
   void gather_matmul(const TensorParallel& tp, MatmulKind kind, const GatherMatmulArgs& args);
   void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args);
   void weight_grad(const WeightGradArgs& args);
+  void fp8_matmul(const Fp8MatmulArgs& args);
   // The part of Ops::backward_scatter that hides the ranks' sum behind the weight gradient. False, and nothing is enqueued,
   // where that is not worthwhile.
   bool backward_scatter_in_pieces(const TensorParallel& tp, const BackwardScatterArgs& args);
@@ -30,7 +31,7 @@ class ParallelMatmul {
   bool sums_in_pieces(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args,
                       const std::function<void()>& meanwhile);
   void matmul(MatmulKind kind, const MatmulScatterArgs& args);
-  void multiply(Product product, const Tensor& a, const Tensor& b, const void* addend, const Tensor& out);
+  void multiply(GemmOperands operands);
 };
 
 }  // namespace pipetrain::cuda

@@ -4,9 +4,15 @@
 namespace pipetrain::cuda {
 
 void rms_norm(cudaStream_t stream, const RmsNormArgs& args) {
-  norm_forward<false>(
-      stream, "rms_norm",
-      {.x = args.x, .weight = args.weight, .bias = {}, .eps = args.eps, .y = args.y, .mean = {}, .inv_std = args.inv_rms});
+  norm_forward<false>(stream, "rms_norm",
+                      {.x = args.x,
+                       .weight = args.weight,
+                       .bias = {},
+                       .eps = args.eps,
+                       .y = args.y,
+                       .mean = {},
+                       .inv_std = args.inv_rms,
+                       .largest = args.largest});
 }
 
 std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors) {

@@ -34,13 +34,15 @@ __global__ void small_gemm_kernel(int m, int n, int k, Operand a, Operand b, con
 }  // namespace
 
 void small_gemm(cudaStream_t stream, const GemmOperands& operands) {
-  const auto& [product, a, b, addend, out] = operands;
+  const Product product = operands.product;
+  const Tensor &a = operands.a, &b = operands.b, &out = operands.out;
   const std::int64_t m = out.rows(), n = out.cols(), k = product == Product::dw ? a.rows() : a.cols();
   const Operand left = product == Product::dw ? Operand{data_of<float>(a), 1, m} : Operand{data_of<float>(a), k, 1};
   const Operand right = product == Product::y ? Operand{data_of<float>(b), 1, k} : Operand{data_of<float>(b), n, 1};
   const dim3 grid(blocks_for(n, tile), blocks_for(m, tile));
   small_gemm_kernel<<<grid, dim3(tile, tile), 0, stream>>>(static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), left,
-                                                           right, static_cast<const float*>(addend), data_of<float>(out));
+                                                           right, static_cast<const float*>(operands.addend),
+                                                           data_of<float>(out));
 }
 
 }  // namespace pipetrain::cuda

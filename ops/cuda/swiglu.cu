@@ -8,9 +8,11 @@ namespace {
 constexpr int threads = 256;
 constexpr int unroll = 2;  // packs a thread: loads of both are in flight together
 
+// largest: null, or what raise_to() raises; every block's greatest is then found.
 template <class T, int W>
-__global__ void swiglu_kernel(const T* gate_up, T* y, unsigned row_packs, std::int64_t packs) {
+__global__ void swiglu_kernel(const T* gate_up, T* y, unsigned* largest, unsigned row_packs, std::int64_t packs) {
   wait_for_previous();
+  unsigned found = 0;
   Pack<T, W> gate[unroll], up[unroll];
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * unroll + threadIdx.x;
 #pragma unroll
@@ -27,14 +29,20 @@ __global__ void swiglu_kernel(const T* gate_up, T* y, unsigned row_packs, std::i
     if (pack >= packs) continue;
     Real<T> out[W];
 #pragma unroll
-    for (int i = 0; i < W; ++i) out[i] = gate[n][i] * sigmoid<T>(gate[n][i]) * up[n][i];
+    for (int i = 0; i < W; ++i) {
+      out[i] = gate[n][i] * sigmoid<T>(gate[n][i]) * up[n][i];
+      found = max(found, magnitude(out[i]));
+    }
     store(y, pack, out);
   }
+  if (largest != nullptr) raise_by_block<T>(largest, found);
 }
 
 template <class T, int W>
-__global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_up, unsigned row_packs, std::int64_t packs) {
+__global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_up, unsigned* largest, unsigned row_packs,
+                                       std::int64_t packs) {
   wait_for_previous();
+  unsigned found = 0;
   Pack<T, W> gate[unroll], up[unroll], grad[unroll];
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * unroll + threadIdx.x;
 #pragma unroll
@@ -57,10 +65,12 @@ __global__ void swiglu_backward_kernel(const T* dy, const T* gate_up, T* dgate_u
       const Real<T> g = gate[n][i], s = sigmoid<T>(g);
       dup[i] = grad[n][i] * g * s;
       dgate[i] = static_cast<Real<T>>(grad[n][i]) * up[n][i] * s * (1 + g * (1 - s));
+      found = max(found, max(magnitude(dup[i]), magnitude(dgate[i])));
     }
     store(dgate_up, pack + row * row_packs, dgate);
     store(dgate_up, pack + (row + 1) * row_packs, dup);
   }
+  if (largest != nullptr) raise_by_block<T>(largest, found);
 }
 
 // Calls body(T, W, packs of a row, packs in all); `y` is [T, I].
@@ -78,22 +88,26 @@ void with_packs(const Tensor& y, bool aligned, Body body) {
 
 }  // namespace
 
-void swiglu(cudaStream_t stream, const Tensor& gate_up, const Tensor& y) {
+void swiglu(cudaStream_t stream, const SwigluArgs& args) {
+  const Tensor &gate_up = args.gate_up, &y = args.y;
+  unsigned* const raised = begin_largest(stream, args.largest);
   if (y.elements() == 0) return;
   with_packs(y, aligned16(gate_up.data) && aligned16(y.data), [&](auto t, auto w, unsigned row_packs, std::int64_t packs) {
     using T = typename decltype(t)::type;
     launch(stream, swiglu_kernel<T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0, data_of<T>(gate_up),
-           data_of<T>(y), row_packs, packs);
+           data_of<T>(y), raised, row_packs, packs);
   });
 }
 
-void swiglu_backward(cudaStream_t stream, const Tensor& dy, const Tensor& gate_up, const Tensor& dgate_up) {
+void swiglu_backward(cudaStream_t stream, const SwigluBackwardArgs& args) {
+  const Tensor &dy = args.dy, &gate_up = args.gate_up, &dgate_up = args.dgate_up;
+  unsigned* const raised = begin_largest(stream, args.largest);
   if (dy.elements() == 0) return;
   const bool aligned = aligned16(gate_up.data) && aligned16(dy.data) && aligned16(dgate_up.data);
   with_packs(dy, aligned, [&](auto t, auto w, unsigned row_packs, std::int64_t packs) {
     using T = typename decltype(t)::type;
     launch(stream, swiglu_backward_kernel<T, decltype(w)::value>, blocks_for(packs, threads * unroll), threads, 0,
-           data_of<T>(dy), data_of<T>(gate_up), data_of<T>(dgate_up), row_packs, packs);
+           data_of<T>(dy), data_of<T>(gate_up), data_of<T>(dgate_up), raised, row_packs, packs);
   });
 }
 

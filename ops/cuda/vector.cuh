@@ -120,6 +120,30 @@ __device__ void store(T* data, std::int64_t pack, const R (&values)[W]) {
   reinterpret_cast<Pack<T, W>*>(data)[pack] = packed;
 }
 
+// The bits of |value|, which are ordered as magnitudes are, NaN above infinity: an integer maximum of them is exact in any
+// order and loses no NaN.
+__device__ inline unsigned magnitude(float value) { return __float_as_uint(value) & 0x7fffffffU; }
+__device__ inline unsigned magnitude(double value) { return magnitude(static_cast<float>(value)); }
+
+// Raises *largest to the largest of the warp's magnitudes, as T rounds it. All its threads call it.
+template <class T>
+__device__ void raise_by_warp(unsigned* largest, unsigned found) {
+  found = __reduce_max_sync(0xffffffffU, found);
+  if (threadIdx.x % 32 != 0) return;
+  const unsigned rounded = magnitude(to_float(from_float<T>(__uint_as_float(found))));
+  if (rounded > *static_cast<volatile unsigned*>(largest)) atomicMax(largest, rounded);
+}
+
+// The same by one access of the whole block, whose threads all call it; blockDim.y is 1.
+template <class T>
+__device__ void raise_by_block(unsigned* largest, unsigned found) {
+  __shared__ unsigned of_warps[32];
+  found = __reduce_max_sync(0xffffffffU, found);
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = found;
+  __syncthreads();
+  if (threadIdx.x < 32) raise_by_warp<T>(largest, threadIdx.x < blockDim.x / 32 ? of_warps[threadIdx.x] : 0U);
+}
+
 template <class R>
 __device__ R warp_sum(R value) {
 #pragma unroll

@@ -63,8 +63,8 @@ void add_attention_and_mlp(OpsBits& b) {
     ops.rotary(shape, {.qkv = qkv, .cos_sin = cos_sin});
     ops.attention(shape, {.qkv = qkv, .out = attended, .log_sum_exp = attention_sums});
     ops.attention_backward(shape, {.dout = dout, .qkv = qkv, .out = attended, .log_sum_exp = attention_sums, .dqkv = dqkv});
-    ops.swiglu(gate_up, activated);
-    ops.swiglu_backward(dy, gate_up, dgate_up);
+    ops.swiglu({.gate_up = gate_up, .y = activated});
+    ops.swiglu_backward({.dy = dy, .gate_up = gate_up, .dgate_up = dgate_up});
   });
   b.add({qkv, attended, attention_sums, dqkv, activated, dgate_up});
 }

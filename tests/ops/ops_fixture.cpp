@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "fp8.hpp"
 #include "half.hpp"
 
 namespace pipetrain::testing {
@@ -49,6 +50,7 @@ double decode(const unsigned char* at, DType dtype) {
     std::memcpy(&value, at, 4);
     return value;
   }
+  if (size_of(dtype) == 1) return test::from_fp8(*at, dtype);
   std::uint32_t bits = 0;
   if (size_of(dtype) == 2) {
     std::uint16_t half = 0;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fp8.hpp"
 #include "half.hpp"
 
 namespace pipetrain::testing {
@@ -35,6 +36,9 @@ double rounded(double value, DType dtype) {
       return value;
     case DType::i32:
       return std::nearbyint(value);
+    case DType::e4m3:
+    case DType::e5m2:
+      return test::round_to_fp8(value, dtype);
   }
   return value;
 }

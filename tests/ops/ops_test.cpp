@@ -149,9 +149,9 @@ TEST_CASE("SwiGLU and its gradient match the reference, large gates included", "
         const Values gate_up = b.draw({shape[0], 2 * shape[1]}, deviation), dy = b.draw(shape);
         const Tensor tg = b.put(gate_up), tdy = b.put(dy), y = b.poisoned(shape), grad = b.poisoned(gate_up.shape);
         b.team.run([&](TestRank& r) {
-          r.ops().swiglu(tg, y);
-          r.ops().swiglu_backward(tdy, tg, grad);
-          r.ops().swiglu_backward(tdy, tg, tg);
+          r.ops().swiglu({.gate_up = tg, .y = y});
+          r.ops().swiglu_backward({.dy = tdy, .gate_up = tg, .dgate_up = grad});
+          r.ops().swiglu_backward({.dy = tdy, .gate_up = tg, .dgate_up = tg});
         });
         CHECK(relative_error(b.rank.get(y), reference::swiglu(gate_up)) < b.tolerance);
         for (const Tensor& result : {grad, tg})  // out of place and in place

@@ -116,8 +116,8 @@ TEST_CASE("GPU rotary embedding and SwiGLU", "[gpu]") {
       const Tensor tg = rank.put(gate_up, dtype), tdy = rank.put(dy, dtype);
       const Tensor y = rank.poisoned(shape, dtype), dg = rank.poisoned({shape[0], 2 * shape[1]}, dtype);
       team.run([&](TestRank& r) {
-        r.ops().swiglu(tg, y);
-        r.ops().swiglu_backward(tdy, tg, dg);
+        r.ops().swiglu({.gate_up = tg, .y = y});
+        r.ops().swiglu_backward({.dy = tdy, .gate_up = tg, .dgate_up = dg});
       });
       CHECK(relative_error(rank.get(y), reference::swiglu(gate_up)) < tolerance);
       CHECK(relative_error(rank.get(dg), reference::swiglu_backward(dy, gate_up)) < tolerance);

@@ -1,0 +1,62 @@
+#include "actors/training/fp8_support.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "core/device_name.hpp"
+#include "core/error.hpp"
+#include "model/mode_names.hpp"
+#include "ops/arguments.hpp"
+
+namespace pipetrain {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorKind::input, {"precision", "fp8"}, why); }
+
+void check_bf16_layers(const TrainJob& job) {
+  const auto& [at_start, at_end] = job.numerics.bf16_layers;
+  const auto fail = [&](const std::string& why) {
+    if (at_start > 0) throw Error(ErrorKind::input, {"num-layers-at-start-in-bf16", std::to_string(at_start)}, why);
+    throw Error(ErrorKind::input, {"num-layers-at-end-in-bf16", std::to_string(at_end)}, why);
+  };
+  if (at_start == 0 && at_end == 0) return;
+  if (!job.numerics.precision.fp8_products)
+    fail(fmt::format("is of precision fp8, and this run's is {}; leave it out", precision_name(job.numerics.precision)));
+  if (at_start + at_end >= job.config.layers)
+    fail(fmt::format("no layer of the model's {} is left to be in fp8; name fewer, or use bf16", job.config.layers));
+}
+
+void check_sizes(const ModelConfig& config) {
+  const auto require = [](std::int64_t size, const char* what) {
+    if (size % fp8_multiple == 0) return;
+    refuse(
+        fmt::format("the model's {} is {}, and products in 8 bits need multiples of {}; use bf16", what, size, fp8_multiple));
+  };
+  require(config.hidden, "hidden size");
+  require(config.heads * config.head_dim, "size of all heads");
+  require(config.kv_heads * config.head_dim, "size of all key-value heads");
+  require(config.intermediate, "intermediate size");
+}
+
+}  // namespace
+
+void check_fp8(const TrainJob& job) {
+  check_bf16_layers(job);
+  if (!job.numerics.precision.fp8_products) return;
+  if (job.devices.kind != DeviceKind::cuda) refuse("products in 8 bits are not built on the CPU; use fp32");
+  if (job.layout.tp > 1) refuse("products in 8 bits are not built yet over tensor-parallel ranks; use tp 1, or bf16");
+  if (job.zero.divides_weights())
+    refuse("each replica keeps its weights whole in 8 bits, and zero 3 divides them; use zero 2, or bf16");
+  check_sizes(job.config);
+  const std::vector<int> first{0};
+  for (const int gpu : job.devices.gpus.empty() ? first : job.devices.gpus) {
+    const std::string name = cuda_device_name(gpu);
+    if (name.empty()) continue;  // opening it says that it is not there
+    if (!cuda_multiplies_fp8(gpu))
+      refuse(fmt::format("GPU {} ({}) does not multiply in 8 bits as Hopper GPUs do; use bf16", gpu, name));
+  }
+}
+
+}  // namespace pipetrain

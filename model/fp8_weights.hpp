@@ -1,0 +1,48 @@
+// The matrices of a stage that are multiplied in 8 bits, made from the weights that the other operations read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/buffer.hpp"
+#include "core/device.hpp"
+#include "model/numerics.hpp"
+#include "model/parameters.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain {
+
+// Whether this block's products are in 8 bits. layers: of the model.
+bool multiplies_in_fp8(const Block& block, std::int64_t layers, const Numerics& numerics);
+
+// Both layouts of each matrix, so that forward and backward have their own: 2 bytes a weight. Not thread-safe.
+class Fp8Weights {
+ public:
+  Fp8Weights(const ParameterLayout& layout, std::int64_t layers, const Numerics& numerics);
+
+  std::size_t bytes() const { return memory_.peak(); }
+  // Takes them from the device.
+  void allocate(Device& device);
+
+  // In the order of BlockParameters::tensors of this block (its index in ParameterLayout::blocks): without shapes where a
+  // tensor is not multiplied in 8 bits, empty where none of them is. Without memory before allocate().
+  const std::vector<Fp8Matrix>& of(std::size_t block) const { return blocks_[block].matrices; }
+
+  // The weights are no longer those that were rounded.
+  void weights_changed();
+  // Enqueues what of(block) needs to be `weights`: nothing where it is.
+  void update(Ops& ops, std::size_t block, const std::vector<Tensor>& weights);
+
+ private:
+  struct BlockMatrices {
+    std::vector<Fp8Matrix> matrices;
+    bool up_to_date = false;
+  };
+
+  std::vector<BlockMatrices> blocks_;
+  Buffer buffer_;
+  Arena memory_ = Arena::measuring();
+};
+
+}  // namespace pipetrain

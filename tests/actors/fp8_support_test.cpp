@@ -1,0 +1,61 @@
+#include "actors/training/fp8_support.hpp"
+
+#include "actors/golden_run.hpp"
+#include "catch.hpp"
+#include "core/error.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+TrainJob fp8_job() {
+  TrainJob job;
+  job.config.hidden = 64;
+  job.config.layers = 4;
+  job.config.heads = job.config.kv_heads = 4;
+  job.config.head_dim = 16;
+  job.config.intermediate = 128;
+  job.numerics.precision = Precision::fp8();
+  job.devices.kind = DeviceKind::cuda;
+  return job;
+}
+
+// "precision fp8: why", or "taken".
+std::string refusal(const TrainJob& job) {
+  try {
+    check_fp8(job);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    return error.what();
+  }
+  return "taken";
+}
+
+}  // namespace
+
+TEST_CASE("fp8 is refused where its products are not built, and says what to take instead") {
+  TrainJob job = fp8_job();
+  job.layout.tp = 2;
+  CHECK_THAT(refusal(job), Contains("tensor-parallel") && Contains("bf16"));
+  job = fp8_job();
+  job.zero.stage = 3;
+  CHECK_THAT(refusal(job), Contains("zero 2"));
+  job = fp8_job();
+  job.config.intermediate = 100;
+  CHECK_THAT(refusal(job), Contains("intermediate size is 100") && Contains("16"));
+  job = fp8_job();
+  job.devices.kind = DeviceKind::cpu;
+  CHECK_THAT(refusal(job), Contains("CPU") && Contains("fp32"));
+}
+
+TEST_CASE("layers that stay in bf16 are those of a run in fp8, and leave some") {
+  TrainJob job = fp8_job();
+  job.numerics.bf16_layers = {.at_start = 1, .at_end = 3};
+  CHECK_THAT(refusal(job), Contains("num-layers-at-start-in-bf16 1") && Contains("of the model's 4"));
+  job.numerics = {};
+  CHECK(refusal(job) == "taken");
+  job.numerics.bf16_layers.at_end = 2;
+  CHECK_THAT(refusal(job), Contains("num-layers-at-end-in-bf16 2") && Contains("this run's is fp32"));
+}
