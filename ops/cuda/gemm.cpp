@@ -44,6 +44,9 @@ std::uint32_t row_alignment(std::int64_t cols, DType dtype) {
   return alignment;
 }
 
+std::int64_t a_cols_of(const GemmShape& shape) { return shape.product == Product::dw ? shape.m : shape.k; }
+std::int64_t b_cols_of(const GemmShape& shape) { return shape.product == Product::y ? shape.k : shape.n; }
+
 // A product without an inner dimension: the addend alone.
 cublasStatus_t copy_or_zero(cudaStream_t stream, const void* addend, const Tensor& out) {
   const cudaError_t error = addend == nullptr
@@ -123,19 +126,24 @@ const Gemm::Plan& Gemm::plan(const Key& key, const Scales& scales) {
                                      static_cast<std::uint64_t>(rows), cols),
           "making a layout", device_);
   };
-  const std::int64_t a_cols = key.product == Product::dw ? key.m : key.k;
-  const std::int64_t b_cols = key.product == Product::y ? key.k : key.n;
-  layout(plan.b, type_of_b(key.in), key.product == Product::y ? key.n : key.k, b_cols);
-  layout(plan.a, key.in, key.product == Product::dw ? key.k : key.m, a_cols);
+  layout(plan.b, type_of_b(key.in), key.product == Product::y ? key.n : key.k, b_cols_of(key));
+  layout(plan.a, key.in, key.product == Product::dw ? key.k : key.m, a_cols_of(key));
   layout(plan.out, key.out, key.m, key.n);
 
+  choose_algorithm(key, plan);
+  return plans_.emplace(key, plan).first->second;
+}
+
+void Gemm::choose_algorithm(const Key& key, Plan& plan) {
+  const std::uint32_t a_alignment = row_alignment(a_cols_of(key), key.in);
+  const std::uint32_t b_alignment = row_alignment(b_cols_of(key), type_of_b(key.in));
   Preference preference(device_);
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, gemm_workspace, device_);
   // Sums of split products in fp32 and apart from the output: in place they round to the output's type on the way.
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE),
                  device_);
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, row_alignment(b_cols, type_of_b(key.in)), device_);
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, row_alignment(a_cols, key.in), device_);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b_alignment, device_);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a_alignment, device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, row_alignment(key.n, key.out), device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, row_alignment(key.n, key.out), device_);
   cublasLtMatmulHeuristicResult_t results[gemm_algorithms] = {};
@@ -153,7 +161,6 @@ const Gemm::Plan& Gemm::plan(const Key& key, const Scales& scales) {
                                             " algorithms for a product, not number " + std::to_string(rank));
   }
   plan.algorithm = results[rank].algo;
-  return plans_.emplace(key, plan).first->second;
 }
 
 cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void* workspace) {

@@ -65,6 +65,7 @@ class Gemm {
   };
   static void set_scales(const Plan& plan, const Scales& scales, int device);
   const Plan& plan(const Key& key, const Scales& scales);
+  void choose_algorithm(const Key& key, Plan& plan);
 };
 
 }  // namespace pipetrain::cuda
