@@ -1,0 +1,67 @@
+// What a stage holds in fp8, learnt without a device: the formulas of docs/memory.md.
+#include "catch.hpp"
+#include "core/buffer.hpp"
+#include "model/stage_model.hpp"
+
+namespace pipetrain::test {
+namespace {
+
+// All sizes fill whole tensors' alignment, so that formulas hold to the byte.
+ModelConfig even_config() {
+  ModelConfig config;
+  config.hidden = 256;
+  config.layers = 3;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 64;
+  config.intermediate = 512;
+  config.vocabulary = 256;
+  config.max_positions = 64;
+  return config;
+}
+
+constexpr MicrobatchShape shape{.batch = 2, .sequence = 64};
+// Of one layer: qkv, attention's output, gate and up, down.
+constexpr std::size_t matrices = 256 * 512 + 256 * 256 + 256 * 1024 + 512 * 256;
+constexpr std::size_t scale = tensor_alignment;  // two numbers
+
+struct Measured {
+  ActivationBytes activations;
+  std::size_t weights;
+};
+
+Measured measured(const Numerics& numerics) {
+  const ModelConfig config = even_config();
+  const auto ops = make_measuring_ops();
+  const auto model =
+      make_stage_model({.config = config, .chunks = {blocks_of(config)}, .shape = shape, .numerics = numerics}, {}, *ops);
+  return {model->activation_bytes(0), model->fp8_weight_bytes()};
+}
+
+}  // namespace
+
+TEST_CASE("in fp8 a stage holds its blocks' matrices in two more layouts, and less of a microbatch") {
+  Numerics bf16{.precision = Precision::bf16()}, fp8{.precision = Precision::fp8()};
+  const auto tokens = static_cast<std::size_t>(shape.tokens());
+  CHECK(measured(bf16).weights == 0);
+  CHECK(measured(fp8).weights == 3 * (2 * matrices + 4 * scale));
+  // Both norms' outputs and the MLP's inner columns a byte less, the heads a byte more.
+  constexpr std::size_t less = 2 * 256 + 512 - 4 * 64;
+  CHECK(measured(bf16).activations.saved - measured(fp8).activations.saved == 3 * (tokens * less - 4 * scale));
+
+  // What elementwise passes make again, and what the whole forward does, is not there in either.
+  for (const Recompute mode : {Recompute::selective, Recompute::full}) {
+    bf16.recompute = fp8.recompute = mode;
+    CHECK(measured(bf16).activations.saved == measured(fp8).activations.saved);
+  }
+}
+
+TEST_CASE("layers that stay in bf16 take what they take there") {
+  Numerics numerics{.precision = Precision::fp8(), .bf16_layers = {.at_start = 1, .at_end = 1}};
+  CHECK(measured(numerics).weights == 2 * matrices + 4 * scale);
+  numerics.bf16_layers = {.at_start = 0, .at_end = 3};
+  CHECK(measured(numerics).weights == 0);
+  CHECK(measured(numerics).activations.saved == measured({.precision = Precision::bf16()}).activations.saved);
+}
+
+}  // namespace pipetrain::test
