@@ -86,7 +86,8 @@ TEST_CASE("options and values of later are errors that say so") {
   }
   CHECK(error_of({"--cp", "1", "--slices", "1", "--post-validation", "off"}) == "no error");
   CHECK_THAT(error_of({"--context-parallel-size", "2"}), Contains("here it is --cp, which is not built yet"));
-  CHECK_THAT(error_of({"--precision", "fp8", "--device", "cpu"}), StartsWith("--precision fp8: fp8 is not built yet on the CPU"));
+  CHECK_THAT(error_of({"--precision", "fp8", "--device", "cpu"}),
+             StartsWith("--precision fp8: fp8 is not built yet on the CPU"));
   CHECK_THAT(error_of({"--num-layers-at-start-in-bf16", "-1"}), StartsWith("--num-layers-at-start-in-bf16 -1: "));
   CHECK_THAT(error_of({"--precision", "fp16", "--device", "cpu"}),
              StartsWith("--precision fp16: fp16 is not built yet on the CPU"));
