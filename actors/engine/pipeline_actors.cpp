@@ -33,9 +33,8 @@ Mesh mesh_of_parts(const PipelineOptions& options, int stages) {
 
 }  // namespace
 
-PipelineActors::OwnSystem::OwnSystem(bool over_processes) {
-  check_threads(std::max(4, static_cast<int>(std::thread::hardware_concurrency())) + 2);
-  if (over_processes) let_idle_threads_sleep(config);
+PipelineActors::OwnSystem::OwnSystem() {
+  check_threads(let_idle_threads_sleep(config) + 2);
   system.emplace(config);
 }
 
@@ -46,7 +45,7 @@ PipelineActors::PipelineActors(PipelineOptions options, const ComputeFactory& ma
                                     : std::move(options_.needs)),
       parts_(mesh_of_parts(options_, plan_->placement.stages())),
       process_(options_.processes ? options_.processes->channel->process() : 0),
-      own_system_(options_.system == nullptr ? std::make_unique<OwnSystem>(options_.processes.has_value()) : nullptr),
+      own_system_(options_.system == nullptr ? std::make_unique<OwnSystem>() : nullptr),
       system_(options_.system == nullptr ? *own_system_->system : *options_.system),
       stages_(static_cast<std::size_t>(parts_.size())) {
   try {

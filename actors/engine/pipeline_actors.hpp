@@ -30,7 +30,7 @@ class PipelineActors {
  private:
   // CAF ends the process or hangs when only some of its threads can be started: its scheduler's, a clock and a printer.
   struct OwnSystem {
-    explicit OwnSystem(bool over_processes);
+    OwnSystem();
     caf::actor_system_config config;
     std::optional<caf::actor_system> system;
   };
