@@ -9,9 +9,9 @@
 namespace pipetrain {
 
 // For actors that get messages from threads that are none of the scheduler's (a compute's, a transport's, the control plane's):
-// without messages its threads sleep. By CAF's default ("stealing") they look for work ever more rarely, such a message waits until
-// the next look, and the looks take time from a compute on the same cores: of two cores a sixth. The threads then share one queue,
-// so there are few of them: with 16 an action costs 15 us instead of 3. Gives how many.
+// without messages its threads sleep. By CAF's default ("stealing") they look for work ever more rarely, such a message waits
+// until the next look, and the looks take time from a compute on the same cores: of two cores a sixth. The threads then share
+// one queue, so there are few of them: with 16 an action costs 15 us instead of 3. Gives how many.
 inline int let_idle_threads_sleep(caf::actor_system_config& config) {
   constexpr int threads = 4;
   config.set("scheduler.policy", caf::atom("sharing"));
