@@ -117,7 +117,8 @@ TEST_CASE("a plan file that is wrong, or does not go with the run, is one line a
   const std::string path = (folder.path() / "plan.txt").string(), head = "microbatches: 2\n";
   CHECK(wrong(plan(head + "stage 0: F0 F1 B1 B0\n")) ==
         path + ":2: stage 0: B1 comes before B0; a chunk must keep the order of microbatches");
-  CHECK_THAT(wrong(plan(head + "stage 0: F0 X1\n")), Contains(path + ":2: \"X1\" is not an action"));
+  CHECK_THAT(wrong(plan(head + "stage 0: F0 Q1\n")), Contains(path + ":2: \"Q1\" is not an action"));
+  CHECK_THAT(wrong(plan(head + "stage 0: F0 X1\n")), Contains(path + ":2: stage 0: X1 is a custom action"));
   CHECK_THAT(wrong(plan(head + "stage 0: F0 F1 B0\n")), Contains(path + ":2: stage 0: B1 is missing"));
   CHECK_THAT(wrong("--schedule " + folder.write("plan.csv", "0F0,0F1,0B1,0B0\n").string()),
              Contains("plan.csv:1: stage 0: B1"));

@@ -152,7 +152,7 @@ TEST_CASE("missing and surplus values are named") {
   CHECK(error_of({"--pp"}) == "--pp: needs a value; write --pp N");
   CHECK(error_of({"--pp", "--tp", "2"}) == "--pp: needs a value; write --pp N");
   CHECK(error_of({"--data"}) == "--data: needs a value; write --data PATH[:WEIGHT]...");
-  CHECK(error_of({"--model="}) == "--model: needs a value; write --model NAME|DIR");
+  CHECK(error_of({"--model="}) == "--model: needs a value; write --model NAME|DIR|FILE");
 }
 
 TEST_CASE("numbers out of their range name the rule") {
@@ -186,7 +186,7 @@ TEST_CASE("words outside the choices name them") {
   CHECK(error_of({"--shuffle", "maybe"}) == "--shuffle maybe: must be on or off");
   CHECK(error_of({"--order", "redy"}) == "--order redy: must be one of planned, ready; did you mean ready?");
   CHECK(error_of({"--lr-schedule", "wsd"}) == "--lr-schedule wsd: must be one of constant, linear, cosine");
-  CHECK(error_of({"--precision", "fp23"}) == "--precision fp23: must be one of fp32, bf16, fp16; did you mean fp32?");
+  CHECK(error_of({"--precision", "fp23"}) == "--precision fp23: must be one of fp32, bf16, fp16, fp8; did you mean fp32?");
   CHECK(error_of({"--schedule", "ZBVZeroBubble"}) == "--schedule ZBVZeroBubble: unknown schedule; here it is zb-v");
   CHECK(error_of({"--schedule", "Interleaved_1F1B"}) ==
         "--schedule Interleaved_1F1B: unknown schedule; here it is interleaved");

@@ -236,10 +236,12 @@ TEST_CASE("too few threads are one line") {
 }
 
 TEST_CASE("whatever a limit on memory leaves no room for, the run succeeds or ends in a line") {
-  for (int limit = 60'000; limit < 500'000; limit += 40'000) {
-    const Result result = run(small + "--pp 2 --steps 1", "ulimit -v " + std::to_string(limit) + ";");
-    if (result.status == 0 || result.status == 127) continue;  // 127: not even the libraries have room
-    INFO(limit << ": " << result.err);
+  for (int kib = 60'000; kib < 500'000; kib += 40'000) {
+    const std::string limit = "ulimit -v " + std::to_string(kib) + ";";
+    if (run("--version", limit).status != 0) continue;  // libraries give up in words of their own before the program begins
+    const Result result = run(small + "--pp 2 --steps 1", limit);
+    if (result.status == 0) continue;
+    INFO(kib << ": " << result.err);
     CHECK(result.status == 1);
     CHECK_THAT(result.err, Contains("pipetrain: error: "));
   }
