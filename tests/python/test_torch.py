@@ -83,7 +83,7 @@ def check_equals_whole(schedule, **arguments):
             assert step.loss == pytest.approx(expected, rel=1e-12)
             assert step.grad_norm == pytest.approx(norm, rel=1e-12)
     for parameter, other in zip(nn.Sequential(*pieces).parameters(), whole.parameters()):
-        torch.testing.assert_close(parameter, other, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(parameter.cpu(), other, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("schedule", [one[0] for one in pipetrain.all_schedules()])

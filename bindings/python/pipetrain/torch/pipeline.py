@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from .. import _engine, pipeline
 from ..errors import Error, InputError
-from .stage import Loss, MakeOptimizer, TorchStage, as_tuple
+from .stage import Loss, MakeOptimizer, TorchStage
+from .transfer import as_tuple, send
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class Pipeline:
     optimizer: makes one for a stage's parameters. clip_grad: the largest norm of all gradients together.
     devices: of each stage; else where its modules are. recompute: F again before B or I, for less memory.
     reduce: sums gradients over data-parallel replicas: reduce(parameters), called on each stage's thread per chunk.
+    split_linear: the gradients of nn.Linear's weights are products of their own until close(): left to W also in compiled pieces, and added
+    to `.grad` in the product. Not for autocast, nor for a weight that the piece's own code reads too.
     Further arguments are those of pipetrain.Pipeline. The CPU's stages share torch's threads: torch.set_num_threads().
 
     Raises InputError, PlanError.
@@ -91,6 +94,7 @@ class Pipeline:
         devices: Sequence[torch.device | str] | None = None,
         recompute: bool = False,
         reduce: Callable[[list[nn.Parameter]], None] | None = None,
+        split_linear: bool = False,
         **engine: Any,
     ):
         if isinstance(schedule, str):
@@ -103,10 +107,8 @@ class Pipeline:
         if not plan.has_end:
             plan = plan.with_end(reduce=reduce is not None)
         self.clip_grad = clip_grad
-        self.stages = [
-            self._make_stage(plan, stage, pieces, devices, {"loss": loss, "optimizer": optimizer, "recompute": recompute, "reduce": reduce})
-            for stage in range(plan.stages)
-        ]
+        arguments = {"loss": loss, "optimizer": optimizer, "recompute": recompute, "reduce": reduce, "split_linear": split_linear}
+        self.stages = [self._make_stage(plan, stage, pieces, devices, arguments) for stage in range(plan.stages)]
         _refuse_shared(self.stages)
         self._pipeline = pipeline.Pipeline(plan, self.stages, activation_life="F", gradient_life="I", **engine)
 
@@ -138,7 +140,8 @@ class Pipeline:
         weights = [float(_rows(one)) for one in targets] if weights is None else [float(one) for one in weights]
         if len(targets) != count or len(weights) != count or not sum(weights) > 0:
             raise InputError(f"targets, weights: must be of {count} microbatches, and weights more than 0 together")
-        weighted = [(target, weight / sum(weights)) for target, weight in zip(targets, weights)]
+        inputs = [send(one) for one in inputs]
+        weighted = [(send(target), weight / sum(weights)) for target, weight in zip(targets, weights)]
         kept: dict[str, float] = {}
 
         def decide(results: list[list[float]]) -> float:
@@ -169,6 +172,8 @@ class Pipeline:
 
     def close(self) -> None:
         self._pipeline.close()
+        for stage in self.stages:
+            stage.close()
 
     def __enter__(self) -> Pipeline:
         return self

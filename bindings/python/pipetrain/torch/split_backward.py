@@ -71,12 +71,17 @@ class SplitBackward:
 
     outputs, inputs: tensors that require gradients; inputs are leaves. Parameters that are used in several places, or by a
     function whose backward is one piece (torch.compile, autograd.Function), get their gradients in input_grad() already, because
-    running such a node twice would cost more than W saves.
+    running such a node twice would cost more than W saves. left: parameters whose gradients their modules add themselves when the
+    backward comes by (SplitLinear); with them input_grad() gives all other gradients too, which are small, but those of parameters
+    that the inputs do not lead to.
     """
 
-    def __init__(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], parameters: Sequence[Tensor]):
+    def __init__(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], parameters: Sequence[Tensor], left: Sequence[Tensor] = ()
+    ):
         self._outputs, self._inputs = list(outputs), list(inputs)
-        self._parameters = [one for one in parameters if one.requires_grad]
+        self._parameters = [*(one for one in parameters if one.requires_grad), *left]
+        self._left = frozenset(range(len(self._parameters) - len(left), len(self._parameters)))
         self._edges = [get_gradient_edge(one) for one in self._outputs]
         graph = _Graph([edge.node for edge in self._edges], self._inputs, self._parameters)
         self._late_roots = [i for i, edge in enumerate(self._edges) if not graph.on_way(edge.node)]
@@ -85,10 +90,13 @@ class SplitBackward:
             groups.append(frozenset().union(*(graph.hanging(self._edges[i].node) for i in self._late_roots)))
         uses = [sum(index in group for group in groups) for index in range(len(self._parameters))]
         whole = {index for node, group in graph.branches if isinstance(node, BackwardCFunction) for index in group}
+        late = groups[-1] if self._late_roots else frozenset()
         early = {index for index, count in enumerate(uses) if count > 1} | whole
+        if left:
+            early = set(range(len(self._parameters))) - late
         self._early = sorted(early)
         self._branches = [(node, sorted(group - early)) for node, group in graph.branches if group - early]
-        self._late = sorted(groups[-1] - early) if self._late_roots else []
+        self._late = sorted(late - early)
         self._arrived: dict[int, tuple[Tensor | None, ...]] = {}
         self._root_gradients: list[Tensor | None] = []
 
@@ -112,7 +120,7 @@ class SplitBackward:
         finally:
             for hook in hooks:
                 hook.remove()
-        add_gradients(wanted[len(self._inputs) :], found[len(self._inputs) :])
+        self._add(self._early, found[len(self._inputs) :])
         return list(found[: len(self._inputs)])
 
     def weight_grad(self) -> None:
@@ -121,9 +129,9 @@ class SplitBackward:
             arrived = [(i, one) for i, one in enumerate(self._arrived.pop(number, ())) if one is not None]
             if arrived:
                 edges = [GradientEdge(node, i) for i, _ in arrived]
-                self._add(edges, [one for _, one in arrived], indices)
+                self._differentiate(edges, [one for _, one in arrived], indices)
         if self._late:
-            self._add(
+            self._differentiate(
                 [self._outputs[i] for i in self._late_roots], [self._root_gradients[i] for i in self._late_roots], self._late
             )
         self._branches, self._outputs, self._root_gradients = [], [], []
@@ -134,6 +142,10 @@ class SplitBackward:
 
         return hook
 
-    def _add(self, outputs: list, gradients: list, indices: list[int]) -> None:
+    def _differentiate(self, outputs: list, gradients: list, indices: list[int]) -> None:
         parameters = [self._parameters[index] for index in indices]
-        add_gradients(parameters, torch.autograd.grad(outputs, parameters, gradients, allow_unused=True))
+        self._add(indices, torch.autograd.grad(outputs, parameters, gradients, allow_unused=True))
+
+    def _add(self, indices: Sequence[int], gradients: Sequence[Tensor | None]) -> None:
+        found = [(self._parameters[index], one) for index, one in zip(indices, gradients) if index not in self._left]
+        add_gradients([parameter for parameter, _ in found], [one for _, one in found])

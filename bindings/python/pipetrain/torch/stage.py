@@ -11,13 +11,22 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..pipeline import Launch, Stage
 from .split_backward import SplitBackward, add_gradients
+from .split_linear import WeightGradients, backward_of, join_linears, keep_intermediate_values, split_linears
+from .transfer import Receiver, as_tuple, send
 
 Loss = Callable[[Any, Any], Tensor]
 MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 
-def as_tuple(value: Any) -> tuple:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+def _differentiable(value: Any) -> Any:
+    """value, which is a leaf of the graph if it can have a gradient."""
+    if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex()):
+        return value.requires_grad_()
+    return value
+
+
+def _norm(gradient: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(gradient, dtype=torch.complex128 if gradient.is_complex() else torch.float64)
 
 
 class _Forward:
@@ -29,6 +38,7 @@ class _Forward:
         self.outputs: tuple[Tensor, ...] = ()  # those with a graph
         self.sent_at: list[int] = []  # where they are in what was sent
         self.split: SplitBackward | None = None
+        self.weight_gradients: WeightGradients | None = None  # of split linears, from I to W
 
     def differentiable_inputs(self) -> list[Tensor]:
         return [one for one in self.inputs if isinstance(one, Tensor) and one.requires_grad]
@@ -37,7 +47,8 @@ class _Forward:
 class TorchStage(Stage):
     """modules: one per chunk, in model order, on this stage's device. pieces: of the whole model. loss: of the last piece's
     output and the target, a mean over the microbatch. recompute: keep each chunk's input only, and run F again before B or I.
-    reduce: sums the gradients of these parameters over data-parallel replicas, for plans with R."""
+    reduce: sums the gradients of these parameters over data-parallel replicas, for plans with R. split_linear: as SplitLinear,
+    until close()."""
 
     def __init__(
         self,
@@ -49,11 +60,15 @@ class TorchStage(Stage):
         optimizer: MakeOptimizer | None = None,
         recompute: bool = False,
         reduce: Callable[[list[nn.Parameter]], None] | None = None,
+        split_linear: bool = False,
     ):
         self._modules = list(modules)
-        self._pieces, self._loss, self._device, self._recompute, self._reduce = pieces, loss, device, recompute, reduce
+        self._pieces, self._loss, self._recompute, self._reduce = pieces, loss, recompute, reduce
+        self._receiver = Receiver(device)
         self.parameters = [one for module in self._modules for one in module.parameters() if one.requires_grad]
         self.optimizer_object = optimizer(self.parameters) if optimizer is not None and self.parameters else None
+        self._linears = split_linears(self._modules) if split_linear else [[] for _ in self._modules]
+        self._checked: set = set()
         self._kept: dict[tuple[int, int], _Forward] = {}
         self._losses: list[Tensor] = []
         self._grad_scale = 1.0
@@ -67,6 +82,17 @@ class TorchStage(Stage):
                 if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
                     raise InputError(f"recompute: {name or 'a piece'} has dropout, which a second forward would draw anew; set it to 0")
 
+    def close(self) -> None:
+        for linears in self._linears:
+            join_linears(linears)
+
+    def _weights(self, launch: Launch) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        """Of the launch's chunk: parameters whose gradients autograd gives, and those of split linears."""
+        left = [one.weight for one in self._linears[launch.chunk]]
+        known = {id(one) for one in left}
+        own = [one for one in self._modules[launch.chunk].parameters() if one.requires_grad and id(one) not in known]
+        return own, left
+
     def begin_step(self, step: int, learning_rate: float) -> None:
         self._kept.clear()
         self._losses.clear()
@@ -75,8 +101,10 @@ class TorchStage(Stage):
             parameter.grad = None
 
     def forward(self, launch: Launch) -> Any:
-        first = launch.virtual_stage == 0
-        kept = _Forward(tuple(self._received(one, not first) for one in as_tuple(launch.activation)), self._target(launch))
+        inputs = as_tuple(self._receiver.receive(launch.activation))
+        if launch.virtual_stage > 0:
+            inputs = tuple(_differentiable(one) for one in inputs)
+        kept = _Forward(inputs, self._target(launch))
         self._kept[launch.chunk, launch.microbatch] = kept
         with torch.set_grad_enabled(not self._recompute):
             output = self._compute(launch, kept)
@@ -84,22 +112,18 @@ class TorchStage(Stage):
             self._losses.append(kept.outputs[0].detach())
         if self._recompute:
             kept.outputs = ()
-        return output
-
-    def _received(self, value: Any, differentiable: bool) -> Any:
-        if not isinstance(value, Tensor):
-            return value
-        value = value.detach().to(self._device, non_blocking=True)
-        return value.requires_grad_(differentiable and (value.is_floating_point() or value.is_complex()))
+        return send(output)
 
     def _target(self, launch: Launch) -> Any:
         if launch.target is None:
             return None
         target, weight = launch.target
-        return self._received(target, False), weight
+        return self._receiver.receive(target), weight
 
     def _compute(self, launch: Launch, kept: _Forward) -> Any:
         """Sets the outputs that have gradients; gives what the next stage receives."""
+        if self._linears[launch.chunk]:
+            keep_intermediate_values()
         output = self._modules[launch.chunk](*kept.inputs)
         if launch.virtual_stage == self._pieces - 1:
             target, weight = kept.target
@@ -123,9 +147,10 @@ class TorchStage(Stage):
         """Of the outputs that have a graph, in their order."""
         if launch.virtual_stage == self._pieces - 1:
             return [None]
-        return [launch.gradient[i].to(self._device, non_blocking=True) for i in kept.sent_at]
+        gradients = self._receiver.receive(launch.gradient)
+        return [gradients[i] for i in kept.sent_at]
 
-    def _sent_back(self, launch: Launch, gradients: Sequence[Tensor | None], kept: _Forward) -> list[Tensor | None] | None:
+    def _sent_back(self, launch: Launch, gradients: Sequence[Tensor | None], kept: _Forward) -> Any:
         """What the stage before gets: a gradient for each of the values that it sent, None for those that cannot have one."""
         if launch.virtual_stage == 0:
             return None
@@ -137,28 +162,34 @@ class TorchStage(Stage):
             else:
                 gradient = next(found)
                 sent.append(torch.zeros_like(one) if gradient is None else gradient)
-        return sent
+        return send(sent)
 
     def backward(self, launch: Launch) -> Any:
         kept = self._computed(launch, last=True)
         inputs = kept.differentiable_inputs()
-        parameters = [one for one in self._modules[launch.chunk].parameters() if one.requires_grad]
-        wanted = [*inputs, *parameters]
+        parameters, left = self._weights(launch)
+        wanted = [*inputs, *parameters, *left]
         if not wanted or not kept.outputs:
             return self._sent_back(launch, [None] * len(inputs), kept)
-        found = torch.autograd.grad(kept.outputs, wanted, self._gradients(launch, kept), allow_unused=True)
-        add_gradients(parameters, found[len(inputs) :])
+        with backward_of(left, None):
+            found = torch.autograd.grad(kept.outputs, wanted, self._gradients(launch, kept), allow_unused=True)
+        add_gradients(parameters, found[len(inputs) : len(inputs) + len(parameters)])
         return self._sent_back(launch, found[: len(inputs)], kept)
 
     def input_grad(self, launch: Launch) -> Any:
         kept = self._computed(launch, last=False)
-        parameters = list(self._modules[launch.chunk].parameters())
-        kept.split = SplitBackward(kept.outputs, kept.differentiable_inputs(), parameters)
-        return self._sent_back(launch, kept.split.input_grad(self._gradients(launch, kept)), kept)
+        parameters, left = self._weights(launch)
+        kept.split = SplitBackward(kept.outputs, kept.differentiable_inputs(), parameters, left)
+        kept.weight_gradients = WeightGradients(self._checked)
+        with backward_of(left, kept.weight_gradients):
+            found = kept.split.input_grad(self._gradients(launch, kept))
+        return self._sent_back(launch, found, kept)
 
     def weight_grad(self, launch: Launch) -> None:
         kept = self._kept.pop((launch.chunk, launch.microbatch))
-        kept.split.weight_grad()
+        with backward_of(self._weights(launch)[1], None):
+            kept.split.weight_grad()
+        kept.weight_gradients.add()
 
     def reduce(self, launch: Launch) -> None:
         if launch.kind != "R" or self._reduce is None:
@@ -167,7 +198,7 @@ class TorchStage(Stage):
 
     def norm(self) -> list[float]:
         """The sum of the squares of this stage's gradients, and its part of the loss."""
-        squares = [one.grad.detach().double().square().sum() for one in self.parameters if one.grad is not None]
+        squares = [_norm(one.grad).square() for one in self.parameters if one.grad is not None]
         return [float(sum(squares)) if squares else 0.0, float(sum(one.double() for one in self._losses)) if self._losses else 0.0]
 
     def verdict(self, apply: bool, grad_scale: float) -> None:
