@@ -19,8 +19,9 @@ constexpr EdgeId forth = 0, back = 1;
 
 }  // namespace
 
-EdgePair::EdgePair(ControlPlane& control, Transport& transport, int first, int second)
-    : control_(control), transport_(transport), first_(first), second_(second), device_(make_cpu_device(0, 1)) {
+EdgePair::EdgePair(ControlPlane& control, Transport& transport, Device& device, int first, int second)
+    : control_(control), transport_(transport), device_(device), first_(first), second_(second) {
+  if (device_.id().kind == DeviceKind::cuda) stream_ = device_.make_stream("measure");
   const auto lost = [this](int process, const std::string& why) { lose(process, why); };
   control_.on_lost(lost);
   transport_.on_lost(lost);
@@ -32,9 +33,14 @@ EdgePair::~EdgePair() {
   close();
 }
 
+// A GPU may wait for the one that is gone.
 void EdgePair::lose(int process, const std::string& why) {
-  const std::lock_guard lock(mutex_);
-  if (lost_.empty()) lost_ = to_string(control_.info(process)) + " is gone: " + why;
+  const std::string text = to_string(control_.info(process)) + " is gone: " + why;
+  {
+    const std::lock_guard lock(mutex_);
+    if (lost_.empty()) lost_ = text;
+  }
+  if (on_gpu()) transport_.abort(std::make_exception_ptr(Error(ErrorKind::peer_lost, text)));
 }
 
 void EdgePair::check() const {
@@ -42,46 +48,84 @@ void EdgePair::check() const {
   if (!lost_.empty()) throw Error(ErrorKind::peer_lost, lost_);
 }
 
+SlotHandle EdgePair::make_slot(std::size_t bytes) {
+  memory_.push_back(device_.allocate(bytes, "what is measured"));
+  Lane lane;
+  lane.tensor = {memory_.back().data(), {static_cast<std::int64_t>(bytes / sizeof(float))}, DType::f32};
+  lane.capacity = bytes;
+  lane.rank = control_.process();
+  if (on_gpu()) {
+    lane.ready = device_.make_event();
+    lane.free = device_.make_event();
+  } else {
+    std::memset(memory_.back().data(), 0, bytes);
+  }
+  auto slot = std::make_shared<Slot>();
+  slot->lanes.push_back(std::move(lane));
+  return slot;
+}
+
 void EdgePair::open(std::size_t bytes, int slots, std::function<void(int)> arrived, std::function<void(int)> credit) {
   if (!takes_part()) {
     transport_.open_edges({}, {});
     return meet();
   }
+  for (int i = 0; i < slots; ++i) slots_.push_back(make_slot(bytes));
   EdgeReceiver receiver;
   receiver.edge = leads() ? back : forth;
   receiver.from = other();
-  for (int i = 0; i < slots; ++i) {
-    memory_.push_back(device_->allocate(bytes, "what is measured"));
-    std::memset(memory_.back().data(), 0, bytes);
-    Lane lane;
-    lane.tensor = {memory_.back().data(), {static_cast<std::int64_t>(bytes / sizeof(float))}, DType::f32};
-    lane.capacity = bytes;
-    receiver.slots.push_back(std::make_shared<Slot>());
-    receiver.slots.back()->lanes.push_back(std::move(lane));
-  }
+  receiver.slots = slots_;
   receiver.arrived = [arrived = std::move(arrived)](int slot, int) { arrived(slot); };
   EdgeSender sender;
   sender.edge = leads() ? forth : back;
   sender.to = other();
-  sender.devices = {device_.get()};
+  sender.devices = {&device_};
   sender.ranks = {control_.process()};
   sender.credit = std::move(credit);
   const EdgeId out = sender.edge;
   transport_.open_edges({std::move(receiver)}, {std::move(sender)});
-  for (const auto& mirror : transport_.mirrors(out)) std::memset(mirror->lanes[0].tensor.data, 1, bytes);
+  if (on_gpu()) {
+    link_ = make_link(transport_.link(control_.process(), other()), {&device_, bytes, "what is measured"});
+  } else {
+    for (const auto& mirror : transport_.mirrors(out)) std::memset(mirror->lanes[0].tensor.data, 1, bytes);
+  }
   meet();
 }
 
 void EdgePair::close() noexcept {
   transport_.close_edges();
+  link_.reset();
+  slots_.clear();
   memory_.clear();
 }
 
 void EdgePair::meet() { control_.exchange("measuring", {}); }
 
-void EdgePair::deliver(int slot) { transport_.deliver(leads() ? forth : back, slot, 0); }
+void EdgePair::deliver(int slot) {
+  const EdgeId out = leads() ? forth : back;
+  if (on_gpu()) {
+    Lane& lane = transport_.mirrors(out).at(static_cast<std::size_t>(slot))->lanes[0];
+    link_->begin(*stream_, lane);
+    link_->send(*stream_, lane);
+  }
+  transport_.deliver(out, slot, 0);
+}
 
-void EdgePair::give_back(int slot) { transport_.give_credit(leads() ? back : forth, slot); }
+void EdgePair::give_back(int slot) {
+  if (on_gpu()) {
+    const Slot& came = *slots_[static_cast<std::size_t>(slot)];
+    wait_until_ready(*stream_, came, 0);
+    mark_free(*stream_, came, 0);
+  }
+  transport_.give_credit(leads() ? back : forth, slot);
+}
+
+// The receiver records a mirror's `free` once the message is there, NCCL once it has been sent.
+void EdgePair::settle() {
+  if (!link_) return;
+  stream_->synchronize();
+  for (const auto& mirror : transport_.mirrors(leads() ? forth : back)) mirror->lanes[0].free->synchronize();
+}
 
 void SlotQueue::put(int slot) {
   const std::lock_guard lock(mutex_);
@@ -113,13 +157,18 @@ double bytes_per_second(EdgePair& pair, std::size_t bytes, int messages) {
     for (int slot = 0; slot < slots; ++slot) free.put(slot);
     Clock::time_point start;
     for (int i = 0; i < warm_up + messages; ++i) {
-      if (i == warm_up) start = Clock::now();
+      if (i == warm_up) {
+        pair.settle();
+        start = Clock::now();
+      }
       pair.deliver(free.take(pair));
     }
     for (int slot = 0; slot < slots; ++slot) free.take(pair);
+    pair.settle();
     rate = static_cast<double>(bytes) * messages / seconds_since(start);
   } else if (pair.takes_part()) {
     for (int i = 0; i < warm_up + messages; ++i) pair.give_back(filled.take(pair));
+    pair.settle();
   }
   pair.meet();
   pair.close();
@@ -150,6 +199,7 @@ double thread_latency(EdgePair& pair, std::size_t bytes, int rounds) {
   } else if (pair.takes_part()) {
     for (int i = 0; i < warm_up + rounds + 1; ++i) answer();
   }
+  pair.settle();
   pair.meet();
   pair.close();
   return seconds;

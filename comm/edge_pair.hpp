@@ -12,17 +12,21 @@
 #include <vector>
 
 #include "comm/control_plane.hpp"
+#include "comm/link.hpp"
 #include "comm/transport.hpp"
 #include "core/buffer.hpp"
 #include "core/device.hpp"
 
 namespace pipetrain {
 
-// Every process of the run makes the same calls; those that are not of the pair only meet the others. For CPUs.
+// Every process of the run makes the same calls; those that are not of the pair only meet the others. Messages are of the
+// device's memory: on a GPU they are work of its streams, ordered by events as in a pipeline. deliver(), give_back() and
+// settle() from one thread.
 class EdgePair {
  public:
-  // Each outlives it. Process `first` sends first, and knows what was measured.
-  EdgePair(ControlPlane& control, Transport& transport, int first, int second);
+  // Each outlives it. The mesh of the transport has one rank in each process. Process `first` sends first, and knows what was
+  // measured. Throws Error(out_of_memory).
+  EdgePair(ControlPlane& control, Transport& transport, Device& device, int first, int second);
   ~EdgePair();
   EdgePair(const EdgePair&) = delete;
   EdgePair& operator=(const EdgePair&) = delete;
@@ -42,16 +46,25 @@ class EdgePair {
   // Sends what the mirror of that number holds, and gives a slot that arrived back.
   void deliver(int slot);
   void give_back(int slot);
+  // Blocks until the GPUs have done what was delivered and given back so far; on CPUs a credit says so itself.
+  void settle();
+
+  Device& device() const { return device_; }
 
  private:
   int other() const { return leads() ? second_ : first_; }
   void lose(int process, const std::string& why);
+  bool on_gpu() const { return stream_ != nullptr; }
+  SlotHandle make_slot(std::size_t bytes);
 
   ControlPlane& control_;
   Transport& transport_;
+  Device& device_;
   int first_, second_;
-  std::unique_ptr<Device> device_;
   std::vector<Buffer> memory_;
+  std::vector<SlotHandle> slots_;   // that this process receives in
+  std::unique_ptr<Stream> stream_;  // of a GPU
+  std::unique_ptr<Link> link_;      // to the other process, while edges are open; its work is behind that of the stream
   mutable std::mutex mutex_;
   std::string lost_;  // under mutex_: who, and why
 };
@@ -70,11 +83,12 @@ class SlotQueue {
 };
 
 // Bytes a second of so many messages of this size from the first process to the second, with up to four on their way; 0 in the
-// others. Throws Error(peer_lost).
+// others. Throws Error (peer_lost, out_of_memory).
 double bytes_per_second(EdgePair& pair, std::size_t bytes, int messages);
 
 // Seconds for one way of a message that goes to and fro so often, half the median time of a round, between threads that sleep
-// until it comes; 0 in all but the first process. Throws Error(peer_lost).
+// until it comes; 0 in all but the first process. On GPUs each answer is work of a stream behind what has come, and leaves as
+// soon as the transport lets it: over CUDA IPC when it is enqueued, over NCCL when its data is ready. Throws Error(peer_lost).
 double thread_latency(EdgePair& pair, std::size_t bytes, int rounds);
 
 // The median. Not of nothing.

@@ -76,6 +76,19 @@ std::string rate(double per_second, const char* unit) {
   return fmt::format("{:.4g} G{}", per_second / 1e9, unit);
 }
 
+void print_links(const MeasuredTogether& measured) {
+  const MeasuredDevices& devices = measured.devices;
+  for (int one = 0; one < devices.processes(); ++one) {
+    for (int other = one + 1; other < devices.processes(); ++other) {
+      const MeasuredLink& link = devices.link(one, other);
+      const auto host = [&](int process) { return devices.hosts[static_cast<std::size_t>(process)]; };
+      print_fact("link", fmt::format("process {} to {}, {}: {}, {:.3g} us over {}", one, other,
+                                     host(one) == host(other) ? "on one host" : "between hosts", rate(link.rate, "B/s"),
+                                     link.latency * 1e6, to_string(measured.transport)));
+    }
+  }
+}
+
 void print_measured(const MeasuredDevices& devices) {
   const bool cpu = devices.kind == DeviceKind::cpu;
   print_fact("measured", (cpu ? fmt::format("{} CPU devices of {} threads", devices.count, devices.threads)
@@ -87,15 +100,6 @@ void print_measured(const MeasuredDevices& devices) {
   print_fact("overhead", fmt::format("{:.3g} us a block", devices.block_overhead * 1e6));
   if (devices.link_rate)
     print_fact("links", fmt::format("{}, {:.3g} us", rate(*devices.link_rate, "B/s"), *devices.latency * 1e6));
-  for (int one = 0; one < devices.processes(); ++one) {
-    for (int other = one + 1; other < devices.processes(); ++other) {
-      const MeasuredLink& link = devices.link(one, other);
-      const auto host = [&](int process) { return devices.hosts[static_cast<std::size_t>(process)]; };
-      print_fact("link", fmt::format("process {} to {}, {}: {}, {:.3g} us over UCX", one, other,
-                                     host(one) == host(other) ? "on one host" : "between hosts", rate(link.rate, "B/s"),
-                                     link.latency * 1e6));
-    }
-  }
 }
 
 void tell(const MeasuredDevices& devices, const std::filesystem::path& file) {
@@ -121,39 +125,46 @@ ProcessOptions processes_of(const OptionValues& values, const Environment& envir
 
 struct MeasureRequest {
   std::filesystem::path file;
-  bool cpu = true;
-  CpuCount count;  // a CPU's cores are shared by devices of so many threads
-  int gpus = 0;
+  MeasuredHost own;  // a CPU's cores are shared by devices of so many threads
   ProcessOptions processes;
 };
+
+// One for each process of a host, in order; where a launcher shows every process its own alone, that.
+int gpu_of(const OptionValues& values, const ProcessOptions& processes, int gpus) {
+  if (!processes.several() || gpus == 1) return 0;
+  if (processes.local >= gpus)
+    values.fail("device", fmt::format("{} of this host have {}; start one for each at most, or use cpu",
+                                      counted(processes.local + 1, "process", "es"), counted(gpus, "GPU")));
+  return processes.local;
+}
 
 MeasureRequest read_measure(const OptionValues& values, const Environment& environment, const std::filesystem::path& file) {
   MeasureRequest request;
   request.file = file;
   request.processes = processes_of(values, environment);
   const Machine machine = this_machine();
-  request.gpus = machine.gpus;
   const auto choice = values.choice("device", {"auto", "cpu", "cuda"}).value_or(0);
   if (choice == 2 && machine.gpus == 0) values.fail("device", "no GPU is visible; use cpu");
-  request.cpu = choice == 1 || (choice == 0 && machine.gpus == 0);
-  if (!request.cpu && on_command_line(values, "threads"))
+  MeasuredHost& own = request.own;
+  const bool cpu = choice == 1 || (choice == 0 && machine.gpus == 0);
+  own.kind = cpu ? DeviceKind::cpu : DeviceKind::cuda;
+  if (!cpu && on_command_line(values, "threads"))
     values.fail("threads", "is of CPU devices, and GPUs are measured; leave it out, or use --device cpu");
-  if (!request.cpu && request.processes.several())
-    values.fail("device", "links between GPUs of several processes are not measured yet; use cpu, or measure each host alone");
-  request.count.threads = static_cast<int>(values.integer("threads", 1, machine.cores).value_or(1));
-  request.count.devices = machine.cores / request.count.threads;
+  own.threads = static_cast<int>(values.integer("threads", 1, machine.cores).value_or(1));
+  own.devices = cpu ? machine.cores / own.threads : machine.gpus;
+  if (cpu) return request;
+  own.threads = 1;
+  own.gpu = gpu_of(values, request.processes, machine.gpus);
   return request;
 }
 
 void measure(const MeasureRequest& request) {
-  if (request.processes.several()) {
-    const MeasuredDevices devices = measure_together(request.processes, request.count);
-    return request.processes.leads() ? tell(devices, request.file)
-                                     : print_note(fmt::format("process 0 writes {}", request.file.string()));
-  }
-  tell(request.cpu ? measure_devices(DeviceKind::cpu, request.count.devices, request.count.threads)
-                   : measure_devices(DeviceKind::cuda, request.gpus, 1),
-       request.file);
+  const MeasuredHost& own = request.own;
+  if (!request.processes.several()) return tell(measure_devices(own.kind, own.devices, own.threads), request.file);
+  const MeasuredTogether measured = measure_together(request.processes, own);
+  if (!request.processes.leads()) return print_note(fmt::format("process 0 writes {}", request.file.string()));
+  tell(measured.devices, request.file);
+  print_links(measured);
 }
 
 }  // namespace
@@ -167,7 +178,7 @@ const std::vector<OptionSpec>& doctor_option_table() {
       {"Speed", "device", "auto|cpu|cuda", "which to measure; auto takes the GPUs if there are any", "auto"},
       {"Speed", "threads", "N", "compute threads of one CPU device; as many devices as the cores have room for", "1"},
 
-      {"Processes", "nnodes", "N", "processes that measure the links between them too, one on each host", "1"},
+      {"Processes", "nnodes", "N", "processes that measure the links between them too", "1"},
       {"Processes", "node-rank", "K", "which of them this is, from 0", "0"},
       {"Processes", "master", "HOST:PORT", "where process 0 listens, and the others find it", ""},
       {"Processes", "token-file", "FILE",
@@ -175,6 +186,7 @@ const std::vector<OptionSpec>& doctor_option_table() {
        "loopback",
        "none"},
       {"Processes", "rendezvous-timeout", "SECONDS", "how long to wait for the other processes", "300"},
+      *find_option(train_option_table(), "transport"),
 
       {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
       {"General", "help", "", "print this page", ""},
@@ -198,7 +210,8 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   const OptionValues values(gather_options(doctor_option_table(), arguments, environment, notes));
   const auto file = output_file(values, "measure");
   refuse_shared_files(values, {.inputs = {"config", "token-file"}, .output_files = {"measure"}, .output_folders = {}});
-  for (const char* name : {"device", "threads", "nnodes", "node-rank", "master", "token-file", "rendezvous-timeout"})
+  for (const char* name :
+       {"device", "threads", "nnodes", "node-rank", "master", "token-file", "rendezvous-timeout", "transport"})
     if (!file && on_command_line(values, name)) values.fail(name, "belongs to --measure FILE; give it, or leave this out");
   std::optional<MeasureRequest> request;
   if (file) request = read_measure(values, environment, *file);

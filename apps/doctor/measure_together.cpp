@@ -4,29 +4,26 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "comm/control_plane.hpp"
 #include "comm/measure_links.hpp"
 #include "comm/transport.hpp"
-#include "comm/transport_memory.hpp"
+#include "core/device.hpp"
 #include "core/mesh.hpp"
 #include "core/wire.hpp"
 
 namespace pipetrain {
 namespace {
 
-Rendezvous rendezvous_of(const ProcessOptions& processes, const CpuCount& cpu) {
-  Rendezvous rendezvous;
-  rendezvous.process = processes.process;
-  rendezvous.processes = processes.processes;
-  rendezvous.host = processes.master.host;
-  rendezvous.port = processes.master.port;
-  rendezvous.token = processes.token;
-  rendezvous.timeout = processes.timeout;
+Rendezvous doctor_rendezvous(const ProcessOptions& processes, const MeasuredHost& own) {
+  Rendezvous rendezvous = rendezvous_of(processes);
   rendezvous.label = "doctor";
-  rendezvous.settings = {{"threads", std::to_string(cpu.threads)}};
+  rendezvous.settings = {{"device", own.kind == DeviceKind::cpu ? "cpu" : "cuda"},
+                         {"threads", std::to_string(own.threads)},
+                         {"transport", processes.transport ? to_string(*processes.transport) : "auto"}};
   return rendezvous;
 }
 
@@ -42,27 +39,35 @@ std::vector<int> hosts_of(const ControlPlane& control) {
   return hosts;
 }
 
+void write(WireWriter& to, const std::optional<double>& number) {
+  to.flag(number.has_value());
+  to.number(number.value_or(0));
+}
+
+std::optional<double> read_optional(WireReader& from) {
+  const bool there = from.flag();
+  const auto number = from.number<double>();
+  return there ? std::optional(number) : std::nullopt;
+}
+
 Bytes to_bytes(const MeasuredDevices& devices) {
   WireWriter to;
   to.number(static_cast<std::int32_t>(devices.count));
   for (const double number : {devices.memory_bytes, devices.fp32_flops, devices.memory_rate, devices.block_overhead})
     to.number(number);
-  to.flag(devices.link_rate.has_value());
-  to.number(devices.link_rate.value_or(0));
-  to.number(devices.latency.value_or(0));
+  for (const auto& number : {devices.bf16_flops, devices.link_rate, devices.latency}) write(to, number);
   return std::move(to).data();
 }
 
-MeasuredDevices devices_of(const Bytes& bytes, const CpuCount& cpu) {
+MeasuredDevices devices_of(const Bytes& bytes, const MeasuredHost& own) {
   WireReader from(bytes);
   MeasuredDevices devices;
-  devices.threads = cpu.threads;
+  devices.kind = own.kind;
+  devices.threads = own.threads;
   devices.count = from.number<std::int32_t>();
   for (double* number : {&devices.memory_bytes, &devices.fp32_flops, &devices.memory_rate, &devices.block_overhead})
     *number = from.number<double>();
-  const bool linked = from.flag();
-  const auto rate = from.number<double>(), latency = from.number<double>();
-  if (linked) devices.link_rate = rate, devices.latency = latency;
+  for (auto* number : {&devices.bf16_flops, &devices.link_rate, &devices.latency}) *number = read_optional(from);
   from.end();
   return devices;
 }
@@ -73,6 +78,7 @@ MeasuredDevices slower(const MeasuredDevices& one, const MeasuredDevices& other)
   both.count = std::min(one.count, other.count);
   both.memory_bytes = std::min(one.memory_bytes, other.memory_bytes);
   both.fp32_flops = std::min(one.fp32_flops, other.fp32_flops);
+  if (one.bf16_flops && other.bf16_flops) both.bf16_flops = std::min(*one.bf16_flops, *other.bf16_flops);
   both.memory_rate = std::min(one.memory_rate, other.memory_rate);
   both.block_overhead = std::max(one.block_overhead, other.block_overhead);
   if (one.link_rate && other.link_rate) {
@@ -85,17 +91,17 @@ MeasuredDevices slower(const MeasuredDevices& one, const MeasuredDevices& other)
 }
 
 // The first process of each host measures for it.
-MeasuredDevices measure_hosts(ControlPlane& control, const CpuCount& cpu) {
+MeasuredDevices measure_hosts(ControlPlane& control, const MeasuredHost& own) {
   const std::vector<int> hosts = hosts_of(control);
   const auto is_first = [&](int process) {
     return std::find(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(process)]) - hosts.begin() == process;
   };
   Bytes mine;
-  if (is_first(control.process())) mine = to_bytes(measure_devices(DeviceKind::cpu, cpu.devices, cpu.threads));
+  if (is_first(control.process())) mine = to_bytes(measure_devices(own.kind, own.devices, own.threads));
   const auto all = control.exchange("what the devices sustain", std::move(mine));
-  MeasuredDevices devices = devices_of(all.front(), cpu);
+  MeasuredDevices devices = devices_of(all.front(), own);
   for (int process = 1; process < control.processes(); ++process) {
-    if (is_first(process)) devices = slower(devices, devices_of(all[static_cast<std::size_t>(process)], cpu));
+    if (is_first(process)) devices = slower(devices, devices_of(all[static_cast<std::size_t>(process)], own));
   }
   devices.hosts = hosts;
   return devices;
@@ -103,17 +109,22 @@ MeasuredDevices measure_hosts(ControlPlane& control, const CpuCount& cpu) {
 
 }  // namespace
 
-MeasuredDevices measure_together(const ProcessOptions& processes, const CpuCount& cpu) {
-  const auto control = join_processes(rendezvous_of(processes, cpu));
-  MeasuredDevices devices = measure_hosts(*control, cpu);
+MeasuredTogether measure_together(const ProcessOptions& processes, const MeasuredHost& own) {
+  const auto control = join_processes(doctor_rendezvous(processes, own));
   MeshShape shape;
   shape.pp = control->processes();
   const Mesh mesh(shape, deal_ranks(shape.pp, shape.pp));
-  auto transport = make_transport(usual_transport(DeviceKind::cpu, devices.host_count() == 1), *control, mesh);
-  for (const LinkMeasurement& link : measure_links(*control, *transport)) devices.links.push_back({link.rate, link.latency});
+  const TransportKind* wanted = processes.transport ? &*processes.transport : nullptr;
+  MeasuredTogether measured;
+  measured.transport = choose_transport(*control, mesh, own.kind, wanted);
+  measured.devices = measure_hosts(*control, own);
+  const auto device = own.kind == DeviceKind::cpu ? make_cpu_device(0, 1) : make_cuda_device(own.gpu);
+  auto transport = make_transport(measured.transport, *control, mesh);
+  for (const LinkMeasurement& link : measure_links(*control, *transport, *device))
+    measured.devices.links.push_back({link.rate, link.latency});
   transport.reset();
   control->leave();
-  return devices;
+  return measured;
 }
 
 }  // namespace pipetrain

@@ -2,19 +2,25 @@
 // two processes.
 #pragma once
 
-#include <optional>
-
 #include "apps/options/process_options.hpp"
 #include "tuning/measured_devices.hpp"
 
 namespace pipetrain {
 
-struct CpuCount {
-  int devices = 1, threads = 1;
+// What a process measures.
+struct MeasuredHost {
+  DeviceKind kind = DeviceKind::cpu;
+  int devices = 1, threads = 1;  // of the host; threads of one CPU device
+  int gpu = 0;                   // whose links are this process's
 };
 
-// Blocks until all processes have joined and measured; of CPUs. What was measured, in every process. Throws Error as
-// join_processes() and measure_devices() do, and Error(peer_lost).
-MeasuredDevices measure_together(const ProcessOptions& processes, const CpuCount& cpu);
+struct MeasuredTogether {
+  MeasuredDevices devices;
+  TransportKind transport{};  // of the links
+};
+
+// Blocks until all processes have joined and measured. What was measured, in every process. Throws Error as join_processes(),
+// choose_transport() and measure_devices() do, and Error(peer_lost).
+MeasuredTogether measure_together(const ProcessOptions& processes, const MeasuredHost& own);
 
 }  // namespace pipetrain

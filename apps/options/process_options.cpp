@@ -195,6 +195,17 @@ ProcessOptions read_processes(const OptionValues& values, const Environment& env
   return options;
 }
 
+Rendezvous rendezvous_of(const ProcessOptions& processes) {
+  Rendezvous rendezvous;
+  rendezvous.process = processes.process;
+  rendezvous.processes = processes.processes;
+  rendezvous.host = processes.master.host;
+  rendezvous.port = processes.master.port;
+  rendezvous.token = processes.token;
+  rendezvous.timeout = processes.timeout;
+  return rendezvous;
+}
+
 LaunchOptions read_launch(const OptionValues& values, const Environment& environment, std::int64_t ranks) {
   LaunchOptions options;
   const auto place = read_launch_environment(environment);

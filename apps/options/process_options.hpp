@@ -9,6 +9,7 @@
 
 #include "apps/launch/launch_environment.hpp"
 #include "apps/options/option_values.hpp"
+#include "comm/control_plane.hpp"
 #include "comm/transport.hpp"
 
 namespace pipetrain {
@@ -39,6 +40,9 @@ struct ProcessOptions {
 // For a process that trains ranks of a run that has so many. Throws Error(input).
 ProcessOptions read_processes(const OptionValues& values, const std::map<std::string, std::string>& environment,
                               std::int64_t ranks);
+
+// Where the process meets the others. What it runs, and the settings that all must share, are the caller's to add.
+Rendezvous rendezvous_of(const ProcessOptions& processes);
 
 // What pipetrain launch starts on this host.
 struct LaunchOptions {

@@ -23,16 +23,9 @@ ProcessLabels labels_of(const TrainOptions& options) {
           options.processes.processes};
 }
 
-Rendezvous rendezvous_of(const TrainOptions& options) {
-  const ProcessOptions& processes = options.processes;
-  Rendezvous rendezvous;
-  rendezvous.process = processes.process;
-  rendezvous.processes = processes.processes;
-  rendezvous.host = processes.master.host;
-  rendezvous.port = processes.master.port;
-  rendezvous.token = processes.token;
-  rendezvous.timeout = processes.timeout;
-  rendezvous.label = labels_of(options).label(processes.process);
+Rendezvous train_rendezvous(const TrainOptions& options) {
+  Rendezvous rendezvous = rendezvous_of(options.processes);
+  rendezvous.label = labels_of(options).label(options.processes.process);
   rendezvous.settings = job_settings(options.run);
   for (auto& [name, value] : rendezvous.settings) {
     if (name == "eps") name = "adam-eps";
@@ -59,7 +52,7 @@ Error decode(const Bytes& bytes, const std::string& process) {
 JoinedRun::JoinedRun(const TrainOptions& options) : processes_(std::make_shared<RunProcesses>()) {
   processes_->transport = options.processes.transport;
   placing_errors(options.places, [&] {
-    processes_->control = control::join_processes(rendezvous_of(options), {.patience = options.run.stall});
+    processes_->control = control::join_processes(train_rendezvous(options), {.patience = options.run.stall});
   });
   control().on_message(Channel::run, [this](int, std::span<const std::byte> message) { on_message(message); });
   if (!leads()) set_line_begin("[" + labels_of(options).ranks(control().process()) + "] ");

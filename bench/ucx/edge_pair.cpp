@@ -47,7 +47,8 @@ EdgeEnd::EdgeEnd(int process, std::uint16_t port) : mesh_(two_processes()) {
   rendezvous.timeout = std::chrono::seconds(30);
   control_ = join_processes(rendezvous);
   transport_ = make_transport(TransportKind::ucx, *control_, mesh_);
-  pair_ = std::make_unique<EdgePair>(*control_, *transport_, 0, 1);
+  device_ = make_cpu_device(0, 1);
+  pair_ = std::make_unique<EdgePair>(*control_, *transport_, *device_, 0, 1);
 }
 
 EdgeEnd::~EdgeEnd() {

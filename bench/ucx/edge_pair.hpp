@@ -8,6 +8,7 @@
 #include "comm/control_plane.hpp"
 #include "comm/edge_pair.hpp"
 #include "comm/transport.hpp"
+#include "core/device.hpp"
 #include "core/mesh.hpp"
 
 namespace pipetrain::bench {
@@ -27,6 +28,7 @@ class EdgeEnd {
   std::unique_ptr<ControlPlane> control_;
   Mesh mesh_;
   std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Device> device_;
   std::unique_ptr<EdgePair> pair_;
 };
 
