@@ -76,14 +76,24 @@ std::vector<Row> zero_rows() {
   return rows;
 }
 
+// One long sequence on one GPU: as much recomputed as its memory needs. The peer keeps every activation.
+std::vector<Row> long_rows() {
+  std::vector<Row> rows(2);
+  rows[0].name = "llama3.2-1b-32k", rows[0].sequence = 32 * 1024;
+  rows[1].name = "llama3.2-1b-128k", rows[1].sequence = 128 * 1024;
+  rows[1].schedules.front().recompute = "full";
+  for (Row& row : rows) row.model = "llama3.2-1b";
+  rows[1].peers.clear();
+  return rows;
+}
+
 std::vector<Row> make_rows() {
   std::vector<Row> rows = promised_rows();
   rows.insert(rows.end(),
               {half("1gpu", 1, 1, 1), half("pp2", 2, 1, 1), half("tp2", 1, 2, 1), half("dp2", 1, 1, 2), half("pp4", 4, 1, 1),
                half("tp4", 1, 4, 1), half("tp4-2048", 1, 4, 1, 2048), half("dp4", 1, 1, 4), half("pp2-tp2", 2, 2, 1),
                half("dp2-pp2", 2, 1, 2), half("pp8", 8, 1, 1), half("dp8", 1, 1, 8), half("pp2-tp4", 2, 4, 1)});
-  const std::vector<Row> divided = zero_rows();
-  rows.insert(rows.end(), divided.begin(), divided.end());
+  for (const std::vector<Row>& more : {zero_rows(), long_rows()}) rows.insert(rows.end(), more.begin(), more.end());
   for (const int pp : {1, 2}) {
     Row& row = rows.emplace_back();
     row.name = fmt::format("cpu-tiny-pp{}", pp);
