@@ -68,16 +68,6 @@ void LogForecast::begin_step() {
   running_.clear();
 }
 
-void LogForecast::launched(const Action& action) {
-  if (is_compute(action.kind)) launches_[index(action.chunk)][static_cast<std::size_t>(action.kind)] = action.microbatch + 1;
-  not_enqueued_.push_back(action);
-  running_.push_back(action);
-}
-
-std::int32_t LogForecast::next_launch(ActionKind kind, int chunk) const {
-  return is_compute(kind) ? launches_[index(chunk)][static_cast<std::size_t>(kind)] : -1;
-}
-
 bool LogForecast::take(Type type, const Action& action) {
   auto& actions = open(type);
   const auto found = std::find(actions.begin(), actions.end(), action);

@@ -61,11 +61,19 @@ class LogForecast {
   LogForecast(int chunks, int microbatches);
 
   void begin_step();
-  void input(InputKind kind, int chunk, int microbatch) { next_input(kind, chunk) = (microbatch + 1) % microbatches_; }
+  void input(InputKind kind, int chunk, int microbatch) {
+    next_input(kind, chunk) = microbatch + 1 < microbatches_ ? microbatch + 1 : 0;
+  }
   std::int32_t& next_input(InputKind kind, int chunk) { return inputs_[3 * index(chunk) + static_cast<std::size_t>(kind)]; }
-  void launched(const Action& action);
+  void launched(const Action& action) {
+    if (is_compute(action.kind)) launches_[index(action.chunk)][static_cast<std::size_t>(action.kind)] = action.microbatch + 1;
+    not_enqueued_.push_back(action);
+    running_.push_back(action);
+  }
   // The microbatch of the next action of this kind and chunk.
-  std::int32_t next_launch(ActionKind kind, int chunk) const;
+  std::int32_t next_launch(ActionKind kind, int chunk) const {
+    return is_compute(kind) ? launches_[index(chunk)][static_cast<std::size_t>(kind)] : -1;
+  }
   // Actions launched and not yet enqueued, or completed; oldest first.
   std::vector<Action>& open(StageEvent::Type type) { return type == StageEvent::Type::enqueued ? not_enqueued_ : running_; }
   // Takes the oldest action that equals it. False where there is none.

@@ -1,50 +1,12 @@
 #include "schedules/replay_queues.hpp"
 
-#include <algorithm>
-
 namespace pipetrain::schedules {
 
 namespace {
 
 constexpr std::size_t input_kinds = 3;
 
-bool take_out(std::vector<int>& microbatches, int microbatch) {
-  const auto found = std::find(microbatches.begin(), microbatches.end(), microbatch);
-  if (found == microbatches.end()) return false;
-  microbatches.erase(found);
-  return true;
-}
-
 }  // namespace
-
-void QueueState::fill(int microbatch) {
-  free = std::max(0, free - 1);
-  filling.push_back(microbatch);
-}
-
-void QueueState::send(int microbatch) {
-  take_out(filling, microbatch);
-  sent.push_back(microbatch);
-}
-
-bool QueueState::arrive(int microbatch) {
-  if (!fed && !take_out(sent, microbatch)) return false;
-  if (fed) --free;
-  held.push_back(microbatch);
-  return true;
-}
-
-void QueueState::release(int microbatch) {
-  take_out(held, microbatch);
-  ++(fed ? free : returning);
-}
-
-bool QueueState::credit() {
-  if (returning == 0) return false;
-  --returning;
-  ++free;
-  return true;
-}
 
 ReplayQueues::ReplayQueues(const RecordedRun& run)
     : virtual_stages_(static_cast<std::size_t>(run.plan.placement.virtual_stages())) {

@@ -1,6 +1,7 @@
 // Where the slots of a replayed run's queues are.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "schedules/recording.hpp"
@@ -23,6 +24,47 @@ struct QueueState {
   void release(int microbatch);
   bool credit();  // false where no slot is on its way back
 };
+
+// Inline, because a replay spends much of its time here.
+
+inline bool take_out(std::vector<int>& microbatches, int microbatch) {
+  const std::size_t count = microbatches.size();
+  std::size_t at = 0;
+  while (at < count && microbatches[at] != microbatch) ++at;
+  if (at == count) return false;
+  for (; at + 1 < count; ++at) microbatches[at] = microbatches[at + 1];
+  microbatches.pop_back();
+  return true;
+}
+
+inline void QueueState::fill(int microbatch) {
+  free = std::max(0, free - 1);
+  filling.push_back(microbatch);
+}
+
+inline void QueueState::send(int microbatch) {
+  take_out(filling, microbatch);
+  sent.push_back(microbatch);
+}
+
+inline bool QueueState::arrive(int microbatch) {
+  if (!fed && !take_out(sent, microbatch)) return false;
+  if (fed) --free;
+  held.push_back(microbatch);
+  return true;
+}
+
+inline void QueueState::release(int microbatch) {
+  take_out(held, microbatch);
+  ++(fed ? free : returning);
+}
+
+inline bool QueueState::credit() {
+  if (returning == 0) return false;
+  --returning;
+  ++free;
+  return true;
+}
 
 class ReplayQueues {
  public:
