@@ -2,10 +2,14 @@
 # ./dev bench: builds and runs one benchmark. Sourced by dev.
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
-bench_names=(actors c_api cpu simulate gpu checkpoint tokenizer ucx processes kill faults fuzz)
+# shellcheck source=scripts/python.sh
+source "$root/scripts/python.sh"
+
+bench_names=(actors c_api python replay cpu simulate gpu checkpoint tokenizer ucx processes kill faults fuzz)
 
 # A benchmark is bench/NAME.cpp, a program, or bench/NAME.sh, a script that finds the pipetrain program in $BENCH_PROGRAM and
 # bench_NAME, where there is one, beside it. Set BENCH_PROGRAM (to a bundle's bin/pipetrain) to build nothing and measure that.
+# bench/NAME.py measures the Python module that is built here.
 command_bench() {
   if [[ ${1-} == --yes ]]; then
     assume_yes=yes
@@ -23,6 +27,7 @@ command_bench() {
     preset=asan targets=()
     export UBSAN_OPTIONS=${UBSAN_OPTIONS-print_stacktrace=1}
   fi
+  if [[ -e $root/bench/$name.py ]]; then bench_module "$name" "$@"; fi
   if [[ -e $root/bench/$name.cpp ]]; then
     targets+=("bench_$name")
   elif [[ ! -e $root/bench/$name.sh ]]; then
@@ -44,10 +49,23 @@ command_bench() {
   exec "$(dirname "$BENCH_PROGRAM")/bench_$name" "$@"
 }
 
+bench_module() {
+  local name=$1 folder venv
+  shift
+  folder=$(build_folder cpu)
+  venv=$folder/python-venv
+  ensure_build_packages cpu
+  build_targets cpu pipetrain
+  ensure_python_packages
+  if ! make_python_venv "$venv" >"$folder/python-venv.log" 2>&1; then die "bench: $name: $(tail -n 1 "$folder/python-venv.log")"; fi
+  if ! build_python_module "$folder" "$venv"; then die "bench: $name: CMake failed; its messages are above"; fi
+  PYTHONPATH=$folder/python exec "$venv/bin/python" "$root/bench/$name.py" "$@"
+}
+
 list_benches() {
   local name
   for name in "${bench_names[@]}"; do
-    if [[ -e $root/bench/$name.cpp || -e $root/bench/$name.sh ]]; then
+    if [[ -e $root/bench/$name.cpp || -e $root/bench/$name.sh || -e $root/bench/$name.py ]]; then
       echo "$name"
     else
       echo "$name (not built yet)"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The tests of the Python module, for ./dev test. Sourced by scripts/test.sh.
+# The Python module and its tests. Sourced by scripts/test.sh and scripts/bench.sh.
 # shellcheck disable=SC2154,SC2034  # shares variables with dev
 
 # Builds the module in build/python with what pip fetches into build/python-venv, and runs tests/python. Adds to passed, failed and
@@ -13,12 +13,10 @@ run_python_tests() {
     skipped=$((skipped + 1))
     return
   fi
-  if ! cmake "$folder" -DPIPETRAIN_PYTHON=ON -DPython_EXECUTABLE="$venv/bin/python" >"$folder/python-configure.log" 2>&1; then
-    tail -n 20 "$folder/python-configure.log"
+  if ! build_python_module "$folder" "$venv"; then
     failed=$((failed + 1))
     return
   fi
-  build_targets cpu pipetrain_python pipetrain
   rm -f "$report"
   PYTHONPATH=$folder/python PIPETRAIN_PROGRAM=$folder/pipetrain timeout --foreground -k 10 "$test_seconds" \
     "$venv/bin/python" -m pytest -q -p no:cacheprovider --junitxml="$report" "$root/tests/python" </dev/null || status=$?
@@ -30,6 +28,16 @@ run_python_tests() {
     echo "python: pytest died with status $status"
     failed=$((failed + 1))
   fi
+}
+
+# In the folder's python/, beside the program. Fails, with CMake's last lines, where it cannot be configured.
+build_python_module() {
+  local folder=$1 venv=$2
+  if ! cmake "$folder" -DPIPETRAIN_PYTHON=ON -DPython_EXECUTABLE="$venv/bin/python" >"$folder/python-configure.log" 2>&1; then
+    tail -n 20 "$folder/python-configure.log" >&2
+    return 1
+  fi
+  build_targets cpu pipetrain_python pipetrain
 }
 
 # Debian keeps venv and the headers apart from Python itself. What cannot be installed is found missing later.

@@ -15,7 +15,7 @@
 //   queue      -> consumer         Arrived
 //   consumer   -> queue            Released
 //   queue      -> producer         Credit
-//   compute    -> its stage        local: Enqueued, Completed, StateRead, StateSaved, Failed
+//   compute    -> its stage        local: Enqueued, Completed, Ran, StateRead, StateSaved, Failed
 //   stage      -> supervisor       NormDone, Signal, StepDone, Logged, Stopped, Waiting, MemoryReport, StateRead, StateSaved,
 //   Failed feeder     -> supervisor       Failed
 #pragma once
@@ -66,6 +66,9 @@ struct Completed {
   schedules::Action action;
   ActionTimes times;
   StageResult result;
+};
+struct Ran {  // both of the above
+  Completed completed;
 };
 
 // --- set-up ---
@@ -201,6 +204,7 @@ PIPETRAIN_MESSAGE(pipetrain::Released)
 PIPETRAIN_MESSAGE(pipetrain::Credit)
 PIPETRAIN_MESSAGE(pipetrain::Enqueued)
 PIPETRAIN_MESSAGE(pipetrain::Completed)
+PIPETRAIN_MESSAGE(pipetrain::Ran)
 PIPETRAIN_MESSAGE(pipetrain::ConnectQueue)
 PIPETRAIN_MESSAGE(pipetrain::ConnectSupervisor)
 PIPETRAIN_MESSAGE(pipetrain::StartStep)

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "actors/engine/actor_runner.hpp"
 #include "actors/engine/protocol.hpp"
 
 namespace pipetrain {
@@ -14,7 +15,7 @@ struct QueueRoute {
   int producer_chunk;  // 0 when the feeder produces
 };
 
-class QueueActor : public caf::event_based_actor {
+class QueueActor : public caf::event_based_actor, public BriefActor {
  public:
   QueueActor(caf::actor_config& config, QueueRoute route, std::vector<SlotHandle> slots);
 

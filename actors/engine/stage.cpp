@@ -19,6 +19,9 @@ class MailboxEvents : public StageEvents {
   void completed(const Action& action, const ActionTimes& times, StageResult result) override {
     caf::anon_send(mailbox_, Completed{action, times, std::move(result)});
   }
+  void ran(const Action& action, const ActionTimes& times, StageResult result) override {
+    ActorRunner(stage_->home_system()).send(mailbox_, Ran{{action, times, std::move(result)}});
+  }
   void complete_at(const Action& action, const ActionTimes& times) override {
     stage_->delayed_send(stage_, std::max(times.end - now(), std::chrono::steady_clock::duration::zero()),
                          Completed{action, times, {}});
@@ -67,6 +70,12 @@ caf::behavior StageActor::make_behavior() {
       [this](Credit& message) { guarded([&] { credit(message); }); },
       [this](Enqueued& message) { guarded([&] { enqueued(message.action); }); },
       [this](Completed& message) { guarded([&] { completed(message); }); },
+      [this](Ran& message) {
+        guarded([&] {
+          enqueued(message.completed.action);
+          completed(message.completed);
+        });
+      },
       [this](GiveVerdict& message) {
         guarded([&] {
           log([&](auto& writer, auto now) { writer.verdict(message.verdict.apply, now); });

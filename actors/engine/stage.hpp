@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/engine/actor_runner.hpp"
 #include "actors/engine/protocol.hpp"
 #include "schedules/log_codec.hpp"
 #include "schedules/plan.hpp"
@@ -36,7 +37,7 @@ struct StageSetup {
   std::vector<ChunkQueues> chunks;
 };
 
-class StageActor : public caf::event_based_actor {
+class StageActor : public caf::event_based_actor, public BriefActor {
  public:
   StageActor(caf::actor_config& config, StageSetup setup);
 

@@ -66,7 +66,10 @@ class StageEvents {
   virtual void enqueued(const schedules::Action& action) = 0;
   // The action has run. The result comes with N; empty elsewhere.
   virtual void completed(const schedules::Action& action, const ActionTimes& times, StageResult result) = 0;
-  // The same without a result, after a delay on the actors' clock, which may be virtual.
+  // Both at once, of a compute that is done with the action when it answers. What this lets other stages do is given to their
+  // computes before it returns, on the calling thread: which must hold no lock that launch() of any of them takes.
+  virtual void ran(const schedules::Action& action, const ActionTimes& times, StageResult result) = 0;
+  // As completed() without a result, after a delay on the actors' clock, which may be virtual.
   virtual void complete_at(const schedules::Action& action, const ActionTimes& times) = 0;
   virtual void failed(std::exception_ptr cause) = 0;
   // What read_state() of this number was to fill is filled.

@@ -60,7 +60,7 @@ class StageMaker {
     pipetrain_compute compute{};
     compute.struct_size = sizeof(pipetrain_compute);
     {
-      const CallbackWatch::Call call(*stage.watch, "make_compute for " + name_of(stage.id));
+      const CallbackWatch::Call call(*stage.watch, {.call = "make_compute", .stage = &stage.id});
       check_callback(request_.make_compute(request_.user, &asked, &compute), "make_compute");
     }
     return make_callback_compute(read_compute(compute), stage, placement_);

@@ -54,7 +54,7 @@ void BlockingCompute::work() {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return ends_ || !launches_.empty(); });
-      if (ends_) return;
+      if (ends_) break;
       next = std::move(launches_.front());
       launches_.pop_front();
       skip = aborted_;
@@ -65,6 +65,7 @@ void BlockingCompute::work() {
       run(next);
     }
   }
+  stage_->end_thread();
 }
 
 void BlockingCompute::run(const Launch& launch) {
@@ -72,7 +73,7 @@ void BlockingCompute::run(const Launch& launch) {
   StageResult result;
   times.start = std::chrono::steady_clock::now();
   try {
-    const CallbackWatch::Call call(*watch_, to_string(launch.action, 2) + " on " + name_of(events_->id()));
+    const CallbackWatch::Call call(*watch_, {.action = &launch.action, .stage = &events_->id()});
     result = stage_->run(launch);
   } catch (...) {
     tell([&] { events_->failed(std::current_exception()); });
@@ -82,10 +83,7 @@ void BlockingCompute::run(const Launch& launch) {
 }
 
 void BlockingCompute::answer(const schedules::Action& action, const ActionTimes& times, StageResult result) {
-  tell([&] {
-    events_->enqueued(action);
-    events_->completed(action, times, std::move(result));
-  });
+  tell([&] { events_->ran(action, times, std::move(result)); });
 }
 
 template <class Tell>

@@ -23,6 +23,7 @@ class BlockingStage {
   virtual StageResult run(const Launch& launch) = 0;  // the result of N; empty for others
   virtual void verdict(const Verdict& verdict) = 0;
   virtual void abort(const std::string& why) noexcept = 0;
+  virtual void end_thread() noexcept {}  // the last call, on the stage's own thread
 };
 
 // Runs the actions of a BlockingStage in the order of their launch, measures them, and answers. Its destructor waits for an

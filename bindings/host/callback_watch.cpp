@@ -1,6 +1,6 @@
 #include "bindings/host/callback_watch.hpp"
 
-#include <utility>
+#include "bindings/host/hosted_stage.hpp"
 
 namespace pipetrain {
 
@@ -10,25 +10,36 @@ thread_local int depth = 0;
 
 }  // namespace
 
-CallbackWatch::Call::Call(CallbackWatch& watch, std::string what) : watch_(watch) {
+std::string CallbackWatch::Name::text() const {
+  std::string text = call;
+  if (action != nullptr) text += (text.empty() ? "" : " of ") + to_string(*action, 2);
+  if (microbatch >= 0) text += " of microbatch " + std::to_string(microbatch);
+  if (stage != nullptr) text += " on " + name_of(*stage);
+  return text;
+}
+
+CallbackWatch::Call::Call(CallbackWatch& watch, const Name& name) : watch_(watch), name_(name) {
   const std::lock_guard lock(watch_.mutex_);
-  entry_ = watch_.calls_.insert(watch_.calls_.end(), std::move(what));
+  older_ = watch_.newest_;
+  (older_ != nullptr ? older_->newer_ : watch_.oldest_) = this;
+  watch_.newest_ = this;
   ++depth;
 }
 
 CallbackWatch::Call::~Call() {
   const std::lock_guard lock(watch_.mutex_);
-  watch_.calls_.erase(entry_);
+  (older_ != nullptr ? older_->newer_ : watch_.oldest_) = newer_;
+  (newer_ != nullptr ? newer_->older_ : watch_.newest_) = older_;
   --depth;
-  if (watch_.calls_.empty()) watch_.idle_.notify_all();
+  if (watch_.oldest_ == nullptr) watch_.idle_.notify_all();
 }
 
 bool CallbackWatch::inside_call() { return depth > 0; }
 
 std::string CallbackWatch::wait_until_idle(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  if (idle_.wait_for(lock, patience, [&] { return calls_.empty(); })) return {};
-  return calls_.front();
+  if (idle_.wait_for(lock, patience, [&] { return oldest_ == nullptr; })) return {};
+  return oldest_->name_.text();
 }
 
 }  // namespace pipetrain

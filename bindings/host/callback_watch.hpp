@@ -4,26 +4,38 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <list>
 #include <mutex>
 #include <string>
+
+#include "actors/engine/trace.hpp"
 
 namespace pipetrain {
 
 // Thread-safe.
 class CallbackWatch {
  public:
-  // A call under way, by what it is: "launch of F3 on stage 1".
+  // What is called, to be told only where it hangs: "launch of F3 on stage 1". What it names must outlive the call.
+  struct Name {
+    const char* call = "";  // empty for an action: "F3 on stage 1"
+    const schedules::Action* action = nullptr;
+    const StageId* stage = nullptr;
+    int microbatch = -1;
+    std::string text() const;
+  };
+
+  // A call under way.
   class Call {
    public:
-    Call(CallbackWatch& watch, std::string what);
+    Call(CallbackWatch& watch, const Name& name);
     ~Call();
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
    private:
+    friend class CallbackWatch;
     CallbackWatch& watch_;
-    std::list<std::string>::iterator entry_;
+    Name name_;
+    Call *older_ = nullptr, *newer_ = nullptr;  // of the calls under way
   };
 
   // Whether the calling thread is inside a call of any watch.
@@ -34,7 +46,7 @@ class CallbackWatch {
  private:
   std::mutex mutex_;
   std::condition_variable idle_;
-  std::list<std::string> calls_;
+  Call *oldest_ = nullptr, *newest_ = nullptr;
 };
 
 }  // namespace pipetrain

@@ -22,7 +22,7 @@ void HostedCompute::begin_step(const StepInfo& step) {
 
 void HostedCompute::launch(const Launch& launch) {
   stage_->launched(launch.action);
-  const auto call = watched("launch of " + to_string(launch.action, 2));
+  const auto call = watched("launch", &launch.action);
   compute_->launch(launch);
 }
 

@@ -26,7 +26,9 @@ class HostedCompute : public StageCompute {
   void abort(std::exception_ptr cause) noexcept override;
 
  private:
-  CallbackWatch::Call watched(const std::string& call) const { return {*watch_, call + " on " + name_of(stage_->id())}; }
+  CallbackWatch::Call watched(const char* call, const schedules::Action* action = nullptr) const {
+    return {*watch_, {.call = call, .action = action, .stage = &stage_->id()}};
+  }
 
   std::shared_ptr<StageCompute> compute_;
   std::shared_ptr<HostedStage> stage_;

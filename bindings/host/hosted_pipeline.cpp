@@ -17,7 +17,7 @@ class WatchedSource : public InputSource {
   WatchedSource(std::shared_ptr<InputSource> source, std::shared_ptr<CallbackWatch> watch)
       : source_(std::move(source)), watch_(std::move(watch)) {}
   void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) override {
-    const CallbackWatch::Call call(*watch_, "fill of microbatch " + std::to_string(microbatch));
+    const CallbackWatch::Call call(*watch_, {.call = "fill", .microbatch = microbatch});
     source_->fill(kind, step, microbatch, slot);
   }
 
@@ -141,7 +141,7 @@ std::shared_ptr<Pipeline> HostedPipeline::open_pipeline(const char* call) const 
 
 Decide HostedPipeline::watched(Decide decide) const {
   return [decide = std::move(decide), watch = watch_](const std::vector<StageResult>& results) {
-    const CallbackWatch::Call call(*watch, "decide");
+    const CallbackWatch::Call call(*watch, {.call = "decide"});
     return decide(results);
   };
 }

@@ -30,12 +30,26 @@ void HostedStage::completed(const Action& action, const ActionTimes& times, Stag
   const auto running = find(action);
   if (running == running_.end()) refuse(action, "completed", "it is not launched, or has completed already");
   if (!running->enqueued) refuse(action, "completed", "it has not been enqueued");
-  if (!result.empty() && action.kind != schedules::ActionKind::norm) refuse(action, "completed", "only N has results");
-  if (times.end < times.start) refuse(action, "completed", "its end is before its start");
+  check_end(action, "completed", times, result);
   const auto launched = running->launched;
   running_.erase(running);
   const bool measured = times.start != std::chrono::steady_clock::time_point{} || times.end != times.start;
   events.completed(action, measured ? times : ActionTimes{launched, std::chrono::steady_clock::now()}, std::move(result));
+}
+
+void HostedStage::ran(const Action& action, const ActionTimes& times, StageResult result) {
+  std::shared_ptr<StageEvents> events;
+  {
+    const std::lock_guard lock(mutex_);
+    this->events();  // or throws
+    events = events_;
+    const auto running = find(action);
+    if (running == running_.end()) refuse(action, "ran", "it is not launched, or has completed already");
+    if (running->enqueued) refuse(action, "ran", "it has been enqueued already");
+    check_end(action, "ran", times, result);
+    running_.erase(running);
+  }
+  events->ran(action, times, std::move(result));
 }
 
 void HostedStage::failed(std::exception_ptr cause) {
@@ -60,6 +74,11 @@ void HostedStage::launched(const Action& action) {
 
 void HostedStage::refuse(const Action& action, const char* call, const char* why) const {
   throw Misuse(std::string(call) + " " + to_string(action, 2) + " on " + name_of(id_) + ": " + why);
+}
+
+void HostedStage::check_end(const Action& action, const char* call, const ActionTimes& times, const StageResult& result) const {
+  if (!result.empty() && action.kind != schedules::ActionKind::norm) refuse(action, call, "only N has results");
+  if (times.end < times.start) refuse(action, call, "its end is before its start");
 }
 
 StageEvents& HostedStage::events() const {

@@ -12,7 +12,7 @@
 
 namespace pipetrain {
 
-// Thread-safe; no call blocks.
+// Thread-safe; no call but ran() blocks.
 class HostedStage {
  public:
   explicit HostedStage(StageId id) : id_(id) {}
@@ -23,6 +23,8 @@ class HostedStage {
   // pipeline is gone. Where both times are zero, the action ran from its launch to now.
   void enqueued(const schedules::Action& action);
   void completed(const schedules::Action& action, const ActionTimes& times, StageResult result);
+  // As StageEvents::ran(): close() does not wait for it, so the compute does, at its own end. Throws as the others.
+  void ran(const schedules::Action& action, const ActionTimes& times, StageResult result);
   void failed(std::exception_ptr cause);
 
   // --- For the pipeline ---
@@ -38,10 +40,11 @@ class HostedStage {
   };
   [[noreturn]] void refuse(const schedules::Action& action, const char* call, const char* why) const;
   StageEvents& events() const;
+  void check_end(const schedules::Action& action, const char* call, const ActionTimes& times, const StageResult& result) const;
   std::vector<Running>::iterator find(const schedules::Action& action);
 
   StageId id_;
-  std::mutex mutex_;  // held while an answer is sent, so that close() waits for it
+  std::mutex mutex_;  // held while an answer is sent, but by ran(), so that close() waits for it
   std::shared_ptr<StageEvents> events_;
   std::vector<Running> running_;  // as many as run ahead
 };

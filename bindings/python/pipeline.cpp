@@ -52,7 +52,7 @@ class PythonPipeline {
       const nb::object stage = stages[static_cast<std::size_t>(request.id.replica * each + request.id.stage)];
       return make_python_compute(stage, request, plan.placement, thrown_);
     };
-    const auto make_source = [&](int replica) { return make_python_source(inputs_, replica, thrown_); };
+    const auto make_source = [&](int replica) { return make_python_source(inputs_, replica); };
     const nb::gil_scoped_release released;
     pipeline_ = std::make_unique<HostedPipeline>(std::move(options), make_compute, make_source);
   }
@@ -66,8 +66,7 @@ class PythonPipeline {
   // inputs: [replica][microbatch], of the first and of the last piece of the model.
   void step(std::int64_t number, const nb::list& inputs, const nb::list& targets, double tokens, double learning_rate,
             const nb::object& decide) {
-    inputs_->activations = inputs;
-    inputs_->targets = targets;
+    inputs_->set(inputs, targets);
     StepInfo info;
     info.step = number;
     info.microbatches = 0;

@@ -19,6 +19,7 @@ namespace {
 
 // Drops a reference from any thread. After the interpreter's end there is nobody to drop it for.
 void drop(nb::object& object) {
+  if (!object.is_valid()) return;
   if (!Py_IsInitialized()) {
     object.release();
     return;
@@ -50,16 +51,74 @@ struct Box {
 
 nb::object& object_in(const SlotHandle& slot) { return static_cast<Box*>(slot->owner.get())->object; }
 
-class PythonStage : public BlockingStage {
+// What Python keeps of a thread that calls it (its place among threads, what threading.local holds), from its first call to its
+// last, in place of one of each call's own.
+class ThreadState {
  public:
-  PythonStage(nb::object stage, int number, schedules::Placement placement, std::shared_ptr<PythonThrown> thrown)
-      : stage_(std::move(stage)), number_(number), placement_(std::move(placement)), thrown_(std::move(thrown)) {
-    run_ = stage_.attr("run");
+  // On the thread that is going to call; holds no GIL.
+  void begin() {
+    if (state_ != nullptr) return;
+    PyGILState_Ensure();
+    state_ = PyEval_SaveThread();
+  }
+  // On the same thread, which calls no more.
+  void end() noexcept {
+    if (state_ == nullptr || !Py_IsInitialized()) return;
+    PyEval_RestoreThread(state_);
+    state_ = nullptr;
+    PyGILState_Release(PyGILState_UNLOCKED);
+  }
+
+ private:
+  PyThreadState* state_ = nullptr;
+};
+
+// pipetrain.pipeline.Launch of an action.
+class LaunchMaker {
+ public:
+  LaunchMaker(int stage, schedules::Placement placement) : stage_(stage), placement_(std::move(placement)) {
+    type_ = nb::module_::import_("pipetrain.pipeline").attr("Launch");
     for (std::size_t kind = 0; kind < letters_.size(); ++kind)
       letters_[kind] = nb::str(std::string(1, letter(static_cast<schedules::ActionKind>(kind))).c_str());
   }
-  ~PythonStage() override {
+  ~LaunchMaker() {
     for (auto& one : letters_) drop(one);
+    drop(type_);
+  }
+  LaunchMaker(const LaunchMaker&) = delete;
+  LaunchMaker& operator=(const LaunchMaker&) = delete;
+
+  // As tuple.__new__(Launch, (...)), which is a third of the time of Launch(...).
+  nb::object operator()(const Launch& launch) const {
+    const auto& action = launch.action;
+    const auto input = [](const SlotHandle& slot) { return slot ? object_in(slot) : nb::object(nb::none()); };
+    const nb::tuple values = nb::make_tuple(
+        letters_[static_cast<std::size_t>(action.kind)], int{action.chunk}, action.microbatch,
+        placement_.virtual_stage(stage_, action.chunk), input(launch.activation), input(launch.gradient), input(launch.target),
+        launch.custom ? nb::object(nb::str(launch.custom->name.c_str())) : nb::object(nb::none()));
+    const nb::tuple arguments = nb::make_tuple(values);
+    PyObject* made = PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject*>(type_.ptr()), arguments.ptr(), nullptr);
+    if (made == nullptr) throw nb::python_error();
+    return nb::steal(made);
+  }
+
+ private:
+  int stage_;
+  schedules::Placement placement_;
+  nb::object type_;
+  std::array<nb::object, schedules::action_kinds> letters_;  // by kind
+};
+
+class PythonStage : public BlockingStage {
+ public:
+  PythonStage(nb::object stage, int number, schedules::Placement placement, std::shared_ptr<PythonThrown> thrown)
+      : stage_(std::move(stage)),
+        run_(nb::steal(PyUnicode_InternFromString("run"))),
+        make_launch_(number, std::move(placement)),
+        thrown_(std::move(thrown)) {
+    for (const char* method : {"run", "begin_step", "verdict", "abort"}) stage_.attr(method).ptr();  // or AttributeError
+  }
+  ~PythonStage() override {
     drop(run_);
     drop(stage_);
   }
@@ -77,16 +136,14 @@ class PythonStage : public BlockingStage {
   }
 
   StageResult run(const Launch& launch) override {
+    thread_state_.begin();
     return call_python(*thrown_, [&]() -> StageResult {
-      const auto& action = launch.action;
-      const auto input = [](const SlotHandle& slot) { return slot ? object_in(slot) : nb::object(nb::none()); };
-      nb::object output =
-          run_(letters_[static_cast<std::size_t>(action.kind)], int{action.chunk}, action.microbatch,
-               placement_.virtual_stage(number_, action.chunk), input(launch.activation), input(launch.gradient),
-               input(launch.target), launch.custom ? nb::object(nb::str(launch.custom->name.c_str())) : nb::object(nb::none()));
+      const nb::object asked = make_launch_(launch);
+      nb::object output = nb::steal(PyObject_CallMethodOneArg(stage_.ptr(), run_.ptr(), asked.ptr()));
+      if (!output.is_valid()) throw nb::python_error();
       for (const auto& slot : launch.release) object_in(slot).reset();
       if (launch.output) object_in(launch.output) = std::move(output);
-      if (action.kind != schedules::ActionKind::norm) return {};
+      if (launch.action.kind != schedules::ActionKind::norm) return {};
       return nb::cast<StageResult>(output);
     });
   }
@@ -102,33 +159,51 @@ class PythonStage : public BlockingStage {
     }
   }
 
+  void end_thread() noexcept override { thread_state_.end(); }
+
  private:
   nb::object stage_, run_;
-  std::array<nb::object, schedules::action_kinds> letters_;  // by kind
-  int number_;
-  schedules::Placement placement_;
+  LaunchMaker make_launch_;
   std::shared_ptr<PythonThrown> thrown_;
+  ThreadState thread_state_;  // of the stage's own thread
 };
 
 class PythonSource : public InputSource {
  public:
-  PythonSource(std::shared_ptr<PythonInputs> inputs, int replica, std::shared_ptr<PythonThrown> thrown)
-      : inputs_(std::move(inputs)), replica_(static_cast<std::size_t>(replica)), thrown_(std::move(thrown)) {}
+  PythonSource(std::shared_ptr<PythonInputs> inputs, int replica) : inputs_(std::move(inputs)), replica_(replica) {}
 
   void fill(schedules::InputKind kind, const StepInfo&, int microbatch, Slot& slot) override {
-    call_python(*thrown_, [&] {
-      const nb::list& all = kind == schedules::InputKind::activation ? inputs_->activations : inputs_->targets;
-      static_cast<Box*>(slot.owner.get())->object = all[replica_][static_cast<std::size_t>(microbatch)];
-    });
+    nb::object& object = static_cast<Box*>(slot.owner.get())->object;
+    drop(object);
+    object = inputs_->take(kind, replica_, microbatch);
   }
 
  private:
   std::shared_ptr<PythonInputs> inputs_;
-  std::size_t replica_;
-  std::shared_ptr<PythonThrown> thrown_;
+  int replica_;
 };
 
 }  // namespace
+
+void PythonInputs::set(const nb::list& activations, const nb::list& targets) {
+  Lists all[2];
+  const nb::list* given[2] = {&activations, &targets};
+  for (int which = 0; which < 2; ++which) {
+    for (const nb::handle replica : *given[which]) {
+      auto& microbatches = all[which].emplace_back();
+      for (const nb::handle one : nb::cast<nb::list>(replica)) microbatches.push_back(nb::borrow(one));
+    }
+  }
+  const std::lock_guard lock(mutex_);  // nothing waits for the GIL under it
+  activations_.swap(all[0]);
+  targets_.swap(all[1]);
+}
+
+nb::object PythonInputs::take(schedules::InputKind kind, int replica, int microbatch) {
+  const std::lock_guard lock(mutex_);
+  Lists& all = kind == schedules::InputKind::activation ? activations_ : targets_;
+  return std::move(all.at(static_cast<std::size_t>(replica)).at(static_cast<std::size_t>(microbatch)));
+}
 
 std::shared_ptr<StageCompute> make_python_compute(nb::object stage, const HostedRequest& request,
                                                   const schedules::Placement& placement, std::shared_ptr<PythonThrown> thrown) {
@@ -136,9 +211,8 @@ std::shared_ptr<StageCompute> make_python_compute(nb::object stage, const Hosted
   return std::make_shared<BlockingCompute>(std::move(own), request.stage, request.watch);
 }
 
-std::shared_ptr<InputSource> make_python_source(std::shared_ptr<PythonInputs> inputs, int replica,
-                                                std::shared_ptr<PythonThrown> thrown) {
-  return std::make_shared<PythonSource>(std::move(inputs), replica, std::move(thrown));
+std::shared_ptr<InputSource> make_python_source(std::shared_ptr<PythonInputs> inputs, int replica) {
+  return std::make_shared<PythonSource>(std::move(inputs), replica);
 }
 
 Decide make_python_decide(nb::object decide, std::shared_ptr<PythonThrown> thrown) {

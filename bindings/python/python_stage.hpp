@@ -4,6 +4,8 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/engine/step.hpp"
@@ -17,16 +19,25 @@ struct PythonThrown {
   nanobind::object value;
 };
 
-// The microbatches of the running step: [replica][microbatch].
-struct PythonInputs {
-  nanobind::list activations, targets;
+// The microbatches of the running step. Thread-safe; taking one needs no GIL.
+class PythonInputs {
+ public:
+  // [replica][microbatch], of the first and of the last piece of the model. Holds the GIL.
+  void set(const nanobind::list& activations, const nanobind::list& targets);
+  // Each once.
+  nanobind::object take(schedules::InputKind kind, int replica, int microbatch);
+
+ private:
+  using Lists = std::vector<std::vector<nanobind::object>>;
+  std::mutex mutex_;
+  Lists activations_, targets_;
 };
 
-// The stage's begin_step(step, learning_rate), run(...), verdict(apply, grad_scale) and abort(why) are called.
+// The stage's begin_step(step, learning_rate), run(Launch), verdict(apply, grad_scale) and abort(why) are called. Holds the
+// GIL.
 std::shared_ptr<StageCompute> make_python_compute(nanobind::object stage, const HostedRequest& request,
                                                   const schedules::Placement& placement, std::shared_ptr<PythonThrown> thrown);
-std::shared_ptr<InputSource> make_python_source(std::shared_ptr<PythonInputs> inputs, int replica,
-                                                std::shared_ptr<PythonThrown> thrown);
+std::shared_ptr<InputSource> make_python_source(std::shared_ptr<PythonInputs> inputs, int replica);
 // decide(results) -> (apply, grad_scale).
 Decide make_python_decide(nanobind::object decide, std::shared_ptr<PythonThrown> thrown);
 

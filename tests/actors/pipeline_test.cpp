@@ -186,6 +186,47 @@ TEST_CASE("a failure ends the run with its cause") {
   CHECK(reported.waiting().size() == 3);
 }
 
+TEST_CASE("a compute may answer both at once, on a thread of its own or inside the launch") {
+  class Answering : public FailingCompute {
+   public:
+    explicit Answering(bool inside) : FailingCompute(How::report, Action{ActionKind::forward, 9, 9}), inside_(inside) {}
+    ~Answering() override {
+      for (auto& thread : threads_) thread.join();
+    }
+    void attach(std::shared_ptr<StageEvents> events) override { answers_ = std::move(events); }
+    void launch(const Launch& launch) override {
+      const auto answer = [this, action = launch.action] {
+        answers_->ran(action, {}, action.kind == ActionKind::norm ? StageResult{1.5} : StageResult{});
+      };
+      if (inside_) return answer();
+      threads_.emplace_back(answer);
+    }
+
+   private:
+    bool inside_;
+    std::shared_ptr<StageEvents> answers_;
+    std::vector<std::thread> threads_;
+  };
+  for (const bool inside : {false, true}) {
+    for (const auto order : {schedules::Order::planned, schedules::Order::ready}) {
+      auto options = options_for("1f1b", 3, 1, 6, order);
+      options.run_ahead = 1;
+      Pipeline pipeline(
+          options, [&](StageId, const schedules::StageNeeds&) { return std::make_shared<Answering>(inside); },
+          [](int) { return make_empty_source(); });
+      for (int step = 1; step <= 3; ++step) {
+        std::vector<StageResult> results;
+        const auto outcome = pipeline.step({step, 6, 1, 0}, [&](const auto& given) {
+          results = given;
+          return Verdict{};
+        });
+        CHECK(results == std::vector<StageResult>(3, StageResult{1.5}));
+        for (const auto& stage : outcome.stages) CHECK(stage.actions.size() == 14U);
+      }
+    }
+  }
+}
+
 TEST_CASE("a step that is skipped launches no optimizer, and the next one does") {
   for (const auto order : {schedules::Order::planned, schedules::Order::ready}) {
     Pipeline pipeline(

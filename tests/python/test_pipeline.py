@@ -268,3 +268,32 @@ def test_custom_actions_are_simulated_with_times_by_name():
     assert slow.makespan > plain.makespan
     with pytest.raises(pipetrain.InputError, match="no custom action nobody"):
         pipetrain.simulate(schedule=plan, custom={"nobody": 1})
+
+
+class Counting(pipetrain.Stage):
+    """Notes on which thread its actions run, and what that thread keeps."""
+
+    def __init__(self):
+        self.threads, self.kept, self.own = set(), [], threading.local()
+
+    def run(self, launch):
+        self.threads.add(threading.get_ident())
+        self.own.actions = getattr(self.own, "actions", 0) + 1
+        self.kept.append(self.own.actions)
+        assert isinstance(launch, pipetrain.Launch) and launch.virtual_stage == launch.chunk * 3 + self.number
+        return [] if launch.kind == "N" else None
+
+
+def test_a_stage_keeps_its_thread_and_what_belongs_to_it():
+    plan = pipetrain.Plan.build("interleaved", stages=3, microbatches=6)
+    stages = [Counting() for _ in range(3)]
+    for number, stage in enumerate(stages):
+        stage.number = number
+    with pipetrain.Pipeline(plan, stages) as pipeline:
+        for _ in range(3):
+            pipeline.step([None] * 6)
+    assert all(len(stage.threads) == 1 for stage in stages)
+    assert len(set.union(*(stage.threads for stage in stages))) == 3
+    actions = 3 * (2 * 2 * 6 + 2)
+    assert all(stage.kept == list(range(1, actions + 1)) for stage in stages)
+    assert threading.main_thread().ident not in set.union(*(stage.threads for stage in stages))

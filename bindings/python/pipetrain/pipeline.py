@@ -85,17 +85,6 @@ class Stage:
     }
 
 
-class _Adapter:
-    """A stage as the extension calls it."""
-
-    def __init__(self, stage: Stage):
-        self.stage = stage
-        self.begin_step, self.verdict, self.abort = stage.begin_step, stage.verdict, stage.abort
-
-    def run(self, *launch) -> Any:
-        return self.stage.run(Launch(*launch))
-
-
 @dataclass(frozen=True)
 class Step:
     """A step that ended: what each stage's N gave, replica by replica, and what was decided."""
@@ -140,7 +129,7 @@ class Pipeline:
             "stall_timeout": float(stall_timeout),
             "grace": float(grace),
         }
-        self._engine = _engine.Pipeline(plan, [_Adapter(stage) for stage in stages], how)
+        self._engine = _engine.Pipeline(plan, list(stages), how)
         self._replicas = replicas
         self._steps = 0
         _open.add(self)
