@@ -26,7 +26,9 @@ def _differentiable(value: Any) -> Any:
 
 
 def _norm(gradient: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(gradient, dtype=torch.complex128 if gradient.is_complex() else torch.float64)
+    """In double precision; summed in no less than single, and without a copy of the gradient in another precision."""
+    half = gradient.dtype in (torch.float16, torch.bfloat16)
+    return torch.linalg.vector_norm(gradient, dtype=torch.float32 if half else None).double()
 
 
 class _Forward:
