@@ -39,7 +39,7 @@ class TransformerStage final : public StageModel {
         tp_(tp),
         ops_(ops),
         numerics_(spec.numerics),
-        fp8_(layout_, spec.config.layers, spec.numerics),
+        fp8_(layout_, spec.config.layers, spec.numerics, spec.gathers_weights),
         workspace_(Arena::measuring()),
         chunks_(spec.chunks.size()) {
     check_precision(numerics_.precision);

@@ -120,6 +120,7 @@ struct StageModelSpec {
   std::vector<std::vector<Block>> chunks;  // the runs of blocks that this stage holds
   MicrobatchShape shape;                   // the largest
   Numerics numerics = {};
+  bool gathers_weights = false;  // the store has the weights for one use at a time: what is made of them is not kept
 };
 
 // The Ops (and the group) must outlive the model. To learn sizes only, without a device, pass measuring Ops and do not bind.

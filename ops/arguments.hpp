@@ -83,8 +83,8 @@ struct Fp8Operand {
 struct Fp8MatmulArgs {
   Fp8Operand a;                       // [M, K]
   Fp8Operand b;                       // [N, K] e4m3
-  std::optional<Tensor> addend = {};  // [M, N], added before the one rounding to out's dtype; may be out's memory
-  Tensor out;                         // [M, N] bf16 or f32, written
+  std::optional<Tensor> addend = {};  // as out, added before the one rounding to out's dtype; may be out's memory
+  Tensor out;                         // [M, N] bf16 or f32, written; of fp8_matmul_scatter this rank's rows
 };
 
 // --- Norms and activations ---

@@ -28,6 +28,7 @@ class MeasuringOps : public Ops {
   void weight_grad(const WeightGradArgs&) override {}
   void quantise(const QuantiseArgs&) override {}
   void fp8_matmul(const Fp8MatmulArgs&) override {}
+  void fp8_matmul_scatter(const TensorParallel&, const Fp8MatmulArgs&) override {}
   void gather(const TensorParallel&, const Tensor&, const Tensor&) override {}
   void scatter_sum(const TensorParallel&, const Tensor&, const Tensor&) override {}
   void embedding_grad(const Tensor&, const Tensor&, std::int64_t, const Tensor&) override {}

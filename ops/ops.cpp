@@ -20,4 +20,6 @@ void Ops::quantise(const QuantiseArgs&) { refuse_fp8(); }
 
 void Ops::fp8_matmul(const Fp8MatmulArgs&) { refuse_fp8(); }
 
+void Ops::fp8_matmul_scatter(const TensorParallel&, const Fp8MatmulArgs&) { refuse_fp8(); }
+
 }  // namespace pipetrain

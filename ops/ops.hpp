@@ -81,11 +81,14 @@ class Ops {
     matmul_scatter(tp, MatmulKind::input_grad, {.in = args.dy, .w = args.w, .out = args.dx});
   }
   // out = x in 8 bits: x / s rounded to the nearest, s the scale by which x's largest magnitude becomes the type's largest. An
-  // infinity or NaN in x makes all of out NaN. Throws Error(unavailable) where there are no 8 bits, as on CPUs; so does the
-  // next.
+  // infinity or NaN in x makes all of out NaN. Throws Error(unavailable) where there are no 8 bits, as on CPUs; so do the next
+  // two.
   virtual void quantise(const QuantiseArgs& args);
   // out = a b^T, both as the numbers that they stand for, summed up in fp32, plus addend.
   virtual void fp8_matmul(const Fp8MatmulArgs& args);
+  // matmul_scatter of such a product: a b^T [T, N] summed over the ranks, then this rank's rows, plus addend, into out [Tr, N].
+  // Each rank's a and b have scales of their own.
+  virtual void fp8_matmul_scatter(const TensorParallel& tp, const Fp8MatmulArgs& args);
   // full [T, ...] = all shards; out [Tr, ...] = the ranks' sum. Copies (nothing, when same memory) with one rank.
   virtual void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) = 0;
   virtual void scatter_sum(const TensorParallel& tp, const Tensor& full, const Tensor& out) = 0;

@@ -90,6 +90,14 @@ class TimedOps : public Ops {
   void fp8_matmul(const Fp8MatmulArgs& args) override {
     timed(OpClass::matrix, [&] { ops_->fp8_matmul(args); });
   }
+  void fp8_matmul_scatter(const TensorParallel& tp, const Fp8MatmulArgs& args) override {
+    timed_both(
+        tp, OpClass::matrix, [&] { ops_->fp8_matmul_scatter(tp, args); },
+        [&] {
+          const Tensor out = scratch({args.a.values.rows(), args.b.values.rows()}, args.out.dtype);
+          ops_->fp8_matmul({.a = args.a, .b = args.b, .out = out});
+        });
+  }
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
     timed(between_ranks(tp), [&] { ops_->gather(tp, shard, full); });
   }

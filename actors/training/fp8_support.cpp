@@ -7,6 +7,7 @@
 
 #include "core/device_name.hpp"
 #include "core/error.hpp"
+#include "model/fp8_weights.hpp"
 #include "model/mode_names.hpp"
 #include "ops/arguments.hpp"
 
@@ -28,16 +29,13 @@ void check_bf16_layers(const TrainJob& job) {
     fail(fmt::format("no layer of the model's {} is left to be in fp8; name fewer, or use bf16", job.config.layers));
 }
 
-void check_sizes(const ModelConfig& config) {
-  const auto require = [](std::int64_t size, const char* what) {
-    if (size % fp8_multiple == 0) return;
-    refuse(
-        fmt::format("the model's {} is {}, and products in 8 bits need multiples of {}; use bf16", what, size, fp8_multiple));
-  };
-  require(config.hidden, "hidden size");
-  require(config.heads * config.head_dim, "size of all heads");
-  require(config.kv_heads * config.head_dim, "size of all key-value heads");
-  require(config.intermediate, "intermediate size");
+void check_sizes(const ModelConfig& config, int tp) {
+  const auto misfit = fp8_misfit(config, tp);
+  if (!misfit) return;
+  const bool over_ranks = !fp8_misfit(config, 1);
+  refuse(fmt::format("the model's {} is {}{}, and products in 8 bits need multiples of {}; use bf16{}", misfit->what,
+                     misfit->size, over_ranks ? fmt::format(" over {} ranks", tp) : "", fp8_multiple,
+                     over_ranks ? ", or a smaller tp" : ""));
 }
 
 }  // namespace
@@ -46,10 +44,7 @@ void check_fp8(const TrainJob& job) {
   check_bf16_layers(job);
   if (!job.numerics.precision.fp8_products) return;
   if (job.devices.kind != DeviceKind::cuda) refuse("products in 8 bits are not built on the CPU; use fp32");
-  if (job.layout.tp > 1) refuse("products in 8 bits are not built yet over tensor-parallel ranks; use tp 1, or bf16");
-  if (job.zero.divides_weights())
-    refuse("each replica keeps its weights whole in 8 bits, and zero 3 divides them; use zero 2, or bf16");
-  check_sizes(job.config);
+  check_sizes(job.config, job.layout.tp);
   const std::vector<int> first{0};
   for (const int gpu : job.devices.gpus.empty() ? first : job.devices.gpus) {
     const std::string name = cuda_device_name(gpu);

@@ -50,7 +50,11 @@ std::size_t documents_bytes(const RankSetup& setup) {
 }
 
 StageModelSpec model_spec(const RankSetup& setup) {
-  return {.config = setup.config, .chunks = setup.chunks, .shape = setup.shape, .numerics = setup.numerics};
+  return {.config = setup.config,
+          .chunks = setup.chunks,
+          .shape = setup.shape,
+          .numerics = setup.numerics,
+          .gathers_weights = setup.zero.divides_weights()};
 }
 
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {

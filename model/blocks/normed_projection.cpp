@@ -1,6 +1,6 @@
 #include "model/blocks/normed_projection.hpp"
 
-#include <cassert>
+#include <optional>
 
 #include "model/blocks/fp8_memory.hpp"
 
@@ -55,27 +55,33 @@ void NormedProjection::backward(const BlockContext& context, const BackwardArgs&
       {.dy = normed_grad, .x = saved.input, .statistics = saved.statistics, .residual = args.residual, .dx = args.input_grad});
 }
 
+// What is gathered is rounded by every rank for itself: all have the same largest magnitude, and so the same scale.
 void NormedProjection::norm_into(const BlockContext& context, const Saved& saved, const Fp8Matrix& normed) const {
   const ArenaScope scope(context.workspace);
-  const Tensor wide = context.workspace.allocate(saved.input.shape, context.dtype);
-  norm_.forward(context.ops,
-                {.x = saved.input, .y = wide, .statistics = saved.statistics, .largest = largest_of(normed.scale)});
-  context.ops.quantise({.x = wide, .out = normed, .measured = true});
+  const bool gathers = context.gathers();
+  const Tensor wide = context.workspace.allocate({context.tokens(), norm_.hidden()}, context.dtype);
+  const std::int64_t first = gathers ? context.tp.shard_begin(context.tokens()) : 0;
+  const Tensor shard = wide.row_range(first, first + context.shard_rows());
+  const auto largest = gathers ? std::nullopt : std::optional(largest_of(normed.scale));
+  norm_.forward(context.ops, {.x = saved.input, .y = shard, .statistics = saved.statistics, .largest = largest});
+  if (gathers) context.ops.gather(context.tp, shard, wide);
+  context.ops.quantise({.x = wide, .out = normed, .measured = !gathers});
 }
 
 Tensor NormedProjection::forward_in_fp8(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
                                         Saved& saved) const {
-  assert(!context.gathers());
+  const Shape whole{context.tokens(), norm_.hidden()};
+  Arena* const kept = context.gathers() ? memory.inputs : memory.remade;
   saved.input = input;
   saved.statistics = norm_.allocate_statistics(context.shard_rows(), *memory.results);
   const Tensor output = memory.results->allocate({context.tokens(), matrix_.weight.rows()}, context.dtype);
   saved.normed_fp8 = {};
-  if (memory.remade) saved.normed_fp8 = allocate_fp8(input.shape, DType::e4m3, {.cols = memory.remade});
+  if (kept) saved.normed_fp8 = allocate_fp8(whole, DType::e4m3, {.cols = kept});
 
   const ArenaScope scope(context.workspace);
   Fp8Matrix normed = saved.normed_fp8;
-  const auto scale = memory.remade ? std::optional(normed.scale) : std::nullopt;
-  const Fp8Matrix for_product = allocate_fp8(input.shape, DType::e4m3, {.rows = &context.workspace}, scale);
+  const auto scale = kept ? std::optional(normed.scale) : std::nullopt;
+  const Fp8Matrix for_product = allocate_fp8(whole, DType::e4m3, {.rows = &context.workspace}, scale);
   normed.rows = for_product.rows, normed.scale = for_product.scale;
   norm_into(context, saved, normed);
   context.ops.fp8_matmul({.a = rows_of(normed), .b = rows_of(matrix_.fp8), .out = output});
@@ -87,7 +93,7 @@ void NormedProjection::backward_in_fp8(const BlockContext& context, const Backwa
                                        const Saved& saved) const {
   const ArenaScope scope(context.workspace);
   Fp8Matrix normed = saved.normed_fp8;
-  if (normed.cols.shape.rank() == 0) {
+  if (normed.cols.shape.rank() == 0) {  // only where nothing is gathered
     normed = allocate_fp8(saved.input.shape, DType::e4m3, {.cols = &gradients.memory()});
     norm_into(context, saved, normed);
   }
@@ -97,7 +103,7 @@ void NormedProjection::backward_in_fp8(const BlockContext& context, const Backwa
   if (roles_.bias) context.ops.bias_grad(args.output_grad, bias_.grad);
   gradients.add({.a = cols_of(output_grad), .b = cols_of(normed), .out = matrix_.grad});
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
-  context.ops.fp8_matmul({.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = normed_grad});
+  context.ops.fp8_matmul_scatter(context.tp, {.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = normed_grad});
   norm_.backward(
       context.ops,
       {.dy = normed_grad, .x = saved.input, .statistics = saved.statistics, .residual = args.residual, .dx = args.input_grad});

@@ -1,7 +1,5 @@
 #include "model/blocks/residual_projection.hpp"
 
-#include <cassert>
-
 #include "model/blocks/fp8_memory.hpp"
 
 namespace pipetrain {
@@ -17,13 +15,13 @@ void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs
     return context.ops.matmul_scatter(context.tp, MatmulKind::forward,
                                       {.in = args.input, .w = matrix_.weight, .residual = residual, .out = args.output});
   }
-  assert(!context.gathers());
   const ArenaScope scope(context.workspace);
   const Fp8Matrix input =
       allocate_fp8(args.input.shape, DType::e4m3, {.rows = &context.workspace, .cols = args.kept}, args.scale);
   saved.input = args.kept ? input : Fp8Matrix{};
   context.ops.quantise({.x = args.input, .out = input, .measured = args.scale.has_value()});
-  context.ops.fp8_matmul({.a = rows_of(input), .b = rows_of(matrix_.fp8), .addend = residual, .out = args.output});
+  context.ops.fp8_matmul_scatter(context.tp,
+                                 {.a = rows_of(input), .b = rows_of(matrix_.fp8), .addend = residual, .out = args.output});
 }
 
 void ResidualProjection::forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const {
@@ -51,12 +49,14 @@ void ResidualProjection::backward_in_fp8(const BlockContext& context, const Back
     input = allocate_fp8(args.input.shape, DType::e4m3, {.cols = &gradients.memory()});
     context.ops.quantise({.x = args.input, .out = input});
   }
-  Tensor grad = args.output_grad;
-  if (dropout_.active(context)) grad = undropped(context, grad, context.workspace.allocate(grad.shape, context.dtype));
-  const Fp8Matrix output_grad =
-      allocate_fp8(grad.shape, DType::e5m2, {.rows = &context.workspace, .cols = &gradients.memory()});
-  context.ops.quantise({.x = grad, .out = output_grad});
-  if (roles_.bias) context.ops.bias_grad(grad, bias_.grad);
+  const bool drops = dropout_.active(context);
+  const Shape whole{context.tokens(), args.output_grad.shape[1]};
+  const Tensor gathered = context.gathers() || drops ? context.workspace.allocate(whole, context.dtype) : args.output_grad;
+  const Tensor shard = drops ? undropped(context, args.output_grad, gathered) : args.output_grad;
+  if (context.gathers()) context.ops.gather(context.tp, shard, gathered);
+  const Fp8Matrix output_grad = allocate_fp8(whole, DType::e5m2, {.rows = &context.workspace, .cols = &gradients.memory()});
+  context.ops.quantise({.x = gathered, .out = output_grad});
+  if (roles_.bias) context.ops.bias_grad(shard, bias_.grad);
   context.ops.fp8_matmul({.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = args.input_grad});
   gradients.add({.a = cols_of(output_grad), .b = cols_of(input), .out = matrix_.grad});
 }

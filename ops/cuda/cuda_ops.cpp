@@ -76,6 +76,10 @@ class CudaOps : public Ops {
 
   void fp8_matmul(const Fp8MatmulArgs& args) override { matmul_.fp8_matmul(args); }
 
+  void fp8_matmul_scatter(const TensorParallel& tp, const Fp8MatmulArgs& args) override {
+    matmul_.fp8_matmul_scatter(tp, args);
+  }
+
   void gather(const TensorParallel& tp, const Tensor& shard, const Tensor& full) override {
     if (tp.sequence_parallel && tp.size() > 1) return tp.group->all_gather(stream_, shard, full);
     stream_.copy(full.data, shard.data, full.bytes());

@@ -35,22 +35,33 @@ void ParallelMatmul::gather_matmul(const TensorParallel& tp, MatmulKind kind, co
 
 void ParallelMatmul::matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) {
   if (tp.size() == 1) return matmul(kind, args);
-  if (sums_in_pieces(tp, kind, args, {})) return;
-  const std::int64_t cols = product_cols(kind, args.w);
+  sum_over_ranks(tp, partial_product(kind, args));
+}
+
+// It refers to args.
+ParallelMatmul::PartialProduct ParallelMatmul::partial_product(MatmulKind kind, const MatmulScatterArgs& args) {
+  const auto make = [this, kind, &args](std::int64_t begin, std::int64_t end, const Tensor& part) {
+    matmul(kind, {.in = args.in.row_range(begin, end), .w = args.w, .out = part});
+  };
+  return {args.in.rows(), product_cols(kind, args.w), make, args.residual, args.out};
+}
+
+void ParallelMatmul::sum_over_ranks(const TensorParallel& tp, const PartialProduct& product) {
+  if (sums_in_pieces(tp, product, {})) return;
   // With shards, partial sums travel in the activations' type and are added in fp32; without, they stay fp32 all the way.
-  Tensor partial{nullptr, {args.in.rows(), cols}, tp.sequence_parallel ? args.out.dtype : DType::f32};
-  Tensor sum{nullptr, {args.out.rows(), cols}, DType::f32};
+  Tensor partial{nullptr, {product.rows, product.cols}, tp.sequence_parallel ? product.out.dtype : DType::f32};
+  Tensor sum{nullptr, {product.out.rows(), product.cols}, DType::f32};
   auto* memory = static_cast<char*>(ops_.scratch(align_up(partial.bytes()) + align_up(sum.bytes())));
   partial.data = memory;
   sum.data = memory + align_up(partial.bytes());
-  matmul(kind, {.in = args.in, .w = args.w, .out = partial});
+  product.make(0, product.rows, partial);
   if (tp.sequence_parallel) {
     tp.group->reduce_scatter(ops_.stream(), partial, sum);
   } else {
     tp.group->all_reduce(ops_.stream(), partial, Reduction::sum);
     sum.data = partial.data;
   }
-  ops_.enqueue("adding the residual", [&](cudaStream_t native) { add_residual(native, sum, args.residual, args.out); });
+  ops_.enqueue("adding the residual", [&](cudaStream_t native) { add_residual(native, sum, product.residual, product.out); });
 }
 
 void ParallelMatmul::weight_grad(const WeightGradArgs& args) {
@@ -68,32 +79,40 @@ void ParallelMatmul::fp8_matmul(const Fp8MatmulArgs& args) {
             .b_scale = factor(args.b)});
 }
 
+void ParallelMatmul::fp8_matmul_scatter(const TensorParallel& tp, const Fp8MatmulArgs& args) {
+  if (tp.size() == 1) return fp8_matmul(args);
+  const auto make = [&](std::int64_t begin, std::int64_t end, const Tensor& part) {
+    fp8_matmul({.a = {args.a.values.row_range(begin, end), args.a.scale}, .b = args.b, .out = part});
+  };
+  sum_over_ranks(tp, {args.a.values.rows(), args.b.values.rows(), make, args.addend, args.out});
+}
+
 bool ParallelMatmul::backward_scatter_in_pieces(const TensorParallel& tp, const BackwardScatterArgs& args) {
   const auto meanwhile = [&] { weight_grad({.dy = args.dy, .x = args.x, .dw = args.dw, .accumulate = args.accumulate}); };
-  return tp.size() > 1 && sums_in_pieces(tp, MatmulKind::input_grad, {.in = args.dy, .w = args.w, .out = args.dx}, meanwhile);
+  const MatmulScatterArgs scatter{.in = args.dy, .w = args.w, .out = args.dx};
+  return tp.size() > 1 && sums_in_pieces(tp, partial_product(MatmulKind::input_grad, scatter), meanwhile);
 }
 
 // matmul_scatter with the ranks' partial sums on their way while others are computed, and while what `meanwhile` enqueues is.
 // False where that is not worthwhile. `meanwhile` must not use the scratch.
-bool ParallelMatmul::sums_in_pieces(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args,
+bool ParallelMatmul::sums_in_pieces(const TensorParallel& tp, const PartialProduct& product,
                                     const std::function<void()>& meanwhile) {
-  Tensor partial{nullptr, {args.in.rows(), product_cols(kind, args.w)}, args.out.dtype};
+  const Tensor& out = product.out;
+  Tensor partial{nullptr, {product.rows, product.cols}, out.dtype};
   PiecewiseTransfer* transfer = tp.sequence_parallel ? in_pieces(tp, partial) : nullptr;
   if (transfer == nullptr) return false;
-  Tensor received{nullptr, {tp.size(), args.out.rows(), partial.cols()}, args.out.dtype};
+  Tensor received{nullptr, {tp.size(), out.rows(), partial.cols()}, out.dtype};
   auto* memory = static_cast<char*>(ops_.scratch(align_up(partial.bytes()) + received.bytes()));
   partial.data = memory;
   received.data = memory + align_up(partial.bytes());
-  const auto product = [&](std::int64_t begin, std::int64_t end) {
-    matmul(kind, {.in = args.in.row_range(begin, end), .w = args.w, .out = partial.row_range(begin, end)});
-  };
-  transfer->exchange(ops_.stream(), partial, received, product, meanwhile);
-  const std::int64_t begin = tp.shard_begin(args.in.rows());
+  const auto make = [&](std::int64_t begin, std::int64_t end) { product.make(begin, end, partial.row_range(begin, end)); };
+  transfer->exchange(ops_.stream(), partial, received, make, meanwhile);
+  const std::int64_t begin = tp.shard_begin(product.rows);
   const AddRanksArgs sum{.received = received,
                          .rank = tp.rank(),
-                         .own = partial.row_range(begin, begin + args.out.rows()),
-                         .residual = args.residual,
-                         .out = args.out};
+                         .own = partial.row_range(begin, begin + out.rows()),
+                         .residual = product.residual,
+                         .out = out};
   ops_.enqueue("adding the ranks' sums", [&](cudaStream_t native) { add_ranks(native, sum); });
   return true;
 }

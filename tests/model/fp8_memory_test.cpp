@@ -1,5 +1,6 @@
 // What a stage holds in fp8, learnt without a device: the formulas of docs/memory.md.
 #include "catch.hpp"
+#include "comm/inproc/inprocess_group.hpp"
 #include "core/buffer.hpp"
 #include "model/stage_model.hpp"
 
@@ -30,11 +31,15 @@ struct Measured {
   std::size_t weights;
 };
 
-Measured measured(const Numerics& numerics) {
+Measured measured(const Numerics& numerics, const TensorParallel& tp = {}, bool gathers_weights = false) {
   const ModelConfig config = even_config();
   const auto ops = make_measuring_ops();
-  const auto model =
-      make_stage_model({.config = config, .chunks = {blocks_of(config)}, .shape = shape, .numerics = numerics}, {}, *ops);
+  const StageModelSpec spec{.config = config,
+                            .chunks = {blocks_of(config)},
+                            .shape = shape,
+                            .numerics = numerics,
+                            .gathers_weights = gathers_weights};
+  const auto model = make_stage_model(spec, tp, *ops);
   return {model->activation_bytes(0), model->fp8_weight_bytes()};
 }
 
@@ -54,6 +59,30 @@ TEST_CASE("in fp8 a stage holds its blocks' matrices in two more layouts, and le
     bf16.recompute = fp8.recompute = mode;
     CHECK(measured(bf16).activations.saved == measured(fp8).activations.saved);
   }
+}
+
+TEST_CASE("in fp8 a tensor-parallel rank holds its part of the matrices, and the norms' gathered outputs in 8 bits") {
+  const auto groups = make_inprocess_groups(2);
+  const Numerics bf16{.precision = Precision::bf16()}, fp8{.precision = Precision::fp8()};
+  const auto tokens = static_cast<std::size_t>(shape.tokens());
+  for (const bool sequence_parallel : {true, false}) {
+    const TensorParallel tp{groups.front().get(), sequence_parallel};
+    CHECK(measured(fp8, tp).weights == 3 * (matrices + 4 * scale));
+    constexpr std::size_t less = 2 * 256 + 512 / 2 - 4 * 64 / 2;
+    CHECK(measured(bf16, tp).activations.saved - measured(fp8, tp).activations.saved == 3 * (tokens * less - 4 * scale));
+    // What was gathered is kept where elementwise passes run again, as in bf16.
+    const auto selective = [&](Numerics numerics) {
+      numerics.recompute = Recompute::selective;
+      return measured(numerics, tp).activations.saved;
+    };
+    const std::size_t kept_less = sequence_parallel ? 3 * 2 * (tokens * 256 - scale) : 0;
+    CHECK(selective(bf16) - selective(fp8) == kept_less);
+  }
+}
+
+TEST_CASE("blocks whose weights are gathered for each use take turns in 8 bits") {
+  const std::size_t mlp = 256 * 1024 + 512 * 256;
+  CHECK(measured({.precision = Precision::fp8()}, {}, true).weights == 2 * mlp + 2 * scale);
 }
 
 TEST_CASE("layers that stay in bf16 take what they take there") {

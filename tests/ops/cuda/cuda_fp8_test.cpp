@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "catch.hpp"
 #include "core/device_name.hpp"
@@ -155,6 +157,75 @@ TEST_CASE("GPU products of matrices of 8 bits: forward, input and weight gradien
     CHECK(relative_error(rank.get(first_dw), of_weight) < 1e-3);
     CHECK(relative_error(rank.get(dw), plus(old, of_weight)) < 1e-3);
     CHECK(rank.bytes(first_dw) == rank.bytes(other_dw));
+  }
+}
+
+struct ScatterSizes {
+  int ranks;
+  std::int64_t tokens, n;
+};
+
+// fp8_matmul_scatter of all ranks against the sum of their products, each rank with columns of x and w of its own.
+void check_summed_products(const OpsBackend& backend, const ScatterSizes& sizes, bool sequence_parallel) {
+  const auto& [ranks, tokens, n] = sizes;
+  std::mt19937_64 random(std::random_device{}());
+  TestTeam team(backend, ranks);
+  constexpr std::int64_t k = 160;
+  struct Rank {
+    Tensor x, w, sum, alone;
+    Fp8Matrix qx, qw;
+  };
+  std::vector<Rank> all(static_cast<std::size_t>(ranks));
+  const auto mine = [&](TestRank& r) -> Rank& { return all[static_cast<std::size_t>(r.rank())]; };
+  const auto rows_of = [&](const Values& values, TestRank& r) {
+    const TensorParallel tp = r.tp(sequence_parallel);
+    const std::int64_t first = tp.shard_begin(tokens);
+    return row_range(values, first, first + tp.shard_rows(tokens));
+  };
+  const Values residual = random_values({tokens, n}, random, DType::bf16);
+  for (int rank = 0; rank < ranks; ++rank) {
+    TestRank& r = team[rank];
+    Rank& own = mine(r);
+    own.x = r.put(random_values({tokens, k}, random, DType::bf16, 1 + 10 * rank), DType::bf16);
+    own.w = r.put(random_values({n, k}, random, DType::bf16, 0.02), DType::bf16);
+    own.qx = make_matrix(r, {tokens, k}, DType::e4m3), own.qw = make_matrix(r, {n, k}, DType::e4m3);
+    own.sum = r.put(rows_of(residual, r), DType::bf16);
+    own.alone = r.poisoned(own.sum.shape, DType::bf16);
+  }
+  team.run([&](TestRank& r) {
+    const Rank& own = mine(r);
+    r.ops().quantise({.x = own.x, .out = own.qx});
+    r.ops().quantise({.x = own.w, .out = own.qw});
+    const Fp8Operand a{own.qx.rows, own.qx.scale}, b{own.qw.rows, own.qw.scale};
+    r.ops().fp8_matmul_scatter(r.tp(sequence_parallel), {.a = a, .b = b, .addend = own.sum, .out = own.sum});
+    r.ops().fp8_matmul_scatter(r.tp(sequence_parallel), {.a = a, .b = b, .out = own.alone});
+  });
+  Values product({tokens, n});
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Rank& own = mine(team[rank]);
+    product = plus(product, reference::matmul(MatmulKind::forward, meant(team[rank], own.qx.rows, own.qx.scale),
+                                              meant(team[rank], own.qw.rows, own.qw.scale)));
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    TestRank& r = team[rank];
+    CHECK(relative_error(r.get(mine(r).sum), rows_of(plus(product, residual), r)) < 8e-3);
+    CHECK(relative_error(r.get(mine(r).alone), rows_of(product, r)) < 8e-3);
+  }
+}
+
+TEST_CASE("GPU products of matrices of 8 bits, summed over ranks with scales of their own", "[gpu]") {
+  const OpsBackend* backend = gpu_with_fp8();
+  if (backend == nullptr) return;
+  // Small tensors travel by one kernel, large ones in pieces.
+  for (const ScatterSizes& sizes : {ScatterSizes{2, 75, 96}, {2, 3000, 512}, {3, 300, 80}}) {
+    if (backend->max_ranks() < sizes.ranks) {
+      test::skip("there are fewer ranks than " + std::to_string(sizes.ranks));
+      continue;
+    }
+    for (const bool sequence_parallel : {true, false}) {
+      INFO(sizes.ranks << " ranks, " << sizes.tokens << " tokens, sequence parallel " << sequence_parallel);
+      check_summed_products(*backend, sizes, sequence_parallel);
+    }
   }
 }
 
