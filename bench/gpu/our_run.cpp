@@ -40,7 +40,7 @@ std::vector<std::string> train_arguments(const Row& row, const Schedule& schedul
   }
   add("--recompute", schedule.recompute);
   add("--device", row.on_cpu ? "cpu" : "cuda");
-  add("--precision", row.on_cpu ? "fp32" : "bf16");
+  add("--precision", row.precision());
   if (row.on_cpu) add("--threads", 1);
   add("--lr", "1e-5");
   add("--steps", steps);

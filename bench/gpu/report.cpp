@@ -225,7 +225,8 @@ std::string results_page(const std::vector<RowResult>& results, const std::strin
   const std::time_t now = std::time(nullptr);
   std::string page = fmt::format("# GPUs, {:%Y-%m-%d}\n\n{}\n\n`{}`\n", fmt::gmtime(now), machine, command);
   page +=
-      "\nbf16, random weights and tokens; pipetrain keeps fp32 master weights, moments and gradients, the peer's are bf16 "
+      "\nbf16 (rows in fp8: but for the layers' products), random weights and tokens; pipetrain keeps fp32 master weights, "
+      "moments and gradients, the peer's are bf16 "
       "where dp is 1. "
       "What the columns are: bench/README.md.\n";
   page += "\n```\n" + all_tables(results) + "```\n";

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "bench/gpu/our_run.hpp"
@@ -44,6 +45,27 @@ std::int64_t tokens_of(const Row& row) { return row.microbatch * row.sequence; }
 
 bool is_attention(const LimitOp& op) { return op.name.starts_with("attention"); }
 
+struct ProductTensors {
+  Tensor x, w, dy, y, dx, dw;
+};
+
+// The three products of matrices that are rounded once.
+void add_fp8_calls(OpBench& bench, const ProductTensors& t, std::vector<std::function<void()>>& calls) {
+  Ops& ops = bench.ops();
+  const auto rounded = [&](const Tensor& x, DType type) {
+    const Fp8Matrix matrix{bench.make(x.shape, type), bench.make({x.cols(), round_up_to_fp8(x.rows())}, type),
+                           bench.make({2}, DType::f32)};
+    ops.quantise({.x = x, .out = matrix});
+    return matrix;
+  };
+  const Fp8Matrix x = rounded(t.x, DType::e4m3), w = rounded(t.w, DType::e4m3), dy = rounded(t.dy, DType::e5m2);
+  const Fp8Operand x_rows{x.rows, x.scale}, x_cols{x.cols, x.scale}, w_rows{w.rows, w.scale}, w_cols{w.cols, w.scale};
+  const Fp8Operand dy_rows{dy.rows, dy.scale}, dy_cols{dy.cols, dy.scale};
+  calls.emplace_back([=, &ops] { ops.fp8_matmul({.a = x_rows, .b = w_rows, .out = t.y}); });
+  calls.emplace_back([=, &ops] { ops.fp8_matmul({.a = dy_rows, .b = w_cols, .out = t.dx}); });
+  calls.emplace_back([=, &ops] { ops.fp8_matmul({.a = dy_cols, .b = x_cols, .addend = t.dw, .out = t.dw}); });
+}
+
 // The calls of limit_ops(), in the same order. Tensors that grow by being called are never read.
 std::vector<std::function<void()>> calls_of(OpBench& bench, const Row& row) {
   const DType dtype = row.on_cpu ? DType::f32 : DType::bf16;
@@ -54,6 +76,10 @@ std::vector<std::function<void()>> calls_of(OpBench& bench, const Row& row) {
     const Tensor x = bench.make({tokens, matrix.inputs}, dtype), dx = bench.make(x.shape, dtype);
     const Tensor y = bench.make({tokens, matrix.outputs}, dtype), dy = bench.make(y.shape, dtype);
     const Tensor w = bench.make({matrix.outputs, matrix.inputs}, dtype), dw = bench.make(w.shape, DType::f32);
+    if (row.fp8 && std::string_view(matrix.name) != "head") {
+      add_fp8_calls(bench, {x, w, dy, y, dx, dw}, calls);
+      continue;
+    }
     calls.emplace_back([=, &ops] { ops.gather_matmul({}, MatmulKind::forward, {.shard = x, .w = w, .full = x, .out = y}); });
     calls.emplace_back(
         [=, &ops] { ops.gather_matmul({}, MatmulKind::input_grad, {.shard = dy, .w = w, .full = dy, .out = dx}); });

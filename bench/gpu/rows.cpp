@@ -87,13 +87,32 @@ std::vector<Row> long_rows() {
   return rows;
 }
 
+// In 8 bits. The last has no peer: it stands beside its own row in bf16.
+std::vector<Row> fp8_rows() {
+  Row eight_layers;
+  eight_layers.name = "llama3-8b-8l";
+  eight_layers.model = "llama3-8b";
+  eight_layers.layers = 8, eight_layers.microbatches = 8;
+  std::vector<Row> rows{eight_layers, half("pp2", 2, 1, 1), half("tp2", 1, 2, 1)};
+  for (Row& row : rows) {
+    row.name += "-fp8";
+    row.fp8 = true;
+    row.least = 1.05;
+    row.predictable = false;
+    if (row.pp > 1) row.schedules = {{"zb-h1", 1}, {"1f1b", 1}};
+  }
+  rows.back().least = 0;
+  rows.back().peers.clear();
+  return rows;
+}
+
 std::vector<Row> make_rows() {
   std::vector<Row> rows = promised_rows();
   rows.insert(rows.end(),
               {half("1gpu", 1, 1, 1), half("pp2", 2, 1, 1), half("tp2", 1, 2, 1), half("dp2", 1, 1, 2), half("pp4", 4, 1, 1),
                half("tp4", 1, 4, 1), half("tp4-2048", 1, 4, 1, 2048), half("dp4", 1, 1, 4), half("pp2-tp2", 2, 2, 1),
                half("dp2-pp2", 2, 1, 2), half("pp8", 8, 1, 1), half("dp8", 1, 1, 8), half("pp2-tp4", 2, 4, 1)});
-  for (const std::vector<Row>& more : {zero_rows(), long_rows()}) rows.insert(rows.end(), more.begin(), more.end());
+  for (const std::vector<Row>& more : {zero_rows(), long_rows(), fp8_rows()}) rows.insert(rows.end(), more.begin(), more.end());
   for (const int pp : {1, 2}) {
     Row& row = rows.emplace_back();
     row.name = fmt::format("cpu-tiny-pp{}", pp);
@@ -126,6 +145,7 @@ std::string Row::layout() const {
     if (size > 1) text += fmt::format("{} {}, ", option, size);
   }
   if (zero > 0) text += fmt::format("zero {}, ", zero);
+  if (fp8) text += "fp8, ";
   return text + fmt::format("{} microbatches of {} x {}", microbatches, microbatch, sequence);
 }
 

@@ -29,7 +29,8 @@ struct Row {
   int pp = 1, tp = 1, dp = 1;
   std::int64_t microbatch = 1, microbatches = 1;  // of one replica
   std::int64_t sequence = 4096;
-  int zero = 0;  // stage of ZeRO; the peer always shards its replicas' state (FSDP2)
+  int zero = 0;      // stage of ZeRO; the peer always shards its replicas' state (FSDP2)
+  bool fp8 = false;  // the layers' products in 8 bits; the peer's by torchao's float8, which it runs at tp 1 only
   // The best one measured counts (see RowResult); the first where only one is to be run. Likewise the peer's.
   std::vector<Schedule> schedules{{}};
   std::vector<PeerVariant> peers{{}};
@@ -39,6 +40,7 @@ struct Row {
   bool on_cpu = false;       // to check this program itself: never in a table of results
 
   int devices() const { return pp * tp * dp; }
+  std::string precision() const { return on_cpu ? "fp32" : fp8 ? "fp8" : "bf16"; }
   std::int64_t tokens() const { return sequence * microbatch * microbatches * dp; }  // of one step
   std::string layout() const;  // "pp 2, tp 4, 16 microbatches of 1 x 4096"
 };

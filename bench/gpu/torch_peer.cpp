@@ -39,6 +39,7 @@ std::vector<std::string> peer_arguments(const Row& row, const PeerVariant& varia
     add("--vpp", variant.chunks);
   }
   if (variant.async_tp) add("--async_tp", 1);
+  if (row.fp8) add("--fp8", 1);
   add("--warmup", command.warmup);
   add("--steps", command.steps);
   return arguments;

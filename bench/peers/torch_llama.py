@@ -70,6 +70,7 @@ def parse_arguments():
     parser.add_argument("--vpp", type=int, default=2, help="chunks of a stage in interleaved schedules")
     parser.add_argument("--async_tp", type=int, default=0, help="1: overlap tensor-parallel communication by symmetric memory")
     parser.add_argument("--offload", type=int, default=0, help="1: FSDP2 with parameters and optimizer on the CPU, also of one rank")
+    parser.add_argument("--fp8", type=int, default=0, help="1: the layers' products in 8 bits, by torchao; one scale a tensor")
     parser.add_argument("--compile", type=int, default=1)
     parser.add_argument("--attention", choices=("cudnn", "flash"), default="cudnn")
     parser.add_argument("--warmup", type=int, default=2)
@@ -213,10 +214,20 @@ def shard_over_replicas(part, mesh, offload):
     fully_shard(part, **settings)
 
 
+def multiply_in_fp8(part):
+    """torchao's float8 with the scales that pipetrain takes: of each tensor, found when it is made (recipe tensorwise)."""
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+    convert_to_float8_training(part, config=Float8LinearConfig.from_recipe_name("tensorwise"),
+                               module_filter_fn=lambda _, name: name.startswith("layers."))
+
+
 def build_part(arguments, model, virtual, count, mesh, device):
     bounds = [model.layers * at // count for at in (virtual, virtual + 1)]
     with torch.device("meta"):
         part = Part(model, range(*bounds), virtual == 0, virtual == count - 1)
+    if arguments.fp8:
+        multiply_in_fp8(part)
     if arguments.tp > 1:
         shard_over_tensor_ranks(part, mesh["tp"])
     if arguments.compile:
@@ -331,6 +342,8 @@ def main():
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world != arguments.pp * arguments.tp * arguments.dp:
         raise SystemExit(f"torch_llama: pp x tp x dp takes {arguments.pp * arguments.tp * arguments.dp} ranks, not {world}")
+    if arguments.fp8 and arguments.tp > 1:
+        raise SystemExit("torch_llama: --fp8 1 is of --tp 1")
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     torch.cuda.set_device(device)
     mesh = None
