@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "model/precision.hpp"
 #include "model/recompute.hpp"
@@ -16,6 +17,9 @@ struct Bf16Layers {
 struct Numerics {
   Precision precision = {};  // bf16, fp16 and fp8 on GPUs only
   Recompute recompute = Recompute::none;
+  // Given: only the first so many layers of each chunk do so (two blocks a layer, whichever comes first), the others what
+  // computes the next less: selective where it is full, else nothing. Results do not depend on it.
+  std::optional<std::int64_t> recompute_layers = {};
   Bf16Layers bf16_layers = {};
   bool deterministic = true;  // see make_cuda_ops()
 };

@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "model/costs.hpp"
 #include "model/parameters.hpp"
+#include "model/recompute_layers.hpp"
 
 namespace pipetrain {
 namespace {
@@ -72,9 +73,11 @@ std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int 
                 fmt::format("the model's {} attention and MLP blocks are too few for {} stages; use {} or fewer (pp x chunks)",
                             inner, parts, inner));
   }
+  // As many layers of every part recompute, so what they add is the same for all of them.
+  const Recompute again = numerics.recompute_layers ? lighter(numerics.recompute) : numerics.recompute;
   const auto cost_of = [&](const Block& block) {
     return static_cast<std::int64_t>(block_flops_per_token(config, block, sequence) +
-                                     block_recompute_flops_per_token(config, block, sequence, numerics.recompute));
+                                     block_recompute_flops_per_token(config, block, sequence, again));
   };
   Prefix prefix{0};
   for (std::size_t i = 0; i < inner; ++i) {

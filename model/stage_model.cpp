@@ -8,6 +8,7 @@
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/rotary_table.hpp"
 #include "model/fp8_weights.hpp"
+#include "model/recompute_layers.hpp"
 
 namespace pipetrain {
 namespace {
@@ -45,10 +46,13 @@ class TransformerStage final : public StageModel {
     check_precision(numerics_.precision);
     const auto without_memory = weight_views(layout_, {nullptr, {}, numerics_.precision.compute});  // for measuring
     const auto no_grads = weight_views(layout_, {nullptr, {}, numerics_.precision.grad});
+    std::vector<std::vector<Recompute>> recompute;
+    for (const auto& chunk : spec.chunks) recompute.push_back(recompute_of_blocks(chunk, numerics_));
     for (std::size_t index = 0; index < layout_.blocks.size(); ++index) {
       const BlockParameters& block = layout_.blocks[index];
       Chunk& chunk = chunks_.at(static_cast<std::size_t>(block.chunk));
-      chunk.blocks.push_back({make_block(config_, block, tp_), index});
+      const Recompute again = recompute[static_cast<std::size_t>(block.chunk)].at(chunk.blocks.size());
+      chunk.blocks.push_back({make_block(config_, block, tp_), index, again});
       chunk.blocks.back().compute->bind({block, without_memory[index], no_grads[index], fp8_.of(index)});
       chunk.begins_model |= block.block.kind == BlockKind::embedding;
     }
@@ -123,7 +127,8 @@ class TransformerStage final : public StageModel {
  private:
   struct StageBlock {
     std::unique_ptr<BlockCompute> compute;
-    std::size_t index = 0;           // in layout_.blocks
+    std::size_t index = 0;  // in layout_.blocks
+    Recompute recompute = Recompute::none;
     std::vector<Tensor> bound = {};  // its weights when it was used last
   };
   struct Chunk {
@@ -146,8 +151,12 @@ class TransformerStage final : public StageModel {
 
   BlockContext context(const ChunkSlot& slot) {
     assert(!workspace_.is_measuring() || workspace_bytes() == 0);
-    return {ops_,          workspace_,          tp_,        shape_,        numerics_.precision.compute,
-            rotary_table_, numerics_.recompute, slot.draws, slot.documents};
+    return {ops_,          workspace_,      tp_,        shape_,        numerics_.precision.compute,
+            rotary_table_, Recompute::none, slot.draws, slot.documents};
+  }
+  static BlockContext with_recompute(BlockContext context, const StageBlock& block) {
+    context.recompute = block.recompute;
+    return context;
   }
 
   // Has the block's weights in their place while `use` enqueues what reads them.
@@ -196,8 +205,9 @@ class TransformerStage final : public StageModel {
       const bool last = i + 1 == chunk.blocks.size();
       slot.inputs.push_back(block_args.input);
       block_args.output = last ? args.output : slot.saved.allocate(hidden_shape(), context.dtype);
+      const BlockContext own = with_recompute(context, chunk.blocks[i]);
       with_weights(chunk.blocks[i],
-                   [&](const BlockCompute& block) { block.forward(context, block_args, slot.saved, *slot.blocks[i]); });
+                   [&](const BlockCompute& block) { block.forward(own, block_args, slot.saved, *slot.blocks[i]); });
       block_args.input = block_args.output;
     }
     slot.state = ChunkSlot::State::forwarded;
@@ -218,7 +228,8 @@ class TransformerStage final : public StageModel {
       // In the place of the block's input, which nobody reads after it. So it stays for W, too.
       block_args.input_grad = i == 0 ? args.input_grad : slot.inputs[i];
       if (!defer_weights) open(chunk.blocks[i]);
-      const auto run = [&](const BlockCompute& block) { block.backward(context, block_args, gradients, *slot.blocks[i]); };
+      const BlockContext own = with_recompute(context, chunk.blocks[i]);
+      const auto run = [&](const BlockCompute& block) { block.backward(own, block_args, gradients, *slot.blocks[i]); };
       if (layout_.blocks[chunk.blocks[i].index].block.kind == BlockKind::embedding) {
         run(*chunk.blocks[i].compute);  // it reads no weight
       } else {
@@ -243,8 +254,8 @@ class TransformerStage final : public StageModel {
     Arena workspace = Arena::measuring();
     ops->set_workspace(workspace);
     const Tensor table{nullptr, {shape_.sequence, 2, config_.head_dim / 2}, DType::f32};
-    const BlockContext context{*ops,  workspace,           tp_,           shape_, numerics_.precision.compute,
-                               table, numerics_.recompute, DropoutDraws{}};
+    const BlockContext context{*ops,  workspace,       tp_,           shape_, numerics_.precision.compute,
+                               table, Recompute::none, DropoutDraws{}};
     const auto slot = make_chunk_slot(chunk);
 
     const Tensor hidden{nullptr, hidden_shape(), numerics_.precision.compute}, ids{nullptr, {shape_.tokens()}, DType::i32};

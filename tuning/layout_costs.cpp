@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "model/costs.hpp"
+#include "model/fp8_weights.hpp"
+#include "model/recompute_layers.hpp"
 
 namespace pipetrain {
 
@@ -29,14 +31,15 @@ int gathering(const Layout& layout) { return layout.zero.divides_weights() ? lay
 }  // namespace
 
 const std::vector<std::vector<Block>>& LayoutCosts::blocks(const Layout& layout) {
-  auto& found = blocks_[{layout.pp * layout.chunks, layout.recompute}];
-  if (found.empty())
-    found = partition_blocks(request_.config, layout.pp * layout.chunks, request_.sequence, {.recompute = layout.recompute});
+  const int parts = layout.pp * layout.chunks;
+  auto& found = blocks_[{parts, Again{layout.recompute, layout.recompute_layers}}];
+  if (found.empty()) found = partition_blocks(request_.config, parts, request_.sequence, layout.numerics(request_.precision));
   return found;
 }
 
 const std::vector<PartCost>& LayoutCosts::parts(const Layout& layout) {
-  auto& found = parts_[{layout.pp * layout.chunks, layout.tp, layout.microbatch, layout.recompute, gathering(layout)}];
+  const Again again{layout.recompute, layout.recompute_layers};
+  auto& found = parts_[{layout.pp * layout.chunks, layout.tp, layout.microbatch, again, gathering(layout)}];
   if (found.empty())
     for (const auto& part : blocks(layout)) found.push_back(cost_of(part, layout));
   return found;
@@ -44,15 +47,15 @@ const std::vector<PartCost>& LayoutCosts::parts(const Layout& layout) {
 
 // Seconds of recomputation in the backward, for one tensor-parallel rank: products by their FLOPs, elementwise passes by the
 // bytes that they read and write.
-double LayoutCosts::again_seconds(const Block& block, const Layout& layout) const {
-  if (layout.recompute == Recompute::none || block.kind == BlockKind::embedding) return 0;
+double LayoutCosts::again_seconds(const Block& block, const Layout& layout, Recompute recompute) const {
+  if (recompute == Recompute::none || block.kind == BlockKind::embedding) return 0;
   const ModelConfig& config = request_.config;
   const double tokens = static_cast<double>(layout.microbatch * request_.sequence), tp = layout.tp;
   const auto normed = 2.0 * static_cast<double>(config.hidden);
   const double inner = block.kind == BlockKind::mlp ? static_cast<double>(config.mlp_columns() + config.intermediate) : 0;
-  const double flops = block_recompute_flops_per_token(config, block, request_.sequence, layout.recompute);
+  const double flops = block_recompute_flops_per_token(config, block, request_.sequence, recompute);
   return tokens / tp *
-         (flops / request_.speed.flops + (normed + inner) * activation_bytes(request_) / request_.speed.memory_rate);
+         (flops / product_rate(block) + (normed + inner) * activation_bytes(request_) / request_.speed.memory_rate);
 }
 
 // Of the parts of a block's weights that other replicas own.
@@ -63,6 +66,29 @@ double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) con
       static_cast<double>(block_parameter_count(request_.config, block)) / layout.tp * activation_bytes(request_);
   const LinkSpeed link = links_.replicas(layout);
   return bytes * (replicas - 1) / replicas / link.rate + (replicas - 1) * link.latency;
+}
+
+double LayoutCosts::product_rate(const Block& block) const {
+  const bool in_fp8 = multiplies_in_fp8(block, request_.config.layers, {.precision = request_.precision});
+  return in_fp8 ? request_.speed.fp8_flops : request_.speed.flops;
+}
+
+// Each number is read in 16 bits and written in 8, in two layouts: what the block's two matrices are applied to, and the
+// gradients of what they give. Weights that replicas divide are rounded for each use.
+Rounding LayoutCosts::rounding_seconds(const Block& block, const Layout& layout) const {
+  const ModelConfig& config = request_.config;
+  if (!multiplies_in_fp8(block, config.layers, {.precision = request_.precision})) return {};
+  constexpr double bytes = 4;
+  const bool is_mlp = block.kind == BlockKind::mlp;
+  const std::int64_t packed = (config.heads + 2 * config.kv_heads) * config.head_dim;
+  const auto inner = static_cast<double>(is_mlp ? config.intermediate : config.heads * config.head_dim);
+  const auto outer = static_cast<double>(is_mlp ? config.mlp_columns() : packed);
+  const auto hidden = static_cast<double>(config.hidden), tokens = static_cast<double>(layout.microbatch * request_.sequence);
+  const double weights = gathering(layout) > 1 ? static_cast<double>(block_parameter_count(config, block)) / layout.tp : 0;
+  const auto seconds = [&](double columns) {
+    return bytes * (tokens * (hidden + columns / layout.tp) + weights) / request_.speed.memory_rate;
+  };
+  return {seconds(inner), seconds(outer)};
 }
 
 // Products of activations and weights cost as much in F as in I and in W; attention between positions has no weights, and its
@@ -76,18 +102,21 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
   const double exchange = layout.tp == 1 ? 0 : 2 * ((tp - 1) / tp * activation / speed.link_rate + (tp - 1) * speed.latency);
   PartCost part;
   part.times.forward = part.times.input_grad = part.times.weight_grad = 0;
-  for (const Block& block : blocks) {
+  const std::vector<Recompute> recompute = recompute_of_blocks(blocks, layout.numerics(request_.precision));
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const Block& block = blocks[i];
     const double flops = block_flops_per_token(config, block, request_.sequence) * tokens / tp;
     const double attention = block.kind != BlockKind::attention
                                  ? 0
                                  : 6.0 * static_cast<double>(config.heads * config.head_dim * request_.sequence) * tokens / tp;
-    const double product = (flops - attention) / 3 / speed.flops, scores = attention / 3 / speed.flops;
+    const double product = (flops - attention) / 3 / product_rate(block), scores = attention / 3 / speed.flops;
     const double gather = gather_seconds(block, layout);
-    part.times.forward += std::max(gather, product + scores + exchange + speed.block_overhead);
+    const Rounding rounding = rounding_seconds(block, layout);
+    part.times.forward += std::max(gather, product + scores + exchange + rounding.forward + speed.block_overhead);
     // A block whose whole forward runs again gathers its input again.
-    const double gathered_again = layout.recompute == Recompute::full ? exchange / 2 : 0;
-    part.times.input_grad += std::max(
-        gather, product + 2 * scores + exchange + gathered_again + again_seconds(block, layout) + speed.block_overhead);
+    const double again = again_seconds(block, layout, recompute[i]) + (recompute[i] == Recompute::full ? exchange / 2 : 0);
+    part.times.input_grad +=
+        std::max(gather, product + 2 * scores + exchange + again + rounding.input_grad + speed.block_overhead);
     part.times.weight_grad += product + speed.block_overhead;
     part.parameters += static_cast<double>(block_parameter_count(config, block)) / tp;
   }

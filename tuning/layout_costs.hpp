@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -20,6 +21,11 @@ struct PartCost {
   double compute() const { return times.forward + times.input_grad + times.weight_grad; }
 };
 
+// Seconds that a block's activations, gradients and weights take to be rounded to 8 bits.
+struct Rounding {
+  double forward = 0, input_grad = 0;
+};
+
 // Caches what it computes: not thread-safe, and valid as long as its request.
 class LayoutCosts {
  public:
@@ -36,8 +42,11 @@ class LayoutCosts {
   double most_state_bytes(const Layout& layout, const schedules::Placement& placement);
 
  private:
-  double again_seconds(const Block& block, const Layout& layout) const;
+  double again_seconds(const Block& block, const Layout& layout, Recompute recompute) const;
   PartCost cost_of(const std::vector<Block>& blocks, const Layout& layout) const;
+  // Of products with a block's weights, per second.
+  double product_rate(const Block& block) const;
+  Rounding rounding_seconds(const Block& block, const Layout& layout) const;
   double gather_seconds(const Block& block, const Layout& layout) const;
   // Between neighbouring stages, then from the last to the first.
   std::vector<schedules::Link> edges(const Layout& layout) const;
@@ -49,9 +58,11 @@ class LayoutCosts {
 
   const LayoutRequest& request_;
   HostLinks links_;
-  std::map<std::pair<int, Recompute>, std::vector<std::vector<Block>>> blocks_;
-  // By parts, tp, microbatch, recompute, and the replicas that gather weights.
-  std::map<std::tuple<int, int, std::int64_t, Recompute, int>, std::vector<PartCost>> parts_;
+  // How much is computed again: what, and in how many layers.
+  using Again = std::pair<Recompute, std::optional<std::int64_t>>;
+  std::map<std::pair<int, Again>, std::vector<std::vector<Block>>> blocks_;
+  // By parts, tp, microbatch, what is computed again, and the replicas that gather weights.
+  std::map<std::tuple<int, int, std::int64_t, Again, int>, std::vector<PartCost>> parts_;
 };
 
 }  // namespace pipetrain

@@ -8,9 +8,10 @@ using schedules::Placement;
 using schedules::StageNeeds;
 
 const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
-  auto& memory = memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute, layout.zero.stage}];
+  auto& memory =
+      memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute, layout.recompute_layers, layout.zero.stage}];
   if (!memory) {
-    StageMemory::Mode mode{{request_.precision, layout.recompute}, request_.device, layout.zero, layout.dp};
+    StageMemory::Mode mode{layout.numerics(request_.precision), request_.device, layout.zero, layout.dp};
     const MicrobatchShape shape{layout.microbatch, request_.sequence};
     memory = std::make_unique<StageMemory>(request_.config, layout.tp, shape, mode);
   }

@@ -38,8 +38,9 @@ class LayoutMemory {
 
   const LayoutRequest& request_;
   LayoutCosts& costs_;
-  // By tp, dp, microbatch, recompute and stage of ZeRO.
-  std::map<std::tuple<int, int, std::int64_t, Recompute, int>, std::unique_ptr<StageMemory>> memories_;
+  // By tp, dp, microbatch, recompute, in how many layers, and stage of ZeRO.
+  using Key = std::tuple<int, int, std::int64_t, Recompute, std::optional<std::int64_t>, int>;
+  std::map<Key, std::unique_ptr<StageMemory>> memories_;
 };
 
 }  // namespace pipetrain

@@ -9,6 +9,7 @@
 
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
+#include "model/fp8_weights.hpp"
 #include "model/mode_names.hpp"
 #include "schedules/auto_schedule.hpp"
 #include "schedules/builders.hpp"
@@ -72,6 +73,7 @@ class Search {
  private:
   bool splits(int tp) const {
     const ModelConfig& config = request_.config;
+    if (request_.precision.fp8_products && fp8_misfit(config, tp)) return false;
     return config.heads % tp == 0 && config.kv_heads % tp == 0 && config.intermediate % tp == 0;
   }
 
@@ -80,7 +82,7 @@ class Search {
     const std::int64_t sequences = request_.global_batch / dp;  // of one replica
     for (std::int64_t microbatch = 1; microbatch <= sequences; microbatch *= 2)
       if (sequences % microbatch == 0)
-        add_schedules({pp, tp, dp, 1, microbatch, sequences / microbatch, "", Recompute::none, {}, nullptr});
+        add_schedules({pp, tp, dp, 1, microbatch, sequences / microbatch, "", Recompute::none, {}, {}, nullptr});
   }
 
   void add_schedules(Layout layout) {
@@ -138,8 +140,9 @@ class Search {
     if (request_.zero) return {*request_.zero};
     return {1, 2, 3};
   }
-  static Layout variant(Layout layout, Recompute mode, int zero) {
+  Layout variant(Layout layout, Recompute mode, int zero) const {
     layout.recompute = mode;
+    layout.recompute_layers = request_.recompute_layers;
     layout.zero.stage = zero;
     return layout;
   }
@@ -183,13 +186,28 @@ class Search {
     bool fits = false;
     for (const Recompute mode : modes()) {
       for (const int zero : zeros(layout)) {
-        const Layout with = variant(layout, mode, zero);
-        if ((fits && with.zero.divides_weights()) || !judge(with, step)) continue;
+        Layout with = variant(layout, mode, zero);
+        if (fits && with.zero.divides_weights()) continue;
+        if (mode == Recompute::full && !request_.recompute) with.recompute_layers = fewest_layers(with, step);
+        if (!judge(with, step)) continue;
         fits = true;
         if (!with.zero.divides_weights()) return;  // to recompute more takes longer; than to gather it may not
       }
     }
     if (!fits) ++result_.too_large;
+  }
+
+  // Of each chunk, that must recompute for the layout to fit; nothing where all of them must, or it does not fit even so.
+  std::optional<std::int64_t> fewest_layers(Layout layout, const Proven& step) {
+    if (!memory_.of(layout, step.plan, step.needs)) return std::nullopt;
+    std::size_t most_blocks = 0;
+    for (const auto& part : costs_.blocks(layout)) most_blocks = std::max(most_blocks, part.size());
+    std::int64_t too_few = 0, enough = static_cast<std::int64_t>(most_blocks + 1) / 2;
+    while (enough - too_few > 1) {
+      layout.recompute_layers = too_few + (enough - too_few) / 2;
+      (memory_.of(layout, step.plan, step.needs) ? enough : too_few) = *layout.recompute_layers;
+    }
+    return 2 * enough < static_cast<std::int64_t>(most_blocks) ? std::optional(enough) : std::nullopt;
   }
 
   void judge_auto(const Candidate& candidate) {

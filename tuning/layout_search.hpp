@@ -10,8 +10,7 @@
 #include "core/device_kind.hpp"
 #include "core/dtype.hpp"
 #include "model/config.hpp"
-#include "model/precision.hpp"
-#include "model/recompute.hpp"
+#include "model/numerics.hpp"
 #include "model/zero.hpp"
 #include "schedules/plan.hpp"
 
@@ -27,6 +26,7 @@ struct DeviceSpeed {
   double block_overhead = 0;  // seconds that each pass of a block takes whatever its size
   double host_link_rate = 0;  // the same to a device of another host, all of a host's at work at once
   double host_latency = 0;
+  double fp8_flops = 0;  // per second, of matrix products in 8 bits
 };
 
 struct LayoutRequest {
@@ -39,9 +39,10 @@ struct LayoutRequest {
   DeviceSpeed speed;
   Precision precision;
   DeviceKind device = DeviceKind::cpu;
-  std::optional<Recompute> recompute;  // not given: the least that fits
-  std::optional<int> zero;             // of layouts with several replicas; not given: the fastest stage that fits
-  bool with_auto = false;              // also plans that auto makes for the costs and the memory
+  std::optional<Recompute> recompute;            // not given: the least that fits
+  std::optional<std::int64_t> recompute_layers;  // of each chunk; of a kind that is given
+  std::optional<int> zero;                       // of layouts with several replicas; not given: the fastest stage that fits
+  bool with_auto = false;                        // also plans that auto makes for the costs and the memory
 };
 
 struct Layout {
@@ -50,7 +51,12 @@ struct Layout {
   std::string schedule;
   Recompute recompute = Recompute::none;
   Zero zero;
-  std::shared_ptr<const schedules::Plan> plan;  // of auto: the compute of a step
+  std::optional<std::int64_t> recompute_layers = {};  // of each chunk; else all
+  std::shared_ptr<const schedules::Plan> plan;        // of auto: the compute of a step
+
+  Numerics numerics(const Precision& precision) const {
+    return {.precision = precision, .recompute = recompute, .recompute_layers = recompute_layers};
+  }
 };
 
 struct RankedLayout {
@@ -68,7 +74,8 @@ struct SearchResult {
 };
 
 // The `count` fastest of all pp x tp x dp x chunks x microbatch x schedule x recompute that use every device and fit its
-// memory, with tensor-parallel ranks on one host. A bound on the time spares simulating what cannot be among them. Throws
+// memory, with tensor-parallel ranks on one host; where only full recomputation fits, with as few layers of it as fit (but in
+// plans of auto). A bound on the time spares simulating what cannot be among them. Throws
 // Error(input) when the batch or the model goes with no layout at all.
 SearchResult search_layouts(const LayoutRequest& request, int count);
 

@@ -44,8 +44,11 @@ std::string stage_lines(const JobEstimate& estimate) {
   return lines;
 }
 
-std::string recomputation(Recompute recompute) {
-  return recompute == Recompute::none ? "" : fmt::format(", recompute {}", name_of(recompute));
+std::string recomputation(const Numerics& numerics) {
+  if (numerics.recompute == Recompute::none) return "";
+  std::string text = fmt::format(", recompute {}", name_of(numerics.recompute));
+  if (numerics.recompute_layers) text += fmt::format(" of {}", counted(*numerics.recompute_layers, "layer"));
+  return text;
 }
 
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -88,7 +91,7 @@ std::string job_description(const TrainJob& job, const JobEstimate& estimate) {
                      counted(job.batch.global_batch(), "sample"), job.batch.dp,
                      counted(job.batch.microbatches, "microbatch", "es"), job.batch.microbatch) +
          fmt::format("schedule {}, {}{}\n{}\n", estimate.plan.schedule, counted(job.layout.pp, "stage"),
-                     recomputation(job.numerics.recompute), schedules::print_grid(estimate.plan, {})) +
+                     recomputation(job.numerics), schedules::print_grid(estimate.plan, {})) +
          stage_lines(estimate) + memory_table(estimate.devices);
 }
 

@@ -37,6 +37,13 @@ void check_replayed(const TrainJob& job) {
                   " microbatches, or ends its steps otherwise; give the options of the recorded run");
 }
 
+void check_recompute_layers(const TrainJob& job) {
+  const auto layers = job.numerics.recompute_layers;
+  if (!layers || *layers <= job.config.layers) return;
+  throw Error(ErrorKind::input, {"recompute-num-layers", std::to_string(*layers)},
+              "the model has " + std::to_string(job.config.layers) + " layers; name as many or fewer of each stage's");
+}
+
 // Refuses a model that cannot be split or computed so before anything is opened.
 std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vector<std::vector<Block>>& parts,
                                              const std::shared_ptr<EngineChannel>& channel) {
@@ -47,6 +54,7 @@ std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vec
   layout_parameters(job.config, parts, 0, job.layout.tp);
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8(job);
+  check_recompute_layers(job);
   return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;
 }
 

@@ -6,6 +6,7 @@
 #include "actors/training/job_plan.hpp"
 #include "actors/training/stage_memory.hpp"
 #include "actors/training/transfer_times.hpp"
+#include "core/counted.hpp"
 #include "model/mode_names.hpp"
 
 namespace pipetrain {
@@ -36,6 +37,8 @@ std::string Profile::conditions() const {
   std::string text = device;
   if (!precision.empty()) text += ", " + precision;
   if (!recompute.empty()) text += ", recompute " + recompute;
+  if (recompute_layers > 0) text += " of " + counted(recompute_layers, "layer");
+  if (zero > 0) text += ", zero " + std::to_string(zero);
   if (deterministic) text += std::string(", deterministic ") + (*deterministic ? "on" : "off");
   if (device == "cpu" && threads > 0) text += ", threads " + std::to_string(threads);
   return text;
@@ -122,6 +125,8 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.device = job.devices.kind == DeviceKind::cpu ? "cpu" : "cuda";
   layout_.precision = precision_name(job.numerics.precision);
   layout_.recompute = name_of(job.numerics.recompute);
+  layout_.recompute_layers = static_cast<int>(job.numerics.recompute_layers.value_or(0));
+  layout_.zero = job.zero.stage;
   layout_.threads = job.devices.threads;
   layout_.deterministic = job.numerics.deterministic;
   layout_.sequence = job.dataset->sequence_length();

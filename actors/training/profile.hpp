@@ -38,6 +38,8 @@ struct Profile {
   std::string device;
   // How it computed. Profiles of earlier builds do not tell: empty, 0 and nothing.
   std::string precision, recompute;  // as the options are given
+  int recompute_layers = 0;          // of each chunk; 0: all
+  int zero = 0;                      // stage of ZeRO
   int threads = 0;                   // of one CPU device
   std::optional<bool> deterministic;
   std::int64_t sequence = 0;
@@ -48,7 +50,7 @@ struct Profile {
   double verdict = 0;       // from the last N to the first O
   std::vector<StageProfile> stages;
 
-  // The device and how it computed, as far as is known, e.g. "cuda, bf16, recompute full".
+  // The device and how it computed, as far as is known, e.g. "cuda, bf16, recompute full of 6 layers".
   std::string conditions() const;
   schedules::Placement placement() const;
   // Whether the run's plan had I and W, whose times a plan of I and W needs.

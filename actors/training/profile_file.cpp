@@ -97,6 +97,9 @@ void read_conditions(const Reader& reader, const json& layout, Profile& profile)
   if (!layout.contains("precision")) return;
   profile.precision = reader.text(layout, "precision");
   profile.recompute = reader.text(layout, "recompute");
+  if (layout.contains("recompute_num_layers"))
+    profile.recompute_layers = static_cast<int>(reader.count(layout, "recompute_num_layers"));
+  if (layout.contains("zero")) profile.zero = static_cast<int>(reader.count(layout, "zero"));
   profile.deterministic = reader.flag(layout, "deterministic");
   profile.threads = static_cast<int>(reader.count(layout, "threads"));
 }
@@ -113,6 +116,8 @@ void write_profile(std::ostream& out, const Profile& profile) {
   if (profile.deterministic) {
     layout["precision"] = profile.precision;
     layout["recompute"] = profile.recompute;
+    if (profile.recompute_layers > 0) layout["recompute_num_layers"] = profile.recompute_layers;
+    if (profile.zero > 0) layout["zero"] = profile.zero;
     layout["deterministic"] = *profile.deterministic;
     layout["threads"] = profile.threads;
   }

@@ -10,6 +10,7 @@
 #include "model/costs.hpp"
 #include "model/hf_config_text.hpp"
 #include "model/mode_names.hpp"
+#include "model/recompute_layers.hpp"
 #include "schedules/median.hpp"
 
 namespace pipetrain {
@@ -18,17 +19,29 @@ using schedules::Placement;
 
 namespace {
 
-constexpr std::size_t kinds = 4;  // of blocks
+// Of blocks, by what they compute: the four of BlockKind, and again those that recompute less than the run's others.
+constexpr std::size_t block_kinds = 4, kinds = 2 * block_kinds;
 using ByKind = std::array<double, kinds>;
-using Parts = std::vector<std::vector<Block>>;  // [virtual stage]
+using Parts = std::vector<std::vector<Block>>;               // [virtual stage]
+using KindsOfParts = std::vector<std::vector<std::size_t>>;  // [virtual stage], one a block
 
-std::size_t index(const Block& block) { return static_cast<std::size_t>(block.kind); }
+KindsOfParts kinds_of(const Parts& parts, const Numerics& numerics) {
+  KindsOfParts all;
+  for (const auto& part : parts) {
+    const std::vector<Recompute> again = recompute_of_blocks(part, numerics);
+    auto& row = all.emplace_back();
+    for (std::size_t i = 0; i < part.size(); ++i)
+      row.push_back(static_cast<std::size_t>(part[i].kind) + (again[i] == numerics.recompute ? 0 : block_kinds));
+  }
+  return all;
+}
 
 Numerics numerics_of(const Profile& profile) {
   Numerics numerics;
   for (const Recompute mode : recompute_modes)
     if (profile.recompute == name_of(mode)) numerics.recompute = mode;
-  for (const Precision& precision : {Precision::bf16(), Precision::fp16()})
+  if (profile.recompute_layers > 0) numerics.recompute_layers = profile.recompute_layers;
+  for (const Precision& precision : {Precision::bf16(), Precision::fp16(), Precision::fp8()})
     if (profile.precision == precision_name(precision)) numerics.precision = precision;
   numerics.deterministic = profile.deterministic.value_or(true);
   return numerics;
@@ -56,45 +69,50 @@ ByKind solve(std::array<ByKind, kinds> a, ByKind b) {
 class BlockTimes {
  public:
   // seconds: of each part. shares: what a block of each kind takes by its FLOPs, in any unit.
-  BlockTimes(const Parts& parts, const std::vector<double>& seconds, const ByKind& shares) {
-    ByKind per_kind = shares;
+  BlockTimes(const KindsOfParts& parts, const std::vector<double>& seconds, const ByKind& shares) {
+    per_kind_ = shares;
     double counted = 0;
     for (const auto& part : parts)
-      for (const Block& block : part) counted += shares[index(block)];
+      for (const std::size_t kind : part) counted += shares[kind];
     const double scale = std::accumulate(seconds.begin(), seconds.end(), 0.0) / counted;
     if (!(scale > 0)) return;  // was not measured
-    for (double& share : per_kind) share *= scale;
+    for (double& share : per_kind_) share *= scale;
     std::array<ByKind, kinds> a{};
     ByKind b{};
     for (std::size_t kind = 0; kind < kinds; ++kind) a[kind][kind] = b[kind] = drawn_to_shares;
     for (std::size_t v = 0; v < parts.size(); ++v) {
       if (!(seconds[v] > 0)) continue;
       ByKind row{};  // of seconds[v], by kind
-      for (const Block& block : parts[v]) row[index(block)] += per_kind[index(block)] / seconds[v];
+      for (const std::size_t kind : parts[v]) row[kind] += per_kind_[kind] / seconds[v];
       for (std::size_t i = 0; i < kinds; ++i) {
         b[i] += row[i];
         for (std::size_t j = 0; j < kinds; ++j) a[i][j] += row[i] * row[j];
       }
     }
     const ByKind factor = solve(a, b);
-    for (std::size_t kind = 0; kind < kinds; ++kind) per_kind[kind] *= std::max(factor[kind], 0.0);
+    for (std::size_t kind = 0; kind < kinds; ++kind) per_kind_[kind] *= std::max(factor[kind], 0.0);
     for (std::size_t v = 0; v < parts.size(); ++v) {
       double sum = 0;
-      for (const Block& block : parts[v]) sum += per_kind[index(block)];
-      for (const Block& block : parts[v]) of_block_.push_back(sum > 0 ? per_kind[index(block)] * seconds[v] / sum : 0);
+      for (const std::size_t kind : parts[v]) sum += per_kind_[kind];
+      factor_of_block_.insert(factor_of_block_.end(), parts[v].size(), sum > 0 ? seconds[v] / sum : 0);
     }
   }
 
-  // Of these blocks, counted from the model's first.
-  double sum(std::size_t first, std::size_t count) const {
-    if (of_block_.empty()) return 0;
-    const auto begin = of_block_.begin() + static_cast<std::ptrdiff_t>(first);
-    return std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(count), 0.0);
+  // Of the block of this number in the model, where it is of this kind, which it need not have been.
+  double of(std::size_t block, std::size_t kind) const {
+    return factor_of_block_.empty() ? 0 : factor_of_block_[block] * per_kind_[kind];
+  }
+  // Of blocks of these kinds, the first of which has this number.
+  double sum(std::size_t first, const std::vector<std::size_t>& blocks) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < blocks.size(); ++i) sum += of(first + i, blocks[i]);
+    return sum;
   }
 
  private:
   static constexpr double drawn_to_shares = 1e-3;  // against errors of stages' times, relative and squared
-  std::vector<double> of_block_;
+  ByKind per_kind_{};
+  std::vector<double> factor_of_block_;  // what blocks of a measured stage took beside what their kinds take
 };
 
 // FLOPs of a block of each kind in F, I and W.
@@ -102,11 +120,11 @@ struct Flops {
   ByKind forward{}, input_grad{}, weight_grad{};
 };
 
-Flops flops_of(const ModelConfig& config, std::int64_t sequence, Recompute recompute) {
+Flops flops_of(const ModelConfig& config, std::int64_t sequence, Recompute most) {
   Flops flops;
-  for (const BlockKind kind : {BlockKind::embedding, BlockKind::attention, BlockKind::mlp, BlockKind::head}) {
-    const Block block{kind, 0};
-    const auto k = index(block);
+  for (std::size_t k = 0; k < kinds; ++k) {
+    const Block block{static_cast<BlockKind>(k % block_kinds), 0};
+    const Recompute recompute = k < block_kinds ? most : lighter(most);
     const double all = block_flops_per_token(config, block, sequence), products = block_flops_per_token(config, block, 0);
     flops.forward[k] = all / 3;
     flops.weight_grad[k] = products / 3;  // the scores of attention have no weights
@@ -123,6 +141,8 @@ class Relayout {
     const Numerics numerics = numerics_of(measured);
     parts_ = partition_blocks(config_, from_.virtual_stages(), measured.sequence, numerics);
     new_parts_ = partition_blocks(config_, to_.virtual_stages(), measured.sequence, numerics);
+    kinds_ = kinds_of(parts_, numerics);
+    new_kinds_ = kinds_of(new_parts_, numerics);
     flops_ = flops_of(config_, measured.sequence, numerics.recompute);
   }
 
@@ -153,15 +173,15 @@ class Relayout {
   BlockTimes times(const Value& value, const ByKind& shares) const {
     std::vector<double> seconds;
     for (int v = 0; v < from_.virtual_stages(); ++v) seconds.push_back(value(old_chunk(v)));
-    return {parts_, seconds, shares};
+    return {kinds_, seconds, shares};
   }
 
-  // work(virtual stage, its first block, how many it has)
+  // work(virtual stage, its first block, the kinds of its blocks)
   template <class Work>
   void each_new_part(const Work& work) const {
     std::size_t first = 0;
     for (std::size_t v = 0; v < new_parts_.size(); ++v) {
-      work(static_cast<int>(v), first, new_parts_[v].size());
+      work(static_cast<int>(v), first, new_kinds_[v]);
       first += new_parts_[v].size();
     }
   }
@@ -177,19 +197,18 @@ class Relayout {
     const BlockTimes backwards = times(whole, backward);
     const BlockTimes inputs = times([](const ChunkProfile& chunk) { return chunk.input_grad; }, flops_.input_grad);
     const BlockTimes weights = times([](const ChunkProfile& chunk) { return chunk.weight_grad; }, flops_.weight_grad);
-    each_new_part([&](int v, std::size_t first, std::size_t count) {
+    each_new_part([&](int v, std::size_t first, const std::vector<std::size_t>& blocks) {
       ChunkProfile& chunk = new_chunk(v);
-      chunk.forward = forwards.sum(first, count);
+      chunk.forward = forwards.sum(first, blocks);
       if (!split_) {
-        chunk.backward = backwards.sum(first, count);
+        chunk.backward = backwards.sum(first, blocks);
       } else if (was_split) {
-        chunk.input_grad = inputs.sum(first, count);
-        chunk.weight_grad = weights.sum(first, count);
+        chunk.input_grad = inputs.sum(first, blocks);
+        chunk.weight_grad = weights.sum(first, blocks);
       } else {
-        const auto& blocks = new_parts_[static_cast<std::size_t>(v)];
-        for (std::size_t i = 0; i < count; ++i) {
-          const auto k = index(blocks[i]);
-          const double seconds = backwards.sum(first + i, 1), part = flops_.weight_grad[k] / backward[k];
+        for (std::size_t i = 0; i < blocks.size(); ++i) {
+          const std::size_t k = blocks[i];
+          const double seconds = backwards.of(first + i, k), part = flops_.weight_grad[k] / backward[k];
           chunk.weight_grad += seconds * part;
           chunk.input_grad += seconds * (1 - part);
         }
@@ -260,6 +279,7 @@ class Relayout {
   bool split_;
   ModelConfig config_;
   Parts parts_, new_parts_;
+  KindsOfParts kinds_, new_kinds_;
   Flops flops_;
 };
 

@@ -169,6 +169,8 @@ class ForeignFile {
   void settle_megatron() {
     for (const char* key : {"data-path", "train-data-path", "valid-data-path"}) settle_megatron_path(find(key));
     if (!find("valid-data-path")) drop("eval-interval");
+    const ForeignSetting* method = find("recompute-method");
+    if (method && method->value == "uniform") drop("recompute-num-layers");  // every layer, in units of so many
   }
   // "--data-path 0.3 a 0.7 b" is a:0.3 b:0.7.
   static void settle_megatron_path(ForeignSetting* path) {

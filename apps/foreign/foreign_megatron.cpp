@@ -66,8 +66,8 @@ constexpr ForeignKey keys[] = {
     {"hysteresis", maps, "loss-scale-hysteresis"},
     {"recompute-granularity", words, "recompute", "full:full selective:selective"},
     {"recompute-activations", when_on, "recompute=selective"},
-    {"recompute-method", holds, "every block is computed again"},
-    {"recompute-num-layers", holds, "every block is computed again"},
+    {"recompute-method", holds, "every layer recomputes by itself"},
+    {"recompute-num-layers", maps, "recompute-num-layers"},
     {"deterministic-mode", when_on, "deterministic=on"},
 
     {"save", maps, "save"},

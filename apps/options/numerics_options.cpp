@@ -34,12 +34,21 @@ std::optional<Recompute> read_recompute(const OptionValues& values) {
   return choice ? std::optional(recompute_modes[*choice]) : std::nullopt;
 }
 
+std::optional<std::int64_t> read_recompute_layers(const OptionValues& values, std::optional<Recompute> recompute) {
+  const auto layers = values.integer("recompute-num-layers", 1, most_layers);
+  if (layers && recompute.value_or(Recompute::none) == Recompute::none)
+    values.fail("recompute-num-layers",
+                "says how many layers of each stage recompute, and nothing is recomputed; add --recompute full, or selective");
+  return layers;
+}
+
 Numerics read_numerics(const OptionValues& values, bool gpu) {
   Numerics numerics;
   numerics.precision = read_precision(values, gpu, gpu ? Precision::bf16() : Precision::fp32());
   const auto layers = [&](const char* name) { return values.integer(name, 0, most_layers).value_or(0); };
   numerics.bf16_layers = {layers("num-layers-at-start-in-bf16"), layers("num-layers-at-end-in-bf16")};
   numerics.recompute = read_recompute(values).value_or(numerics.recompute);
+  numerics.recompute_layers = read_recompute_layers(values, numerics.recompute);
   numerics.deterministic = values.on_off("deterministic").value_or(numerics.precision == Precision::fp32() || !gpu);
   return numerics;
 }

@@ -1,6 +1,7 @@
 // The options of number types and of the loss scale.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "apps/options/option_values.hpp"
@@ -14,6 +15,8 @@ namespace pipetrain {
 Precision read_precision(const OptionValues& values, bool gpu, const Precision& otherwise);
 // Nothing where --recompute is not given.
 std::optional<Recompute> read_recompute(const OptionValues& values);
+// --recompute-num-layers, of a run that recomputes so. Nothing where it is not given.
+std::optional<std::int64_t> read_recompute_layers(const OptionValues& values, std::optional<Recompute> recompute);
 // With --recompute and --deterministic.
 Numerics read_numerics(const OptionValues& values, bool gpu);
 // Dynamic in fp16 unless a scale is given; else 1 unless one is.

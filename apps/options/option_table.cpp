@@ -111,6 +111,10 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Numbers and devices", "loss-scale-hysteresis", "N", "overflows since it last doubled, before it halves", "2"},
       {"Numbers and devices", "loss-scale-min", "X", "its smallest value; an overflow there ends the run", "1"},
       {"Numbers and devices", "recompute", "none|selective|full", "what the backward computes again to save memory", "none"},
+      {"Numbers and devices", "recompute-num-layers", "N",
+       "only the first N layers of each stage (with chunks, of each chunk); the others keep more: with full they recompute as "
+       "selective does, with selective nothing",
+       "all"},
       {"Numbers and devices", "deterministic", "on|off", "the same bits in every run and for every pp and schedule",
        "on; off for bf16, fp16 and fp8 on GPU"},
       {"Numbers and devices", "device", "auto|cpu|cuda", "auto takes GPUs if pp x tp x dp are there, else the CPU", "auto"},

@@ -139,9 +139,9 @@ std::vector<double> per_edge(const OptionValues& values, const char* name, int p
 
 const std::vector<std::string>& step_time_options() {
   static const std::vector<std::string> names = {
-      "forward",       "input-grad",   "weight-grad",    "tp-comm",        "p2p",     "latency",   "bandwidth",
-      "message-bytes", "reduce-grads", "sum-tied",       "sum-replicated", "norm",    "optimizer", "verdict",
-      "hosts",         "host-latency", "host-bandwidth", "custom",         "measured"};
+      "forward",   "input-grad",    "weight-grad",  "tp-comm",        "gather-weights", "p2p",     "latency",
+      "bandwidth", "message-bytes", "reduce-grads", "sum-tied",       "sum-replicated", "norm",    "optimizer",
+      "verdict",   "hosts",         "host-latency", "host-bandwidth", "custom",         "measured"};
   return names;
 }
 
@@ -159,6 +159,11 @@ StepTimes read_step_times(const OptionValues& values, int pp) {
   for (std::size_t stage = 0; stage < exchanges.size(); ++stage) {
     times.forward[stage] += exchanges[stage];
     times.input_grad[stage] += exchanges[stage];
+  }
+  const auto gathers = of("gather-weights", zero_or_more, 0);  // each block's weights beside the block before
+  for (std::size_t stage = 0; stage < gathers.size(); ++stage) {
+    times.forward[stage] = std::max(times.forward[stage], gathers[stage]);
+    times.input_grad[stage] = std::max(times.input_grad[stage], gathers[stage]);
   }
   read_edges(values, pp, times);
   read_end_of_step(values, pp, times);

@@ -19,6 +19,8 @@ namespace pipetrain {
 
 namespace {
 
+using json = nlohmann::ordered_json;
+
 constexpr double gib = std::int64_t{1} << 30;
 
 // As a shell reads it back as one word.
@@ -35,6 +37,11 @@ std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
+}
+
+std::string recompute_text(const Layout& layout) {
+  const std::string name = name_of(layout.recompute);
+  return layout.recompute_layers ? fmt::format("{} of {}", name, *layout.recompute_layers) : name;
 }
 
 // Where the plan of an auto layout goes.
@@ -72,6 +79,7 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   if (layout.schedule == "interleaved" || layout.schedule == "looped-bfs") line += fmt::format(" --chunks {}", layout.chunks);
   const auto& request = options.request;
   if (layout.recompute != Recompute::none) line += fmt::format(" --recompute {}", name_of(layout.recompute));
+  if (layout.recompute_layers) line += fmt::format(" --recompute-num-layers {}", *layout.recompute_layers);
   line += fmt::format(" --precision {}", precision_name(request.precision));
   if (request.device == DeviceKind::cpu) line += " --device cpu";
   return line;
@@ -85,20 +93,21 @@ void print_json(const TuneOptions& options, const SearchResult& result) {
   std::string text = "[";
   for (const auto& ranked : result.best) {
     const Layout& layout = ranked.layout;
-    const nlohmann::ordered_json object = {{"pp", layout.pp},
-                                           {"tp", layout.tp},
-                                           {"dp", layout.dp},
-                                           {"chunks", layout.chunks},
-                                           {"microbatch", layout.microbatch},
-                                           {"microbatches", layout.microbatches},
-                                           {"schedule", layout.schedule},
-                                           {"recompute", name_of(layout.recompute)},
-                                           {"zero", layout.zero.stage},
-                                           {"step_seconds", ranked.seconds},
-                                           {"tokens_per_second", tokens_per_second(options, ranked)},
-                                           {"bubble", ranked.bubble},
-                                           {"memory_bytes", ranked.memory},
-                                           {"command", command_line(options, layout)}};
+    const json object = {{"pp", layout.pp},
+                         {"tp", layout.tp},
+                         {"dp", layout.dp},
+                         {"chunks", layout.chunks},
+                         {"microbatch", layout.microbatch},
+                         {"microbatches", layout.microbatches},
+                         {"schedule", layout.schedule},
+                         {"recompute", name_of(layout.recompute)},
+                         {"recompute_num_layers", layout.recompute_layers ? json(*layout.recompute_layers) : json()},
+                         {"zero", layout.zero.stage},
+                         {"step_seconds", ranked.seconds},
+                         {"tokens_per_second", tokens_per_second(options, ranked)},
+                         {"bubble", ranked.bubble},
+                         {"memory_bytes", ranked.memory},
+                         {"command", command_line(options, layout)}};
     text += (text.size() > 1 ? ",\n " : "\n ") + object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
   fmt::print("{}\n]\n", text);
@@ -110,22 +119,24 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
   fmt::print("{}: {:.3g} B parameters, {} of {:.4g} GiB, {} of {} a step\n", options.model,
              static_cast<double>(parameter_count(request.config)) / 1e9, counted(request.devices, "device"),
              speed.memory_bytes / gib, counted(request.global_batch, "sequence"), counted(request.sequence, "token"));
-  fmt::print("each {:g} TFLOP/s in {}, memory {:g} GB/s; links {:g} GB/s, {:g} us; {:g} us a block\n", speed.flops / 1e12,
-             precision_name(request.precision), speed.memory_rate / 1e9, speed.link_rate / 1e9, speed.latency * 1e6,
-             speed.block_overhead * 1e6);
+  const bool fp8 = request.precision.fp8_products;
+  const std::string rates = fp8 ? fmt::format("{:g} TFLOP/s in fp8, {:g} in bf16", speed.fp8_flops / 1e12, speed.flops / 1e12)
+                                : fmt::format("{:g} TFLOP/s in {}", speed.flops / 1e12, precision_name(request.precision));
+  fmt::print("each {}, memory {:g} GB/s; links {:g} GB/s, {:g} us; {:g} us a block\n", rates, speed.memory_rate / 1e9,
+             speed.link_rate / 1e9, speed.latency * 1e6, speed.block_overhead * 1e6);
   if (request.hosts > 1)
     fmt::print("on {} hosts, links between them {:g} GB/s, {:g} us\n", request.hosts, speed.host_link_rate / 1e9,
                speed.host_latency * 1e6);
   fmt::print(
       "{} layouts looked at, {} of them found too large for the memory{}\n\n", result.candidates, result.too_large,
       result.auto_left_out > 0 ? fmt::format("; auto had no time for its {} least promising ones", result.auto_left_out) : "");
-  fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<9} {:>8} {:>9} {:>7} {:>6}\n", "pp", "tp", "dp", "zero", "schedule",
-             "chunks", "batch", "recompute", "step s", "tokens/s", "bubble", "GiB");
+  fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<10} {:>8} {:>9} {:>7} {:>6}\n", "pp", "tp", "dp", "zero",
+             "schedule", "chunks", "batch", "recompute", "step s", "tokens/s", "bubble", "GiB");
   for (const auto& ranked : result.best) {
     const Layout& layout = ranked.layout;
-    fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<9} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}\n", layout.pp, layout.tp,
-               layout.dp, layout.zero.stage, layout.schedule, layout.chunks,
-               fmt::format("{}x{}", layout.microbatches, layout.microbatch), name_of(layout.recompute), ranked.seconds,
+    fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<10} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}\n", layout.pp,
+               layout.tp, layout.dp, layout.zero.stage, layout.schedule, layout.chunks,
+               fmt::format("{}x{}", layout.microbatches, layout.microbatch), recompute_text(layout), ranked.seconds,
                tokens_per_second(options, ranked), 100 * ranked.bubble,
                static_cast<double>(*std::max_element(ranked.memory.begin(), ranked.memory.end())) / gib);
   }

@@ -10,6 +10,7 @@
 #include "apps/options/option_values.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
+#include "model/fp8_weights.hpp"
 #include "model/head_size.hpp"
 #include "model/named_model.hpp"
 #include "tuning/measured_devices.hpp"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::int64_t most_devices = 65536;
 constexpr double gib = std::int64_t{1} << 30;
+constexpr double usual_fp8_factor = 1.8;  // of the rate in 16 bits: rounding not counted
 
 void read_model(const OptionValues& values, TuneOptions& options) {
   options.model = values.text("model").value_or(options.model);
@@ -80,6 +82,16 @@ int read_hosts(const OptionValues& values, int devices, int usual) {
   return hosts;
 }
 
+void check_fp8(const OptionValues& values, const LayoutRequest& request) {
+  if (!request.precision.fp8_products) {
+    if (values.given("fp8-tflops")) values.fail("fp8-tflops", "is of --precision fp8; add that, or leave it out");
+    return;
+  }
+  if (const auto misfit = fp8_misfit(request.config, 1))
+    values.fail("precision", fmt::format("the model's {} is {}, and products in 8 bits need multiples of {}; plan in bf16",
+                                         misfit->what, misfit->size, fp8_multiple));
+}
+
 void read_devices(const OptionValues& values, TuneOptions& options) {
   const Usual usual = usual_numbers(values, options);
   auto& request = options.request;
@@ -97,8 +109,9 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
     options.notes.push_back(
         fmt::format("planned in fp32: attention in bf16 on GPUs has no heads of size {}", request.config.head_dim));
   request.precision = read_precision(values, gpu, bf16_by_default ? Precision::bf16() : Precision::fp32());
-  if (request.precision.fp8_products) values.fail("precision", "layouts in fp8 are not searched yet; plan in bf16");
+  check_fp8(values, request);
   request.recompute = read_recompute(values);
+  request.recompute_layers = read_recompute_layers(values, request.recompute);
   if (const auto zero = values.integer("zero", 0, most_zero_stages)) request.zero = static_cast<int>(*zero);
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
   request.global_batch =
@@ -110,6 +123,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   const double flops = request.precision != Precision::fp32() ? usual.bf16_flops.value_or(usual.fp32_flops) : usual.fp32_flops;
   request.speed.memory_bytes = read("memory", gib, memory_range, usual.memory_bytes);
   request.speed.flops = read("tflops", 1e12, flops_range, flops);
+  request.speed.fp8_flops = read("fp8-tflops", 1e12, flops_range, usual_fp8_factor * request.speed.flops);
   request.speed.link_rate = read("bandwidth", 1e9, rate_range, usual.link_rate);
   request.speed.memory_rate = read("memory-bandwidth", 1e9, rate_range, usual.memory_rate);
   const auto microseconds = [&](const char* name, double otherwise) {
@@ -150,14 +164,19 @@ const std::vector<OptionSpec>& tune_option_table() {
       {"Devices", "measured", "FILE", "take what doctor --measure wrote for all below that is not given", ""},
       {"Devices", "devices", "N", "how many there are; every layout uses them all", "those measured, else the visible GPUs"},
       {"Devices", "device", "auto|cpu|cuda", "what they are; auto: those measured, else GPUs", "auto"},
-      {"Devices", "precision", "fp32|bf16|fp16", "of computation, as of train",
+      {"Devices", "precision", "fp32|bf16|fp16|fp8", "of computation, as of train",
        "fp32 on CPU, bf16 on GPU where the model's heads allow it"},
       {"Devices", "recompute", "none|selective|full", "what the backward computes again, as of train",
        "for each layout the least that fits"},
+      {"Devices", "recompute-num-layers", "N", "with --recompute: only the first N layers of each stage, as of train",
+       "all; where --recompute is not given, as few as fit"},
       {"Devices", "zero", "0|1|2|3", "what the replicas of layouts with dp > 1 divide, as of train",
        "for each layout the fastest that fits"},
       {"Devices", "memory", "GIB", "what a run may take of each", "what the first visible GPU has free, else 80"},
-      {"Devices", "tflops", "X", "what each sustains in matrix products, in the precision of the run", "400; 50 in fp32"},
+      {"Devices", "tflops", "X", "what each sustains in matrix products, in the precision of the run (fp8: in bf16)",
+       "400; 50 in fp32"},
+      {"Devices", "fp8-tflops", "X", "with --precision fp8: what each sustains in the blocks' products in 8 bits",
+       "1.8 x tflops"},
       {"Devices", "memory-bandwidth", "GB/S", "of each device's memory", "3000"},
       {"Devices", "bandwidth", "GB/S", "from one device to another", "300"},
       {"Devices", "latency", "US", "of a message between devices, in microseconds", "15"},

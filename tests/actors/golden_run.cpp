@@ -40,6 +40,7 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
   job.layout.order = layout.order;
   job.devices.threads = layout.threads;
   job.numerics.recompute = layout.recompute;
+  job.numerics.recompute_layers = layout.recompute_layers;
   job.zero.stage = layout.zero;
   if (layout.offload) job.offload = {.optimizer = true, .folder = fs::temp_directory_path()};
 }
@@ -48,10 +49,11 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
 
 std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
-  return fmt::format("pp {} tp {} dp {} zero {}{} microbatch {} {} chunks {} {}{}{}", layout.pp, layout.tp, layout.dp,
+  return fmt::format("pp {} tp {} dp {} zero {}{} microbatch {} {} chunks {} {}{}{}{}", layout.pp, layout.tp, layout.dp,
                      layout.zero, layout.offload ? " offload" : "", layout.microbatch, layout.schedule, layout.chunks,
                      layout.order == schedules::Order::planned ? "planned" : "ready",
-                     layout.sequence_parallel ? "" : " no sequence parallel", recompute[static_cast<int>(layout.recompute)]);
+                     layout.sequence_parallel ? "" : " no sequence parallel", recompute[static_cast<int>(layout.recompute)],
+                     layout.recompute_layers ? fmt::format(" of {} layers", *layout.recompute_layers) : "");
 }
 
 TrainJob golden_job(const std::string& name, const Layout& layout) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct Layout {
   Recompute recompute = Recompute::none;
   int zero = 0;
   bool offload = false;  // the optimizer's states, to a folder of this test
+  std::optional<std::int64_t> recompute_layers = {};
 };
 
 std::string to_string(const Layout& layout);

@@ -6,6 +6,8 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
+#include "model/mode_names.hpp"
+#include "model/recompute_layers.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/simulate.hpp"
 
@@ -42,7 +44,7 @@ BlockSeconds seconds_by_flops(double head = 1) {
 }
 
 // What a run of this placement would have measured.
-Profile profiled(const Placement& placement, bool split, const BlockSeconds& seconds) {
+Profile profiled(const Placement& placement, bool split, const BlockSeconds& seconds, const Numerics& numerics = {}) {
   Profile profile;
   profile.model = "tiny";
   profile.config = profile_config(model());
@@ -54,15 +56,21 @@ Profile profiled(const Placement& placement, bool split, const BlockSeconds& sec
   profile.device = "cpu";
   profile.microbatches = 8;
   profile.stages.resize(static_cast<std::size_t>(placement.stages()));
-  const auto parts = partition_blocks(model(), placement.virtual_stages(), sequence);
+  profile.recompute = name_of(numerics.recompute);
+  profile.recompute_layers = static_cast<int>(numerics.recompute_layers.value_or(0));
+  const auto parts = partition_blocks(model(), placement.virtual_stages(), sequence, numerics);
   for (int stage = 0; stage < placement.stages(); ++stage) {
     StageProfile& row = profile.stages[static_cast<std::size_t>(stage)];
     for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
       ChunkProfile& cell = row.chunks.emplace_back();
-      for (const Block& block : parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]) {
+      const auto& blocks = parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
+      const auto recompute = recompute_of_blocks(blocks, numerics);
+      for (std::size_t i = 0; i < blocks.size(); ++i) {
+        const Block& block = blocks[i];
         const auto kind = static_cast<std::size_t>(block.kind);
+        const double again = 1e-9 * block_recompute_flops_per_token(model(), block, sequence, recompute[i]);
         cell.forward += seconds.forward[kind];
-        (split ? cell.input_grad : cell.backward) += seconds.input_grad[kind];
+        (split ? cell.input_grad : cell.backward) += seconds.input_grad[kind] + again;
         (split ? cell.weight_grad : cell.backward) += seconds.weight_grad[kind];
         row.optimizer += 1e-9 * static_cast<double>(block_parameter_count(model(), block));
       }
@@ -96,6 +104,20 @@ TEST_CASE("blocks that take what their FLOPs say give every other layout its exa
               Approx(step_seconds(profiled(to, split, seconds), schedule, chunks)).epsilon(1e-9));
       }
     }
+}
+
+TEST_CASE("layers that recompute, all or some of each stage's, take what their FLOPs say in other layouts too") {
+  const BlockSeconds seconds = seconds_by_flops();
+  for (const std::optional<std::int64_t> layers : {std::optional<std::int64_t>{}, {1}, {2}}) {
+    const Numerics numerics{.recompute = Recompute::full, .recompute_layers = layers};
+    const Profile measured = profiled(Placement::looping(2, 1), true, seconds, numerics);
+    for (const int pp : {1, 3, 4}) {
+      INFO(layers.value_or(0) << " layers, pp " << pp);
+      const auto to = Placement::looping(pp, 1);
+      CHECK(step_seconds(profile_for(measured, to, true), "zb-h1", 1) ==
+            Approx(step_seconds(profiled(to, true, seconds, numerics), "zb-h1", 1)).epsilon(1e-9));
+    }
+  }
 }
 
 TEST_CASE("a head that is slower than its FLOPs say is found out from stages with and without it") {

@@ -4,10 +4,12 @@
 #include <cmath>
 
 #include "actors/training/job_estimate.hpp"
+#include "actors/training/job_memory.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "golden_run.hpp"
 #include "schedules/builders.hpp"
+#include "skip.hpp"
 
 using namespace pipetrain;
 using namespace pipetrain::test;
@@ -99,6 +101,30 @@ TEST_CASE("recomputing gives the bits of keeping, in every schedule and with ten
         layout.recompute = mode;
         INFO(to_string(layout));
         CHECK((run(golden_job("llama3_tiny", layout), 3) == expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("recomputing some of the layers gives the bits of keeping, in less memory the more they are", "[golden]") {
+  const RunRecord plain = run(golden_job("llama2_tiny", {}), 3);
+  for (const int pp : {1, 2}) {
+    for (const std::string schedule : {"1f1b", "zb-h1"}) {
+      if (pp == 1 && schedule != "1f1b") continue;
+      std::size_t before = 0;
+      for (const std::int64_t layers : {1, 2, 4}) {
+        Layout layout{pp, 1, 1, 1, schedule};
+        layout.recompute = Recompute::full;
+        layout.recompute_layers = layers;
+        INFO(to_string(layout));
+        const TrainJob job = golden_job("llama2_tiny", layout);
+        CHECK((run(job, 3) == plain));
+        std::size_t estimated = 0, taken = 0;
+        for (const auto& device : estimate_job(job).devices) estimated += device.use.activations;
+        for (const auto& device : Trainer(job).memory()) taken += device.use.activations;
+        CHECK(taken == estimated);
+        if (before > 0) CHECK(taken <= before);
+        before = taken;
       }
     }
   }
@@ -275,6 +301,40 @@ TEST_CASE("a run that needs more memory than there is says what recomputing it w
   CHECK(full.find("--recompute") == std::string::npos);
   CHECK(full.find("more devices") == std::string::npos);  // the CPU's devices share the host's memory
   CHECK(full.find("or fewer layers") != std::string::npos);
+}
+
+TEST_CASE("a run that needs more memory than there is says how many layers to recompute where some are enough") {
+  ModelConfig config = small_config();  // wide, so that a layer's activations are gigabytes
+  config.hidden = 512;
+  config.heads = config.kv_heads = 8;
+  config.head_dim = 64;
+  config.intermediate = 2048;
+  config.layers = 5;
+  config.max_positions = 4096;
+  const TrainJob job = random_job(config, 4096, 16, {.microbatch = 16});
+  const auto needed = [&](Recompute mode, std::optional<std::int64_t> layers) {
+    TrainJob other = job;
+    other.numerics.recompute = mode;
+    other.numerics.recompute_layers = layers;
+    std::size_t bytes = 0;
+    for (const auto& device : estimate_job(other).devices) bytes += device.use.total();
+    return bytes;
+  };
+  // As much beside the run as leaves room for it with 3 layers that recompute, but not with 2.
+  const std::size_t room = (needed(Recompute::full, 3) + needed(Recompute::full, 2)) / 2;
+  const ParallelLayout layout(job);
+  const std::size_t free = layout.device({}).memory().free;
+  if (free < room) return skip("the machine has too little memory free");
+  const auto shortage = memory_shortage(layout, job, estimate_devices(layout, job), free - room);
+  REQUIRE(shortage);
+  CHECK_THAT(shortage->what(), Catch::Matchers::Contains("use recompute full of 3 or more layers of each stage (about "));
+}
+
+TEST_CASE("more layers than the model has cannot recompute") {
+  TrainJob job = random_job(small_config(), 8, 2, {});
+  job.numerics.recompute = Recompute::full;
+  job.numerics.recompute_layers = 4;
+  CHECK_THROWS_WITH(estimate_job(job), Catch::Matchers::Contains("recompute-num-layers 4: the model has 3 layers"));
 }
 
 TEST_CASE("a layout that cannot be says why") {

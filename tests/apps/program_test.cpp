@@ -168,7 +168,8 @@ TEST_CASE("a dry run shows what recomputation saves") {
   const auto activations = [](const std::string& mode) {
     const Result result = run("--pp 2 --dry-run --recompute " + mode);
     REQUIRE(result.status == 0);
-    CHECK((result.out.find("2 stages, recompute " + mode + "\n") != std::string::npos) == (mode != "none"));
+    const std::string said = mode == "full --recompute-num-layers 1" ? "full of 1 layer" : mode;
+    CHECK((result.out.find("2 stages, recompute " + said + "\n") != std::string::npos) == (mode != "none"));
     std::istringstream row(result.out.substr(result.out.find("total MiB\n") + 10));  // the first device's
     double device, replica, stage, rank, parameters, gradients, optimizer, bytes = 0;
     row >> device >> replica >> stage >> rank >> parameters >> gradients >> optimizer >> bytes;
@@ -177,6 +178,9 @@ TEST_CASE("a dry run shows what recomputation saves") {
   const double none = activations("none"), selective = activations("selective"), full = activations("full");
   CHECK(none > 1.2 * selective);
   CHECK(selective > 2 * full);
+  const double some = activations("full --recompute-num-layers 1");
+  CHECK(some < selective);
+  CHECK(some > full);
   CHECK(full > 0);
 }
 

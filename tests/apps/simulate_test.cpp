@@ -148,6 +148,8 @@ TEST_CASE("simulate: tensor-parallel exchanges are part of F and I, and the end 
     return simulated("--pp 2 --microbatches 4 --schedule 1f1b " + arguments)[0]["makespan"].get<double>();
   };
   CHECK(makespan("--tp-comm 0.5") == Approx(makespan("--forward 1.5 --input-grad 1.5")));
+  CHECK(makespan("--gather-weights 0.5") == makespan(""));  // hidden behind the compute
+  CHECK(makespan("--gather-weights 0.5,3") == Approx(makespan("--forward 1,3 --input-grad 1,3")));
   CHECK(makespan("--optimizer 2") == Approx(makespan("") + 2));
   CHECK(makespan("--norm 0.5,1 --optimizer 2 --verdict 0.25") >= makespan("") + 0.5 + 2.25);
   CHECK(makespan("--reduce-grads 3 --sum-replicated 0.5 --sum-tied 0.25") == Approx(makespan("") + 3.75));
@@ -222,8 +224,8 @@ TEST_CASE("simulate names what is wrong in one line") {
   CHECK_THAT(wrong("--pp 2 --p2p 1,2"), Contains("2 values for 2 stages; give one"));
   CHECK(wrong("--p2p 0,nan,0") == "--p2p 0,nan,0: must be 0 or a number from 1e-100 to 1e+100");
   CHECK_THAT(wrong("--pp 3 --schedule interleaved --p2p 1,1"), Contains("give 3 values"));
-  for (const char* name :
-       {"latency", "message-bytes", "tp-comm", "reduce-grads", "sum-replicated", "sum-tied", "norm", "optimizer", "verdict"})
+  for (const char* name : {"latency", "message-bytes", "tp-comm", "gather-weights", "reduce-grads", "sum-replicated",
+                           "sum-tied", "norm", "optimizer", "verdict"})
     for (const char* value : {"-1", "nan", "inf", "x"})
       CHECK(wrong("--" + std::string(name) + "=" + value) ==
             "--" + std::string(name) + " " + value + ": must be 0 or a number from 1e-100 to 1e+100");

@@ -150,7 +150,10 @@ TEST_CASE("tune names what is wrong in one line") {
   CHECK_THAT(wrong("--devices 8 --memory nan"), Contains("--memory nan: must be a number from 0.0009765625 to 65536"));
   CHECK_THAT(wrong("--devices 8 --layers 5"), Contains("has only 4"));
   CHECK_THAT(wrong("--devices 8 --precision fp4"), Contains("must be one of fp32, bf16, fp16"));
-  CHECK_THAT(wrong("--devices 8 --device cuda --precision fp8"), Contains("not searched yet"));
+  CHECK_THAT(wrong("--devices 8 --device cuda --precision bf16 --fp8-tflops 900"),
+             Contains("--fp8-tflops 900: is of --precision fp8"));
+  CHECK_THAT(wrong("--devices 8 --recompute-num-layers 2"),
+             Contains("--recompute-num-layers 2: ") && Contains("add --recompute"));
   CHECK_THAT(wrong("--devices 8 --recompute some"), Contains("must be one of none, selective, full"));
   CHECK_THAT(wrong("--devices 8 --device cpu --precision bf16"), Contains("not built yet on the CPU"));
   CHECK_THAT(wrong("--devices 8 --plans /nonexistent/plans"), Contains("cannot be made"));

@@ -36,6 +36,7 @@ struct PipelineSetup {
   int slots = 1;          // microbatches in flight
   bool isolated = false;  // run_step's microbatches have documents of 1 to 3 tokens
   Recompute recompute = Recompute::none;
+  std::optional<std::int64_t> recompute_layers = {};
   DeviceKind device = DeviceKind::cpu;  // cuda: tp must be 1
 };
 

@@ -13,10 +13,14 @@ Buffer poisoned(Device& device, std::size_t bytes) {
   return buffer;
 }
 
+Numerics numerics_of(const PipelineSetup& setup) {
+  return {.recompute = setup.recompute, .recompute_layers = setup.recompute_layers};
+}
+
 DirectPipeline::Stage::Stage(const PipelineSetup& setup, const Chunks& chunks, Device& device, Stream& stream,
                              const TensorParallel& tp)
     : ops(setup.device == DeviceKind::cuda ? make_cuda_ops(stream) : make_cpu_ops(stream)),
-      model(make_stage_model({setup.config, chunks, setup.shape, {.recompute = setup.recompute}}, tp, *ops)) {
+      model(make_stage_model({setup.config, chunks, setup.shape, numerics_of(setup)}, tp, *ops)) {
   const ParameterLayout& layout = model->parameters();
   const auto arena = [&](Buffer& memory, std::size_t elements) {
     memory = poisoned(device, elements * sizeof(float));

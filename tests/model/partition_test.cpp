@@ -87,6 +87,14 @@ TEST_CASE("recomputation makes the head's share smaller, and its stage takes mor
   CHECK(blocks_more > 0);
 }
 
+TEST_CASE("where as many layers of each part recompute, the parts are those of recomputing less") {
+  const ModelConfig large = preset_config("llama3-8b");
+  for (const int parts : {2, 4, 8}) {
+    const Numerics some{.recompute = Recompute::full, .recompute_layers = 2};
+    CHECK(partition_blocks(large, parts, 4096, some) == partition_blocks(large, parts, 4096));
+  }
+}
+
 TEST_CASE("large models are cut over many stages") {
   ModelConfig config = preset_config("llama2-70b");
   for (const int parts : {64, 160}) {

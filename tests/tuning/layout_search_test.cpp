@@ -98,6 +98,26 @@ TEST_CASE("tune recomputes only where less of it does not fit, and then reaches 
   for (const auto* mode : {&none, &selective, &full})
     for (const auto& ranked : *mode) CHECK(chosen.at(key(ranked.layout)).first <= ranked.seconds * (1 + 1e-9));
   for (const auto& ranked : none) CHECK(chosen.at(key(ranked.layout)).second == Recompute::none);
+
+  // Of the layouts that only fit in full, those that fit with some layers of each stage do so with as few as fit.
+  int partly = 0;
+  for (const auto& ranked : searched) {
+    if (!ranked.layout.recompute_layers) continue;
+    ++partly;
+    CHECK(ranked.layout.recompute == Recompute::full);
+    if (partly > 3) continue;
+    const auto found_with = [&](std::int64_t layers) {
+      LayoutRequest one = request;
+      one.recompute = Recompute::full;
+      one.recompute_layers = layers;
+      one.zero = ranked.layout.zero.stage;
+      const auto all = search_layouts(one, 1'000'000).best;
+      return std::any_of(all.begin(), all.end(), [&](const auto& other) { return key(other.layout) == key(ranked.layout); });
+    };
+    CHECK(found_with(*ranked.layout.recompute_layers));
+    if (*ranked.layout.recompute_layers > 1) CHECK_FALSE(found_with(*ranked.layout.recompute_layers - 1));
+  }
+  CHECK(partly > 0);
 }
 
 TEST_CASE(

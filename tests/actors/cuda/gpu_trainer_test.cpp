@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include "actors/golden_run.hpp"
 #include "catch.hpp"
@@ -60,10 +62,8 @@ ModelConfig half_config() {
   return config;
 }
 
-// Whether these products are built over the layout, and this machine's GPUs have them.
-bool computes(const Precision& precision, const Layout& layout) {
-  return !precision.fp8_products || (layout.tp == 1 && layout.zero < 3 && cuda_multiplies_fp8(0));
-}
+// Whether this machine's GPUs have these products.
+bool computes(const Precision& precision) { return !precision.fp8_products || cuda_multiplies_fp8(0); }
 
 // Thirty deterministic steps: the same bits on every layout, and near the reference.
 void check_follows(const ModelConfig& config, const Precision& precision, const RunRecord& reference) {
@@ -72,7 +72,7 @@ void check_follows(const ModelConfig& config, const Precision& precision, const 
   for (const int gpus : {1, 2}) {
     for (const Layout layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}}) {
       TrainJob job = random_job(config, 128, 8, layout);
-      if (!computes(precision, layout) || !on_gpus(job, gpus, precision)) continue;
+      if (!computes(precision) || !on_gpus(job, gpus, precision)) continue;
       if (precision == Precision::fp16()) job.loss_scale = {.dynamic = true, .initial = 65536};
       INFO(precision_name(precision) << ", tied " << config.tied_embeddings << ", " << to_string(layout) << " on " << gpus
                                      << " GPUs");
@@ -165,11 +165,12 @@ TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in determi
     for (const int gpus : {1, 2}) {
       for (Layout layout : {Layout{2, 1, 1, 2}, Layout{1, 2, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, Layout{2, 2, 1, 2, "zb-h1"}}) {
         TrainJob plain = job(layout);
-        if (!computes(precision, layout)) continue;
+        if (!computes(precision)) continue;
         if (!on_gpus(plain, gpus, precision)) return;
         const RunRecord kept = run(std::move(plain), 3);
-        for (const Recompute mode : {Recompute::selective, Recompute::full}) {
+        for (const auto& [mode, layers] : {std::pair(Recompute::selective, 0), {Recompute::full, 0}, {Recompute::full, 1}}) {
           layout.recompute = mode;
+          layout.recompute_layers = layers > 0 ? std::optional<std::int64_t>(layers) : std::nullopt;
           TrainJob again = job(layout);
           on_gpus(again, gpus, precision);
           INFO(to_string(layout) << " on " << gpus << " GPUs, " << precision_name(precision));
@@ -189,10 +190,10 @@ TEST_CASE("every stage of ZeRO gives the bits of none on GPUs, in fp32 and in de
         config.tied_embeddings = layout.pp == 2;
         const auto job = [&] { return random_job(config, 128, layout.dp == 3 ? 12 : 8, layout); };
         TrainJob plain = job();
-        if (!computes(precision, layout)) continue;
+        if (!computes(precision)) continue;
         if (!on_gpus(plain, gpus, precision)) return;
         const RunRecord whole = run(std::move(plain), 3);
-        for (layout.zero = 1; layout.zero <= most_zero_stages && computes(precision, layout); ++layout.zero) {
+        for (layout.zero = 1; layout.zero <= most_zero_stages; ++layout.zero) {
           TrainJob divided = job();
           on_gpus(divided, gpus, precision);
           INFO(to_string(layout) << " on " << gpus << " GPUs, " << precision_name(precision));
@@ -232,6 +233,32 @@ TEST_CASE("bf16, fp16 and fp8 follow fp32, and are the same to the bit over pp w
   }
 }
 
+TEST_CASE("fp8 over tensor-parallel ranks follows fp32, and is the same to the bit over pp and GPUs", "[gpu]") {
+  if (!needs_gpus(cuda_device_count())) return;
+  if (!computes(Precision::fp8())) return skip("this GPU does not multiply in 8 bits");
+  TrainJob exact = random_job(half_config(), 128, 8, {1, 1, 1, 2});
+  on_gpus(exact, 1);
+  const RunRecord reference = run(std::move(exact), 30);
+  for (const bool sequence_parallel : {true, false}) {
+    std::optional<RunRecord> first;
+    for (const int gpus : {1, 2}) {
+      for (Layout layout : {Layout{1, 2, 1, 2}, Layout{2, 2, 1, 2}, Layout{2, 2, 1, 2, "zb-h1"}}) {
+        layout.sequence_parallel = sequence_parallel;
+        TrainJob job = random_job(half_config(), 128, 8, layout);
+        if (!on_gpus(job, gpus, Precision::fp8())) continue;
+        INFO(to_string(layout) << " on " << gpus << " GPUs");
+        const RunRecord record = run(std::move(job), 30);
+        if (!first) first = record;
+        CHECK((record == *first));
+        for (std::size_t step = 0; step < record.loss.size(); ++step) {
+          INFO("step " << step + 1 << ": " << record.loss[step] << " and " << reference.loss[step]);
+          CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= (step < 10 ? 0.06 : 0.03));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("layers at the ends of a model in fp8 stay in bf16 where a run says so, alike on every layout", "[gpu]") {
   const auto run_with = [](const Layout& layout, const Precision& precision, const Bf16Layers& layers) {
     TrainJob job = random_job(half_config(), 128, 8, layout);
@@ -240,7 +267,7 @@ TEST_CASE("layers at the ends of a model in fp8 stay in bf16 where a run says so
     return run(std::move(job), 3);
   };
   if (!needs_gpus(cuda_device_count())) return;
-  if (!computes(Precision::fp8(), {})) return skip("this GPU does not multiply in 8 bits");
+  if (!computes(Precision::fp8())) return skip("this GPU does not multiply in 8 bits");
   const Layout one{1, 1, 1, 2};
   const RunRecord all = run_with(one, Precision::fp8(), {}), ends = run_with(one, Precision::fp8(), {1, 2});
   CHECK_FALSE((ends == all));

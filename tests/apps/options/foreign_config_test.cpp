@@ -208,6 +208,15 @@ TEST_CASE("what a torchtitan file asks for that is not so here is refused by its
   CHECK_THAT(error_of("tt.toml", "[training]\nfoo = 1\n"), Contains("training.foo: is no key of torchtitan's"));
 }
 
+TEST_CASE("Megatron-LM's number of layers to recompute is ours where its method recomputes the first ones") {
+  const auto layers = [](const std::string& method) {
+    const std::string text = "--recompute-granularity full --recompute-num-layers 3 --recompute-method " + method;
+    return from("m.args", text, {}).run.numerics.recompute_layers;
+  };
+  CHECK(layers("block") == 3);
+  CHECK_FALSE(layers("uniform"));  // units of 3 layers, all of which recompute
+}
+
 TEST_CASE("a line of Megatron-LM's arguments says the same here") {
   const TempFolder folder;
   const std::string a = folder.write("a.txt", "hello").string(), b = folder.write("b.txt", "hello").string();
@@ -230,6 +239,7 @@ TEST_CASE("a line of Megatron-LM's arguments says the same here") {
   CHECK(run.length.steps == 100);
   CHECK(run.learning_rate.minimum == 1e-5);
   CHECK(run.numerics.recompute == Recompute::full);
+  CHECK_FALSE(run.numerics.recompute_layers);
   REQUIRE(run.data.inputs.size() == 2);
   CHECK(run.data.inputs[0].weight == 0.25);
   CHECK(run.data.inputs[1].path == b);

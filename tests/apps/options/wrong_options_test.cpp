@@ -95,6 +95,10 @@ TEST_CASE("options and values of later are errors that say so") {
   CHECK_THAT(error_of({"--precision", "bf16", "--device", "cpu"}),
              StartsWith("--precision bf16: bf16 is not built yet on the CPU"));
   CHECK_THAT(error_of({"--recompute", "all"}), StartsWith("--recompute all: "));
+  CHECK_THAT(error_of({"--recompute-num-layers", "2"}),
+             StartsWith("--recompute-num-layers 2: ") && Contains("add --recompute full"));
+  CHECK_THAT(error_of({"--recompute", "full", "--recompute-num-layers", "0"}),
+             StartsWith("--recompute-num-layers 0: must be at least 1"));
 }
 
 TEST_CASE("an error found late names where the option was given") {

@@ -29,8 +29,10 @@ struct ProfiledRun {
   json profile;
 
   ProfiledRun() {
-    train("--pp 2 --dp 2 --threads 1 --recompute full --schedule zb-h1 --microbatches 4 --steps 3 --profile " + at("zb.json") +
-          " --trace " + at("trace.json"));
+    train(
+        "--pp 2 --dp 2 --zero 1 --threads 1 --recompute full --recompute-num-layers 1 --schedule zb-h1 --microbatches 4 "
+        "--steps 3 --profile " +
+        at("zb.json") + " --trace " + at("trace.json"));
     profile = json::parse(read_file(at("zb.json")));
   }
 
@@ -73,12 +75,15 @@ TEST_CASE("a run's profile is what simulate counts, and says how the run compute
   CHECK(runs[0]["makespan"].get<double>() > slowest);
   CHECK(runs[0]["actions"] == 2 * (4 * 3 + 3));
   CHECK(simulated("--schedule all " + zb.costs()).size() >= 10);
-  CHECK_THAT(run(zb.costs()).out,
-             Contains("MiB") && Contains("predicted step") &&
-                 Contains("(zb-h1, 4 microbatches, 2 steps; cpu, fp32, recompute full, deterministic on, threads 1)"));
+  CHECK_THAT(
+      run(zb.costs()).out,
+      Contains("MiB") && Contains("predicted step") &&
+          Contains(
+              "(zb-h1, 4 microbatches, 2 steps; cpu, fp32, recompute full of 1 layer, zero 1, deterministic on, threads 1)"));
 
   json earlier = zb.profile;  // of a build that did not record how it computed
-  for (const char* key : {"precision", "recompute", "deterministic", "threads"}) earlier["layout"].erase(key);
+  for (const char* key : {"precision", "recompute", "recompute_num_layers", "zero", "deterministic", "threads"})
+    earlier["layout"].erase(key);
   CHECK_THAT(run(zb.costs(earlier)).out, Contains("2 steps; cpu) took "));
   json slow = zb.profile;  // what messages and the end of the step took is counted
   slow["p2p"][0] = 1000, slow["stages"][0]["optimizer"] = 500;

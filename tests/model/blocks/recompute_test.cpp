@@ -1,5 +1,5 @@
 // Computing again instead of keeping: the same bits in less memory.
-#include "model/recompute.hpp"
+#include "model/recompute_layers.hpp"
 
 #include "catch.hpp"
 #include "model/direct_step.hpp"
@@ -52,6 +52,58 @@ TEST_CASE("recomputing works on several microbatches in flight, with weight grad
     pipeline.complete_grads();
     CHECK(pipeline.grads() == expected.grads);
   }
+}
+
+TEST_CASE("recomputing some layers of each chunk gives the bits of keeping", "[recompute]") {
+  const Family family = GENERATE(Family::llama, Family::gpt2);
+  PipelineSetup setup = small_setup(2, true, family);
+  const Result expected = run_step(setup, 3);
+  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+    setup.recompute = recompute;
+    for (const std::int64_t layers : {1, 2, 3}) {
+      for (const std::vector<std::size_t>& cuts : {std::vector<std::size_t>{}, {4}, {3, 6}}) {
+        INFO(layers << " layers, mode " << static_cast<int>(recompute) << ", " << cuts.size() << " cuts");
+        setup.recompute_layers = layers;
+        setup.stages = {cut_blocks(setup.config, cuts)};
+        CHECK(run_step(setup, 3) == expected);
+        CHECK(run_step(setup, 3, true) == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("of the layers that recompute, the first of a chunk keep what full does, the others what selective does",
+          "[recompute]") {
+  const auto saved = [](const Numerics& numerics, const std::vector<Block>& chunk) {
+    const auto ops = make_measuring_ops();
+    return make_stage_model({small_config(), {chunk}, {2, 5}, numerics}, {}, *ops)->activation_bytes(0).saved;
+  };
+  const auto layers = [](int count) {
+    std::vector<Block> chunk;
+    for (int layer = 0; layer < count; ++layer)
+      for (const BlockKind kind : {BlockKind::attention, BlockKind::mlp}) chunk.push_back({kind, layer});
+    return chunk;
+  };
+  const Numerics none, selective{.recompute = Recompute::selective}, full{.recompute = Recompute::full};
+  for (int count = 0; count <= 3; ++count) {
+    const auto of = [&](Numerics numerics) {
+      numerics.recompute_layers = count;
+      return saved(numerics, layers(3));
+    };
+    // Outputs of blocks lie between them: that of the last is the chunk's.
+    const std::size_t between = floats(10 * 32);
+    const auto alone = [&](const Numerics& numerics) { return saved(numerics, layers(1)); };
+    const auto first = static_cast<std::size_t>(count), others = 3 - first;
+    CHECK(of(full) == first * alone(full) + others * alone(selective) + 2 * between);
+    CHECK(of(selective) == first * alone(selective) + others * alone(none) + 2 * between);
+  }
+  // Half a layer at the beginning: one block of each kind recomputes all the same.
+  const std::vector<Block> cut{{BlockKind::mlp, 0}, {BlockKind::attention, 1}, {BlockKind::mlp, 1}};
+  Numerics one = full;
+  one.recompute_layers = 1;
+  CHECK(recompute_of_blocks(cut, one) == std::vector{Recompute::full, Recompute::full, Recompute::selective});
+  const std::vector<Block> ends{{BlockKind::embedding, 0}, {BlockKind::attention, 0}, {BlockKind::head, 0}};
+  CHECK(recompute_of_blocks(ends, one) == std::vector{Recompute::selective, Recompute::full, Recompute::selective});
 }
 
 TEST_CASE("a layer keeps exactly what its mode says", "[recompute]") {
