@@ -55,6 +55,21 @@ TEST_CASE("tune prints command lines that run, with the memory that a run counts
   CHECK(of_auto > 0);
 }
 
+TEST_CASE("tune plans in fp8, faster than in bf16, over tensor-parallel ranks whose sizes take it") {
+  const auto tuned = [](const std::string& more) {
+    const Result result =
+        run("tune --model llama3-8b --layers 8 --devices 4 --device cuda --memory 139 --count 40 --json " + more);
+    INFO(result.err);
+    REQUIRE(result.status == 0);
+    return json::parse(result.out);
+  };
+  const json fp8 = tuned("--precision fp8"), bf16 = tuned("--precision bf16");
+  CHECK(fp8[0]["step_seconds"].get<double>() < 0.8 * bf16[0]["step_seconds"].get<double>());
+  CHECK_THAT(fp8[0]["command"].get<std::string>(), Contains(" --precision fp8"));
+  CHECK(std::any_of(fp8.begin(), fp8.end(), [](const json& layout) { return layout["tp"] == 4; }));
+  CHECK(tuned("--precision fp8 --fp8-tflops 400")[0]["step_seconds"].get<double>() >= bf16[0]["step_seconds"].get<double>());
+}
+
 TEST_CASE("tune takes what doctor measured, and doctor measures something") {
   const TempFolder folder;
   const std::string file = (folder.path() / "devices.json").string();

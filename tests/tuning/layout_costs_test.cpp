@@ -32,6 +32,33 @@ TEST_CASE("tune: a tied sum moves over a link between two stages, and in memory 
   for (const auto& stage : two.chunks) CHECK(stage[0].sum_tied == Approx(1e-5 + bytes / 2 / 1e9));
 }
 
+TEST_CASE("tune: in fp8 the blocks' products have their own rate, what they read is rounded, and the head is as in bf16") {
+  LayoutRequest bf16 = tied_request(), fp8 = tied_request();
+  bf16.config.tied_embeddings = fp8.config.tied_embeddings = false;
+  bf16.precision = Precision::bf16(), fp8.precision = Precision::fp8();
+  fp8.speed.fp8_flops = 2 * fp8.speed.flops;
+  // Stages of one attention or MLP block, the ends beside the first and the last.
+  const int stages = static_cast<int>(2 * bf16.config.layers);
+  const Layout layout{.pp = stages};
+  LayoutCosts wide(bf16), narrow(fp8);
+  const auto seconds = [&](LayoutCosts& costs, std::size_t part) { return costs.parts(layout)[part].times; };
+  const double tokens = 128, hidden = 2048, inner = 8192, rate = 1e12;
+  const auto mlp = seconds(wide, 1), mlp8 = seconds(narrow, 1);
+  CHECK(mlp8.weight_grad == Approx(mlp.weight_grad / 2));
+  CHECK(mlp8.forward == Approx(mlp.forward / 2 + 4 * tokens * (hidden + inner) / rate));
+  CHECK(mlp8.input_grad == Approx(mlp.input_grad / 2 + 4 * tokens * (hidden + 2 * inner) / rate));
+  const double head = 2 * tokens * hidden * 128256 / 1e14;  // of the last stage, with an MLP
+  CHECK(seconds(wide, static_cast<std::size_t>(stages) - 1).weight_grad == Approx(mlp.weight_grad + head));
+  CHECK(seconds(narrow, static_cast<std::size_t>(stages) - 1).weight_grad == Approx(mlp.weight_grad / 2 + head));
+  // Weights that replicas divide are rounded for each use.
+  Layout divided{.pp = stages, .dp = 2};
+  const double without = narrow.parts(divided)[1].times.forward;
+  divided.zero.stage = 3;
+  fp8.speed.link_rate = 1e15, fp8.speed.latency = 0;
+  LayoutCosts gathering(fp8);
+  CHECK(gathering.parts(divided)[1].times.forward == Approx(without + 4 * (3 * hidden * inner + hidden) / rate));
+}
+
 TEST_CASE("tune: links between hosts are those of the edges, sums and verdicts that leave one") {
   LayoutRequest request = tied_request();
   request.devices = 8;
