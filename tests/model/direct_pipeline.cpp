@@ -75,7 +75,7 @@ void DirectPipeline::forward(int slot, const Microbatch& microbatch) {
     Rank::SlotMemory& memory = rank->slot(slot);
     const Shape tokens{setup_.shape.tokens()};
     std::memcpy(memory.ids.data(), microbatch.ids.data(), microbatch.ids.size() * sizeof(std::int32_t));
-    std::memcpy(memory.documents.data(), microbatch.documents.data(), microbatch.documents.size() * sizeof(std::int32_t));
+    std::copy(microbatch.documents.begin(), microbatch.documents.end(), static_cast<std::int32_t*>(memory.documents.data()));
     std::memcpy(memory.targets.data(), microbatch.targets.data(), microbatch.targets.size() * sizeof(std::int32_t));
     for (std::size_t i = 0; i < positions_.size(); ++i) {
       ForwardArgs args;
