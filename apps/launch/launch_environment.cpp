@@ -85,6 +85,10 @@ std::optional<LaunchPlace> read_torchrun(const Variables& variables) {
   if (!place) return std::nullopt;
   if (const std::string* host = find(variables, "MASTER_ADDR")) place->host = *host;
   if (const std::string* port = find(variables, "MASTER_PORT")) place->port = port_of(given(variables, "MASTER_PORT"), *port);
+  // torchrun's own process then listens at that port.
+  const std::string* taken = find(variables, "TORCHELASTIC_USE_AGENT_STORE");
+  if (taken && *taken == "True" && place->port)
+    place->port = static_cast<std::uint16_t>(*place->port == 65535 ? 65534 : *place->port + 1);
   return place;
 }
 
@@ -155,12 +159,15 @@ std::optional<LaunchPlace> read_launch_environment(const Variables& environment)
 }
 
 const std::vector<std::string>& launch_variables() {
-  static const std::vector<std::string> names = {
-      launch_variable,        "RANK",         "WORLD_SIZE",           "LOCAL_RANK",
-      "LOCAL_WORLD_SIZE",     "MASTER_ADDR",  "MASTER_PORT",          "OMPI_COMM_WORLD_RANK",
-      "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_LOCAL_RANK",
-      "SLURM_LOCALID",        "PMIX_RANK",    "SLURM_STEP_NUM_NODES", "OMPI_COMM_WORLD_LOCAL_SIZE",
-      "SLURM_STEP_NODELIST"};
+  static const std::vector<std::string> names = {launch_variable,        "RANK",
+                                                 "WORLD_SIZE",           "LOCAL_RANK",
+                                                 "LOCAL_WORLD_SIZE",     "MASTER_ADDR",
+                                                 "MASTER_PORT",          "OMPI_COMM_WORLD_RANK",
+                                                 "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID",
+                                                 "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_LOCAL_RANK",
+                                                 "SLURM_LOCALID",        "PMIX_RANK",
+                                                 "SLURM_STEP_NUM_NODES", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                                 "SLURM_STEP_NODELIST",  "TORCHELASTIC_USE_AGENT_STORE"};
   return names;
 }
 

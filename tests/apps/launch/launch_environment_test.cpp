@@ -55,6 +55,18 @@ TEST_CASE("torchrun's environment gives the place and the master") {
   CHECK(place->port == 1234);
 }
 
+TEST_CASE("where torchrun itself listens at the master's port, the next one is taken") {
+  Variables variables{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
+  const auto port = [&](const char* agent_store, const char* master_port) {
+    variables["TORCHELASTIC_USE_AGENT_STORE"] = agent_store;
+    variables["MASTER_PORT"] = master_port;
+    return read_launch_environment(variables).value().port;
+  };
+  CHECK(port("True", "29500") == 29501);
+  CHECK(port("True", "65535") == 65534);
+  CHECK(port("False", "29500") == 29500);
+}
+
 TEST_CASE("Open MPI's environment gives the place, and the master where there is one host") {
   Variables variables{{"OMPI_COMM_WORLD_RANK", "3"},
                       {"OMPI_COMM_WORLD_SIZE", "4"},
