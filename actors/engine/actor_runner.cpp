@@ -3,7 +3,7 @@
 namespace pipetrain {
 
 void ActorRunner::exec_later(caf::resumable* job) {
-  if (dynamic_cast<BriefActor*>(job) != nullptr) {
+  if (const auto* brief = dynamic_cast<BriefActor*>(job); brief != nullptr && brief->is_brief()) {
     jobs_.push_back(job);
   } else {
     system().scheduler().enqueue(job);

@@ -13,6 +13,7 @@ namespace pipetrain {
 class BriefActor {
  public:
   virtual ~BriefActor() = default;
+  virtual bool is_brief() const { return true; }  // never changes
 };
 
 // Runs the brief actors that its messages wake, and those that they wake in turn, on the thread that calls it; other actors go

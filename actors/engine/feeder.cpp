@@ -8,7 +8,11 @@ using schedules::InputKind;
 
 FeederActor::FeederActor(caf::actor_config& config, int replica, std::shared_ptr<InputSource> source, caf::actor tokens,
                          caf::actor targets, caf::actor supervisor)
-    : caf::event_based_actor(config), replica_(replica), source_(std::move(source)), supervisor_(std::move(supervisor)) {
+    : caf::event_based_actor(config),
+      replica_(replica),
+      is_brief_(source->fills_at_once()),
+      source_(std::move(source)),
+      supervisor_(std::move(supervisor)) {
   if (tokens) outlets_.push_back({InputKind::activation, std::move(tokens)});
   if (targets) outlets_.push_back({InputKind::target, std::move(targets)});
 }

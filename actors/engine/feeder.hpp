@@ -6,12 +6,13 @@
 #include <memory>
 #include <vector>
 
+#include "actors/engine/actor_runner.hpp"
 #include "actors/engine/protocol.hpp"
 #include "actors/engine/stage_compute.hpp"
 
 namespace pipetrain {
 
-class FeederActor : public caf::event_based_actor {
+class FeederActor : public caf::event_based_actor, public BriefActor {
  public:
   // tokens, targets: the queues; null for one that is not here.
   FeederActor(caf::actor_config& config, int replica, std::shared_ptr<InputSource> source, caf::actor tokens,
@@ -19,6 +20,7 @@ class FeederActor : public caf::event_based_actor {
 
   caf::behavior make_behavior() override;
   void on_exit() override;
+  bool is_brief() const override { return is_brief_; }
   const char* name() const override { return "feeder"; }
 
  private:
@@ -36,6 +38,7 @@ class FeederActor : public caf::event_based_actor {
   void pump();
 
   int replica_;
+  bool is_brief_;
   std::shared_ptr<InputSource> source_;
   std::vector<Outlet> outlets_;
   caf::actor supervisor_;

@@ -62,6 +62,7 @@ class SleepingCompute : public NoopCompute {
 class EmptySource : public InputSource {
  public:
   void fill(schedules::InputKind, const StepInfo&, int, Slot&) override {}
+  bool fills_at_once() const override { return true; }
 };
 
 }  // namespace

@@ -7,17 +7,17 @@ QueueActor::QueueActor(caf::actor_config& config, QueueRoute route, std::vector<
 
 caf::behavior QueueActor::make_behavior() {
   return {
-      [this](ConnectQueue& ends) {
-        producer_ = ends.producer;
-        consumer_ = ends.consumer;
-        for (auto& slot : slots_) send(producer_, Credit{route_.kind, route_.producer_chunk, std::move(slot)});
-        slots_.clear();
-      },
       [this](Filled& filled) {
         send(consumer_, Arrived{route_.kind, route_.consumer_chunk, filled.microbatch, std::move(filled.slot)});
       },
       [this](Released& released) {
         send(producer_, Credit{route_.kind, route_.producer_chunk, std::move(released.slot)});
+      },
+      [this](ConnectQueue& ends) {
+        producer_ = ends.producer;
+        consumer_ = ends.consumer;
+        for (auto& slot : slots_) send(producer_, Credit{route_.kind, route_.producer_chunk, std::move(slot)});
+        slots_.clear();
       },
   };
 }

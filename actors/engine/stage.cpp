@@ -57,9 +57,9 @@ StageActor::StageActor(caf::actor_config& config, StageSetup setup)
   setup_.compute->attach(std::make_shared<MailboxEvents>(this));
 }
 
+// A message is compared with these in their order: those of every action come first.
 caf::behavior StageActor::make_behavior() {
   return {
-      [this](BeginStep& message) { guarded([&] { begin(message.step); }); },
       [this](Arrived& message) {
         guarded([&] {
           log([&](auto& writer, auto now) { writer.input(message.kind, message.chunk, message.microbatch, now); });
@@ -68,14 +68,15 @@ caf::behavior StageActor::make_behavior() {
         });
       },
       [this](Credit& message) { guarded([&] { credit(message); }); },
-      [this](Enqueued& message) { guarded([&] { enqueued(message.action); }); },
-      [this](Completed& message) { guarded([&] { completed(message); }); },
       [this](Ran& message) {
         guarded([&] {
           enqueued(message.completed.action);
           completed(message.completed);
         });
       },
+      [this](Enqueued& message) { guarded([&] { enqueued(message.action); }); },
+      [this](Completed& message) { guarded([&] { completed(message); }); },
+      [this](BeginStep& message) { guarded([&] { begin(message.step); }); },
       [this](GiveVerdict& message) {
         guarded([&] {
           log([&](auto& writer, auto now) { writer.verdict(message.verdict.apply, now); });
@@ -194,8 +195,7 @@ void StageActor::launch_action(const Action& action) {
     launch.custom = &custom(action.microbatch);
   }
   ++running_;
-  launched_.push_back(launch);
-  setup_.compute->launch(launch);
+  setup_.compute->launch(launched_.emplace_back(std::move(launch)));
 }
 
 void StageActor::add_inputs(Launch& launch) {

@@ -135,6 +135,8 @@ class InputSource {
   // InputKind::target; sets the lanes' shapes and, where a lane has events, waits for `free` and records `ready`. What it
   // throws ends the run.
   virtual void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) = 0;
+  // Whether fill() only hands over what is there, so that a stage's thread may call it between two actions. Never changes.
+  virtual bool fills_at_once() const { return false; }
   // All of this step has been filled: time to get ready for the one that may come next. Must not throw.
   virtual void look_ahead(const StepInfo&) {}
 };

@@ -78,15 +78,14 @@ std::vector<SlotHandle> SlotSet::handles() const {
 
 pipetrain_slot* slot_of(const SlotHandle& slot) { return slot ? static_cast<pipetrain_slot*>(slot->owner.get()) : nullptr; }
 
-void check_content(const pipetrain_slot& slot, const std::string& what) {
+std::string content_fault(const pipetrain_slot& slot) {
   int64_t elements = 0, room = 0;
   if (slot.ndim < 0 || slot.ndim > most_axes || !count_elements(slot.shape, slot.ndim, elements))
-    throw Error(ErrorKind::input, what + ": its producer gave it no shape of at most " + std::to_string(most_axes) + " axes");
-  if (slot.tensor == nullptr) return;
+    return "its producer gave it no shape of at most " + std::to_string(most_axes) + " axes";
+  if (slot.tensor == nullptr) return {};
   count_elements(slot.tensor->dl_tensor.shape, slot.tensor->dl_tensor.ndim, room);
-  if (elements > room)
-    throw Error(ErrorKind::input, what + ": its producer gave it " + std::to_string(elements) +
-                                      " elements, its slot has room for " + std::to_string(room));
+  if (elements <= room) return {};
+  return "its producer gave it " + std::to_string(elements) + " elements, its slot has room for " + std::to_string(room);
 }
 
 }  // namespace pipetrain::c_api

@@ -26,8 +26,7 @@ class SlotSet {
 // Null for none.
 pipetrain_slot* slot_of(const SlotHandle& slot);
 
-// Throws Error(input) where the shape that the producer gave is none, or has more elements than the tensor. `what`: "the
-// activation of F3".
-void check_content(const pipetrain_slot& slot, const std::string& what);
+// What is wrong where the shape that the producer gave is none, or has more elements than the tensor; else empty.
+std::string content_fault(const pipetrain_slot& slot);
 
 }  // namespace pipetrain::c_api

@@ -78,7 +78,9 @@ class Callbacks {
  private:
   pipetrain_launch view_of(const Launch& launch) const {
     const auto input = [&](const SlotHandle& slot, const char* name) -> const pipetrain_slot* {
-      if (slot) check_content(*slot_of(slot), std::string("the ") + name + " of " + to_string(launch.action, 2));
+      const std::string fault = slot ? content_fault(*slot_of(slot)) : std::string();
+      if (!fault.empty())
+        throw Error(ErrorKind::input, std::string("the ") + name + " of " + to_string(launch.action, 2) + ": " + fault);
       return slot_of(slot);
     };
     return {sizeof(pipetrain_launch),
@@ -138,7 +140,8 @@ class CallbackSource : public InputSource {
     const pipetrain_step step = to_c(info);
     auto* filled = static_cast<pipetrain_slot*>(slot.owner.get());
     check_callback(fill_(user_, replica_, static_cast<int32_t>(kind), &step, microbatch, filled), "fill");
-    check_content(*filled, "fill of microbatch " + std::to_string(microbatch));
+    const std::string fault = content_fault(*filled);
+    if (!fault.empty()) throw Error(ErrorKind::input, "fill of microbatch " + std::to_string(microbatch) + ": " + fault);
   }
 
  private:

@@ -1,5 +1,7 @@
 #include "bindings/host/callback_watch.hpp"
 
+#include <atomic>
+
 #include "bindings/host/hosted_stage.hpp"
 
 namespace pipetrain {
@@ -7,6 +9,12 @@ namespace pipetrain {
 namespace {
 
 thread_local int depth = 0;
+
+std::size_t lane_of_thread() {
+  static std::atomic<std::size_t> threads = 0;
+  thread_local const std::size_t lane = threads++;
+  return lane;
+}
 
 }  // namespace
 
@@ -18,28 +26,37 @@ std::string CallbackWatch::Name::text() const {
   return text;
 }
 
-CallbackWatch::Call::Call(CallbackWatch& watch, const Name& name) : watch_(watch), name_(name) {
-  const std::lock_guard lock(watch_.mutex_);
-  older_ = watch_.newest_;
-  (older_ != nullptr ? older_->newer_ : watch_.oldest_) = this;
-  watch_.newest_ = this;
+CallbackWatch::Call::Call(CallbackWatch& watch, const Name& name)
+    : lane_(watch.lanes_[lane_of_thread() % watch.lanes_.size()]), name_(name) {
+  const std::lock_guard lock(lane_.mutex);
+  older_ = lane_.newest;
+  (older_ != nullptr ? older_->newer_ : lane_.oldest) = this;
+  lane_.newest = this;
   ++depth;
 }
 
 CallbackWatch::Call::~Call() {
-  const std::lock_guard lock(watch_.mutex_);
-  (older_ != nullptr ? older_->newer_ : watch_.oldest_) = newer_;
-  (newer_ != nullptr ? newer_->older_ : watch_.newest_) = older_;
+  const std::lock_guard lock(lane_.mutex);
+  (older_ != nullptr ? older_->newer_ : lane_.oldest) = newer_;
+  (newer_ != nullptr ? newer_->older_ : lane_.newest) = older_;
   --depth;
-  if (watch_.oldest_ == nullptr) watch_.idle_.notify_all();
+  if (lane_.oldest == nullptr) lane_.idle.notify_all();
 }
 
 bool CallbackWatch::inside_call() { return depth > 0; }
 
 std::string CallbackWatch::wait_until_idle(std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  if (idle_.wait_for(lock, patience, [&] { return oldest_ == nullptr; })) return {};
-  return oldest_->name_.text();
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (bool waited = true; waited;) {  // until all are idle at a look: the end of one call may begin another
+    waited = false;
+    for (Lane& lane : lanes_) {
+      std::unique_lock lock(lane.mutex);
+      if (lane.oldest == nullptr) continue;
+      waited = true;
+      if (!lane.idle.wait_until(lock, deadline, [&] { return lane.oldest == nullptr; })) return lane.oldest->name_.text();
+    }
+  }
+  return {};
 }
 
 }  // namespace pipetrain

@@ -2,6 +2,7 @@
 // pipeline must know.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -23,6 +24,17 @@ class CallbackWatch {
     std::string text() const;
   };
 
+  class Call;
+
+ private:
+  // The calls of some threads: with one list for all, threads would wait for each other in every call.
+  struct Lane {
+    std::mutex mutex;
+    std::condition_variable idle;
+    Call *oldest = nullptr, *newest = nullptr;
+  };
+
+ public:
   // A call under way.
   class Call {
    public:
@@ -33,9 +45,9 @@ class CallbackWatch {
 
    private:
     friend class CallbackWatch;
-    CallbackWatch& watch_;
+    Lane& lane_;
     Name name_;
-    Call *older_ = nullptr, *newer_ = nullptr;  // of the calls under way
+    Call *older_ = nullptr, *newer_ = nullptr;  // of the lane's
   };
 
   // Whether the calling thread is inside a call of any watch.
@@ -44,9 +56,7 @@ class CallbackWatch {
   std::string wait_until_idle(std::chrono::milliseconds patience);
 
  private:
-  std::mutex mutex_;
-  std::condition_variable idle_;
-  Call *oldest_ = nullptr, *newest_ = nullptr;
+  std::array<Lane, 16> lanes_;
 };
 
 }  // namespace pipetrain

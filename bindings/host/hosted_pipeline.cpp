@@ -20,6 +20,7 @@ class WatchedSource : public InputSource {
     const CallbackWatch::Call call(*watch_, {.call = "fill", .microbatch = microbatch});
     source_->fill(kind, step, microbatch, slot);
   }
+  bool fills_at_once() const override { return source_->fills_at_once(); }
 
  private:
   std::shared_ptr<InputSource> source_;

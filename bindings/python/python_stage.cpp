@@ -177,6 +177,7 @@ class PythonSource : public InputSource {
     drop(object);
     object = inputs_->take(kind, replica_, microbatch);
   }
+  bool fills_at_once() const override { return true; }
 
  private:
   std::shared_ptr<PythonInputs> inputs_;
