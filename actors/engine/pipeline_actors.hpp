@@ -58,6 +58,8 @@ class PipelineActors {
   bool is_here(const StageId& id) const { return process_of(id) == process_; }
   // Nothing for a queue that a feeder fills.
   std::optional<int> producer_of(const Edge& edge) const;
+  bool comes_from_afar(const Edge& edge) const;
+  int slots_of(const Edge& edge) const;
   EdgeId number(const Edge& edge) const;
   caf::actor queue_of(const Edge& edge) const;  // or what stands for it; null where there is none
   bool crosses() const { return options_.processes.has_value(); }
@@ -72,7 +74,7 @@ class PipelineActors {
   schedules::RecordedRun recorded_run() const;
   void spawn_supervisor();
   void make_queues(const StageId& id, StageCompute& compute);
-  void make_queue(const Edge& edge, StageCompute& compute, int slots);
+  void make_queue(const Edge& edge, StageCompute& compute);
   void open_edges();
   EdgeReceiver receiver_of(const Edge& edge, const Inlet& inlet);
   void add_senders(const StageId& id, std::vector<EdgeSender>& senders);
@@ -99,6 +101,7 @@ class PipelineActors {
   std::map<Edge, Inlet> inlets_;                                   // likewise, by what they receive
   std::map<Edge, caf::actor> remote_queues_, remote_producers_;
   std::map<EdgeId, std::shared_ptr<EdgeMailbox>> mailboxes_;
+  std::map<Edge, std::shared_ptr<std::vector<SlotHandle>>> mirrors_;  // of edges to other processes, once they are open
   caf::actor supervisor_;
   std::vector<caf::actor> stages_;                     // by rank of parts_; null for those of other processes, but in process 0
   std::map<std::pair<int, int>, caf::actor> feeders_;  // of this process, by replica and part

@@ -18,6 +18,11 @@ std::optional<int> PipelineActors::producer_of(const Edge& edge) const {
   return edge.virtual_stage - 1;
 }
 
+bool PipelineActors::comes_from_afar(const Edge& edge) const {
+  const auto producer = producer_of(edge);
+  return producer && !is_here(stage_of(edge, *producer));
+}
+
 // Of those edges only that can cross: activations and gradients.
 EdgeId PipelineActors::number(const Edge& edge) const {
   const int virtual_stage = edge.replica * placement().virtual_stages() + edge.virtual_stage;
@@ -31,22 +36,29 @@ caf::actor PipelineActors::queue_of(const Edge& edge) const {
   return remote == remote_queues_.end() ? nullptr : remote->second;
 }
 
+int PipelineActors::slots_of(const Edge& edge) const {
+  const schedules::StageChunk consumer = placement().at(edge.virtual_stage);
+  const auto& needs = needs_[static_cast<std::size_t>(consumer.stage)].chunks[static_cast<std::size_t>(consumer.chunk)];
+  return edge.kind == InputKind::activation ? needs.activation_slots
+         : edge.kind == InputKind::gradient ? needs.gradient_slots
+                                            : needs.target_slots;
+}
+
 void PipelineActors::make_queues(const StageId& id, StageCompute& compute) {
   const int last = placement().virtual_stages() - 1;
   for (int chunk = 0; chunk < placement().chunks(); ++chunk) {
-    const auto& needs = needs_[static_cast<std::size_t>(id.stage)].chunks[static_cast<std::size_t>(chunk)];
     const int v = placement().virtual_stage(id.stage, chunk);
-    make_queue({id.replica, v, id.part, InputKind::activation}, compute, needs.activation_slots);
-    if (v < last) make_queue({id.replica, v, id.part, InputKind::gradient}, compute, needs.gradient_slots);
-    if (v == last) make_queue({id.replica, v, id.part, InputKind::target}, compute, needs.target_slots);
+    make_queue({id.replica, v, id.part, InputKind::activation}, compute);
+    if (v < last) make_queue({id.replica, v, id.part, InputKind::gradient}, compute);
+    if (v == last) make_queue({id.replica, v, id.part, InputKind::target}, compute);
   }
 }
 
-void PipelineActors::make_queue(const Edge& edge, StageCompute& compute, int slots) {
+void PipelineActors::make_queue(const Edge& edge, StageCompute& compute) {
   const auto producer = producer_of(edge);
   const QueueRoute route{edge.kind, placement().at(edge.virtual_stage).chunk, producer ? placement().at(*producer).chunk : 0};
   Inlet& inlet = inlets_[edge];
-  inlet.slots = compute.make_slots(edge.kind, route.consumer_chunk, slots);
+  inlet.slots = compute.make_slots(edge.kind, route.consumer_chunk, slots_of(edge));
   inlet.queue = spawn<QueueActor>(route, inlet.slots);
 }
 
@@ -55,8 +67,7 @@ void PipelineActors::open_edges() {
   std::vector<EdgeReceiver> receivers;
   std::vector<EdgeSender> senders;
   for (const auto& [edge, inlet] : inlets_) {
-    const auto producer = producer_of(edge);
-    if (producer && !is_here(stage_of(edge, *producer))) receivers.push_back(receiver_of(edge, inlet));
+    if (comes_from_afar(edge) && slots_of(edge) > 0) receivers.push_back(receiver_of(edge, inlet));
   }
   for (const int rank : parts_.ranks_of(process_)) add_senders(id_of(rank), senders);
   if (transport == nullptr) {
@@ -64,6 +75,7 @@ void PipelineActors::open_edges() {
     throw Error(ErrorKind::internal, "stages of several processes, and no transport between them");
   }
   transport->open_edges(std::move(receivers), std::move(senders));
+  for (auto& [edge, mirrors] : mirrors_) *mirrors = transport->mirrors(number(edge));
   for (auto& [edge, remote] : remote_queues_) remote = spawn<RemoteQueueActor>(*transport, number(edge));
   for (auto& [edge, remote] : remote_producers_)
     remote = spawn<RemoteProducerActor>(*transport, number(edge), inlets_.at(edge).slots);
@@ -87,21 +99,23 @@ void PipelineActors::add_senders(const StageId& id, std::vector<EdgeSender>& sen
         previous{id.replica, v - 1, id.part, InputKind::gradient};
     for (const Edge& edge : {next, previous}) {
       if (edge.virtual_stage < 0 || edge.virtual_stage == placement().virtual_stages()) continue;
-      if (!is_here(stage_of(edge, edge.virtual_stage))) senders.push_back(sender_of(edge, id));
+      if (!is_here(stage_of(edge, edge.virtual_stage)) && slots_of(edge) > 0) senders.push_back(sender_of(edge, id));
     }
   }
 }
 
-// Credits go to the stage, which is there before anybody gives one.
+// Credits go to the stage, which is there before anybody gives one. One may still come while edges are closed, when the
+// transport has no mirrors any more.
 EdgeSender PipelineActors::sender_of(const Edge& edge, const StageId& producer) {
   remote_queues_[edge];
   const EdgeId id = number(edge);
   auto& mailbox = mailboxes_[id] = std::make_shared<EdgeMailbox>();
+  auto& mirrors = mirrors_[edge] = std::make_shared<std::vector<SlotHandle>>();
   auto sources = computes_.at(index(producer))->lane_sources();
   const int chunk = placement().at(*producer_of(edge)).chunk;
   return {id, process_of(stage_of(edge, edge.virtual_stage)), std::move(sources.devices), std::move(sources.ranks),
-          [mailbox, id, chunk, kind = edge.kind, transport = options_.processes->transport](int slot) {
-            mailbox->post(Credit{kind, chunk, transport->mirrors(id)[static_cast<std::size_t>(slot)]});
+          [mailbox, mirrors, chunk, kind = edge.kind](int slot) {
+            mailbox->post(Credit{kind, chunk, mirrors->at(static_cast<std::size_t>(slot))});
           }};
 }
 
@@ -110,9 +124,10 @@ void PipelineActors::open_mailboxes() {
     mailboxes_.at(number(edge))->open(stages_[index(stage_of(edge, *producer_of(edge)))]);
 }
 
-// The last step: from here on credits flow.
+// The last step: from here on credits flow. An edge without slots, of a plan without backwards, crosses to no other process.
 void PipelineActors::connect_queues() {
   for (const auto& [edge, inlet] : inlets_) {
+    if (comes_from_afar(edge) && slots_of(edge) == 0) continue;
     const auto producer = producer_of(edge);
     caf::actor from;
     if (!producer) {

@@ -27,7 +27,7 @@ class Decoder {
 
   void run() {
     if (decoding_.max_new_tokens < 1) return end_all();
-    while (fill_places()) {
+    while (fill_places() && events_.goes_on()) {
       generator_.step(next_runs());
       for (std::size_t place = 0; place < places_.size(); ++place) {
         if (places_[place]) go_on(place);

@@ -25,6 +25,8 @@ class DecodingEvents {
   // The next token of the prompt, but for one that ends it. Prompts counted from 0.
   virtual void token(std::size_t prompt, std::int32_t id) = 0;
   virtual void ended(std::size_t prompt, SequenceEnd how) = 0;
+  // Asked before every step; false ends the decoding, whatever has not ended.
+  virtual bool goes_on() { return true; }
 };
 
 // Each prompt has an id or more, all of the model's vocabulary, and no more than the generator's positions together with

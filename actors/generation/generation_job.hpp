@@ -12,6 +12,7 @@
 namespace pipetrain {
 
 class WeightSource;
+struct RunProcesses;
 
 struct GenerationJob {
   ModelConfig config;
@@ -22,6 +23,8 @@ struct GenerationJob {
   int sequences = 1;                        // at the same time: each has a key-value cache on every rank
   std::int64_t positions = 1;               // of one sequence, at most
   std::chrono::milliseconds stall{600000};  // see PipelineOptions
+
+  std::shared_ptr<RunProcesses> processes;  // see run_processes.hpp; null: this process runs all ranks
 };
 
 }  // namespace pipetrain

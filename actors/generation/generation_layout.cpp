@@ -1,14 +1,26 @@
 #include "actors/generation/generation_layout.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "actors/engine/remote/engine_channel.hpp"
 #include "core/error.hpp"
 #include "schedules/forward_only.hpp"
 
 namespace pipetrain {
 namespace {
 
-std::vector<std::vector<Block>> checked_blocks(const GenerationJob& job) {
+World open_world(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel) {
+  const Mesh mesh = dealt_mesh({.dp = 1, .pp = job.pp, .tp = job.tp}, job.devices, channel ? job.processes.get() : nullptr);
+  const auto transport = channel ? open_transport(*job.processes, mesh, job.devices.kind, channel) : nullptr;
+  return World(
+      mesh, channel ? channel->process() : 0, [&](int rank) { return open_device(job.devices, mesh.place(rank).device); },
+      transport);
+}
+
+}  // namespace
+
+std::vector<std::vector<Block>> generation_blocks(const GenerationJob& job) {
   auto blocks = partition_blocks(job.config, job.pp, job.positions);
   layout_parameters(job.config, blocks, 0, job.tp);
   constexpr std::int64_t most = 256;  // see Ops::cached_attention's kernels
@@ -18,61 +30,70 @@ std::vector<std::vector<Block>> checked_blocks(const GenerationJob& job) {
   return blocks;
 }
 
-std::unique_ptr<Device> make_device(const GenerationJob& job, int number) {
-  return job.devices.kind == DeviceKind::cpu ? make_cpu_device(number, job.devices.threads) : make_cuda_device(number);
-}
+GenerationLayout::GenerationLayout(const GenerationJob& job, const std::optional<PlannedProcesses>& planned)
+    : GenerationLayout(job, nullptr, planned) {}
 
-World open_world(const GenerationJob& job) {
-  const MeshShape shape{.dp = 1, .pp = job.pp, .tp = job.tp};
-  std::vector<RankPlace> places = deal_ranks(Mesh(shape).size(), 1);
-  for (std::size_t rank = 0; rank < std::min(places.size(), job.devices.gpus.size()); ++rank)
-    places[rank].device = job.devices.gpus[rank];
-  const Mesh mesh(shape, places);
-  return World(mesh, 0, [&](int rank) { return make_device(job, mesh.place(rank).device); });
-}
+GenerationLayout::GenerationLayout(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel)
+    : GenerationLayout(job, channel, std::nullopt) {}
 
-}  // namespace
-
-GenerationLayout::GenerationLayout(const GenerationJob& job)
+GenerationLayout::GenerationLayout(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel,
+                                   const std::optional<PlannedProcesses>& planned)
     : plan_(schedules::forward_only_plan(job.pp, job.sequences)),
       needs_(schedules::forward_only_needs(plan_)),
-      blocks_(checked_blocks(job)),
-      world_(open_world(job)) {
-  for (const auto& members : world_.mesh().groups({Axis::tp}))
-    for (auto& [rank, group] : world_.group(members)) tensor_groups_[rank] = std::move(group);
+      blocks_(generation_blocks(job)),
+      world_(open_world(job, channel)),
+      reach_(world_, planned),
+      parts_(world_.mesh()) {
+  for (const auto& members : world_.mesh().groups({Axis::tp})) {
+    const std::size_t bytes = reach_.group_bytes(members);
+    for (auto& [rank, group] : world_.group(members)) {
+      tensor_groups_[rank] = std::move(group);
+      group_bytes_[rank] = bytes;
+    }
+  }
 }
 
-std::vector<Device*> GenerationLayout::stage_devices(int stage) const {
+std::vector<Device*> GenerationLayout::stage_devices(StageId id) const {
   std::vector<Device*> devices;
-  for (int tp = 0; tp < world_.mesh().shape().tp; ++tp)
-    devices.push_back(&world_.device(world_.mesh().rank({.dp = 0, .pp = stage, .tp = tp})));
+  for (const int rank : parts_.ranks_of(id)) {
+    if (world_.runs(rank)) devices.push_back(&world_.device(rank));
+  }
   return devices;
 }
 
-std::vector<GenerationRankSetup> GenerationLayout::rank_setups(const GenerationJob& job, int stage,
-                                                               const SharedRuns& runs) const {
+void GenerationLayout::add_link(GenerationRankSetup& setup) const {
+  MeshCoordinate next = setup.id;
+  if (++next.pp == world_.mesh().shape().pp) return;
+  const int to = world_.mesh().rank(next);
+  const RankReach::Edge edge = reach_.edge(setup.rank, to);
+  setup.links[to] = edge.link;
+  if (edge.mirrored) setup.mirrors = needs_[static_cast<std::size_t>(next.pp)].chunks.front().activation_slots;
+}
+
+GenerationRankSetup GenerationLayout::rank_setup(const GenerationJob& job, int rank) const {
+  GenerationRankSetup setup;
+  setup.id = world_.mesh().at(rank);
+  setup.rank = rank;
+  setup.lane = parts_.part_rank(setup.id.tp).number;
+  setup.device = &world_.device(rank);
+  if (const auto group = tensor_groups_.find(rank); group != tensor_groups_.end()) setup.tensor = group->second;
+  if (const auto bytes = group_bytes_.find(rank); bytes != group_bytes_.end()) setup.group_bytes = bytes->second;
+  const auto stage = static_cast<std::size_t>(setup.id.pp);
+  setup.model = {.config = job.config,
+                 .blocks = blocks_[stage],
+                 .caches = job.sequences,
+                 .positions = job.positions,
+                 .run = std::min(longest_run, job.positions),
+                 .precision = job.precision};
+  add_link(setup);
+  setup.needs = needs_[stage].chunks.front();
+  setup.weights = job.weights;
+  return setup;
+}
+
+std::vector<GenerationRankSetup> GenerationLayout::rank_setups(const GenerationJob& job, StageId id) const {
   std::vector<GenerationRankSetup> setups;
-  for (int tp = 0; tp < job.tp; ++tp) {
-    GenerationRankSetup setup;
-    setup.id = {.dp = 0, .pp = stage, .tp = tp};
-    setup.rank = world_.mesh().rank(setup.id);
-    setup.device = &world_.device(setup.rank);
-    if (const auto group = tensor_groups_.find(setup.rank); group != tensor_groups_.end()) setup.tensor = group->second;
-    setup.model = {.config = job.config,
-                   .blocks = blocks_[static_cast<std::size_t>(stage)],
-                   .caches = job.sequences,
-                   .positions = job.positions,
-                   .run = std::min(longest_run, job.positions),
-                   .precision = job.precision};
-    if (stage + 1 < job.pp) {
-      const int next = world_.mesh().rank({.dp = 0, .pp = stage + 1, .tp = tp});
-      setup.links[next] = world_.link(setup.rank, next);
-    }
-    setup.needs = needs_[static_cast<std::size_t>(stage)].chunks.front();
-    setup.weights = job.weights;
-    setup.runs = runs;
-    setups.push_back(std::move(setup));
-  }
+  for (const int rank : parts_.ranks_of(id)) setups.push_back(rank_setup(job, rank));
   return setups;
 }
 

@@ -1,37 +1,64 @@
-// Who computes what where when text is generated: the forward-only plan, the blocks of every stage, and the devices, groups and
-// links of its ranks.
+// Who computes what where when text is generated: the forward-only plan, the blocks of every stage, and for the ranks of this
+// process their devices, groups and links.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "actors/generation/generation_job.hpp"
 #include "actors/generation/generation_rank.hpp"
+#include "actors/training/rank_reach.hpp"
+#include "actors/training/run_processes.hpp"
+#include "actors/training/stage_parts.hpp"
 #include "comm/world.hpp"
 #include "schedules/plan.hpp"
 #include "schedules/validate.hpp"
 
 namespace pipetrain {
 
+class EngineChannel;
+
+// The blocks of every stage. Throws Error(input) when the model cannot be split or computed so.
+std::vector<std::vector<Block>> generation_blocks(const GenerationJob& job);
+
 class GenerationLayout {
  public:
-  // Throws Error(input) when the model cannot be split or computed so.
-  explicit GenerationLayout(const GenerationJob& job);
+  // Throws Error(input) when the model cannot be split or computed so. planned: all ranks are here, and their setups say what
+  // they would hold in these processes.
+  explicit GenerationLayout(const GenerationJob& job, const std::optional<PlannedProcesses>& planned = {});
+  // Of a job over several processes, every one of which makes its layout at the same time: opens the transport between them.
+  // Null: this process runs all ranks.
+  GenerationLayout(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel);
+  GenerationLayout(const GenerationLayout&) = delete;
+  GenerationLayout& operator=(const GenerationLayout&) = delete;
 
   const schedules::Plan& plan() const { return plan_; }
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }  // by stage
   const std::vector<std::vector<Block>>& blocks() const { return blocks_; }   // by stage
+  const StageParts& parts() const { return parts_; }
+  Transport* transport() const { return world_.transport(); }  // null: one process
+  // The parts of stages that this process runs, in order.
+  std::vector<StageId> stages() const { return parts_.beginning_with(world_.ranks()); }
   const Device& device(const MeshCoordinate& rank) const { return world_.device(world_.mesh().rank(rank)); }
-  std::vector<Device*> stage_devices(int stage) const;
-  std::vector<GenerationRankSetup> rank_setups(const GenerationJob& job, int stage, const SharedRuns& runs) const;
+  std::vector<Device*> stage_devices(StageId id) const;  // of a part; none for one of another process
+  std::vector<GenerationRankSetup> rank_setups(const GenerationJob& job, StageId id) const;
 
  private:
+  GenerationLayout(const GenerationJob& job, const std::shared_ptr<EngineChannel>& channel,
+                   const std::optional<PlannedProcesses>& planned);
+  GenerationRankSetup rank_setup(const GenerationJob& job, int rank) const;
+  void add_link(GenerationRankSetup& setup) const;  // to the next stage
+
   schedules::Plan plan_;
   std::vector<schedules::StageNeeds> needs_;
   std::vector<std::vector<Block>> blocks_;
   World world_;
-  std::map<int, std::shared_ptr<Group>> tensor_groups_;  // by rank
+  RankReach reach_;
+  StageParts parts_;
+  std::map<int, std::shared_ptr<Group>> tensor_groups_;  // by rank of this process
+  std::map<int, std::size_t> group_bytes_;               // likewise
 };
 
 }  // namespace pipetrain

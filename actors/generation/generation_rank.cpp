@@ -40,7 +40,8 @@ GenerationMemory memory_of(const GenerationRankSetup& setup, const StageInferenc
   memory.cache = model.cache_bytes();
   memory.queues =
       static_cast<std::size_t>(setup.needs.activation_slots) * align_up(lane_tensor(setup, InputKind::activation).bytes()) +
-      OutgoingLinks::memory(setup.links, hidden_bytes(setup));
+      static_cast<std::size_t>(setup.mirrors) * align_up(hidden_bytes(setup)) +
+      OutgoingLinks::memory(setup.links, hidden_bytes(setup)) + setup.group_bytes;
   const bool on_gpu = setup.device != nullptr && setup.device->id().kind == DeviceKind::cuda;
   const std::size_t logits = logits_bytes(setup, model);
   memory.workspace = model.workspace_bytes() + (on_gpu ? logits + gpu_scratch_estimate(setup) : 2 * logits);
@@ -103,20 +104,26 @@ Lane GenerationRank::make_lane(InputKind kind, int) {
   return lane;
 }
 
+void GenerationRank::begin_step(const StepInfo& step) {
+  if (!step.content) throw Error(ErrorKind::internal, to_string(setup_.id) + ": a step of nothing");
+  runs_ = sequence_runs(*step.content, {setup_.model.caches, setup_.model.positions, setup_.model.config.vocabulary});
+}
+
 void GenerationRank::run(const Launch& launch) {
-  const auto lane = static_cast<std::size_t>(setup_.id.tp);
+  const auto lane = static_cast<std::size_t>(setup_.lane);
   if (launch.activation) wait_until_ready(stream(), *launch.activation, lane);
-  const SequenceRun& run = setup_.runs->at(static_cast<std::size_t>(launch.action.microbatch));
+  const SequenceRun& run = runs_.at(static_cast<std::size_t>(launch.action.microbatch));
   if (!run.ids.empty()) {
     compute(launch.action.microbatch, run, launch);
   } else if (launch.output) {
+    launch.output->lanes[lane].tensor.shape = {1, setup_.model.config.hidden};  // no more than has to go to another process
     mark_ready(stream(), *launch.output, lane);
   }
   for (const auto& slot : launch.release) mark_free(stream(), *slot, lane);
 }
 
 void GenerationRank::compute(int sequence, const SequenceRun& run, const Launch& launch) {
-  const auto lane = static_cast<std::size_t>(setup_.id.tp);
+  const auto lane = static_cast<std::size_t>(setup_.lane);
   const auto count = static_cast<std::int64_t>(run.ids.size());
   const Tensor& input = launch.activation->lanes[lane].tensor;
   if (!launch.output) {
@@ -137,16 +144,19 @@ void GenerationRank::fail(std::exception_ptr cause) {
   if (setup_.tensor) setup_.tensor->abort(cause);
 }
 
-void GenerationRank::add_logits(int sequence, std::vector<float>& logits) const {
-  const auto count = static_cast<std::size_t>(own_rows(setup_.model.config.vocabulary, tensor_parallel()).count);
+std::size_t GenerationRank::logits_count() const {
+  return static_cast<std::size_t>(own_rows(setup_.model.config.vocabulary, tensor_parallel()).count);
+}
+
+void GenerationRank::read_logits(int sequence, float* out) const {
+  const std::size_t count = logits_count();
   const Tensor row = logits_host_.row_range(sequence, sequence + 1);
   if (row.dtype == DType::f32) {
-    logits.insert(logits.end(), row.as<float>(), row.as<float>() + count);
+    std::copy(row.as<float>(), row.as<float>() + count, out);
     return;
   }
   const auto* bits = row.as<std::uint16_t>();
-  std::transform(bits, bits + count, std::back_inserter(logits),
-                 [](std::uint16_t value) { return std::bit_cast<float>(std::uint32_t{value} << 16); });
+  std::transform(bits, bits + count, out, [](std::uint16_t value) { return std::bit_cast<float>(std::uint32_t{value} << 16); });
 }
 
 }  // namespace pipetrain

@@ -22,13 +22,15 @@ namespace pipetrain {
 struct GenerationRankSetup {
   MeshCoordinate id;
   int rank = 0;  // of the mesh
+  int lane = 0;  // among the stage's ranks of this process: of slots
   Device* device = nullptr;
   std::shared_ptr<Group> tensor;  // the ranks of the stage; null: one
+  std::size_t group_bytes = 0;    // that it keeps for pieces on their way to other processes
   InferenceSpec model;
   LinkKinds links;  // to the rank of the next stage
+  int mirrors = 0;  // of that one's slots, where it is in another process
   schedules::ChunkNeeds needs;
   std::shared_ptr<const WeightSource> weights;
-  SharedRuns runs;
 };
 
 // Bytes on one device.
@@ -51,7 +53,8 @@ class GenerationRank : public ComputeRank {
   Stream& stream() override { return streams_.compute(); }
   // Ids for the first stage, else hidden states; nothing for targets.
   Lane make_lane(schedules::InputKind kind, int chunk) override;
-  void begin_step(const StepInfo&) override {}
+  // The step's content are the runs of its sequences.
+  void begin_step(const StepInfo& step) override;
   void run(const Launch& launch) override;
   void call_back(std::function<void()> callback) override { streams_.call_back(std::move(callback)); }
   void add_result(const schedules::Action&, StageResult&) const override {}
@@ -59,9 +62,10 @@ class GenerationRank : public ComputeRank {
   void fail(std::exception_ptr cause) override;
   void wait_until_idle() noexcept override { streams_.wait_until_idle(); }
 
-  // Between steps, where this rank holds the head: appends the logits of its rows of the vocabulary, for the last position of
-  // the sequence's latest run.
-  void add_logits(int sequence, std::vector<float>& logits) const;
+  // Where this rank holds the head: how many rows of the vocabulary are its own. Thread-safe.
+  std::size_t logits_count() const;
+  // Between steps: their logits, for the last position of the sequence's latest run. Thread-safe.
+  void read_logits(int sequence, float* out) const;
 
  private:
   bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
@@ -78,6 +82,7 @@ class GenerationRank : public ComputeRank {
   std::vector<Buffer> lane_memory_;
   Tensor logits_, logits_host_;  // [sequences, logits_columns()]
   std::optional<OutgoingLinks> links_;
+  SequenceRuns runs_;  // of the step
 };
 
 }  // namespace pipetrain

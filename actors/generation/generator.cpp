@@ -7,25 +7,51 @@
 #include <utility>
 
 #include "actors/engine/pipeline.hpp"
+#include "actors/engine/remote/engine_channel.hpp"
 #include "actors/generation/generation_layout.hpp"
 #include "actors/generation/run_source.hpp"
+#include "actors/training/job_settings.hpp"
+#include "core/process_group.hpp"
 
 namespace pipetrain {
 namespace {
 
-// The ranks of a stage, whose inputs are read by the forward alone.
+constexpr const char* logits_state = "logits";
+
+// The ranks of a stage, or of a part of it, whose inputs are read by the forward alone.
 class GenerationCompute : public RankedCompute {
  public:
-  explicit GenerationCompute(const std::vector<GenerationRankSetup>& setups) : RankedCompute(makers(setups)) {}
+  explicit GenerationCompute(const std::vector<GenerationRankSetup>& setups)
+      : RankedCompute(makers(setups)), sequences_(static_cast<std::size_t>(setups.front().model.caches)) {}
 
   static schedules::SlotLife slot_life() { return {schedules::ActionKind::forward, schedules::ActionKind::weight_grad}; }
   void verdict(const Verdict&) override {}
+
+  // Values of a rank's part of a sequence's logits, which are named by the sequence's place.
+  void read_state(std::int64_t number, const StatePart& part, float* out) override {
+    const auto index = static_cast<std::size_t>(part.tp_rank);
+    worker(index).post([this, &rank = generating(index), number, sequence = static_cast<int>(part.parameter), out] {
+      rank.read_logits(sequence, out);
+      events().state_read(number);
+    });
+  }
+  std::size_t state_elements(const StatePart& part) const override {
+    const auto rank = static_cast<std::size_t>(part.tp_rank);
+    if (rank >= ranks() || part.state != logits_state || part.parameter >= sequences_)
+      throw Error(ErrorKind::internal, "there are no such logits");
+    return generating(rank).logits_count();
+  }
   void read_logits(int sequence, std::vector<float>& logits) const {
-    for (std::size_t index = 0; index < ranks(); ++index)
-      static_cast<const GenerationRank&>(rank(index)).add_logits(sequence, logits);
+    for (std::size_t index = 0; index < ranks(); ++index) {
+      const std::size_t begin = logits.size();
+      logits.resize(begin + generating(index).logits_count());
+      generating(index).read_logits(sequence, logits.data() + begin);
+    }
   }
 
  private:
+  const GenerationRank& generating(std::size_t index) const { return static_cast<const GenerationRank&>(rank(index)); }
+
   static std::vector<RankMaker> makers(const std::vector<GenerationRankSetup>& setups) {
     std::vector<RankMaker> makers;
     for (const auto& setup : setups) {
@@ -34,22 +60,26 @@ class GenerationCompute : public RankedCompute {
     }
     return makers;
   }
+
+  std::size_t sequences_;
 };
 
 std::vector<GenerationEstimate::Device> estimate_devices(const GenerationLayout& layout, const GenerationJob& job) {
   std::vector<GenerationEstimate::Device> devices;
-  for (int stage = 0; stage < job.pp; ++stage) {
-    for (const auto& setup : layout.rank_setups(job, stage, nullptr)) devices.push_back({setup.id, estimate_memory(setup)});
+  for (const StageId id : layout.stages()) {
+    for (const auto& setup : layout.rank_setups(job, id)) devices.push_back({setup.id, estimate_memory(setup)});
   }
   return devices;
 }
 
-// The CPU's devices share the host's memory, each GPU has its own.
-std::optional<Error> memory_shortage(const GenerationLayout& layout, const std::vector<GenerationEstimate::Device>& devices) {
-  std::map<std::string, std::size_t> needs;
+// The CPU's devices share the host's memory, each GPU has its own. beside: what other processes of the run need of the host's.
+std::optional<Error> memory_shortage(const GenerationLayout& layout, const std::vector<GenerationEstimate::Device>& devices,
+                                     std::size_t beside) {
+  const std::string host = "the host";
+  std::map<std::string, std::size_t> needs{{host, beside}};
   for (const auto& [rank, memory] : devices) {
     const Device& device = layout.device(rank);
-    const std::string name = device.id().kind == DeviceKind::cpu ? "the host" : to_string(device.id());
+    const std::string name = device.id().kind == DeviceKind::cpu ? host : to_string(device.id());
     const std::size_t bytes = needs[name] += memory.total(), free = device.memory().free;
     if (bytes <= free) continue;
     return Error(ErrorKind::out_of_memory, name + ": generating needs at least " + std::to_string(bytes >> 20) + " MiB and " +
@@ -59,29 +89,40 @@ std::optional<Error> memory_shortage(const GenerationLayout& layout, const std::
   return {};
 }
 
+NamedValues contents_of(const GenerationJob& job) {
+  return {model_content(job.config),
+          {"number of sequences", std::to_string(job.sequences)},
+          {"number of positions", std::to_string(job.positions)}};
+}
+
 }  // namespace
 
-GenerationEstimate estimate_generation(const GenerationJob& job) {
-  const GenerationLayout layout(job);
+GenerationEstimate estimate_generation(const GenerationJob& job, const std::optional<PlannedProcesses>& planned) {
+  const GenerationLayout layout(job, planned);
   GenerationEstimate estimate{estimate_devices(layout, job), layout.blocks(), {}};
-  estimate.shortage = memory_shortage(layout, estimate.devices);
+  estimate.shortage = memory_shortage(layout, estimate.devices, 0);
   return estimate;
 }
 
 class Generator::Run {
  public:
-  explicit Run(const GenerationJob& job)
-      : job_(job), layout_(job), runs_(std::make_shared<SequenceRuns>(static_cast<std::size_t>(job.sequences))) {
-    if (const auto shortage = memory_shortage(layout_, estimate_devices(layout_, job))) throw Error(*shortage);
+  Run(const GenerationJob& job, std::shared_ptr<EngineChannel> channel)
+      : job_(job),
+        channel_(std::move(channel)),
+        layout_(job, channel_),
+        limits_{job.sequences, job.positions, job.config.vocabulary},
+        logits_(static_cast<std::size_t>(job.sequences)) {
+    check_memory();
     build_computes();
     PipelineOptions options;
     options.plan = layout_.plan();
     options.slot_life = GenerationCompute::slot_life();
     options.needs = layout_.needs();
     options.stall = job.stall;
+    if (channel_) options.processes = processes();
     pipeline_ = std::make_unique<Pipeline>(
         options, [this, next = std::size_t{0}](StageId, const schedules::StageNeeds&) mutable { return computes_[next++]; },
-        [this](int) { return std::make_shared<RunSource>(runs_, layout_.stage_devices(0)); });
+        [this](int) { return make_source(0); });
   }
 
   // What runs on one device may still touch another's memory: everything stops before anything is freed.
@@ -90,25 +131,52 @@ class Generator::Run {
     for (const auto& compute : computes_) compute->wait_until_idle();
   }
 
-  void step(SequenceRuns runs) {
-    assert(runs.size() == runs_->size());
-    *runs_ = std::move(runs);
-    pipeline_->step({++steps_, job_.sequences}, [](const auto&) { return Verdict{}; });
+  void step(const SequenceRuns& runs) {
+    assert(runs.size() == logits_.size());
+    StepInfo info{++steps_, job_.sequences};
+    info.content = std::make_shared<const Bytes>(to_bytes(runs));
+    pipeline_->step(info, [](const auto&) { return Verdict{}; });
+    if (channel_) fetch_logits(runs);
   }
 
   void read_logits(int sequence, std::vector<float>& logits) const {
+    if (channel_) {
+      logits = logits_[static_cast<std::size_t>(sequence)];
+      return;
+    }
     logits.clear();
     computes_.back()->read_logits(sequence, logits);
   }
 
+  void abort(std::exception_ptr cause) {
+    pipeline_->abort(std::move(cause));
+    try {
+      step(SequenceRuns(logits_.size()));
+    } catch (const RunFailed&) {  // of which whoever asked for it knows
+    }
+  }
+
+  Pipeline& pipeline() { return *pipeline_; }
   const GenerationJob& job() const { return job_; }
 
  private:
+  // The host's memory is that of all processes on it.
+  void check_memory() {
+    const auto devices = estimate_devices(layout_, job_);
+    std::size_t beside = 0;
+    if (channel_ && job_.devices.kind == DeviceKind::cpu) {
+      std::size_t own = 0;
+      for (const auto& device : devices) own += device.memory.total();
+      beside = host_bytes_of_others(*channel_, own);
+    }
+    if (const auto shortage = memory_shortage(layout_, devices, beside)) throw Error(*shortage);
+  }
+
   // All at once: each reads its weights.
   void build_computes() {
     std::vector<std::future<std::shared_ptr<GenerationCompute>>> building;
-    for (int stage = 0; stage < job_.pp; ++stage) {
-      building.push_back(std::async(std::launch::async, [this, setups = layout_.rank_setups(job_, stage, runs_)] {
+    for (const StageId id : layout_.stages()) {
+      building.push_back(std::async(std::launch::async, [setups = layout_.rank_setups(job_, id)] {
         return std::make_shared<GenerationCompute>(setups);
       }));
     }
@@ -117,20 +185,67 @@ class Generator::Run {
     job_.weights = nullptr;
   }
 
+  PipelineProcesses processes() {
+    PipelineProcesses processes;
+    processes.channel = channel_;
+    processes.transport = layout_.transport();
+    processes.parts = layout_.parts().stage_mesh();
+    processes.make_source = [this](int, int part) { return make_source(part); };
+    return processes;
+  }
+
+  std::shared_ptr<InputSource> make_source(int part) const {
+    return std::make_shared<RunSource>(limits_, layout_.stage_devices({0, 0, part}));
+  }
+
+  // Of all sequences at once, wherever their head's ranks are.
+  void fetch_logits(const SequenceRuns& runs) {
+    const RowSplit rows(job_.config.vocabulary, job_.tp);
+    std::vector<std::future<void>> reading;
+    for (std::size_t sequence = 0; sequence < runs.size(); ++sequence) {
+      if (runs[sequence].ids.empty()) continue;
+      logits_[sequence].resize(static_cast<std::size_t>(rows.total()));
+      for (int tp = 0; tp < job_.tp; ++tp) {
+        const auto [part, number] = layout_.parts().part_rank(tp);
+        const StatePart wanted{number, logits_state, sequence, 0, static_cast<std::size_t>(rows.count(tp))};
+        reading.push_back(pipeline_->read_state({0, job_.pp - 1, part}, wanted, logits_[sequence].data() + rows.begin(tp)));
+      }
+    }
+    for (auto& one : reading) one.get();
+  }
+
   GenerationJob job_;
-  GenerationLayout layout_;  // devices and groups: outlives the computes
-  std::shared_ptr<SequenceRuns> runs_;
-  std::vector<std::shared_ptr<GenerationCompute>> computes_;  // by stage
+  std::shared_ptr<EngineChannel> channel_;  // null: one process
+  GenerationLayout layout_;                 // devices and groups: outlives the computes
+  RunLimits limits_;
+  std::vector<std::vector<float>> logits_;                    // of several processes, by sequence; what runs may fill them
+  std::vector<std::shared_ptr<GenerationCompute>> computes_;  // of this process's parts of stages
   std::unique_ptr<Pipeline> pipeline_;                        // its actors end first
   std::int64_t steps_ = 0;
 };
 
-Generator::Generator(const GenerationJob& job) : run_(std::make_unique<Run>(job)) {}
+Generator::Generator(const GenerationJob& job) {
+  if (!job.processes || job.processes->control->processes() == 1) {
+    run_ = std::make_unique<Run>(job, nullptr);
+    return;
+  }
+  const auto channel = std::make_shared<EngineChannel>(job.processes->control);
+  try {
+    compare_contents(contents_of(job), *channel);
+    run_ = std::make_unique<Run>(job, channel);
+  } catch (...) {
+    std::rethrow_exception(channel->fail(std::current_exception()));
+  }
+}
 Generator::~Generator() = default;
 
 int Generator::sequences() const { return run_->job().sequences; }
 std::int64_t Generator::positions() const { return run_->job().positions; }
-void Generator::step(SequenceRuns runs) { run_->step(std::move(runs)); }
+void Generator::step(const SequenceRuns& runs) { run_->step(runs); }
 void Generator::read_logits(int sequence, std::vector<float>& logits) const { run_->read_logits(sequence, logits); }
+void Generator::follow() { run_->pipeline().follow(); }
+void Generator::abort(std::exception_ptr cause) { run_->abort(std::move(cause)); }
+std::vector<std::string> Generator::waiting() { return run_->pipeline().waiting(); }
+void Generator::finish_step(std::chrono::milliseconds patience) { run_->pipeline().finish_step(patience); }
 
 }  // namespace pipetrain

@@ -1,20 +1,28 @@
 #include "actors/generation/run_source.hpp"
 
 #include <algorithm>
-#include <utility>
+
+#include "core/error.hpp"
 
 namespace pipetrain {
 
-RunSource::RunSource(SharedRuns runs, const std::vector<Device*>& first)
-    : runs_(std::move(runs)),
-      staging_(first.front()->allocate_host(runs_->size() * static_cast<std::size_t>(longest_run) * sizeof(std::int32_t),
-                                            "ids on their way")) {
+RunSource::RunSource(const RunLimits& limits, const std::vector<Device*>& first) : limits_(limits) {
+  if (first.empty()) return;
+  staging_ = first.front()->allocate_host(
+      static_cast<std::size_t>(limits.sequences) * static_cast<std::size_t>(longest_run) * sizeof(std::int32_t),
+      "ids on their way");
   for (Device* device : first) streams_.push_back(device->make_stream("ids"));
 }
 
-void RunSource::fill(schedules::InputKind kind, const StepInfo&, int microbatch, Slot& slot) {
-  const auto& ids = runs_->at(static_cast<std::size_t>(microbatch)).ids;
-  if (kind != schedules::InputKind::activation || ids.empty()) return;
+void RunSource::fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) {
+  if (kind != schedules::InputKind::activation) return;
+  if (step_ != step.step) {
+    if (!step.content) throw Error(ErrorKind::internal, "a step of nothing");
+    runs_ = sequence_runs(*step.content, limits_);
+    step_ = step.step;
+  }
+  const auto& ids = runs_.at(static_cast<std::size_t>(microbatch)).ids;
+  if (ids.empty()) return;
   auto* const staged = static_cast<std::int32_t*>(staging_.data()) + microbatch * longest_run;
   std::copy(ids.begin(), ids.end(), staged);
   for (std::size_t lane = 0; lane < slot.lanes.size(); ++lane) {

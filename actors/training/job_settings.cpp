@@ -105,9 +105,13 @@ NamedValues job_settings(const RunSettings& settings) {
   return values;
 }
 
+std::pair<std::string, std::string> model_content(const ModelConfig& config) {
+  return {"model", checksum_of(hf_config_text(config))};
+}
+
 NamedValues job_contents(const TrainJob& job) {
   NamedValues values;
-  values.emplace_back("model", checksum_of(hf_config_text(job.config)));
+  values.push_back(model_content(job.config));
   values.emplace_back("data",
                       fmt::format("{:016x}, sequences of {}", data_fingerprint(*job.dataset), job.dataset->sequence_length()));
   values.emplace_back("evaluation data", job.evaluation ? fmt::format("{:016x}", data_fingerprint(*job.evaluation)) : "none");

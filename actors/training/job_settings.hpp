@@ -9,6 +9,7 @@
 
 namespace pipetrain {
 
+struct ModelConfig;
 struct TrainJob;
 
 using NamedValues = std::vector<std::pair<std::string, std::string>>;
@@ -16,6 +17,9 @@ using NamedValues = std::vector<std::pair<std::string, std::string>>;
 // Of what was asked for, by the names of Setting: for Rendezvous::settings. Paths are not among them: hosts may keep their
 // files in different places. Numbers are written so that equal text means equal bits.
 NamedValues job_settings(const RunSettings& settings);
+
+// What compares a model's shape.
+std::pair<std::string, std::string> model_content(const ModelConfig& config);
 
 // Of what was read from files, whatever their paths: the model's shape, the data, the state that training begins with. The
 // trainers of a run compare these when they are made.

@@ -1,8 +1,5 @@
 #include "actors/training/parallel_layout.hpp"
 
-#include <algorithm>
-#include <iterator>
-#include <set>
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
@@ -11,7 +8,6 @@
 #include "actors/training/run_processes.hpp"
 #include "actors/training/train_job.hpp"
 #include "actors/training/transformer_compute.hpp"
-#include "comm/transport_memory.hpp"
 #include "core/error.hpp"
 #include "model/head_size.hpp"
 #include "schedules/recorded_order.hpp"
@@ -19,10 +15,6 @@
 
 namespace pipetrain {
 namespace {
-
-std::unique_ptr<Device> make_device(const TrainJob& job, int number) {
-  return job.devices.kind == DeviceKind::cpu ? make_cpu_device(number, job.devices.threads) : make_cuda_device(number);
-}
 
 // An order is of one plan.
 void check_replayed(const TrainJob& job) {
@@ -61,41 +53,14 @@ std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vec
 World open_world(const TrainJob& job, int process, std::shared_ptr<Transport> transport) {
   const Mesh mesh = mesh_of(job);
   return World(
-      mesh, process, [&](int rank) { return make_device(job, mesh.place(rank).device); }, std::move(transport));
-}
-
-// Where some stage's tensor-parallel ranks go on in another process.
-std::vector<int> cuts_between_processes(const Mesh& mesh) {
-  std::set<int> cuts{0, mesh.shape().tp};
-  for (int rank = 1; rank < mesh.size(); ++rank) {
-    const int tp_rank = mesh.at(rank).tp;
-    if (tp_rank > 0 && mesh.place(rank).process != mesh.place(rank - 1).process) cuts.insert(tp_rank);
-  }
-  return {cuts.begin(), cuts.end()};
-}
-
-std::vector<RankPlace> places_of(const TrainJob& job, int ranks) {
-  const ControlPlane* control = job.processes ? job.processes->control.get() : nullptr;
-  std::vector<RankPlace> places = deal_ranks(ranks, control ? control->processes() : 1);
-  if (job.devices.kind == DeviceKind::cpu || job.devices.gpus.empty()) return places;
-  std::size_t next = 0;
-  for (RankPlace& place : places) {
-    if (control != nullptr && place.process != control->process()) continue;
-    if (next < job.devices.gpus.size()) place.device = job.devices.gpus[next];
-    ++next;
-  }
-  if (next != job.devices.gpus.size()) {
-    throw Error(ErrorKind::input,
-                std::to_string(job.devices.gpus.size()) + " GPUs are given for " + std::to_string(next) + " ranks");
-  }
-  return places;
+      mesh, process, [&](int rank) { return open_device(job.devices, mesh.place(rank).device); }, std::move(transport));
 }
 
 }  // namespace
 
 Mesh mesh_of(const TrainJob& job) {
   const MeshShape shape{.dp = static_cast<int>(job.batch.dp), .pp = job.layout.pp, .tp = job.layout.tp};
-  return Mesh(shape, places_of(job, Mesh(shape).size()));
+  return dealt_mesh(shape, job.devices, job.processes.get());
 }
 
 ParallelLayout::ParallelLayout(const TrainJob& job, const std::optional<PlannedProcesses>& planned)
@@ -110,31 +75,17 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
       needs_(validate(plan_, job.layout.order, TransformerCompute::slot_life())),
       parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(), job.numerics)),
       world_(open_world(job, channel ? channel->process() : 0, checked_transport(job, parts_, channel))),
-      planned_(planned) {
-  if (planned_) planned_places_ = deal_ranks(mesh().size(), planned_->processes);
-  cuts_ = cuts_between_processes(mesh());
+      reach_(world_, planned),
+      cuts_(mesh()) {
   make_groups(job.config.tied_embeddings);
 }
 
 void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use) {
-  const std::size_t bytes = group_bytes(members);
+  const std::size_t bytes = reach_.group_bytes(members);
   for (auto& [rank, group] : world_.group(members, use)) {
     groups_[rank].*which = std::move(group);
     group_bytes_[rank] += bytes;
   }
-}
-
-bool ParallelLayout::is_far(int rank, int other) const {
-  if (!planned_) return !world_.runs(other);
-  return planned_places_[static_cast<std::size_t>(rank)].process != planned_places_[static_cast<std::size_t>(other)].process;
-}
-
-std::size_t ParallelLayout::group_bytes(const std::vector<int>& members) const {
-  const auto far = [&](int rank) { return is_far(members.front(), rank); };
-  if (std::none_of(members.begin(), members.end(), far)) return 0;
-  const int ranks = static_cast<int>(members.size());
-  if (planned_) return group_memory(planned_->transport, ranks);
-  return transport() ? transport()->group_memory(ranks) : 0;
 }
 
 void ParallelLayout::make_groups(bool tied) {
@@ -147,29 +98,6 @@ void ParallelLayout::make_groups(bool tied) {
     for (const auto place : places) members.push_back(pipeline[static_cast<std::size_t>(place.stage)]);
     connect(members, &RankGroups::tied);
   }
-}
-
-std::vector<StageId> ParallelLayout::stages() const {
-  std::vector<StageId> stages;
-  for (const int begin : world_.ranks()) {
-    const MeshCoordinate at = mesh().at(begin);
-    const PartRank rank = part_rank(at.tp);
-    if (rank.number == 0) stages.push_back({at.dp, at.pp, rank.part});
-  }
-  return stages;
-}
-
-std::vector<int> ParallelLayout::ranks_of(StageId id) const {
-  const auto part = static_cast<std::size_t>(id.part);
-  std::vector<int> ranks;
-  for (int tp_rank = cuts_[part]; tp_rank < cuts_[part + 1]; ++tp_rank)
-    ranks.push_back(mesh().rank({.dp = id.replica, .pp = id.stage, .tp = tp_rank}));
-  return ranks;
-}
-
-ParallelLayout::PartRank ParallelLayout::part_rank(int tp_rank) const {
-  const auto next = std::upper_bound(cuts_.begin(), cuts_.end(), tp_rank);
-  return {static_cast<int>(next - cuts_.begin()) - 1, tp_rank - *std::prev(next)};
 }
 
 std::vector<std::vector<Block>> ParallelLayout::chunks_of(int stage) const {
@@ -190,10 +118,9 @@ void ParallelLayout::add_links(RankSetup& setup) const {
       MeshCoordinate neighbour = setup.id;
       neighbour.pp = receiver.stage;
       const int to = mesh().rank(neighbour);
-      const bool far = is_far(setup.rank, to);
-      const bool mirrors = planned_ && far && keeps_mirrors(planned_->transport);
-      const LinkKind kind = setup.links[to] = mirrors ? LinkKind::same_memory : world_.link(setup.rank, to);
-      if (!far || kind != LinkKind::same_memory) continue;
+      const RankReach::Edge edge = reach_.edge(setup.rank, to);
+      setup.links[to] = edge.link;
+      if (!edge.mirrored) continue;
       const auto& needs = needs_[static_cast<std::size_t>(receiver.stage)].chunks[static_cast<std::size_t>(receiver.chunk)];
       setup.mirrors += next > at ? needs.activation_slots : needs.gradient_slots;
     }
@@ -232,25 +159,16 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
 
 std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId id) const {
   std::vector<RankSetup> setups;
-  for (const int rank : ranks_of(id)) setups.push_back(rank_setup(job, rank));
+  for (const int rank : cuts_.ranks_of(id)) setups.push_back(rank_setup(job, rank));
   return setups;
 }
 
 std::vector<Device*> ParallelLayout::stage_devices(StageId id) const {
   std::vector<Device*> devices;
-  for (const int rank : ranks_of(id)) {
+  for (const int rank : cuts_.ranks_of(id)) {
     if (world_.runs(rank)) devices.push_back(&world_.device(rank));
   }
   return devices;
-}
-
-Mesh ParallelLayout::stage_mesh() const {
-  std::vector<RankPlace> places;
-  for (int rank = 0; rank < mesh().size(); ++rank) {
-    if (part_rank(mesh().at(rank).tp).number == 0) places.push_back(mesh().place(rank));
-  }
-  const MeshShape& shape = mesh().shape();
-  return Mesh({.dp = shape.dp, .pp = shape.pp, .tp = static_cast<int>(cuts_.size()) - 1}, std::move(places));
 }
 
 }  // namespace pipetrain

@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
+#include "actors/training/rank_reach.hpp"
 #include "actors/training/rank_setup.hpp"
+#include "actors/training/run_processes.hpp"
+#include "actors/training/stage_parts.hpp"
 #include "comm/world.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
@@ -23,12 +26,6 @@ struct TrainJob;
 // 1, fewer ranks than processes, and when the job names GPUs but not one for each rank of this process.
 Mesh mesh_of(const TrainJob& job);
 
-// Processes that a job might run in, its ranks dealt to them in order, and what would join them.
-struct PlannedProcesses {
-  int processes = 1;
-  TransportKind transport{};
-};
-
 class ParallelLayout {
  public:
   // Throws Error(input) when the model cannot be split or computed so, or the schedule cannot be built.
@@ -36,19 +33,17 @@ class ParallelLayout {
   explicit ParallelLayout(const TrainJob& job, const std::optional<PlannedProcesses>& planned = {});
   // Of a job over several processes, every one of which makes its layout at the same time: opens the transport between them.
   ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel);
+  ParallelLayout(const ParallelLayout&) = delete;
+  ParallelLayout& operator=(const ParallelLayout&) = delete;
 
   const Mesh& mesh() const { return world_.mesh(); }
   // The parts of stages that this process runs, replica-major. A stage is one part, unless the ranks of some stage run in
   // several processes: then all stages are cut alike, so that the lanes of neighbours correspond.
-  std::vector<StageId> stages() const;
+  std::vector<StageId> stages() const { return cuts_.beginning_with(world_.ranks()); }
   Transport* transport() const { return world_.transport(); }  // null: one process
   // {.dp = replicas, .pp = stages, .tp = parts}, each in the process of its ranks.
-  Mesh stage_mesh() const;
-  // Where a tensor-parallel rank of any stage is found: in this part, as its rank of this number.
-  struct PartRank {
-    int part = 0, number = 0;
-  };
-  PartRank part_rank(int tp_rank) const;
+  Mesh stage_mesh() const { return cuts_.stage_mesh(); }
+  StageParts::PartRank part_rank(int tp_rank) const { return cuts_.part_rank(tp_rank); }
   const schedules::Plan& plan() const { return plan_; }
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }  // of the plan, by stage
   const std::vector<std::vector<Block>>& parts() const { return parts_; }     // by virtual stage
@@ -61,23 +56,18 @@ class ParallelLayout {
  private:
   ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel,
                  const std::optional<PlannedProcesses>& planned);
-  bool is_far(int rank, int other) const;  // in another process, or planned to be
-  // What each member of a group keeps for what is on its way to other processes.
-  std::size_t group_bytes(const std::vector<int>& members) const;
   void make_groups(bool tied);
   // Gives the members that this process runs the handles of a group of their own.
   void connect(const std::vector<int>& members, std::shared_ptr<Group> RankGroups::*which, GroupUse use = GroupUse::alone);
-  std::vector<int> ranks_of(StageId id) const;  // of a part, in order
-  void add_links(RankSetup& setup) const;       // to its neighbours in the pipeline
+  void add_links(RankSetup& setup) const;  // to its neighbours in the pipeline
   RankSetup rank_setup(const TrainJob& job, int rank) const;
 
   schedules::Plan plan_;
   std::vector<schedules::StageNeeds> needs_;
   std::vector<std::vector<Block>> parts_;  // by virtual stage
   World world_;
-  std::optional<PlannedProcesses> planned_;
-  std::vector<RankPlace> planned_places_;   // by rank; none where nothing is planned
-  std::vector<int> cuts_;                   // the tensor-parallel rank that each part begins with, and the end
+  RankReach reach_;
+  StageParts cuts_;
   std::map<int, RankGroups> groups_;        // by rank of this process
   std::map<int, std::size_t> group_bytes_;  // likewise; see RankSetup
 };

@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
-#include "actors/training/job_settings.hpp"
-#include "actors/training/train_job.hpp"
+#include "core/error.hpp"
 #include "core/wire.hpp"
 
 namespace pipetrain {
@@ -30,6 +29,23 @@ NamedValues values_of(const Bytes& bytes) {
   return values;
 }
 
+std::vector<RankPlace> places_of(int ranks, const DeviceSettings& devices, const RunProcesses* processes) {
+  const ControlPlane* control = processes != nullptr ? processes->control.get() : nullptr;
+  std::vector<RankPlace> places = deal_ranks(ranks, control ? control->processes() : 1);
+  if (devices.kind == DeviceKind::cpu || devices.gpus.empty()) return places;
+  std::size_t next = 0;
+  for (RankPlace& place : places) {
+    if (control != nullptr && place.process != control->process()) continue;
+    if (next < devices.gpus.size()) place.device = devices.gpus[next];
+    ++next;
+  }
+  if (next != devices.gpus.size()) {
+    throw Error(ErrorKind::input,
+                std::to_string(devices.gpus.size()) + " GPUs are given for " + std::to_string(next) + " ranks");
+  }
+  return places;
+}
+
 std::unique_ptr<Transport> make(const RunProcesses& processes, const Mesh& mesh, DeviceKind devices) {
   if (processes.make_transport) return processes.make_transport(*processes.control, mesh);
   const TransportKind* wanted = processes.transport ? &*processes.transport : nullptr;
@@ -37,6 +53,14 @@ std::unique_ptr<Transport> make(const RunProcesses& processes, const Mesh& mesh,
 }
 
 }  // namespace
+
+Mesh dealt_mesh(const MeshShape& shape, const DeviceSettings& devices, const RunProcesses* processes) {
+  return Mesh(shape, places_of(Mesh(shape).size(), devices, processes));
+}
+
+std::unique_ptr<Device> open_device(const DeviceSettings& devices, int number) {
+  return devices.kind == DeviceKind::cpu ? make_cpu_device(number, devices.threads) : make_cuda_device(number);
+}
 
 std::shared_ptr<Transport> open_transport(const RunProcesses& processes, const Mesh& mesh, DeviceKind devices,
                                           const std::shared_ptr<EngineChannel>& channel) {
@@ -64,8 +88,8 @@ std::size_t host_bytes_of_others(EngineChannel& channel, std::size_t own) {
   return sum;
 }
 
-void compare_contents(const TrainJob& job, EngineChannel& channel) {
-  const auto all = channel.exchange("contents of the job", bytes_of(job_contents(job)));
+void compare_contents(const NamedValues& contents, EngineChannel& channel) {
+  const auto all = channel.exchange("contents of the job", bytes_of(contents));
   const NamedValues first = values_of(all.front());
   for (int process = 1; process < channel.processes(); ++process) {
     const NamedValues other = values_of(all[static_cast<std::size_t>(process)]);

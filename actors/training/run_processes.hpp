@@ -5,13 +5,16 @@
 #include <memory>
 #include <optional>
 
+#include "actors/training/job_settings.hpp"
+#include "actors/training/run_settings.hpp"
 #include "comm/control_plane.hpp"
 #include "comm/transport.hpp"
+#include "core/device.hpp"
+#include "core/mesh.hpp"
 
 namespace pipetrain {
 
 class EngineChannel;
-struct TrainJob;
 
 // Process 0 decides, saves and reports; the others follow it. Ranks are dealt in order (deal_ranks). Whoever made the control
 // plane calls leave() once the Trainer is gone, also after a failure: others that are still being built wait for that.
@@ -21,6 +24,18 @@ struct RunProcesses {
   // Makes the transport in make_transport()'s stead, where it is given.
   std::function<std::unique_ptr<Transport>(ControlPlane&, const Mesh&)> make_transport;
 };
+
+// Processes that a job might run in, its ranks dealt to them in order, and what would join them.
+struct PlannedProcesses {
+  int processes = 1;
+  TransportKind transport{};
+};
+
+// Ranks all in this process (null), or dealt to the processes in order, on the devices. Throws Error(input) for fewer ranks
+// than processes, and when the devices name GPUs but not one for each rank of this process.
+Mesh dealt_mesh(const MeshShape& shape, const DeviceSettings& devices, const RunProcesses* processes);
+// The device of this number.
+std::unique_ptr<Device> open_device(const DeviceSettings& devices, int number);
 
 // The transport that the processes agree on. A process that it loses is one that the channel loses; it is aborted when another
 // process fails while the run is built. Every process calls it at the same time. Throws as choose_transport() and
@@ -32,8 +47,8 @@ std::shared_ptr<Transport> open_transport(const RunProcesses& processes, const M
 // at the same time.
 std::size_t host_bytes_of_others(EngineChannel& channel, std::size_t own);
 
-// Throws Error(input) that names the first of the job's contents (job_contents()) in which another process differs from process
-// 0. Every process calls it at the same time.
-void compare_contents(const TrainJob& job, EngineChannel& channel);
+// Throws Error(input) that names the first of a job's contents, as job_contents() has them, in which another process differs
+// from process 0. Every process calls it at the same time.
+void compare_contents(const NamedValues& contents, EngineChannel& channel);
 
 }  // namespace pipetrain

@@ -290,7 +290,7 @@ Trainer::Trainer(TrainJob job) {
   }
   const auto channel = std::make_shared<EngineChannel>(job.processes->control);
   try {
-    compare_contents(job, *channel);
+    compare_contents(job_contents(job), *channel);
     run_ = std::make_unique<Run>(std::move(job), channel);
   } catch (...) {
     std::rethrow_exception(channel->fail(std::current_exception()));

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <limits>
 
-#include "apps/launch/launch_environment.hpp"
 #include "apps/options/device_choice.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
@@ -33,10 +33,10 @@ void read_prompt_options(const OptionValues& values, GenerateOptions& options) {
     values.fail(file ? "prompts" : "prompt", file ? "--prompt is given too; keep one of them"
                                                   : "is needed: the text to go on with; give it, or a file with --prompts");
   options.from_file = file;
-  if (file) {
+  if (file && options.processes.leads()) {
     check_input_file(values, "prompts");
     placing_errors(values.places(), [&] { options.prompts = read_prompts(*values.text("prompts")); });
-  } else {
+  } else if (!file) {
     options.prompts = {{*values.text("prompt"), {}, ""}};
   }
   if (const auto chat = values.choice("chat", chat_template_names())) options.chat_template = chat_template_names()[*chat];
@@ -62,16 +62,20 @@ void read_sampling(const OptionValues& values, GenerateOptions& options) {
   options.max_new_tokens = values.integer("max-new-tokens", 1, any_count);
 }
 
-void read_layout(const OptionValues& values, const Machine& machine, GenerateOptions& options) {
+void read_sizes(const OptionValues& values, GenerateOptions& options) {
   options.pp = static_cast<int>(values.integer("pp", 1, most_devices).value_or(1));
   options.tp = static_cast<int>(values.integer("tp", 1, most_devices).value_or(1));
   if (std::int64_t{options.pp} * options.tp > most_devices)
     values.fail("pp",
                 fmt::format("pp {} x tp {} is more than {} devices; use smaller sizes", options.pp, options.tp, most_devices));
+}
+
+void read_layout(const OptionValues& values, const Machine& machine, GenerateOptions& options) {
   if (const auto count = values.integer("in-flight", 1, 4096)) options.in_flight = static_cast<int>(*count);
   TrainOptions train;
   train.run.layout.pp = options.pp;
   train.run.layout.tp = options.tp;
+  train.processes = options.processes;
   choose_devices(values, machine, train);
   options.devices = train.run.devices;
   options.notes.insert(options.notes.end(), train.notes.begin(), train.notes.end());
@@ -82,13 +86,25 @@ void read_layout(const OptionValues& values, const Machine& machine, GenerateOpt
   if (const auto seconds = values.integer("stall-timeout", 0, 1'000'000)) options.stall = std::chrono::seconds(*seconds);
 }
 
-// Each of them would write the same text.
-void refuse_several_processes(const Environment& environment) {
-  const auto place = read_launch_environment(environment);
-  if (!place || (place->processes == 0 && place->process == 0)) return;
-  throw Error(ErrorKind::input, fmt::format("generate: {} has started this process as one of several ({}); {}", place->launcher,
-                                            place->where, generate_is_one_process));
+// `place` gives the process its place among those of a run of so many ranks.
+GenerateOptions read_generation(const std::vector<std::string>& arguments, const Environment& environment,
+                                const Machine& machine,
+                                const std::function<ProcessOptions(const OptionValues&, std::int64_t ranks)>& place) {
+  GenerateOptions options;
+  const OptionValues values(gather_options(generate_option_table(), arguments, environment, options.notes));
+  options.places = values.places();
+  read_sizes(values, options);
+  options.processes = place(values, std::int64_t{options.pp} * options.tp);
+  read_model(values, options);
+  read_sampling(values, options);
+  read_prompt_options(values, options);
+  read_layout(values, machine, options);
+  options.json = values.on_off("json").value_or(false);
+  options.dry_run = values.on_off("dry-run").value_or(false);
+  return options;
 }
+
+const OptionSpec& shared_option(const char* name) { return *find_option(train_option_table(), name); }
 
 }  // namespace
 
@@ -121,6 +137,14 @@ const std::vector<OptionSpec>& generate_option_table() {
       {"Layout", "precision", "fp32|bf16", "of weights, caches and computation", "fp32 on CPU, bf16 on GPU"},
       {"Layout", "stall-timeout", "SECONDS", "a step in which nothing is completed for so long fails; 0: never", "600"},
 
+      shared_option("master"),
+      shared_option("nnodes"),
+      shared_option("node-rank"),
+      shared_option("nproc"),
+      shared_option("token-file"),
+      shared_option("rendezvous-timeout"),
+      shared_option("transport"),
+
       {"Output", "json", "", "print a line {\"prompt\", \"text\", \"tokens\", \"end\"} for each prompt", "off"},
       {"Output", "dry-run", "", "print what each device would hold, and stop", "off"},
 
@@ -133,17 +157,19 @@ const std::vector<OptionSpec>& generate_option_table() {
 
 GenerateOptions parse_generate_options(const std::vector<std::string>& arguments, const Environment& environment,
                                        const Machine& machine) {
-  GenerateOptions options;
-  const OptionValues values(gather_options(generate_option_table(), arguments, environment, options.notes));
-  options.places = values.places();
-  refuse_several_processes(environment);
-  read_model(values, options);
-  read_sampling(values, options);
-  read_prompt_options(values, options);
-  read_layout(values, machine, options);
-  options.json = values.on_off("json").value_or(false);
-  options.dry_run = values.on_off("dry-run").value_or(false);
-  return options;
+  return read_generation(arguments, environment, machine, [&](const OptionValues& values, std::int64_t ranks) {
+    return read_processes(values, environment, ranks);
+  });
+}
+
+LaunchedGeneration parse_launch_generate_options(const std::vector<std::string>& arguments, const Environment& environment,
+                                                 const Machine& machine) {
+  LaunchedGeneration run;
+  run.generate = read_generation(arguments, environment, machine, [&](const OptionValues& values, std::int64_t ranks) {
+    run.launch = read_launch(values, environment, ranks);
+    return processes_of(run.launch);
+  });
+  return run;
 }
 
 std::string generate_help() {
@@ -155,6 +181,7 @@ std::string generate_help() {
          "  pipetrain generate --model Llama-3.2-1B-Instruct --chat llama3 --prompt \"Why is the sea salt?\" --temperature "
          "0.7\n"
          "  pipetrain generate --model run/model --prompts prompts.txt --pp 2 --json > answers.jsonl\n"
+         "  pipetrain launch --nproc 2 generate --model Llama-3.2-1B --prompt \"The sea is\" --pp 2\n"
          "\n" +
          format_options(generate_option_table()) +
          "\n"

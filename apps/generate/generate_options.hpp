@@ -11,6 +11,7 @@
 #include "actors/training/run_settings.hpp"
 #include "apps/options/option_layers.hpp"
 #include "apps/options/option_table.hpp"
+#include "apps/options/process_options.hpp"
 #include "apps/options/train_options.hpp"
 #include "data/prompts.hpp"
 
@@ -19,7 +20,7 @@ namespace pipetrain {
 struct GenerateOptions {
   std::string model;                               // a Hugging Face folder
   std::optional<std::filesystem::path> tokenizer;  // none: the folder's, else bytes are tokens
-  std::vector<Prompt> prompts;                     // one or more
+  std::vector<Prompt> prompts;                     // one or more; in process 0 only
   bool from_file = false;                          // given by --prompts
   std::optional<std::string> chat_template;
   std::string system;
@@ -31,17 +32,23 @@ struct GenerateOptions {
   Precision precision;
   std::chrono::milliseconds stall{600000};
   bool json = false, dry_run = false;
+  ProcessOptions processes;  // of which this one runs its share of the ranks
   OptionPlaces places;
   std::vector<std::string> notes;
 };
 
-// Reads the file of prompts. Throws Error(input).
-// Why several processes do not generate together, and what works.
-inline constexpr const char* generate_is_one_process =
-    "generate runs as one process, which drives all devices of its host; start pipetrain generate once, with --pp and --tp";
-
+// Process 0 reads the file of prompts. Throws Error(input).
 GenerateOptions parse_generate_options(const std::vector<std::string>& arguments, const Environment& environment,
                                        const Machine& machine);
+
+// The same options for pipetrain launch: what its processes will be given, and how it starts them.
+struct LaunchedGeneration {
+  GenerateOptions generate;
+  LaunchOptions launch;
+};
+LaunchedGeneration parse_launch_generate_options(const std::vector<std::string>& arguments, const Environment& environment,
+                                                 const Machine& machine);
+
 std::string generate_help();
 
 }  // namespace pipetrain

@@ -10,9 +10,12 @@
 #include <cstring>
 #include <optional>
 #include <thread>
+#include <utility>
 
+#include "apps/generate/generate.hpp"
 #include "apps/generate/generate_options.hpp"
 #include "apps/launch/launch_attempt.hpp"
+#include "apps/options/operands.hpp"
 #include "apps/options/option_table.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
@@ -34,10 +37,19 @@ std::string random_token() {
   return token;
 }
 
-LaunchPlan plan_of(const LaunchOptions& launch, const std::vector<std::string>& arguments,
-                   const std::optional<HeldPort>& port) {
+// What is launched: its processes are given the same options.
+struct Launched {
+  std::string command;
+  std::vector<std::string> arguments;
+  MeshShape shape;  // of its ranks
+  LaunchOptions launch;
+};
+
+LaunchPlan plan_of(const Launched& launched, const std::optional<HeldPort>& port) {
+  const LaunchOptions& launch = launched.launch;
   LaunchPlan plan;
-  plan.arguments = arguments;
+  plan.command = launched.command;
+  plan.arguments = launched.arguments;
   plan.first = launch.node_rank * launch.nproc;
   plan.count = launch.nproc;
   plan.processes = launch.processes();
@@ -64,60 +76,76 @@ void wait_for_other_hosts(const LaunchOptions& launch) {
     std::this_thread::sleep_for(look);
 }
 
-int run_attempts(const LaunchedRun& run, LaunchPlan plan) {
-  const auto& layout = run.train.run.layout;
-  const ProcessLabels labels(MeshShape{.dp = static_cast<int>(run.train.run.batch.dp), .pp = layout.pp, .tp = layout.tp},
-                             plan.processes);
+int run_attempts(const Launched& launched) {
+  const LaunchOptions& launch = launched.launch;
+  std::optional<HeldPort> port;
+  if (!launch.master) port.emplace(MasterAddress{}.port);
+  LaunchPlan plan = plan_of(launched, port);
+  const ProcessLabels labels(launched.shape, plan.processes);
   for (;; ++plan.attempt) {
     const auto cause = LaunchAttempt(plan, labels).wait();
     if (!cause) return stop_signal() != 0 ? stop_signal_status() : 0;
-    if (plan.attempt == run.launch.restarts || !may_start_again(*cause)) {
+    if (plan.attempt == launch.restarts || !may_start_again(*cause)) {
       if (!cause->line.empty()) print_error(cause->line);
       return cause->status;
     }
     print_note(fmt::format("{}; the run starts again from its last checkpoint (restart {} of {})", cause->line,
-                           plan.attempt + 1, run.launch.restarts));
-    wait_for_other_hosts(run.launch);
+                           plan.attempt + 1, launch.restarts));
+    wait_for_other_hosts(launch);
     if (stop_signal() != 0) return stop_signal_status();
   }
 }
 
-// What `launch --nproc 2 generate` asks for is not to be read as a wrong option of train.
-void refuse_generate(const std::vector<std::string>& arguments) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] != "generate") continue;
-    if (i > 0 && arguments[i - 1].starts_with("--") && arguments[i - 1].find('=') == std::string::npos) continue;  // a value
-    throw Error(ErrorKind::input, fmt::format("generate: launch trains only; {}", generate_is_one_process));
-  }
+int launch_train(const std::vector<std::string>& arguments, const Environment& environment) {
+  const LaunchedRun run = parse_launch_options(arguments, environment, this_machine());
+  if (run.train.dry_run) return run_train(run.train);
+  const auto& layout = run.train.run.layout;
+  const MeshShape shape{.dp = static_cast<int>(run.train.run.batch.dp), .pp = layout.pp, .tp = layout.tp};
+  return run_attempts({"train", arguments, shape, run.launch});
+}
+
+int launch_generate(const std::vector<std::string>& arguments, const Environment& environment) {
+  const LaunchedGeneration run = parse_launch_generate_options(arguments, environment, this_machine());
+  if (run.generate.dry_run) return run_generate(run.generate);
+  return run_attempts({"generate", arguments, {.pp = run.generate.pp, .tp = run.generate.tp}, run.launch});
+}
+
+// Takes the word out of the arguments, wherever it stands that is no option's value. What else is wrong is for the command.
+bool take_generate(std::vector<std::string>& arguments) {
+  std::vector<OptionSpec> either = generate_option_table();
+  either.insert(either.end(), train_option_table().begin(), train_option_table().end());
+  std::vector<std::string> options = arguments;
+  if (take_operands(either, options) != std::vector<std::string>{"generate"}) return false;
+  arguments = std::move(options);
+  return true;
 }
 
 }  // namespace
 
 int run_launch(const std::vector<std::string>& arguments, const Environment& environment) {
-  refuse_generate(arguments);
-  const LaunchedRun run = parse_launch_options(arguments, environment, this_machine());
-  if (run.train.dry_run) return run_train(run.train);
-  std::optional<HeldPort> port;
-  if (!run.launch.master) port.emplace(MasterAddress{}.port);
-  return run_attempts(run, plan_of(run.launch, arguments, port));
+  std::vector<std::string> options = arguments;
+  if (take_generate(options)) return launch_generate(options, environment);
+  return launch_train(options, environment);
 }
 
 std::string launch_help() {
   return "pipetrain launch --nproc N [OPTIONS of train]\n"
-         "Train with several processes on this host, and on others where launch runs too. Ranks (pp x tp x dp, tp fastest) "
-         "are\n"
-         "dealt to the processes in order.\n"
+         "pipetrain launch --nproc N generate [OPTIONS of generate]\n"
+         "Train, or generate text, with several processes on this host, and on others where launch runs too. Ranks\n"
+         "(pp x tp x dp, tp fastest) are dealt to the processes in order.\n"
          "\n"
          "  pipetrain launch --nproc 4 --pp 4\n"
          "  pipetrain launch --nproc 4 --pp 4 --save run --save-interval 100 --restart 3\n"
          "  pipetrain launch --nproc 8 --nnodes 2 --node-rank 0 --master 10.0.0.1:29500 --token-file token --pp 2 --tp 8\n"
+         "  pipetrain launch --nproc 2 generate --model run/model --prompt \"The river\" --pp 2\n"
          "\n"
          "Process 0 draws the progress and writes the files. When a process fails, ends or is stopped, all of them end, with\n"
          "one line that names it, and the exit status is its own. SIGINT, SIGTERM and SIGHUP are passed on: the step is\n"
          "finished, and saved where --save is given. SIGUSR1 prints who waits for whom in the whole run.\n"
          "\n"
-         "Under torchrun, Slurm (srun), Open MPI and PMIx each process is `pipetrain train`, which reads its place from their\n"
-         "environment. docs/multi-node.md tells more.\n"
+         "Under torchrun, Slurm (srun), Open MPI and PMIx each process is `pipetrain train` (or generate), which reads its "
+         "place\n"
+         "from their environment. docs/multi-node.md tells more.\n"
          "\n" +
          format_options(train_option_table());
 }

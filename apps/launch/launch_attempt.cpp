@@ -52,7 +52,7 @@ LaunchAttempt::LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels
     place.local = i, place.local_processes = plan.count;
     place.attempt = plan.attempt;
     place.host = plan.host, place.port = plan.port;
-    processes_.push_back(std::make_unique<LaunchedProcess>(plan.arguments, place, plan.token));
+    processes_.push_back(std::make_unique<LaunchedProcess>(plan.command, plan.arguments, place, plan.token));
     signalled[static_cast<std::size_t>(i)] = processes_.back()->id();
   }
   if (stop_signal() != 0) pass_on(stop_signal());  // it may have come before the last one was there

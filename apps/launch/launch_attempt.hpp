@@ -15,7 +15,8 @@ namespace pipetrain {
 
 // What all processes of an attempt are given.
 struct LaunchPlan {
-  std::vector<std::string> arguments;  // of `pipetrain train`
+  std::string command;                 // "train"
+  std::vector<std::string> arguments;  // of it
   std::string host;                    // of process 0
   std::uint16_t port = 0;
   std::string token;

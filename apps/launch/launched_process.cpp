@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "apps/launch/launch_report.hpp"
 #include "core/error.hpp"
@@ -70,8 +71,8 @@ void reset_signals(const sigset_t& mask) {
 
 }  // namespace
 
-LaunchedProcess::LaunchedProcess(const std::vector<std::string>& arguments, const LaunchPlace& place,
-                                 const std::string& token) {
+LaunchedProcess::LaunchedProcess(const std::string& command, const std::vector<std::string>& arguments,
+                                 const LaunchPlace& place, const std::string& token) {
   end_.process = place.process;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
@@ -79,7 +80,9 @@ LaunchedProcess::LaunchedProcess(const std::vector<std::string>& arguments, cons
                 fmt::format("launch: no pipe for a process ({}); raise ulimit -n", std::strerror(errno)));
   pipe_ = ends[0];
   ::fcntl(pipe_, F_SETFL, O_NONBLOCK);
-  start(arguments, place, token, ends[1]);
+  std::vector<std::string> words = {"pipetrain", command};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  start(std::move(words), place, token, ends[1]);
   ::close(ends[1]);
   if (id_ >= 0) return;
   const int error = errno;
@@ -88,10 +91,8 @@ LaunchedProcess::LaunchedProcess(const std::vector<std::string>& arguments, cons
               fmt::format("launch: a process cannot be started ({}); raise ulimit -u, or use fewer", std::strerror(error)));
 }
 
-void LaunchedProcess::start(const std::vector<std::string>& arguments, const LaunchPlace& place, const std::string& token,
-                            int write_end) {
-  std::vector<std::string> words = {"pipetrain", "train"}, entries = child_environment(place, token, write_end);
-  words.insert(words.end(), arguments.begin(), arguments.end());
+void LaunchedProcess::start(std::vector<std::string> words, const LaunchPlace& place, const std::string& token, int write_end) {
+  auto entries = child_environment(place, token, write_end);
   const auto word_pointers = pointers(words), entry_pointers = pointers(entries);
   const pid_t parent = ::getpid();
   sigset_t all, before;

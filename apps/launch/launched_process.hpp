@@ -15,9 +15,10 @@ namespace pipetrain {
 // Not thread-safe. Must be made on a thread that lives as long as this process: with it the kernel ends the child (SIGKILL).
 class LaunchedProcess {
  public:
-  // Runs this very program as `pipetrain train ARGUMENTS`, told its place and the run's token by the environment. It is of this
-  // process's group, so that a terminal's signals reach it; its stdin is empty. Throws Error(unavailable).
-  LaunchedProcess(const std::vector<std::string>& arguments, const LaunchPlace& place, const std::string& token);
+  // Runs this very program as `pipetrain COMMAND ARGUMENTS`, told its place and the run's token by the environment. It is of
+  // this process's group, so that a terminal's signals reach it; its stdin is empty. Throws Error(unavailable).
+  LaunchedProcess(const std::string& command, const std::vector<std::string>& arguments, const LaunchPlace& place,
+                  const std::string& token);
   // Ends the process where it has not ended.
   ~LaunchedProcess();
   LaunchedProcess(const LaunchedProcess&) = delete;
@@ -38,7 +39,7 @@ class LaunchedProcess {
   void end_by(int number);
 
  private:
-  void start(const std::vector<std::string>& arguments, const LaunchPlace& place, const std::string& token, int write_end);
+  void start(std::vector<std::string> words, const LaunchPlace& place, const std::string& token, int write_end);
   void read_reports();
   void note_status(int status);
 

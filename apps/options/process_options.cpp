@@ -57,9 +57,11 @@ std::optional<MasterAddress> read_master(const OptionValues& values) {
 
 void check_processes(const std::string& where, int processes, std::int64_t ranks) {
   if (processes > ranks)
-    throw Error(ErrorKind::input,
-                fmt::format("{}: {} for {}: each process needs one at least; use fewer processes, or raise --pp, --tp or --dp",
-                            where, counted(processes, "process", "es"), counted(ranks, "rank")));
+    throw Error(
+        ErrorKind::input,
+        fmt::format(
+            "{}: {} for {}: each process needs one at least; use fewer processes, or raise --pp, --tp or (in training) --dp",
+            where, counted(processes, "process", "es"), counted(ranks, "rank")));
 }
 
 int read_nnodes(const OptionValues& values) {
@@ -204,6 +206,14 @@ Rendezvous rendezvous_of(const ProcessOptions& processes) {
   rendezvous.token = processes.token;
   rendezvous.timeout = processes.timeout;
   return rendezvous;
+}
+
+ProcessOptions processes_of(const LaunchOptions& launch) {
+  ProcessOptions all;
+  all.processes = launch.processes();
+  all.process = launch.node_rank * launch.nproc;
+  all.locals = launch.nproc;
+  return all;
 }
 
 LaunchOptions read_launch(const OptionValues& values, const Environment& environment, std::int64_t ranks) {

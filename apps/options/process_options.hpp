@@ -53,6 +53,8 @@ struct LaunchOptions {
 
   int processes() const { return nproc * nnodes; }
 };
+// Of the launch itself, as if it were the first of its processes.
+ProcessOptions processes_of(const LaunchOptions& launch);
 // Throws Error(input).
 LaunchOptions read_launch(const OptionValues& values, const std::map<std::string, std::string>& environment,
                           std::int64_t ranks);

@@ -277,11 +277,7 @@ LaunchedRun parse_launch_options(const std::vector<std::string>& arguments, cons
   const OptionValues values(gather_options(train_option_table(), arguments, environment, run.train.notes));
   read_run({values, environment, machine}, run.train, [&](std::int64_t ranks) {
     run.launch = read_launch(values, environment, ranks);
-    ProcessOptions all;
-    all.processes = run.launch.processes();
-    all.process = run.launch.node_rank * run.launch.nproc;
-    all.locals = run.launch.nproc;
-    return all;
+    return processes_of(run.launch);
   });
   return run;
 }

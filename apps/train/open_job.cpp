@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "actors/training/checkpoint_folder.hpp"
+#include "actors/training/job_settings.hpp"
 #include "actors/training/train_job.hpp"
 
 namespace pipetrain {
@@ -31,7 +32,25 @@ std::optional<TrainJob> open_together(const TrainOptions& options, JoinedRun& jo
   return job;
 }
 
+JoinRequest join_request(const TrainOptions& options) {
+  const auto& layout = options.run.layout;
+  JoinRequest request;
+  request.shape = {.dp = static_cast<int>(options.run.batch.dp), .pp = layout.pp, .tp = layout.tp};
+  request.settings = job_settings(options.run);
+  for (auto& [name, value] : request.settings) {
+    if (name == "eps") name = "adam-eps";
+  }
+  request.stall = options.run.stall;
+  request.places = options.places;
+  return request;
+}
+
 }  // namespace
+
+std::unique_ptr<JoinedRun> join_run(const TrainOptions& options) {
+  if (!options.processes.several() || options.dry_run) return nullptr;
+  return std::make_unique<JoinedRun>(options.processes, join_request(options));
+}
 
 TrainJob open_job(const TrainOptions& options, JoinedRun* joined, std::optional<SaveLock>& lock,
                   std::vector<std::string>& notes) {

@@ -1,16 +1,20 @@
 // From the options of a run to what a Trainer runs.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/training/train_job.hpp"
+#include "apps/launch/joined_run.hpp"
 #include "apps/options/train_options.hpp"
-#include "apps/train/joined_run.hpp"
 #include "apps/train/save_lock.hpp"
 
 namespace pipetrain {
+
+// The process among those of its run, which all have joined; null where it is alone, and for a dry run. Throws Error.
+std::unique_ptr<JoinedRun> join_run(const TrainOptions& options);
 
 // The job of this process alone, or of one that has joined others (`joined`, else null): then all of them return, or all throw.
 // Process 0 first takes the folder that the run saves to. Throws Error; adds to `notes`.

@@ -14,15 +14,14 @@
 #include "actors/training/run_records.hpp"
 #include "actors/training/trainer.hpp"
 #include "actors/training/training_run.hpp"
+#include "apps/launch/joined_run.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
-#include "apps/train/joined_run.hpp"
 #include "apps/train/open_job.hpp"
 #include "apps/train/record_file.hpp"
 #include "apps/train/save_lock.hpp"
 #include "apps/train/step_outputs.hpp"
-#include "comm/transport_memory.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
@@ -203,19 +202,11 @@ void report_failure(StepOutputs& outputs, const RunFailed& failure) {
   }
 }
 
-// Those that --dry-run does not start.
-std::optional<PlannedProcesses> planned_processes(const TrainOptions& options) {
-  const ProcessOptions& processes = options.processes;
-  if (!processes.several()) return {};
-  const bool one_host = processes.locals >= processes.processes;
-  return PlannedProcesses{processes.processes,
-                          processes.transport.value_or(usual_transport(options.run.devices.kind, one_host))};
-}
-
 // Prints what the run would be. Throws Error also where the machine has too little memory for it.
 void dry_run(const TrainOptions& options, const TrainJob& job, const std::vector<std::string>& notes) {
   std::optional<JobEstimate> estimate;
-  placing_errors(options.places, [&] { estimate = estimate_job(job, planned_processes(options)); });
+  placing_errors(options.places,
+                 [&] { estimate = estimate_job(job, planned_processes(options.processes, options.run.devices.kind)); });
   fmt::print("{}", job_description(job, *estimate));
   for (const auto& note : notes) print_note(note);
   if (estimate->shortage) throw Error(*estimate->shortage);
@@ -247,8 +238,7 @@ void note_begin(const TrainJob& job, const SavingSettings& saving, std::vector<s
 int run_train(const TrainOptions& options) {
   const SavingSettings& saving = options.run.saving;
   std::vector<std::string> notes = options.notes;
-  std::unique_ptr<JoinedRun> joined;
-  if (options.processes.several() && !options.dry_run) joined = std::make_unique<JoinedRun>(options);
+  const std::unique_ptr<JoinedRun> joined = join_run(options);
   std::optional<SaveLock> save_lock;
   std::optional<TrainJob> job = open_job(options, joined.get(), save_lock, notes);
   if (options.processes.leads()) save_config(options);

@@ -89,16 +89,20 @@ TEST_CASE("generate says what a run would hold") {
   CHECK(std::count(result.out.begin(), result.out.end(), '\n') == 6);
 }
 
-TEST_CASE("generate is one process, and says so to launchers of several") {
-  const std::string given = llama + "--prompt x --max-new-tokens 1";
-  const std::string works =
-      "generate runs as one process, which drives all devices of its host; start pipetrain generate once, ";
-  for (const std::string launch : {"launch " + given, "launch --nproc 2 " + given, "launch --nproc=2 " + given})
-    CHECK(refused(launch).rfind("generate: launch trains only; " + works, 0) == 0);
-  const std::string torchrun = "LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 RANK=0 WORLD_SIZE=";
-  CHECK(refused(given, torchrun + "2")
-            .rfind("generate: torchrun has started this process as one of several (RANK=0); " + works, 0) == 0);
-  CHECK(run(given, torchrun + "1").status == 0);
+TEST_CASE("a dry run over processes counts what goes between them") {
+  const auto total = [](const Result& result) {
+    CHECK(result.status == 0);
+    double sum = 0;
+    std::istringstream lines(result.out);
+    std::string line;
+    for (int skipped = 0; skipped < 2; ++skipped) std::getline(lines, line);
+    while (std::getline(lines, line)) sum += std::stod(line.substr(line.rfind(' ')));
+    return sum;
+  };
+  const std::string options = llama + "--prompt x --max-new-tokens 50 --pp 2 --tp 2 --dry-run";
+  const double alone = total(run(options));
+  CHECK(alone > 0);
+  CHECK(total(run("launch --nproc 4 " + options)) > alone);
 }
 
 TEST_CASE("generate refuses what is wrong in one line") {
@@ -139,6 +143,9 @@ TEST_CASE("generate refuses what is wrong in one line") {
   check(llama + "--prompts " + rows, rows + ":2: \"messages\" need a chat template");
   write(folder.path() / "config.json", "{}");
   check("generate --prompt x --model " + folder.path().string(), folder.path().string() + "/config.json: ");
+  check(given + "--pp 2 --nproc 2", "--nproc 2: belongs to pipetrain launch");
+  check(given + "--transport ucx", "--transport ucx: is between processes");
+  check(given + "--nnodes 2 --node-rank 0 --master 127.0.0.1:29500", "--nnodes 2: 2 processes for 1 rank");
 }
 
 TEST_CASE("generate stops when nobody reads its text any more") {

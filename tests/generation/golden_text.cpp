@@ -52,6 +52,10 @@ GenerationJob golden_job(const nlohmann::json& one, int pp, int tp) {
 
 std::vector<Ids> answers_of(const GenerationJob& job, const std::vector<Ids>& prompts, const Decoding& decoding) {
   Generator generator(job);
+  return decoded(generator, prompts, decoding);
+}
+
+std::vector<Ids> decoded(Generator& generator, const std::vector<Ids>& prompts, const Decoding& decoding) {
   Answers answers(prompts.size());
   decode_prompts(generator, prompts, decoding, answers);
   for (const auto& end : answers.ends) CHECK(end.has_value());

@@ -17,6 +17,7 @@ std::vector<Ids> prompts_of(const nlohmann::json& one);
 // On CPUs, with two sequences at the same time.
 GenerationJob golden_job(const nlohmann::json& one, int pp, int tp);
 
+std::vector<Ids> decoded(Generator& generator, const std::vector<Ids>& prompts, const Decoding& decoding);
 std::vector<Ids> answers_of(const GenerationJob& job, const std::vector<Ids>& prompts, const Decoding& decoding);
 // Of the last of these runs of the first sequence.
 std::vector<float> logits_after(Generator& generator, const std::vector<SequenceRun>& runs);

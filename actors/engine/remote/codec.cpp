@@ -25,6 +25,8 @@ void put(WireWriter& out, const BeginStep& message) {
   out.number(message.step.learning_rate);
   out.number(message.step.loss_scale);
   out.flag(message.step.kind == schedules::StepKind::evaluation);
+  out.flag(message.step.content != nullptr);
+  if (message.step.content) out.bytes(*message.step.content);
 }
 void get(const Source& from, BeginStep& message) {
   message.step.step = from.count();
@@ -33,6 +35,9 @@ void get(const Source& from, BeginStep& message) {
   message.step.learning_rate = from.finite();
   message.step.loss_scale = from.finite();
   if (from.in.flag()) message.step.kind = schedules::StepKind::evaluation;
+  if (!from.in.flag()) return;
+  const auto content = from.in.bytes();
+  message.step.content = std::make_shared<const Bytes>(content.begin(), content.end());
 }
 
 void put(WireWriter& out, const GiveVerdict& message) {

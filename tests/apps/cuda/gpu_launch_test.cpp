@@ -4,11 +4,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
+#include "comm/control/held_port.hpp"
 #include "comm/nccl/nccl_transport.hpp"
 #include "core/device.hpp"
 #include "skip.hpp"
@@ -59,5 +61,49 @@ TEST_CASE("processes with a GPU each learn what one process with both learns, to
       INFO(transport << " " << layout);
       CHECK(train("launch --nproc 2 --transport " + transport, layout) == alone);
     }
+  }
+}
+
+TEST_CASE("processes with a GPU each write the text of one process with both", "[gpu][launch]") {
+  if (!test::needs_gpus(cuda_device_count(), 2)) return;
+  const std::string options =
+      "generate --device cuda --model " PIPETRAIN_TEST_DATA "/golden/llama3_tiny --prompt 'The river' --max-new-tokens 60 ";
+  for (const std::string how : {"--precision fp32 --pp 2", "--pp 2", "--tp 2", "--tp 2 --temperature 1.2 --seed 3"}) {
+    const Result alone = run(options + how);
+    REQUIRE(alone.status == 0);
+    for (const std::string transport : {"ipc", "nccl"}) {
+      if (transport == "nccl" && !has_nccl()) continue;
+      const Result together = run("launch --nproc 2 --transport " + transport + " " + options + how);
+      INFO(transport << " " << how << ": " << together.err);
+      CHECK(together.status == 0);
+      CHECK(together.out == alone.out);
+    }
+  }
+}
+
+TEST_CASE("processes with a GPU each measure the link between them, which simulate takes", "[gpu][launch]") {
+  if (!test::needs_gpus(cuda_device_count(), 2)) return;
+  for (const std::string transport : {"ipc", "nccl"}) {
+    if (transport == "nccl" && !has_nccl()) continue;
+    const TempFolder folder;
+    const std::string file = (folder.path() / "links.json").string();
+    const HeldPort port(0);
+    const auto measure = [&](int process) {
+      return run("doctor --device cuda --transport " + transport + " --measure '" + file + "' --nnodes 2 --node-rank " +
+                 std::to_string(process) + " --master 127.0.0.1:" + std::to_string(port.port()));
+    };
+    Result other;
+    std::thread second([&] { other = measure(1); });
+    const Result first = measure(0);
+    second.join();
+    INFO(first.err << other.err);
+    REQUIRE(first.status == 0);
+    REQUIRE(other.status == 0);
+    CHECK(first.out.find("us over " + transport) != std::string::npos);
+    const auto measured = nlohmann::json::parse(read_file(file));
+    CHECK(measured.at("device") == "cuda");
+    CHECK(measured.at("links").at(0).at("rate").get<double>() > 1e8);
+    CHECK(run("simulate --pp 2 --message-bytes 1000 --measured '" + file + "'").status == 0);
+    CHECK(run("tune --model gpt2 --measured '" + file + "'").status == 0);
   }
 }

@@ -1,37 +1,21 @@
-#include "apps/train/joined_run.hpp"
+#include "apps/launch/joined_run.hpp"
 
 #include <csignal>
 #include <exception>
 #include <string_view>
 #include <utility>
 
-#include "actors/training/job_settings.hpp"
 #include "apps/launch/launch_report.hpp"
 #include "apps/output/process_label.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
 #include "comm/control/settings.hpp"
+#include "comm/transport_memory.hpp"
 #include "core/wire.hpp"
 
 namespace pipetrain {
 
 namespace {
-
-ProcessLabels labels_of(const TrainOptions& options) {
-  const auto& layout = options.run.layout;
-  return {MeshShape{.dp = static_cast<int>(options.run.batch.dp), .pp = layout.pp, .tp = layout.tp},
-          options.processes.processes};
-}
-
-Rendezvous train_rendezvous(const TrainOptions& options) {
-  Rendezvous rendezvous = rendezvous_of(options.processes);
-  rendezvous.label = labels_of(options).label(options.processes.process);
-  rendezvous.settings = job_settings(options.run);
-  for (auto& [name, value] : rendezvous.settings) {
-    if (name == "eps") name = "adam-eps";
-  }
-  return rendezvous;
-}
 
 // What went wrong in a process, for the others; empty bytes where nothing did.
 Bytes encode(const Error& error) {
@@ -49,13 +33,22 @@ Error decode(const Bytes& bytes, const std::string& process) {
 
 }  // namespace
 
-JoinedRun::JoinedRun(const TrainOptions& options) : processes_(std::make_shared<RunProcesses>()) {
-  processes_->transport = options.processes.transport;
-  placing_errors(options.places, [&] {
-    processes_->control = control::join_processes(train_rendezvous(options), {.patience = options.run.stall});
-  });
+std::optional<PlannedProcesses> planned_processes(const ProcessOptions& options, DeviceKind devices) {
+  if (!options.several()) return {};
+  const bool one_host = options.locals >= options.processes;
+  return PlannedProcesses{options.processes, options.transport.value_or(usual_transport(devices, one_host))};
+}
+
+JoinedRun::JoinedRun(const ProcessOptions& options, const JoinRequest& request) : processes_(std::make_shared<RunProcesses>()) {
+  processes_->transport = options.transport;
+  const ProcessLabels labels(request.shape, options.processes);
+  Rendezvous rendezvous = rendezvous_of(options);
+  rendezvous.label = labels.label(options.process);
+  rendezvous.settings = request.settings;
+  placing_errors(request.places,
+                 [&] { processes_->control = control::join_processes(rendezvous, {.patience = request.stall}); });
   control().on_message(Channel::run, [this](int, std::span<const std::byte> message) { on_message(message); });
-  if (!leads()) set_line_begin("[" + labels_of(options).ranks(control().process()) + "] ");
+  if (!leads()) set_line_begin("[" + labels.ranks(control().process()) + "] ");
   report_joined();
 }
 

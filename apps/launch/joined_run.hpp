@@ -1,27 +1,42 @@
-// This process among those of a run: it meets the others before training, and tells them of signals.
+// This process among those of a run: it meets the others before their work, and tells them of signals.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "actors/training/job_settings.hpp"
 #include "actors/training/run_processes.hpp"
-#include "apps/options/train_options.hpp"
+#include "apps/options/option_layers.hpp"
+#include "apps/options/process_options.hpp"
+#include "core/mesh.hpp"
 
 namespace pipetrain {
+
+// Those of a run that --dry-run does not start; nothing for a run of one.
+std::optional<PlannedProcesses> planned_processes(const ProcessOptions& options, DeviceKind devices);
+
+struct JoinRequest {
+  MeshShape shape;       // of the run's ranks, which are dealt to the processes in order
+  NamedValues settings;  // that all processes must share, by their options' names
+  std::chrono::milliseconds stall{};
+  OptionPlaces places;
+};
 
 // One at a time in a process. Not thread-safe but for ask_to_stop().
 class JoinedRun {
  public:
   // Blocks until all processes of the run have joined. From then on a follower's lines on stderr begin with its ranks. Throws
   // Error: see join_processes().
-  explicit JoinedRun(const TrainOptions& options);
-  // Leaves the run: after what takes part in it, such as the Trainer.
+  JoinedRun(const ProcessOptions& options, const JoinRequest& request);
+  // Leaves the run: after what takes part in it, such as a Trainer.
   ~JoinedRun();
   JoinedRun(const JoinedRun&) = delete;
   JoinedRun& operator=(const JoinedRun&) = delete;
 
-  // For TrainJob::processes.
+  // For a job.
   std::shared_ptr<RunProcesses> processes() const { return processes_; }
 
   // Does the work in every process, or in process 0 only, and returns when all have done theirs. Where it throws an Error, all

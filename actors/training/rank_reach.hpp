@@ -1,0 +1,35 @@
+// How the ranks of this process reach others, and what that takes, in the processes that there are or that are planned.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "actors/training/run_processes.hpp"
+#include "comm/link.hpp"
+#include "comm/world.hpp"
+
+namespace pipetrain {
+
+class RankReach {
+ public:
+  // The world outlives this. planned: all its ranks are in this process, and are asked of as if they were in these.
+  RankReach(const World& world, const std::optional<PlannedProcesses>& planned);
+
+  struct Edge {
+    LinkKind link{};
+    bool mirrored = false;  // the sender keeps a mirror of every slot
+  };
+  Edge edge(int from, int to) const;
+  // What each member of a group keeps for what is on its way to other processes.
+  std::size_t group_bytes(const std::vector<int>& members) const;
+
+ private:
+  bool is_far(int rank, int other) const;
+
+  const World& world_;
+  std::optional<PlannedProcesses> planned_;
+  std::vector<RankPlace> places_;  // by rank; none where nothing is planned
+};
+
+}  // namespace pipetrain

@@ -1,0 +1,122 @@
+#include "apps/generate/open_generation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <system_error>
+
+#include "actors/generation/generation_layout.hpp"
+#include "actors/generation/prompt_ids.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "model/mode_names.hpp"
+#include "model/named_model.hpp"
+#include "model/weights/stored_model.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+using Ids = std::vector<std::int32_t>;
+
+constexpr std::int64_t usual_new_tokens = 128;
+
+bool has_tokenizer(const fs::path& folder) {
+  std::error_code ignored;
+  const auto holds = [&](const char* name) { return fs::exists(folder / name, ignored); };
+  return holds("tokenizer.json") || holds("tokenizer.model") || holds("vocab.json");
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer_of(const GenerateOptions& options, std::vector<std::string>& notes) {
+  if (options.tokenizer) return open_tokenizer(*options.tokenizer);
+  if (has_tokenizer(options.model)) return open_tokenizer(options.model);
+  if (options.chat_template)
+    throw Error(ErrorKind::input, {"chat", *options.chat_template},
+                "a chat needs a tokenizer, and there is none in the model's folder; name one with --tokenizer");
+  notes.push_back(fmt::format("{} has no tokenizer: bytes are tokens", options.model));
+  return nullptr;
+}
+
+std::int64_t new_tokens(const GenerateOptions& options, const OpenPrompts& open) {
+  const std::int64_t left = open.config.max_positions - static_cast<std::int64_t>(open.longest);
+  if (options.max_new_tokens && *options.max_new_tokens > left)
+    throw Error(ErrorKind::input, {"max-new-tokens", std::to_string(*options.max_new_tokens)},
+                fmt::format("the longest prompt has {}, and the model {} positions, which leaves {}; use that or less",
+                            counted(static_cast<std::int64_t>(open.longest), "token"), open.config.max_positions, left));
+  return options.max_new_tokens.value_or(std::min(usual_new_tokens, left));
+}
+
+ModelConfig open_model(const GenerateOptions& options) {
+  ModelConfig config = named_model(options.model, {});
+  if (config.classifies())
+    throw Error(ErrorKind::input, {"model", options.model}, "classifies sequences and writes no text; give a language model");
+  return config;
+}
+
+void open_prompts(const GenerateOptions& options, OpenPrompts& open, std::vector<std::string>& notes) {
+  open.tokenizer = open_tokenizer_of(options, notes);
+  const PromptForm form{open.tokenizer.get(), options.chat_template, options.system};
+  open.prompts = prompt_ids(options.prompts, form, open.config);
+  for (const Ids& prompt : open.prompts) open.longest = std::max(open.longest, prompt.size());
+  open.decoding.sampling = options.sampling;
+  open.decoding.max_new_tokens = new_tokens(options, open);
+  open.decoding.end_ids = end_ids(options.model, form, open.config);
+}
+
+GenerationJob make_job(const GenerateOptions& options, const OpenPrompts& open) {
+  GenerationJob job;
+  job.config = open.config;
+  job.pp = options.pp;
+  job.tp = options.tp;
+  job.devices = options.devices;
+  job.precision = options.precision;
+  const auto prompts = static_cast<std::int64_t>(open.prompts.size());
+  job.sequences = static_cast<int>(std::min<std::int64_t>(prompts, options.in_flight.value_or(4 * options.pp)));
+  job.positions = static_cast<std::int64_t>(open.longest) + open.decoding.max_new_tokens;
+  job.stall = options.stall;
+  return job;
+}
+
+// How much the prompts of process 0 take, for all.
+void share_sizes(JoinedRun& joined, GenerationJob& job) {
+  std::istringstream sizes(joined.from_first("what the prompts take", fmt::format("{} {}", job.sequences, job.positions)));
+  sizes >> job.sequences >> job.positions;
+}
+
+}  // namespace
+
+std::unique_ptr<JoinedRun> join_run(const GenerateOptions& options) {
+  if (!options.processes.several() || options.dry_run) return nullptr;
+  JoinRequest request;
+  request.shape = {.pp = options.pp, .tp = options.tp};
+  request.settings = {{"pp", std::to_string(options.pp)},
+                      {"tp", std::to_string(options.tp)},
+                      {"device", options.devices.kind == DeviceKind::cpu ? "cpu" : "cuda"},
+                      {"precision", precision_name(options.precision)}};
+  request.stall = options.stall;
+  request.places = options.places;
+  return std::make_unique<JoinedRun>(options.processes, request);
+}
+
+GenerationJob open_job(const GenerateOptions& options, JoinedRun* joined, OpenPrompts& open, std::vector<std::string>& notes) {
+  const auto in_all = [&](const std::string& what, const auto& work) { joined ? joined->together(what, work) : work(); };
+  const auto in_first = [&](const std::string& what, const auto& work) { joined ? joined->in_first(what, work) : work(); };
+  GenerationJob job;
+  placing_errors(options.places, [&] {
+    in_all("model", [&] { open.config = open_model(options); });
+    in_first("prompts", [&] { open_prompts(options, open, notes); });
+    job = make_job(options, open);
+    if (joined) share_sizes(*joined, job);
+    if (options.dry_run) return;
+    in_all("weights", [&] {
+      generation_blocks(job);
+      job.weights = stored_weights(job.config, options.model);
+    });
+  });
+  if (joined) job.processes = joined->processes();
+  return job;
+}
+
+}  // namespace pipetrain
