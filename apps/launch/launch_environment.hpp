@@ -22,9 +22,10 @@ struct LaunchPlace {
 };
 
 // Nothing where no launcher has spoken, and where one has started a single process. Of several that speak the innermost is
-// taken: pipetrain launch, then torchrun (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or the port after
-// it where TORCHELASTIC_USE_AGENT_STORE says that torchrun listens there; Kubernetes operators set the same), Open MPI (OMPI_COMM_WORLD_*), a Slurm step (SLURM_PROCID and, as only srun sets it,
-// SLURM_STEP_NUM_TASKS), PMIx (PMIX_RANK, which comes without a size). Throws Error(input) for values that cannot be.
+// taken: pipetrain launch, then torchrun (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or the port
+// after it where TORCHELASTIC_USE_AGENT_STORE says that torchrun listens there; Kubernetes operators set the same), Open MPI
+// (OMPI_COMM_WORLD_*), a Slurm step (SLURM_PROCID and, as only srun sets it, SLURM_STEP_NUM_TASKS), PMIx (PMIX_RANK, which
+// comes without a size). Throws Error(input) for values that cannot be.
 std::optional<LaunchPlace> read_launch_environment(const std::map<std::string, std::string>& environment);
 
 // The variables that it reads.
