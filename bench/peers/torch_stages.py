@@ -31,7 +31,7 @@ def make_pipeline(options, schedule, split):
     chunks = next(chunks for name, chunks, *_ in pipetrain.all_schedules() if name == schedule)
     plan = pipetrain.Plan.build(schedule, options.pp, options.gas, chunks)
     model = replace(torch_llama.MODELS[options.model], layers=options.layers)
-    arguments = argparse.Namespace(tp=1, dp=1, offload=0, compile=options.compile, seq=options.seq)
+    arguments = argparse.Namespace(tp=1, dp=1, offload=0, fp8=0, compile=options.compile, seq=options.seq)
     count = options.pp * chunks
     stage_of = {plan.virtual_stage(stage, chunk): stage for stage in range(options.pp) for chunk in range(chunks)}
     parts = []
