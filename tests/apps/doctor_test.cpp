@@ -1,11 +1,10 @@
 // doctor --measure by several processes, and what simulate and tune make of it.
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 
+#include "apps/measured_links.hpp"
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
-#include "comm/control/held_port.hpp"
 #include "comm/ucx/ucx_transport.hpp"
 #include "skip.hpp"
 
@@ -49,20 +48,9 @@ TEST_CASE("several processes measure the links between them, which simulate take
   if (!has_ucx()) return test::skip("this build has no UCX");
   const TempFolder folder;
   const std::string file = (folder.path() / "links.json").string();
-  const HeldPort port(29700);
-  const auto measure = [&](int process) {
-    return run("doctor --device cpu --measure '" + file + "' --nnodes 2 --node-rank " + std::to_string(process) +
-               " --master 127.0.0.1:" + std::to_string(port.port()));
-  };
-  Result other;
-  std::thread second([&] { other = measure(1); });
-  const Result first = measure(0);
-  second.join();
-  INFO(first.err << other.err);
-  REQUIRE(first.status == 0);
-  REQUIRE(other.status == 0);
+  const auto [first, second] = measure_links_into(file, "--device cpu");
   CHECK_THAT(first.out, Contains("process 0 to 1, on one host: ") && Contains("us over ucx"));
-  CHECK_THAT(other.err, Contains("process 0 writes"));
+  CHECK_THAT(second.err, Contains("process 0 writes"));
   const json measured = json::parse(read_file(file));
   CHECK(measured["hosts"] == json{0, 0});
   REQUIRE(measured["links"].size() == 1);

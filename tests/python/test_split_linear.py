@@ -94,6 +94,22 @@ def test_factors_that_compiled_code_overwrites_are_noticed():
     assert weight.grad is None
 
 
+def test_factors_that_are_not_finite_are_no_damage():
+    weight = nn.Parameter(torch.ones(2, 2))
+    kept = WeightGradients(set())
+    kept.keep(weight, torch.full((3, 2), float("nan")), torch.full((3, 2), float("inf")))
+    kept.add()
+    assert weight.grad.isnan().all()
+
+
+def test_a_pipeline_that_is_refused_leaves_the_modules_as_they_were():
+    shared = nn.Linear(4, 4)
+    pieces = [nn.Sequential(nn.Linear(4, 4), shared), shared]
+    with pytest.raises(pipetrain.InputError, match="stages 0 and 1"):
+        pt.Pipeline(pieces, loss=loss, split_linear=True)
+    assert [type(one) for one in (pieces[0][0], shared)] == [nn.Linear, nn.Linear]
+
+
 def test_weights_that_something_else_has_too_stay_with_autograd():
     class Tied(nn.Module):
         def __init__(self):

@@ -27,8 +27,8 @@ class Launch(NamedTuple):
 
 
 class Stage:
-    """What one stage computes. Override what the plan asks for; each method runs on a thread of this stage's own, one at a
-    time, with the GIL held. What a method raises ends the run."""
+    """What one stage computes. Override what the plan asks for; `run`, and so every action, is called on a thread of this stage's own,
+    the others on threads of the engine; one at a time but for abort(), with the GIL held. What a method raises ends the run."""
 
     def run(self, launch: Launch) -> Any:
         """Does the action; gives what the next stage (F) or the previous one (B, I) receives. N gives a list of floats."""

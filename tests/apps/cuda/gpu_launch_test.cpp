@@ -4,13 +4,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "apps/measured_links.hpp"
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
-#include "comm/control/held_port.hpp"
 #include "comm/nccl/nccl_transport.hpp"
 #include "core/device.hpp"
 #include "skip.hpp"
@@ -87,18 +86,7 @@ TEST_CASE("processes with a GPU each measure the link between them, which simula
     if (transport == "nccl" && !has_nccl()) continue;
     const TempFolder folder;
     const std::string file = (folder.path() / "links.json").string();
-    const HeldPort port(0);
-    const auto measure = [&](int process) {
-      return run("doctor --device cuda --transport " + transport + " --measure '" + file + "' --nnodes 2 --node-rank " +
-                 std::to_string(process) + " --master 127.0.0.1:" + std::to_string(port.port()));
-    };
-    Result other;
-    std::thread second([&] { other = measure(1); });
-    const Result first = measure(0);
-    second.join();
-    INFO(first.err << other.err);
-    REQUIRE(first.status == 0);
-    REQUIRE(other.status == 0);
+    const Result first = measure_links_into(file, "--device cuda --transport " + transport).first;
     CHECK(first.out.find("us over " + transport) != std::string::npos);
     const auto measured = nlohmann::json::parse(read_file(file));
     CHECK(measured.at("device") == "cuda");

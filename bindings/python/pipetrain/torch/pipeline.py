@@ -108,9 +108,15 @@ class Pipeline:
             plan = plan.with_end(reduce=reduce is not None)
         self.clip_grad = clip_grad
         arguments = {"loss": loss, "optimizer": optimizer, "recompute": recompute, "reduce": reduce, "split_linear": split_linear}
-        self.stages = [self._make_stage(plan, stage, pieces, devices, arguments) for stage in range(plan.stages)]
-        _refuse_shared(self.stages)
-        self._pipeline = pipeline.Pipeline(plan, self.stages, activation_life="F", gradient_life="I", **engine)
+        self.stages: list[TorchStage] = []
+        try:
+            for stage in range(plan.stages):
+                self.stages.append(self._make_stage(plan, stage, pieces, devices, arguments))
+            _refuse_shared(self.stages)
+            self._pipeline = pipeline.Pipeline(plan, self.stages, activation_life="F", gradient_life="I", **engine)
+        except BaseException:
+            self._close_stages()  # which leaves the modules as they were
+            raise
 
     @staticmethod
     def _make_stage(plan, stage: int, pieces: Sequence[nn.Module], devices, arguments: dict) -> TorchStage:
@@ -172,6 +178,9 @@ class Pipeline:
 
     def close(self) -> None:
         self._pipeline.close()
+        self._close_stages()
+
+    def _close_stages(self) -> None:
         for stage in self.stages:
             stage.close()
 

@@ -37,7 +37,7 @@ class WeightGradients:
 
     def add(self) -> None:
         """Adds them to the weights' `.grad`. Once."""
-        if not all(torch.equal(one, copy) for one, copy in self._copies):
+        if not all(torch.allclose(one, copy, rtol=0, atol=0, equal_nan=True) for one, copy in self._copies):
             raise Error("split_linear: compiled code has used the memory of a weight gradient's factors anew; compile these pieces without it")
         self._copies.clear()
         for factors in self._factors:

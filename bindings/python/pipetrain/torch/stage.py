@@ -69,7 +69,6 @@ class TorchStage(Stage):
         self._receiver = Receiver(device)
         self.parameters = [one for module in self._modules for one in module.parameters() if one.requires_grad]
         self.optimizer_object = optimizer(self.parameters) if optimizer is not None and self.parameters else None
-        self._linears = split_linears(self._modules) if split_linear else [[] for _ in self._modules]
         self._checked: set = set()
         self._kept: dict[tuple[int, int], _Forward] = {}
         self._losses: list[Tensor] = []
@@ -77,6 +76,7 @@ class TorchStage(Stage):
         self._learning_rate = 0.0
         if recompute:
             self._refuse_dropout()
+        self._linears = split_linears(self._modules) if split_linear else [[] for _ in self._modules]
 
     def _refuse_dropout(self) -> None:
         for module in self._modules:
