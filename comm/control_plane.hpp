@@ -61,6 +61,8 @@ class ControlPlane {
   virtual int process() const = 0;
   virtual int processes() const = 0;
   virtual const ProcessInfo& info(int process) const = 0;
+  // Whether this process was lost, or has said leave(): it answers nothing more. Thread-safe, never blocks.
+  virtual bool is_gone(int process) const = 0;
 
   // Both handlers are called on the control plane's own thread and must not block: others take a process for lost whose control
   // plane does not run. What came before they were set is kept for them, and what comes after they were removed for the next

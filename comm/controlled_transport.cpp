@@ -137,7 +137,7 @@ void ControlledTransport::wait_for_closed(const std::set<int>& processes) noexce
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, closing_limit, [&] {
     for (const int process : processes) {
-      if (closed_.count(process) == 0) return false;
+      if (closed_.count(process) == 0 && !control_.is_gone(process)) return false;
     }
     return true;
   });

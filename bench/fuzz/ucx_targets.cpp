@@ -16,6 +16,7 @@ class TwoProcesses : public ControlPlane {
   int process() const override { return 0; }
   int processes() const override { return 2; }
   const ProcessInfo& info(int) const override { return info_; }
+  bool is_gone(int) const override { return false; }
   void on_message(Channel, OnMessage) override {}
   void on_lost(OnLost) override {}
   void send(int, Channel, Bytes) override {}

@@ -12,7 +12,7 @@
 namespace pipetrain::control {
 
 struct Settings {
-  std::chrono::milliseconds heartbeat{250};
+  std::chrono::milliseconds heartbeat{100};
   std::chrono::milliseconds silence{2000};         // of a process that is then lost
   std::chrono::milliseconds handshake{5000};       // from connecting to being accepted or refused
   std::chrono::milliseconds retry{200};            // between two attempts to reach process 0

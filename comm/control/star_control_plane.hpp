@@ -29,6 +29,7 @@ class StarControlPlane final : public ControlPlane, private StarEvents {
   int process() const override { return rendezvous_.process; }
   int processes() const override { return rendezvous_.processes; }
   const ProcessInfo& info(int process) const override { return all_.at(static_cast<std::size_t>(process)); }
+  bool is_gone(int process) const override { return gone_.at(static_cast<std::size_t>(process)); }
   void on_message(Channel channel, OnMessage handler) override;
   void on_lost(OnLost handler) override;
   void send(int process, Channel channel, Bytes message) override;
@@ -72,8 +73,8 @@ class StarControlPlane final : public ControlPlane, private StarEvents {
   ExchangeBoard board_;
   std::array<Inbox, 3> inboxes_;  // by channel
   Mailbox<Loss> losses_;
-  std::vector<bool> gone_;  // by process
-  bool leaving_ = false;    // on the I/O thread
+  std::vector<std::atomic<bool>> gone_;  // by process; set on the I/O thread
+  bool leaving_ = false;                 // on the I/O thread
   std::atomic<bool> left_{false};
   std::thread thread_;
 };

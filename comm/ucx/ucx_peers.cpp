@@ -189,11 +189,24 @@ void UcxPeers::on_lost(ControlPlane::OnLost handler) {
 }
 
 void UcxPeers::abort(std::exception_ptr cause) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (!abort_cause_) abort_cause_ = std::move(cause);
-  aborted_ = true;
-  ++news_;
-  changed_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!abort_cause_) abort_cause_ = std::move(cause);
+    aborted_ = true;
+    ++news_;
+    changed_.notify_all();
+  }
+  if (!leaving_) worker_.post([this] { cut_gone(); });
+}
+
+// UCX does not notice that a process is stopped: whoever waited for what is on its way there, or for an answer to leave(),
+// would wait for the whole limit.
+void UcxPeers::cut_gone() {
+  std::vector<int> gone;
+  for (const auto& [process, connection] : peers_) {
+    if (control_.is_gone(process)) gone.push_back(process);
+  }
+  for (const int process : gone) cut(process);
 }
 
 }  // namespace pipetrain

@@ -93,7 +93,8 @@ class UcxPeers {
 
   // Called once, with the first process that is gone without having said so. Thread-safe.
   void on_lost(ControlPlane::OnLost handler);
-  // Later messages are dropped, waiting ends, and nobody is reported lost any more. Thread-safe.
+  // Later messages are dropped, waiting ends, what is on its way to and from processes that are gone is forgotten, and nobody
+  // is reported lost any more. Thread-safe.
   void abort(std::exception_ptr cause) noexcept;
   bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
 
@@ -126,6 +127,7 @@ class UcxPeers {
   void send_on(Connection& connection, Outgoing outgoing, unsigned flags);
   void fail(Connection& connection, ucs_status_t status);
   void close_broken(ucp_ep_h endpoint);
+  void cut_gone();
   bool is_connected(int process) const;
   void mark_connected(int process);
   void lose(int process, const std::string& why);

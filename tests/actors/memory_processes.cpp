@@ -36,6 +36,10 @@ class MemoryControl final : public ControlPlane {
   int process() const override { return process_; }
   int processes() const override { return static_cast<int>(hub_->members_.size()); }
   const ProcessInfo& info(int process) const override { return hub_->members_.at(static_cast<std::size_t>(process))->info; }
+  bool is_gone(int process) const override {
+    const std::lock_guard lock(hub_->mutex_);
+    return hub_->members_.at(static_cast<std::size_t>(process_))->gone.count(process) > 0;
+  }
 
   void on_message(Channel channel, OnMessage handler) override {
     auto& own = member();

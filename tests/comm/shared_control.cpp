@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -29,6 +30,7 @@ struct SharedControl::Region {
   int processes = 0, given = 0, taken = 0;
   unsigned round = 0;
   bool one_machine = true;
+  std::atomic<bool> gone[most_processes] = {};
   pid_t pids[most_processes] = {};
   std::size_t sizes[most_processes] = {};
   std::byte bytes[most_processes][most_bytes];
@@ -54,6 +56,7 @@ class Plane : public ControlPlane {
   int process() const override { return process_; }
   int processes() const override { return region_.processes; }
   const ProcessInfo& info(int process) const override { return infos_.at(static_cast<std::size_t>(process)); }
+  bool is_gone(int process) const override { return region_.gone[process]; }
   void on_message(Channel, OnMessage) override {}
   void on_lost(OnLost) override {}
   void send(int, Channel, Bytes) override { throw std::logic_error("no messages here"); }
@@ -133,6 +136,8 @@ SharedControl::SharedControl(int processes, bool one_machine) {
   pthread_condattr_setpshared(&condition, PTHREAD_PROCESS_SHARED);
   pthread_cond_init(&region_->changed, &condition);
 }
+
+void SharedControl::call_gone(int process) { region_->gone[process] = true; }
 
 SharedControl::~SharedControl() { munmap(region_, sizeof(Region)); }
 

@@ -1,5 +1,5 @@
 // A control plane between threads or forked processes of one test, through shared memory: exchange() and numbers only. It has
-// no messages and loses nobody.
+// no messages and loses nobody by itself.
 #pragma once
 
 #include <chrono>
@@ -23,6 +23,9 @@ class SharedControl {
 
   // late: how much later than it could this process learns what an exchange brought.
   std::unique_ptr<ControlPlane> plane(int process, std::chrono::milliseconds late = {});
+
+  // From now on the planes call this process gone.
+  void call_gone(int process);
 
   struct Region;
 

@@ -45,7 +45,10 @@ TEST_CASE("a process that is stopped is lost to all others, and learns it when i
   ForkedRun run(3, 0);
   wait_for_all(run, {1, 2});
   run.signal(2, SIGSTOP);
+  CHECK(!run.plane().is_gone(2));
   CHECK(run.losses().wait(1) == std::vector<std::string>{"2: " + silent});
+  CHECK(run.plane().is_gone(2));
+  CHECK(!run.plane().is_gone(1));
   CHECK(run.line(1) == "2: " + silent);
   run.signal(2, SIGCONT);
   CHECK(run.line(2) == "0: it gave this process up: " + silent);
@@ -105,6 +108,7 @@ TEST_CASE("a process that leaves is no loss, and neither is process 0", "[contro
       error_of([&] { run.plane().exchange("settle", {}); }),
       Contains("peer lost: process 1 (rank 1) on host ") && Contains("is gone, while the others were at 'settle': it ended"));
   CHECK_THAT(run.line(2), Contains("settle: peer lost: process 1 (rank 1)"));
+  CHECK(run.plane().is_gone(1));
   CHECK(run.losses().all().empty());
   run.plane().send(2, Channel::run, bytes_of("more"));
   CHECK_THAT(run.line(2), Contains("more: peer lost: process 1"));

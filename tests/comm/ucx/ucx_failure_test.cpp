@@ -112,6 +112,35 @@ TEST_CASE("a process that is killed amid traffic is noticed, and the transport e
   }
 }
 
+// UCX does not notice it, and it answers no goodbye.
+TEST_CASE("nobody waits for a stopped process that is known to be gone") {
+  test::SharedControl shared(2);
+  const auto wrong = test::in_processes(
+      2,
+      [&](int process) {
+        const auto control = shared.plane(process);
+        const Mesh mesh = a_rank_each(2);
+        auto transport = std::make_unique<UcxTransport>(*control, mesh);
+        {
+          Traffic traffic(*transport, process, {{.edge = 1, .from = 0, .to = 1}, {.edge = 2, .from = 1, .to = 0}});
+          traffic.run();
+          control->exchange("done", {});
+        }
+        if (process == 1) raise(SIGSTOP);
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        shared.call_gone(1);
+        const auto start = std::chrono::steady_clock::now();
+        transport->abort(std::make_exception_ptr(std::runtime_error("over")));
+        transport.reset();
+        const auto took = std::chrono::steady_clock::now() - start;
+        kill(static_cast<pid_t>(control->info(1).pid), SIGKILL);
+        test::require(took < std::chrono::milliseconds(900), "it waited as long as for one that may still answer");
+      },
+      {1});
+  for (const auto& line : wrong) UNSCOPED_INFO(line);
+  CHECK(wrong.empty());
+}
+
 TEST_CASE("a process that leaves is not lost") {
   test::SharedControl shared(3);
   const auto wrong = test::in_processes(3, [&](int process) {
