@@ -9,6 +9,7 @@
 #   cuda/*, device_cuda*.*, cuda_*.*                the backend: built with it
 #   no_ucx.cpp; ucx/*                               the same for UCX
 #   no_nccl.cpp; nccl/*                             the same for NCCL
+#   nccl/no_nccl_put_signal.cpp; nccl/nccl_put_signal.cpp  puts of NCCL, which nccl.h has from 2.29 on
 # CUDA_LINKS and UCX_LINKS are linked privately, with PIPETRAIN_CUDA and PIPETRAIN_UCX only.
 function(pipetrain_room name)
   cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;UCX_LINKS;SOURCES;FOLDERS" ${ARGN})
@@ -61,5 +62,10 @@ function(pipetrain_choose_backend list)
       list(FILTER ${list} EXCLUDE REGEX "${${backend}_real}")
     endif()
   endforeach()
+  if(NCCL_VERSION VERSION_GREATER_EQUAL 2.29)
+    list(FILTER ${list} EXCLUDE REGEX "/no_nccl_put_signal\\.cpp$")
+  else()
+    list(FILTER ${list} EXCLUDE REGEX "/nccl_put_signal\\.cpp$")
+  endif()
   set(${list} ${${list}} PARENT_SCOPE)
 endfunction()

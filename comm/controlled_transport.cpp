@@ -193,8 +193,10 @@ void ControlledTransport::give_credit(EdgeId edge, int slot) {
   const auto open = edges();
   if (!open || aborted_) return;
   EdgeReceiver& receiver = open->receivers.at(edge);
-  SlotCredit credit{edge, slot, {}};
-  give(receiver, credit);
+  give(open, receiver, {edge, slot, {}});
+}
+
+void ControlledTransport::tell(const EdgeReceiver& receiver, const SlotCredit& credit) {
   WireWriter message = begin_edge_message(MessageKind::credit);
   write(message, credit);
   send_to(receiver.from, std::move(message));

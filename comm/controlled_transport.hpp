@@ -60,7 +60,8 @@ class ControlledTransport : public Transport {
   virtual void send(const std::shared_ptr<Edges>& edges, Sender& sender, Delivery delivery) = 0;
   // A delivery has come; its slot, shapes and number of lanes are sound. Ends in receiver.arrived().
   virtual void land(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery) = 0;
-  virtual void give(EdgeReceiver&, SlotCredit&) {}
+  // A slot of an edge that this process receives from is given back. Ends in tell(), at once or later.
+  virtual void give(const std::shared_ptr<Edges>&, EdgeReceiver& receiver, SlotCredit credit) { tell(receiver, credit); }
   // The other end has called tell_posted().
   virtual void posted(const std::shared_ptr<Edges>&, Sender&, int /*slot*/) {}
   // Ends in sender.edge.credit().
@@ -76,6 +77,8 @@ class ControlledTransport : public Transport {
   std::shared_ptr<Edges> edges() const { return edges_.load(); }
   // Sends the message of a delivery. The other end's land() is called.
   void tell(const Sender& sender, const Delivery& delivery);
+  // Sends the message of a credit. The other end's take() is called.
+  void tell(const EdgeReceiver& receiver, const SlotCredit& credit);
   // Tells the producer that this slot's data may be sent now.
   void tell_posted(const EdgeReceiver& receiver, int slot);
   // Begins a message that group_message() of another process gets the rest of.

@@ -49,7 +49,7 @@ void EdgePair::check() const {
 }
 
 SlotHandle EdgePair::make_slot(std::size_t bytes) {
-  memory_.push_back(device_.allocate(bytes, "what is measured"));
+  memory_.push_back(transport_.slot_memory(device_, bytes, "what is measured"));
   Lane lane;
   lane.tensor = {memory_.back().data(), {static_cast<std::int64_t>(bytes / sizeof(float))}, DType::f32};
   lane.capacity = bytes;

@@ -24,11 +24,19 @@ struct Kind {
 
 std::size_t no_memory(int) { return 0; }
 
+template <NcclWay way>
+std::unique_ptr<Transport> make_nccl(ControlPlane& control, const Mesh& mesh) {
+  return make_nccl_transport(control, mesh, way);
+}
+
 // The first that can carry a run's ranks is the one it gets.
 constexpr Kind kinds[] = {
     {TransportKind::ucx, "ucx", DeviceKind::cpu, false, has_ucx, make_ucx_transport, true, ucx_group_memory},
     {TransportKind::ipc, "ipc", DeviceKind::cuda, true, has_ipc, make_ipc_transport, false, no_memory},
-    {TransportKind::nccl, "nccl", DeviceKind::cuda, false, has_nccl, make_nccl_transport, true, nccl_group_memory},
+    {TransportKind::nccl, "nccl", DeviceKind::cuda, false, has_nccl, make_nccl<NcclWay::any>, true, nccl_group_memory},
+    {TransportKind::nccl_put, "nccl-put", DeviceKind::cuda, false, has_nccl, make_nccl<NcclWay::put>, true, nccl_group_memory},
+    {TransportKind::nccl_send, "nccl-send", DeviceKind::cuda, false, has_nccl, make_nccl<NcclWay::send>, true,
+     nccl_group_memory},
 };
 
 const Kind& entry(TransportKind kind) {

@@ -12,18 +12,21 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/control_plane.hpp"
 #include "comm/groups.hpp"
 #include "comm/link.hpp"
 #include "comm/slot.hpp"
+#include "core/buffer.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 
 namespace pipetrain {
 
-enum class TransportKind { ucx, ipc, nccl };
+// Over NCCL edges are put where both ends can (nccl), must be put (nccl_put), or are sent and received (nccl_send).
+enum class TransportKind { ucx, ipc, nccl, nccl_put, nccl_send };
 
 // The word that chooses it: "ucx".
 const char* to_string(TransportKind kind) noexcept;
@@ -51,6 +54,9 @@ struct EdgeSender {
   std::function<void(int slot)> credit;
 };
 
+// Gives a device's memory of so many bytes for slots; what it is for names it where there is too little.
+using SlotMemory = std::function<Buffer(std::size_t bytes, const std::string& what)>;
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -77,6 +83,13 @@ class Transport {
     static_cast<void>(ranks);
     return 0;
   }
+  // Memory of a device of this process for slots that other processes are to fill. Other memory does too, and may cost a way.
+  // Throws as Device::allocate(); freed after close_edges().
+  virtual Buffer slot_memory(Device& device, std::size_t bytes, const std::string& what) {
+    return device.allocate(bytes, what);
+  }
+  // For people: how the edges that were opened last are carried: "ucx", "nccl, putting".
+  virtual std::string description() const = 0;
   // What carries a result from a rank of this process into a mirror for a rank of another one.
   virtual LinkKind link(int from, int to) const = 0;
 

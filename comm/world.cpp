@@ -32,6 +32,12 @@ Device& World::device(int rank) const {
   return *found->second;
 }
 
+SlotMemory World::slot_memory(int rank) const {
+  return [transport = transport_.get(), &device = device(rank)](std::size_t bytes, const std::string& what) {
+    return transport != nullptr ? transport->slot_memory(device, bytes, what) : device.allocate(bytes, what);
+  };
+}
+
 std::map<int, std::shared_ptr<Group>> World::group(const std::vector<int>& ranks, GroupUse use) {
   const std::uint32_t number = groups_++;
   const auto here = [this](int rank) { return runs(rank); };

@@ -33,6 +33,10 @@ class World {
   // Throws Error(internal) for a rank of another process.
   Device& device(int rank) const;
 
+  // Where a rank of this process has the memory of slots that others are to fill: see Transport::slot_memory(). The world
+  // outlives it. Throws as device().
+  SlotMemory slot_memory(int rank) const;
+
   // Makes a group of these ranks, in this order, and gives the handles of those that this process runs, by rank; none where the
   // group has one member only, or none here. Every process of the run must ask for the same groups in the same order. Throws
   // Error(unavailable) when the members are in different processes and there is no transport, and as make_groups() and

@@ -76,6 +76,7 @@ GenerationRankSetup GenerationLayout::rank_setup(const GenerationJob& job, int r
   setup.rank = rank;
   setup.lane = parts_.part_rank(setup.id.tp).number;
   setup.device = &world_.device(rank);
+  setup.slot_memory = world_.slot_memory(rank);
   if (const auto group = tensor_groups_.find(rank); group != tensor_groups_.end()) setup.tensor = group->second;
   if (const auto bytes = group_bytes_.find(rank); bytes != group_bytes_.end()) setup.group_bytes = bytes->second;
   const auto stage = static_cast<std::size_t>(setup.id.pp);

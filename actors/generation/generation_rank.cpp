@@ -96,7 +96,7 @@ Lane GenerationRank::make_lane(InputKind kind, int) {
   lane.tensor = lane_tensor(setup_, kind);
   lane.rank = setup_.rank;
   if (kind != InputKind::activation) return lane;
-  lane_memory_.push_back(allocate(align_up(lane.tensor.bytes()), "queue"));
+  lane_memory_.push_back(setup_.slot_memory(align_up(lane.tensor.bytes()), to_string(setup_.id) + ": queue"));
   lane.tensor.data = lane_memory_.back().data();
   lane.capacity = lane_memory_.back().bytes();
   lane.ready = setup_.device->make_event();

@@ -11,6 +11,7 @@
 #include "actors/training/rank_streams.hpp"
 #include "actors/training/ranked_compute.hpp"
 #include "comm/outgoing_links.hpp"
+#include "comm/transport.hpp"
 #include "core/mesh.hpp"
 #include "core/process_group.hpp"
 #include "model/stage_inference.hpp"
@@ -24,6 +25,7 @@ struct GenerationRankSetup {
   int rank = 0;  // of the mesh
   int lane = 0;  // among the stage's ranks of this process: of slots
   Device* device = nullptr;
+  SlotMemory slot_memory;         // null: only to be estimated
   std::shared_ptr<Group> tensor;  // the ranks of the stage; null: one
   std::size_t group_bytes = 0;    // that it keeps for pieces on their way to other processes
   InferenceSpec model;

@@ -133,6 +133,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.rank = rank;
   setup.lane = part_rank(setup.id.tp).number;
   setup.device = &world_.device(rank);
+  setup.slot_memory = world_.slot_memory(rank);
   if (const auto groups = groups_.find(rank); groups != groups_.end()) setup.groups = groups->second;
   if (const auto bytes = group_bytes_.find(rank); bytes != group_bytes_.end()) setup.group_bytes = bytes->second;
   setup.config = job.config;

@@ -83,7 +83,7 @@ bool RankCompute::has_head() const {
 
 Lane RankCompute::make_lane(InputKind kind, int chunk) {
   lane_memory_.push_back(
-      setup_.device->allocate(lane_bytes(setup_, kind, chunk, model_->hidden_shape()), to_string(setup_.id) + ": queue"));
+      setup_.slot_memory(lane_bytes(setup_, kind, chunk, model_->hidden_shape()), to_string(setup_.id) + ": queue"));
   Lane lane;
   lane.tensor = lane_tensor(setup_, kind, chunk, model_->hidden_shape());
   lane.tensor.data = lane_memory_.back().data();

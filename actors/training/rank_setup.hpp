@@ -10,6 +10,7 @@
 #include "actors/training/step_samples.hpp"
 #include "actors/training/train_job.hpp"
 #include "comm/outgoing_links.hpp"
+#include "comm/transport.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 #include "core/process_group.hpp"
@@ -44,6 +45,7 @@ struct RankSetup {
   std::uint64_t seed = 0;                         // of dropout
   bool sequence_parallel = true;
   Numerics numerics;
+  SlotMemory slot_memory;       // null: only to be estimated
   LinkKinds links;              // to the ranks whose slots it fills
   int mirrors = 0;              // slots of other processes that it fills by way of memory of its own
   std::size_t group_bytes = 0;  // that its groups over processes keep on its device

@@ -129,6 +129,7 @@ class Trainer::Run {
   std::int64_t steps_per_epoch() const { return samples_->sampler().steps_per_epoch(); }
   Pipeline& pipeline() { return *pipeline_; }
 
+  std::string carried_by() const { return layout_.transport() ? layout_.transport()->description() : ""; }
   std::vector<DeviceMemory> memory() const {
     std::vector<DeviceMemory> devices;
     for (const MemoryUse& use : pipeline_->memory()) devices.push_back({rank_at(devices.size()), use});
@@ -304,6 +305,7 @@ std::optional<Evaluation> Trainer::evaluate(const std::function<bool()>& stop) {
 std::int64_t Trainer::steps_done() const { return run_->steps_done(); }
 std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); }
 std::vector<DeviceMemory> Trainer::memory() const { return run_->memory(); }
+std::string Trainer::carried_by() const { return run_->carried_by(); }
 double Trainer::first_loss() const { return run_->first_loss(); }
 std::optional<double> Trainer::last_loss() const { return run_->last_loss(); }
 std::future<void> Trainer::start_checkpoint(const std::filesystem::path& folder) { return run_->start_checkpoint(folder); }

@@ -74,6 +74,8 @@ class Trainer {
   std::int64_t steps_per_epoch() const;
 
   std::vector<DeviceMemory> memory() const;
+  // What carries data between processes, as Transport::description() says it; empty where one process runs all.
+  std::string carried_by() const;
   // The current weights as a Hugging Face folder, whole or not at all, with the job's companions.
   void save_model(const std::filesystem::path& folder, const ModelFolderOptions& options = {}) const;
   // FOLDER/step-NNNNNNNN, to go on from: see checkpoint.hpp. Returns once a snapshot of the state is under way; the next

@@ -84,7 +84,7 @@ void print_links(const MeasuredTogether& measured) {
       const auto host = [&](int process) { return devices.hosts[static_cast<std::size_t>(process)]; };
       print_fact("link", fmt::format("process {} to {}, {}: {}, {:.3g} us over {}", one, other,
                                      host(one) == host(other) ? "on one host" : "between hosts", rate(link.rate, "B/s"),
-                                     link.latency * 1e6, to_string(measured.transport)));
+                                     link.latency * 1e6, measured.transport));
     }
   }
 }

@@ -116,12 +116,13 @@ MeasuredTogether measure_together(const ProcessOptions& processes, const Measure
   const Mesh mesh(shape, deal_ranks(shape.pp, shape.pp));
   const TransportKind* wanted = processes.transport ? &*processes.transport : nullptr;
   MeasuredTogether measured;
-  measured.transport = choose_transport(*control, mesh, own.kind, wanted);
+  const TransportKind kind = choose_transport(*control, mesh, own.kind, wanted);
   measured.devices = measure_hosts(*control, own);
   const auto device = own.kind == DeviceKind::cpu ? make_cpu_device(0, 1) : make_cuda_device(own.gpu);
-  auto transport = make_transport(measured.transport, *control, mesh);
+  auto transport = make_transport(kind, *control, mesh);
   for (const LinkMeasurement& link : measure_links(*control, *transport, *device))
     measured.devices.links.push_back({link.rate, link.latency});
+  measured.transport = transport->description();
   transport.reset();
   control->leave();
   return measured;

@@ -2,6 +2,8 @@
 // two processes.
 #pragma once
 
+#include <string>
+
 #include "apps/options/process_options.hpp"
 #include "tuning/measured_devices.hpp"
 
@@ -16,7 +18,7 @@ struct MeasuredHost {
 
 struct MeasuredTogether {
   MeasuredDevices devices;
-  TransportKind transport{};  // of the links
+  std::string transport;  // what carried data, for people
 };
 
 // Blocks until all processes have joined and measured. What was measured, in every process. Throws Error as join_processes(),

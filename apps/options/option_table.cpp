@@ -132,8 +132,10 @@ const std::vector<OptionSpec>& train_option_table() {
        "loopback",
        "none; launch on one host draws one"},
       {"Processes", "rendezvous-timeout", "SECONDS", "how long to wait for the other processes", "300"},
-      {"Processes", "transport", "auto|inproc|ipc|nccl|ucx",
-       "what carries data between processes: memory of GPUs on one host, NCCL between hosts, UCX for CPUs", "auto"},
+      {"Processes", "transport", "auto|inproc|ipc|nccl|nccl-put|nccl-send|ucx",
+       "what carries data between processes: memory of GPUs on one host, NCCL between hosts (which puts where it can; with puts "
+       "only, or without), UCX for CPUs",
+       "auto"},
 
       {"Checkpoints", "save", "DIR", "write checkpoints of this one run and, at the end, DIR/model (a Hugging Face folder)",
        ""},

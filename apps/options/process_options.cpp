@@ -114,12 +114,13 @@ void place_by_launcher(const OptionValues& values, const LaunchPlace& place, Pro
 }
 
 std::optional<TransportKind> read_transport(const OptionValues& values, bool several) {
-  const auto choice = values.choice("transport", {"auto", "inproc", "ipc", "nccl", "ucx"}).value_or(0);
+  const auto choice = values.choice("transport", {"auto", "inproc", "ipc", "nccl", "nccl-put", "nccl-send", "ucx"}).value_or(0);
   if (choice == 0) return std::nullopt;
   if (choice == 1 && several) values.fail("transport", "is within one process, and this run has several; use auto");
   if (choice > 1 && !several)
     values.fail("transport", "is between processes, and this run has one; use auto, or start several (pipetrain launch)");
-  constexpr TransportKind kinds[] = {TransportKind::ipc, TransportKind::nccl, TransportKind::ucx};
+  constexpr TransportKind kinds[] = {TransportKind::ipc, TransportKind::nccl, TransportKind::nccl_put, TransportKind::nccl_send,
+                                     TransportKind::ucx};
   return choice == 1 ? std::nullopt : std::optional(kinds[choice - 2]);
 }
 

@@ -224,6 +224,11 @@ int follow(Trainer& trainer, JoinedRun& joined) {
   return stop_signal() != 0 ? stop_signal_status() : 0;
 }
 
+// What was chosen for the run's processes.
+void note_transport(const Trainer& trainer, std::vector<std::string>& notes) {
+  if (const std::string carrier = trainer.carried_by(); !carrier.empty()) notes.push_back("between processes: " + carrier);
+}
+
 // Which step a run begins with, where that may surprise.
 void note_begin(const TrainJob& job, const SavingSettings& saving, std::vector<std::string>& notes) {
   if (job.steps_done > 0) {
@@ -264,6 +269,7 @@ int run_train(const TrainOptions& options) {
   std::optional<StepOutputs> outputs;  // while a signal still ends the process at once: a pipe may have no reader
   try {
     if (!options.processes.leads()) return follow(*trainer, *joined);
+    note_transport(*trainer, notes);
     placing_errors(options.places, [&] { outputs.emplace(options, *trainer, flops_per_token, report.get()); });
     const SignalAnswers answers([&] { finish_step(options, *trainer, joined.get()); }, [&] { answer_question(*trainer); });
     const int status = StepLoop(options, notes, *trainer, {*outputs, records, *watch}).run();

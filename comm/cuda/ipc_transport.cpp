@@ -52,6 +52,7 @@ class IpcTransport final : public ControlledTransport {
                                               const std::map<int, Device*>& devices, GroupUse use) override {
     return groups_.make(ranks, number, devices, use);
   }
+  std::string description() const override { return "ipc"; }
   LinkKind link(int, int) const override { return LinkKind::peer_copy; }
 
  private:
@@ -186,10 +187,11 @@ class IpcTransport final : public ControlledTransport {
     receiver.arrived(delivery.slot, delivery.microbatch);
   }
 
-  void give(EdgeReceiver& receiver, SlotCredit& credit) override {
+  void give(const std::shared_ptr<Edges>&, EdgeReceiver& receiver, SlotCredit credit) override {
     for (const Lane& lane : receiver.slots.at(static_cast<std::size_t>(credit.slot))->lanes) {
       credit.records.push_back(shared(lane, &Lane::free).recorded());
     }
+    tell(receiver, credit);
   }
 
   void take(const std::shared_ptr<Edges>&, Sender& sender, const SlotCredit& credit) override {

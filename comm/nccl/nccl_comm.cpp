@@ -8,6 +8,7 @@
 #include <iostream>
 #include <thread>
 
+#include "comm/nccl/nccl_put_signal.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -118,6 +119,31 @@ void NcclComm::send(const void* data, std::size_t bytes, int to) {
 
 void NcclComm::receive(void* data, std::size_t bytes, int from) {
   if (bytes > 0) check(nccl().receive(data, bytes, ncclUint8, from, comm_, stream_), "receiving");
+}
+
+void NcclComm::put(const void* data, std::size_t bytes, int to, void* window) {
+  check(nccl_puts().functions->put(data, bytes, to, window, comm_, stream_), "putting");
+}
+
+void NcclComm::wait_for_put(int from) { check(nccl_puts().functions->wait(from, comm_, stream_), "waiting for what is put"); }
+
+bool NcclComm::can_put() const {
+  const NcclPutSignal* functions = nccl_puts().functions;
+  const std::lock_guard lock(mutex_);
+  return functions != nullptr && !aborting_ && functions->possible(comm_);
+}
+
+void* NcclComm::make_window(void* data, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (aborting_) throw Error(ErrorKind::aborted, "an NCCL communicator was aborted");
+  cuda_check(cudaSetDevice(device_), "choosing the device", device_);
+  void* window = nullptr;
+  check(nccl_puts().functions->make_window(comm_, data, bytes, &window), "making a window");
+  settle_locked();
+  if (window == nullptr) {
+    throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": NCCL makes no window of a slot's memory");
+  }
+  return window;
 }
 
 std::string NcclComm::failure() const {

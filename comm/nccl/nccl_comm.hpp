@@ -48,6 +48,13 @@ class NcclComm {
   // Only within transfer().
   void send(const void* data, std::size_t bytes, int to);
   void receive(void* data, std::size_t bytes, int from);
+  void put(const void* data, std::size_t bytes, int to, void* window);
+  void wait_for_put(int from);
+
+  // Whether its ranks can put into each other's memory; once it is settled.
+  bool can_put() const;
+  // As NcclPutSignal: waits until all ranks have made it. Throws as settle().
+  void* make_window(void* data, std::size_t bytes);
 
   // Empty while all is well, as far as can be asked now; else NCCL's words. Thread-safe, never blocks.
   std::string failure() const;

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "comm/nccl/nccl_put_signal.hpp"
 #include "comm/nccl/nccl_transport.hpp"
 #include "core/error.hpp"
 
@@ -30,6 +31,7 @@ NcclLibrary load() {
                                             "; install libnccl2, or name its folder in LD_LIBRARY_PATH");
   }
   NcclLibrary found;
+  found.handle = library;
   decltype(&ncclGetVersion) get_version = nullptr;
   find(library, "ncclGetVersion", get_version);
   get_version(&found.version);
@@ -53,6 +55,8 @@ NcclLibrary load() {
 
 }  // namespace
 
+void* NcclLibrary::find(const char* name) const { return ::dlsym(handle, name); }
+
 const NcclLibrary& nccl() {
   static const NcclLibrary library = load();
   return library;
@@ -61,8 +65,9 @@ const NcclLibrary& nccl() {
 std::string describe_nccl() {
   try {
     const int version = nccl().version;
+    const NcclPuts& puts = nccl_puts();
     return "ok: " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-           std::to_string(version % 100);
+           std::to_string(version % 100) + (puts.functions ? ", which puts" : "; no puts: " + puts.missing);
   } catch (const Error& error) {
     return std::string("none: ") + error.what();
   }

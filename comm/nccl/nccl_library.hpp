@@ -9,6 +9,7 @@ namespace pipetrain {
 
 struct NcclLibrary {
   int version = 0;  // as NCCL_VERSION counts
+  void* handle = nullptr;
   decltype(&ncclGetUniqueId) get_unique_id = nullptr;
   decltype(&ncclCommInitRankConfig) comm_init = nullptr;
   decltype(&ncclCommFinalize) comm_finalize = nullptr;
@@ -21,6 +22,9 @@ struct NcclLibrary {
   decltype(&ncclRecv) receive = nullptr;
   decltype(&ncclGroupStart) group_start = nullptr;
   decltype(&ncclGroupEnd) group_end = nullptr;
+
+  // Another function of it; null where it has none of that name.
+  void* find(const char* name) const;
 };
 
 // Loads it at the first call. Throws Error(unavailable) where the host has none, or one that is too old. Thread-safe.

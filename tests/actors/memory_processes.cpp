@@ -141,6 +141,7 @@ class MemoryTransport final : public Transport {
     }
     return own;
   }
+  std::string description() const override { return "memory of the test"; }
   LinkKind link(int, int) const override { return LinkKind::same_memory; }
 
   void deliver(EdgeId edge, int slot, int microbatch) override {

@@ -23,6 +23,7 @@ class SharedMemoryTransport final : public ControlledTransport {
                                               GroupUse) override {
     return {};
   }
+  std::string description() const override { return "memory of the test"; }
   LinkKind link(int, int) const override { return LinkKind::same_memory; }
 
   std::string refuses;  // what connect() fails with

@@ -119,6 +119,12 @@ TEST_CASE("processes of a pipeline learn what one process learns, to the bit", "
   }
 }
 
+TEST_CASE("a run of several processes tells what carries its data", "[launch]") {
+  const std::string options = "--device cpu --pp 2 --steps 1 --layers 2 --seq-len 8 --microbatches 2";
+  CHECK_THAT(run("launch --nproc 2 " + options).err, Contains("between processes: ucx\n"));
+  CHECK_THAT(run(options).err, !Contains("between processes"));
+}
+
 TEST_CASE("processes of other layouts learn what one process learns, to the bit", "[launch][slow]") {
   struct Layout {
     const char* options;

@@ -132,7 +132,8 @@ TEST_CASE("places that make no sense are refused with the option") {
   CHECK_THAT(refused({"--nproc", "2", "--pp", "2"}), StartsWith("--nproc 2: belongs to pipetrain launch"));
   CHECK_THAT(refused({"--restart", "2"}), StartsWith("--restart 2: belongs to pipetrain launch"));
   CHECK_THAT(refused({"--transport", "nccl"}), StartsWith("--transport nccl: is between processes, and this run has one"));
-  CHECK_THAT(refused({"--transport", "mpi"}), StartsWith("--transport mpi: must be one of auto, inproc, ipc, nccl, ucx"));
+  CHECK_THAT(refused({"--transport", "mpi"}),
+             StartsWith("--transport mpi: must be one of auto, inproc, ipc, nccl, nccl-put, nccl-send, ucx"));
   CHECK_THAT(refused({"--pp", "2", "--transport", "inproc"}, torchrun),
              StartsWith("--transport inproc: is within one process"));
   CHECK_THAT(refused({"--rendezvous-timeout", "0"}), StartsWith("--rendezvous-timeout 0: must be at least 1"));

@@ -147,6 +147,7 @@ class EdgeRunner {
   }
 
   void close() { transport_->close_edges(); }
+  std::string description() const { return transport_->description(); }
 
  private:
   struct Read {
@@ -174,7 +175,7 @@ class EdgeRunner {
     for (int i = 0; i < plan.slots; ++i) {
       auto slot = std::make_shared<Slot>();
       Lane lane;
-      slots_.push_back(device_->allocate(4 * static_cast<std::size_t>(plan.most), "a slot"));
+      slots_.push_back(transport_->slot_memory(*device_, 4 * static_cast<std::size_t>(plan.most), "a slot"));
       lane.tensor = {slots_.back().data(), {plan.most}, DType::f32};
       lane.capacity = slots_.back().bytes();
       lane.ready = device_->make_event();
@@ -228,6 +229,8 @@ TEST_CASE("one process of edges between GPUs", "[.][gpu-process]") {
     EdgeRunner runner(*self);
     for (const EdgeId first : {0U, 100U}) {  // closed and opened anew
       runner.open(first, 8);
+      if (self->kind() == TransportKind::nccl_send) CHECK(runner.description() == "nccl, sending");
+      if (self->kind() == TransportKind::nccl_put) CHECK(runner.description() == "nccl, putting");
       CHECK(runner.run() == 0);
       runner.close();
     }
@@ -236,9 +239,9 @@ TEST_CASE("one process of edges between GPUs", "[.][gpu-process]") {
 }
 
 TEST_CASE("GPUs of two processes fill each other's slots", "[gpu]") {
-  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl}) {
+  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl, TransportKind::nccl_send, TransportKind::nccl_put}) {
     for (const int gpus : {2, 1}) {
-      if (!have(kind, gpus) || (kind == TransportKind::nccl && gpus == 1)) continue;
+      if ((kind != TransportKind::ipc && gpus == 1) || !have(kind, gpus)) continue;
       INFO(to_string(kind) << ", " << gpus << " GPUs");
       CHECK(run_gpu_processes({"one process of edges between GPUs", kind, 2, gpus}) == std::vector<int>{0, 0});
     }

@@ -67,9 +67,9 @@ TEST_CASE("one process of GPUs whose links are measured and of which one is kill
 }
 
 TEST_CASE("links between GPUs of two processes are measured", "[gpu]") {
-  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl}) {
+  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl, TransportKind::nccl_put}) {
     for (const int gpus : {2, 1}) {
-      if (!have(kind, gpus) || (kind == TransportKind::nccl && gpus == 1)) continue;
+      if ((kind != TransportKind::ipc && gpus == 1) || !have(kind, gpus)) continue;
       INFO(to_string(kind) << ", " << gpus << " GPUs");
       CHECK(run_gpu_processes({"one process of GPUs whose links are measured", kind, 2, gpus}) == std::vector<int>{0, 0});
     }
@@ -77,7 +77,7 @@ TEST_CASE("links between GPUs of two processes are measured", "[gpu]") {
 }
 
 TEST_CASE("a link between GPUs whose other end is killed is measured no longer", "[gpu]") {
-  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl}) {
+  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl, TransportKind::nccl_put}) {
     if (!have(kind, 2)) continue;
     const auto ends =
         run_gpu_processes({"one process of GPUs whose links are measured and of which one is killed", kind, 2, 2});

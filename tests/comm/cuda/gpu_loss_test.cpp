@@ -62,8 +62,9 @@ TEST_CASE("one process of GPUs of which one is killed", "[.][gpu-process]") {
   const Mesh mesh({.dp = 2}, deal_ranks(2, 2));
   const auto device = make_cuda_device(self->gpu(0));
   const auto compute = device->make_stream("compute"), sums = device->make_stream("sums");
-  const Buffer memory = device->allocate(4096, "a slot"), arena = device->allocate(1 << 20, "sums");
+  const Buffer arena = device->allocate(1 << 20, "sums");
   const auto transport = make_transport(self->kind(), self->control(), mesh);
+  const Buffer memory = transport->slot_memory(*device, 4096, "a slot");
   const auto group = transport->group({0, 1}, 7, {{self->process(), device.get()}}, GroupUse::alone).at(self->process());
   const Tensor numbers{arena.data(), {1 << 18}, DType::f32};
 
@@ -103,7 +104,7 @@ TEST_CASE("one process of GPUs of which one is killed", "[.][gpu-process]") {
 }
 
 TEST_CASE("a GPU does not wait for ever for a process that was killed", "[gpu]") {
-  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl}) {
+  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl, TransportKind::nccl_put}) {
     if (!have(kind, 2)) continue;
     INFO(to_string(kind));
     CHECK(run_gpu_processes({"one process of GPUs of which one is killed", kind, 2, 2}) == std::vector<int>{0, -SIGKILL});

@@ -84,8 +84,12 @@ void say_where(int signal) {
 
 bool have(TransportKind kind, int gpus) {
   if (!needs_gpus(cuda_device_count(), gpus)) return false;
-  if (kind == TransportKind::nccl && !has_nccl()) {
+  if (kind != TransportKind::ipc && !has_nccl()) {
     skip("needs NCCL, and this build has none");
+    return false;
+  }
+  if (kind == TransportKind::nccl_put && describe_nccl().find("which puts") == std::string::npos) {
+    skip("needs puts: " + describe_nccl());
     return false;
   }
   return true;

@@ -1,0 +1,132 @@
+// The transport over NCCL: nccl_transport.cpp sets its edges up, nccl_transfers.cpp moves data in steps. NCCL builds only.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/controlled_transport.hpp"
+#include "comm/cuda/gpu_groups.hpp"
+#include "comm/cuda/ipc_group.hpp"
+#include "comm/nccl/nccl_comms.hpp"
+#include "comm/nccl/nccl_groups.hpp"
+#include "comm/nccl/nccl_lane.hpp"
+#include "comm/nccl/nccl_memory.hpp"
+#include "comm/nccl/nccl_transport.hpp"
+#include "comm/task_thread.hpp"
+
+namespace pipetrain {
+
+class NcclTransport final : public ControlledTransport {
+ public:
+  NcclTransport(ControlPlane& control, const Mesh& mesh, NcclWay way)
+      : ControlledTransport(control, mesh),
+        way_(way),
+        no_puts_(why_none(way, mesh)),
+        groups_(control, mesh, comms_, sender_of(GroupKind::nccl)),
+        tensor_groups_(mesh, control.process(), sender_of(GroupKind::ipc)),
+        thread_([this] { watch(); }, watch_interval) {
+    listen();
+  }
+  ~NcclTransport() override { stop_listening(); }
+
+  std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
+                                              const std::map<int, Device*>& devices, GroupUse use) override {
+    if (!is_tensor_group(mesh(), ranks)) return groups_.make(ranks, number, devices, use);
+    require_one_host(control(), mesh(), ranks);
+    return tensor_groups_.make(ranks, number, devices, use);
+  }
+  std::size_t group_memory(int ranks) const override { return nccl_group_memory(ranks); }
+  Buffer slot_memory(Device& device, std::size_t bytes, const std::string& what) override {
+    return no_puts_.empty() ? memory_.allocate(device, bytes, what) : device.allocate(bytes, what);
+  }
+  std::string description() const override;
+  // The mirrors are this process's own memory.
+  LinkKind link(int, int) const override { return LinkKind::same_memory; }
+
+ private:
+  // One end of an edge.
+  struct End {
+    std::vector<std::unique_ptr<NcclLane>> lanes;
+    bool puts = false;
+    std::atomic<int> under_way{0};  // puts that the consumer has not been told of
+  };
+  enum class GroupKind : std::uint8_t { nccl, ipc };  // whom a message about groups is for
+
+  NcclWay way_;
+  std::string no_puts_;  // why this process cannot put, and nobody can put into its slots; empty: it can
+  NcclMemory memory_;
+  NcclComms comms_;
+  NcclGroups groups_;
+  IpcGroups tensor_groups_;                         // each on one host, where its kernels reach the others' memory
+  std::map<int, std::unique_ptr<Device>> devices_;  // for the streams of receiving ends, by number
+  std::map<EdgeId, End> ends_;                      // fixed while edges are open
+  // Of edges that this process receives from: whether their slots can be windows, and the lanes' names.
+  std::map<EdgeId, Bytes> offers_;
+  std::vector<Buffer> mirror_memory_;
+  std::atomic<int> unsent_{0};                // delivered mirrors
+  std::atomic<bool> closing_{false};          // what still waits is dropped
+  std::atomic<int> putting_{0}, sending_{0};  // edges of those that were opened last
+  TaskThread thread_;                         // does all transfers of edges; the last member: it uses the others
+
+  static constexpr std::chrono::milliseconds watch_interval{100};
+  static std::string why_none(NcclWay way, const Mesh& mesh);
+  bool over() const { return aborted() || closing_; }
+  void watch();
+
+  // --- Set-up -------------------------------------------------------------------------------------------------------------
+
+  Bytes introduce(const Edges&) override;
+  Bytes offer(const EdgeReceiver& receiver) override;
+  void connect(Edges& edges) override;
+  void connect_receiver(const EdgeReceiver& receiver);
+  void connect_sender(Sender& sender);
+  std::string why_not_put(const Edges& edges, EdgeId id) const;
+  void choose_way(const Edges& edges, EdgeId id, End& end);
+  void mirror(Sender& sender);
+  void rehearse(const Edges& edges);
+  void disconnect(Edges& edges) noexcept override;
+  void disconnected() noexcept override;
+  Device& device_of(const Lane& lane);
+
+  // --- In steps -----------------------------------------------------------------------------------------------------------
+
+  void send(const std::shared_ptr<Edges>& edges, Sender& sender, Delivery delivery) override;
+  void put(const std::shared_ptr<Edges>& edges, Sender& sender, const Delivery& delivery);
+  void tell_put(const std::shared_ptr<Edges>& edges, Sender& sender, const Delivery& delivery);
+  bool transfer(End& end, const Slot& slot, int number);
+  void land(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery) override;
+  void take_put(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, const Delivery& delivery);
+  void give(const std::shared_ptr<Edges>& edges, EdgeReceiver& receiver, SlotCredit credit) override;
+  void posted(const std::shared_ptr<Edges>& edges, Sender& sender, int number) override;
+  void take(const std::shared_ptr<Edges>& edges, Sender& sender, const SlotCredit& credit) override;
+  void group_message(int from, WireReader& in) override {
+    const GroupKind kind = in.choice(GroupKind::ipc);
+    WireReader message(in.bytes());
+    in.end();
+    if (kind == GroupKind::ipc) return tensor_groups_.handle(from, message);
+    groups_.handle(message);
+  }
+  std::function<void(int, const Bytes&)> sender_of(GroupKind kind) {
+    return [this, kind](int process, const Bytes& message) {
+      WireWriter out = begin_group_message();
+      out.number(kind);
+      out.bytes(message);
+      send_to(process, std::move(out));
+    };
+  }
+  void on_abort(const std::exception_ptr& cause) noexcept override {
+    groups_.abort(cause);
+    tensor_groups_.abort(cause);
+    comms_.abort();
+  }
+};
+
+}  // namespace pipetrain
