@@ -1,6 +1,7 @@
 // Edges between two processes over UCX: their rate beside that of UCX's own benchmark in the same run, and the time from an
-// actor to one in the other process; with `rates` or `latencies` these alone. Memory is that of CPUs; on one host UCX moves it
-// through shared memory.
+// actor to one in the other process; with `rates` or `latencies` these alone. Memory is that of CPUs. On one host the producer
+// fills the consumer's slots, which share memory, so that a message only tells of it: beside that stand slots of other memory,
+// which are copied once, and messages that are written and read, beside two threads that do so in one process.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,29 +34,56 @@ constexpr int rounds = 2000, turns = 5;
 double best(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
 double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
 
-// Ours and UCX's in turns, so that both meet the same disturbance.
+// What is measured in turns, so that all meet the same disturbance.
+struct Rates {
+  std::vector<double> edge, fetched, perftest, copies;     // of messages alone
+  std::vector<double> used, used_fetched, in_one_process;  // that are written and read
+};
+
+Rates measure_size(EdgePair& pair, std::size_t bytes, int messages) {
+  using SlotMemory = EdgePair::SlotMemory;
+  const int fewer = std::max(messages / 4, 16);
+  Rates rates;
+  for (int turn = 0; turn < turns; ++turn) {
+    for (const SlotMemory where : {SlotMemory::transport, SlotMemory::device}) {
+      const bool usual = where == SlotMemory::transport;
+      pair.place_slots(where);
+      pair.meet();
+      (usual ? rates.edge : rates.fetched).push_back(bytes_per_second(pair, bytes, messages));
+      pair.meet();
+      (usual ? rates.used : rates.used_fetched).push_back(written_and_read(pair, bytes, fewer));
+    }
+    if (!pair.leads()) continue;
+    if (const auto result = run_perftest("ucp_am_bw", bytes, messages, free_port())) {
+      rates.perftest.push_back(result->bytes_per_second);
+    }
+    rates.copies.push_back(copied_in_turns(bytes, messages));
+    rates.in_one_process.push_back(written_and_read_in_one_process(bytes, fewer));
+  }
+  return rates;
+}
+
+bool report_rates(const std::string& bench, const Rates& rates) {
+  report(bench, best(rates.edge) / 1e9, "GB/s");
+  report(bench + ", slots of other memory", best(rates.fetched) / 1e9, "GB/s");
+  report(bench + ", copies between as many buffers", best(rates.copies) / 1e9, "GB/s");
+  report(bench + ", slots of other memory: share of such copies", best(rates.fetched) / best(rates.copies), "");
+  report(bench + ", written and read", best(rates.used) / 1e9, "GB/s");
+  report(bench + ", written and read, slots of other memory", best(rates.used_fetched) / 1e9, "GB/s");
+  report(bench + ", written and read in one process", best(rates.in_one_process) / 1e9, "GB/s");
+  if (rates.perftest.empty()) {
+    std::fprintf(stderr, "bench: no ucx_perftest to compare with; install ucx-utils\n");
+    return false;
+  }
+  report(bench + " ucx_perftest", best(rates.perftest) / 1e9, "GB/s");
+  return report(bench + " share of ucx_perftest", best(rates.edge) / best(rates.perftest), "", Limit::at_least, 0.8);
+}
+
 bool measure_rates(EdgePair& pair) {
   bool pass = true;
   for (const auto& [name, bytes, messages] : sizes) {
-    std::vector<double> ours, theirs;
-    for (int turn = 0; turn < turns; ++turn) {
-      pair.meet();
-      ours.push_back(bytes_per_second(pair, bytes, messages));
-      if (!pair.leads()) continue;
-      if (const auto result = run_perftest("ucp_am_bw", bytes, messages, free_port())) {
-        theirs.push_back(result->bytes_per_second);
-      }
-    }
-    if (!pair.leads()) continue;
-    const std::string bench = std::string("ucx edge ") + name;
-    report(bench, best(ours) / 1e9, "GB/s");
-    if (theirs.empty()) {
-      std::fprintf(stderr, "bench: no ucx_perftest to compare with; install ucx-utils\n");
-      pass = false;
-      continue;
-    }
-    report(bench + " ucx_perftest", best(theirs) / 1e9, "GB/s");
-    pass &= report(bench + " share of ucx_perftest", best(ours) / best(theirs), "", Limit::at_least, 0.8);
+    const Rates rates = measure_size(pair, bytes, messages);
+    if (pair.leads()) pass &= report_rates(std::string("ucx edge ") + name, rates);
   }
   return pass;
 }

@@ -49,7 +49,9 @@ void EdgePair::check() const {
 }
 
 SlotHandle EdgePair::make_slot(std::size_t bytes) {
-  memory_.push_back(transport_.slot_memory(device_, bytes, "what is measured"));
+  const std::string what = "what is measured";
+  memory_.push_back(where_ == SlotMemory::transport ? transport_.slot_memory(device_, bytes, what)
+                                                    : device_.allocate(bytes, what));
   Lane lane;
   lane.tensor = {memory_.back().data(), {static_cast<std::int64_t>(bytes / sizeof(float))}, DType::f32};
   lane.capacity = bytes;
@@ -100,6 +102,10 @@ void EdgePair::close() noexcept {
 }
 
 void EdgePair::meet() { control_.exchange("measuring", {}); }
+
+const Tensor& EdgePair::outgoing(int slot) const {
+  return transport_.mirrors(leads() ? forth : back).at(static_cast<std::size_t>(slot))->lanes[0].tensor;
+}
 
 void EdgePair::deliver(int slot) {
   const EdgeId out = leads() ? forth : back;

@@ -34,6 +34,10 @@ class EdgePair {
   bool leads() const { return control_.process() == first_; }
   bool takes_part() const { return leads() || control_.process() == second_; }
 
+  // Where slots are from now on: in the transport's memory for them, as a pipeline's are, or in the device's.
+  enum class SlotMemory { transport, device };
+  void place_slots(SlotMemory where) { where_ = where; }
+
   // Slots of so many bytes, of which the producers have all. The functions are called as EdgeReceiver and EdgeSender say.
   void open(std::size_t bytes, int slots, std::function<void(int slot)> arrived, std::function<void(int slot)> credit);
   void close() noexcept;
@@ -50,6 +54,9 @@ class EdgePair {
   void settle();
 
   Device& device() const { return device_; }
+  // What goes out in the mirror of that number, and what came in the slot.
+  const Tensor& outgoing(int slot) const;
+  const Tensor& incoming(int slot) const { return slots_.at(static_cast<std::size_t>(slot))->lanes[0].tensor; }
 
  private:
   int other() const { return leads() ? second_ : first_; }
@@ -61,6 +68,7 @@ class EdgePair {
   Transport& transport_;
   Device& device_;
   int first_, second_;
+  SlotMemory where_ = SlotMemory::transport;
   std::vector<Buffer> memory_;
   std::vector<SlotHandle> slots_;   // that this process receives in
   std::unique_ptr<Stream> stream_;  // of a GPU

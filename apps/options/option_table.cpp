@@ -133,7 +133,8 @@ const std::vector<OptionSpec>& train_option_table() {
        "none; launch on one host draws one"},
       {"Processes", "rendezvous-timeout", "SECONDS", "how long to wait for the other processes", "300"},
       {"Processes", "transport", "auto|inproc|ipc|nccl|nccl-put|nccl-send|ucx",
-       "what carries data between processes: memory of GPUs on one host, NCCL between hosts (which puts where it can; with puts "
+       "what carries data between processes: memory of GPUs on one host, NCCL between hosts (which puts where it can; with "
+       "puts "
        "only, or without), UCX for CPUs",
        "auto"},
 

@@ -75,7 +75,7 @@ Bytes written(const Header& header) {
   return std::move(to).data();
 }
 
-// Two edges into this process, and one out of it.
+// Two edges into this process, one of which has slots that can be mapped, and one out of it.
 Bytes some_edges() {
   Lane lane;
   lane.tensor.shape = {4, 16};
@@ -85,7 +85,9 @@ Bytes some_edges() {
   EdgeReceiver two{.edge = 1, .from = 1, .slots = {slot, slot}, .arrived = {}};
   EdgeReceiver none{.edge = 2, .from = 1, .slots = {std::make_shared<Slot>()}, .arrived = {}};
   EdgeSender sender{.edge = 3, .to = 1, .devices = {nullptr}, .ranks = {0}, .credit = {}};
-  return describe_edges({two, none}, {sender});
+  return describe_edges({two, none}, {sender}, [](const Lane&) {
+    return SharedMemoryName{.address = 4096, .bytes = 8192, .file = 7, .secret = 1234567};
+  });
 }
 
 Bytes some_mirrors() {
@@ -100,8 +102,15 @@ Bytes some_mirrors() {
 }  // namespace
 
 std::vector<Target> ucx_targets() {
-  UcxDataHeader data{
-      .generation = 1, .edge = 2, .slot = 3, .filling = 4, .microbatch = 5, .lane = 6, .dtype = DType::bf16, .shape = {}};
+  UcxDataHeader data{.generation = 1,
+                     .edge = 2,
+                     .slot = 3,
+                     .filling = 4,
+                     .microbatch = 5,
+                     .lane = 6,
+                     .dtype = DType::bf16,
+                     .shape = {},
+                     .in_place = true};
   std::vector<Bytes> shapes;
   for (const Shape& shape : {Shape{7}, Shape{7, 8}, Shape{7, 8, 9}, Shape{0, 1, 2, 3}}) {
     data.shape = shape;

@@ -5,8 +5,13 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
 #include <future>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "actors/engine/caf.hpp"
@@ -22,6 +27,53 @@ Mesh two_processes() {
   MeshShape shape;
   shape.pp = 2;
   return Mesh(shape, deal_ranks(2, 2));
+}
+
+constexpr int slots = 4, warm_up = 4;
+
+// What a consumer does with a message at least.
+std::uint64_t sum_of(const void* data, std::size_t bytes) {
+  const auto* words = static_cast<const std::uint64_t*>(data);
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < bytes / sizeof *words; ++i) sum += words[i];
+  return sum;
+}
+
+// What keeps the sum from being optimized away.
+void use(std::uint64_t sum) { asm volatile("" : : "r"(sum) : "memory"); }
+
+// Slots that a thread hands to another one.
+class Hand {
+ public:
+  void put(int slot) {
+    const std::lock_guard lock(mutex_);
+    slots_.push_back(slot);
+    changed_.notify_one();
+  }
+  int take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !slots_.empty(); });
+    const int slot = slots_.front();
+    slots_.pop_front();
+    return slot;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<int> slots_;
+};
+
+// Of what `write` does with one slot after the other, as they become free.
+template <class Take, class Write>
+double write_rate(std::size_t bytes, int messages, const Take& take, const Write& write) {
+  Clock::time_point start;
+  for (int i = 0; i < warm_up + messages; ++i) {
+    if (i == warm_up) start = Clock::now();
+    write(take());
+  }
+  for (int slot = 0; slot < slots; ++slot) take();
+  return static_cast<double>(bytes) * messages / seconds_since(start);
 }
 
 }  // namespace
@@ -86,6 +138,64 @@ double actor_latency(EdgePair& pair, std::size_t bytes, int rounds) {
   pair.meet();
   pair.close();
   return seconds;
+}
+
+double written_and_read(EdgePair& pair, std::size_t bytes, int messages) {
+  SlotQueue free, filled;
+  pair.open(
+      bytes, slots, [&](int slot) { filled.put(slot); }, [&](int slot) { free.put(slot); });
+  double rate = 0;
+  if (pair.leads()) {
+    for (int slot = 0; slot < slots; ++slot) free.put(slot);
+    rate = write_rate(
+        bytes, messages, [&] { return free.take(pair); },
+        [&](int slot) {
+          std::memset(pair.outgoing(slot).data, slot, bytes);
+          pair.deliver(slot);
+        });
+  } else {
+    for (int i = 0; i < warm_up + messages; ++i) {
+      const int slot = filled.take(pair);
+      use(sum_of(pair.incoming(slot).data, bytes));
+      pair.give_back(slot);
+    }
+  }
+  pair.meet();
+  pair.close();
+  return rate;
+}
+
+double written_and_read_in_one_process(std::size_t bytes, int messages) {
+  std::vector<std::vector<std::uint64_t>> memory(slots, std::vector<std::uint64_t>(bytes / sizeof(std::uint64_t)));
+  const auto data = [&](int slot) { return memory[static_cast<std::size_t>(slot)].data(); };
+  Hand free, filled;
+  for (int slot = 0; slot < slots; ++slot) free.put(slot);
+  std::thread reader([&] {
+    for (int i = 0; i < warm_up + messages; ++i) {
+      const int slot = filled.take();
+      use(sum_of(data(slot), bytes));
+      free.put(slot);
+    }
+  });
+  const double rate = write_rate(
+      bytes, messages, [&] { return free.take(); },
+      [&](int slot) {
+        std::memset(data(slot), slot, bytes);
+        filled.put(slot);
+      });
+  reader.join();
+  return rate;
+}
+
+double copied_in_turns(std::size_t bytes, int copies) {
+  std::vector<std::vector<char>> from(slots, std::vector<char>(bytes, 1)), to(slots, std::vector<char>(bytes, 2));
+  const auto start = Clock::now();
+  for (int i = 0; i < copies; ++i) {
+    const auto slot = static_cast<std::size_t>(i % slots);
+    std::memcpy(to[slot].data(), from[slot].data(), bytes);
+    asm volatile("" : : "r"(to[slot].data()) : "memory");
+  }
+  return static_cast<double>(bytes) * copies / seconds_since(start);
 }
 
 }  // namespace pipetrain::bench

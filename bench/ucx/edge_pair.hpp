@@ -36,4 +36,14 @@ class EdgeEnd {
 // sends the answer.
 double actor_latency(EdgePair& pair, std::size_t bytes, int rounds);
 
+// Bytes a second of so many messages that the first process writes and the second one reads, each all bytes of each, with up to
+// four on their way; 0 in the second one.
+double written_and_read(EdgePair& pair, std::size_t bytes, int messages);
+// The same between two threads that hand each other memory of their own process: what the machine's memory allows.
+double written_and_read_in_one_process(std::size_t bytes, int messages);
+
+// Bytes a second of copies out of four buffers of this size into four others, in turns: what a message costs at least that is
+// copied once, as large slots are not in the cache that ucx_perftest's one buffer stays in.
+double copied_in_turns(std::size_t bytes, int copies);
+
 }  // namespace pipetrain::bench

@@ -24,6 +24,9 @@ struct EndDescription {
   std::uint32_t slots = 0;            // of a receiver
   std::size_t lanes = 0;              // of a sender: how many
   std::vector<LaneDescription> lane;  // of a receiver
+  // Of a receiver whose slots may be mapped: their memory, and where in it each lane of each slot is.
+  std::vector<SharedMemoryName> memory;
+  std::vector<std::uint64_t> addresses;
 };
 
 struct Described {
@@ -34,6 +37,34 @@ void describe_lane(WireWriter& to, const Lane& lane) {
   to.number(static_cast<std::uint64_t>(lane.capacity));
   to.number(lane.tensor.dtype);
   write_shape(to, lane.tensor.shape);
+}
+
+// Nothing of slots that cannot be shared.
+void describe_memory(WireWriter& to, const EdgeReceiver& end, const NameOfLane& name_of) {
+  std::map<std::uint64_t, SharedMemoryName> names;  // by address
+  std::vector<std::uint64_t> addresses;
+  if (is_shared(end, name_of)) {
+    for (const SlotHandle& slot : end.slots) {
+      for (const Lane& lane : slot->lanes) {
+        const SharedMemoryName name = *name_of(lane);
+        names.emplace(name.address, name);
+        addresses.push_back(reinterpret_cast<std::uintptr_t>(lane.tensor.data));
+      }
+    }
+  }
+  to.list(names, [&](const auto& name) { name.second.write(to); });
+  to.list(addresses, [&](std::uint64_t address) { to.number(address); });
+}
+
+void read_memory(WireReader& from, EndDescription& end) {
+  for (std::size_t left = from.count(SharedMemoryName::wire_bytes); left > 0; --left) {
+    end.memory.push_back(SharedMemoryName::read(from));
+  }
+  for (std::size_t left = from.count(sizeof(std::uint64_t)); left > 0; --left) {
+    end.addresses.push_back(from.number<std::uint64_t>());
+  }
+  const std::size_t lanes = std::size_t{end.slots} * end.lane.size();
+  if (!end.addresses.empty() && end.addresses.size() != lanes) WireReader::refuse("another number of places than lanes");
 }
 
 Described read_description(std::span<const std::byte> bytes) {
@@ -51,6 +82,7 @@ Described read_description(std::span<const std::byte> bytes) {
       lane.shape = read_shape(from);
       end.lane.push_back(lane);
     }
+    read_memory(from, end);
     described.receivers[edge] = std::move(end);
   }
   for (std::size_t left = from.count(12); left > 0; --left) {
@@ -84,11 +116,44 @@ void check_devices(const EdgeSender& end) {
   }
 }
 
+Lane mirror_lane(Device& device, const LaneDescription& description, void* data) {
+  Lane lane;
+  lane.tensor = {data, description.shape, description.dtype};
+  lane.capacity = description.capacity;
+  lane.ready = device.make_event();
+  return lane;
+}
+
+// The receiver's memory at this address; null where what is mapped has not all of it.
+std::byte* mapped_at(const UcxSendingEdge& edge, std::uint64_t address, std::size_t bytes) {
+  for (const auto& memory : edge.slots) {
+    if (std::byte* data = memory->writable_at(address, bytes)) return data;
+  }
+  return nullptr;
+}
+
+// Makes the slots themselves the mirrors. False where they cannot be mapped: nothing has changed then.
+bool mirror_in_place(UcxSendingEdge& edge, const EndDescription& receiver, std::int64_t pid) {
+  for (const SharedMemoryName& name : receiver.memory) {
+    if (auto memory = MappedMemory::open(pid, name, MappedMemory::Access::write)) edge.slots.push_back(std::move(memory));
+  }
+  const std::size_t lanes = receiver.lane.size();
+  std::vector<std::byte*> places;
+  for (std::size_t i = 0; i < receiver.addresses.size(); ++i) {
+    places.push_back(mapped_at(edge, receiver.addresses[i], receiver.lane[i % lanes].capacity));
+  }
+  if (places.empty() || std::count(places.begin(), places.end(), nullptr) > 0) {
+    edge.slots.clear();
+    return false;
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    edge.mirrors[i / lanes]->lanes.push_back(mirror_lane(*edge.end.devices[i % lanes], receiver.lane[i % lanes], places[i]));
+  }
+  return true;
+}
+
 // One buffer a lane, which holds that lane of every mirror.
 void make_mirrors(UcxSendingEdge& edge, const EndDescription& receiver) {
-  edge.fillings.assign(receiver.slots, 0);
-  edge.credited = std::make_unique<std::atomic<bool>[]>(receiver.slots);
-  for (std::uint32_t slot = 0; slot < receiver.slots; ++slot) edge.mirrors.push_back(std::make_shared<Slot>());
   for (std::size_t i = 0; i < receiver.lane.size(); ++i) {
     const LaneDescription& description = receiver.lane[i];
     const std::size_t stride = align_up(description.capacity);
@@ -100,17 +165,14 @@ void make_mirrors(UcxSendingEdge& edge, const EndDescription& receiver) {
                                ? allocate_shared(device, bytes, what)
                                : SharedBuffer{device.allocate(bytes, what), std::nullopt, SharedFile()});
     for (std::uint32_t slot = 0; slot < receiver.slots; ++slot) {
-      Lane lane;
-      lane.tensor = {static_cast<std::byte*>(edge.buffers.back().memory.data()) + slot * stride, description.shape,
-                     description.dtype};
-      lane.capacity = description.capacity;
-      lane.ready = device.make_event();
-      edge.mirrors[slot]->lanes.push_back(std::move(lane));
+      auto* data = static_cast<std::byte*>(edge.buffers.back().memory.data()) + slot * stride;
+      edge.mirrors[slot]->lanes.push_back(mirror_lane(device, description, data));
     }
   }
 }
 
-UcxSendingEdge make_sending(EdgeSender end, const EndDescription& receiver) {
+// pid: of the receiver, where it runs on this machine.
+UcxSendingEdge make_sending(EdgeSender end, const EndDescription& receiver, std::optional<std::int64_t> pid) {
   check_devices(end);
   if (receiver.lane.size() != end.devices.size()) {
     refuse(end.edge,
@@ -118,7 +180,10 @@ UcxSendingEdge make_sending(EdgeSender end, const EndDescription& receiver) {
   }
   UcxSendingEdge edge;
   edge.end = std::move(end);
-  make_mirrors(edge, receiver);
+  edge.fillings.assign(receiver.slots, 0);
+  edge.credited = std::make_unique<std::atomic<bool>[]>(receiver.slots);
+  for (std::uint32_t slot = 0; slot < receiver.slots; ++slot) edge.mirrors.push_back(std::make_shared<Slot>());
+  if (!pid || !mirror_in_place(edge, receiver, *pid)) make_mirrors(edge, receiver);
   return edge;
 }
 
@@ -147,7 +212,16 @@ bool UcxEdgeTable::is_still() const {
   return std::all_of(moving.begin(), moving.end(), [](const auto& one) { return one.second == 0; });
 }
 
-Bytes describe_edges(const std::vector<EdgeReceiver>& receivers, const std::vector<EdgeSender>& senders) {
+bool is_shared(const EdgeReceiver& end, const NameOfLane& name_of) {
+  const auto has_names = [&](const SlotHandle& slot) {
+    return !slot->lanes.empty() &&
+           std::all_of(slot->lanes.begin(), slot->lanes.end(), [&](const Lane& lane) { return name_of(lane).has_value(); });
+  };
+  return !end.slots.empty() && std::all_of(end.slots.begin(), end.slots.end(), has_names);
+}
+
+Bytes describe_edges(const std::vector<EdgeReceiver>& receivers, const std::vector<EdgeSender>& senders,
+                     const NameOfLane& name_of) {
   WireWriter to;
   to.list(receivers, [&](const EdgeReceiver& end) {
     to.number(end.edge);
@@ -155,6 +229,7 @@ Bytes describe_edges(const std::vector<EdgeReceiver>& receivers, const std::vect
     to.number(static_cast<std::uint32_t>(end.slots.size()));
     to.list(end.slots.empty() ? std::vector<Lane>() : end.slots.front()->lanes,
             [&](const Lane& lane) { describe_lane(to, lane); });
+    describe_memory(to, end, name_of);
   });
   to.list(senders, [&](const EdgeSender& end) {
     to.number(end.edge);
@@ -210,8 +285,10 @@ std::shared_ptr<UcxEdgeTable> make_edge_table(const ControlPlane& control, const
   }
   for (auto& end : senders) {
     const EdgeId id = end.edge;
+    const ProcessInfo& there = control.info(end.to);
+    const bool beside = !there.machine.empty() && there.machine == control.info(self).machine;
     const auto& receiver = other_end(of(end.to, id).receivers, id, end.to, self);
-    table->sending.emplace(id, make_sending(std::move(end), receiver));
+    table->sending.emplace(id, make_sending(std::move(end), receiver, beside ? std::optional(there.pid) : std::nullopt));
   }
   return table;
 }

@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -32,16 +34,18 @@ struct UcxReceivingEdge {
 
   EdgeReceiver end;
   std::vector<Place> places;  // by slot
+  bool shared = false;        // the producer may have mapped the slots
 };
 
-// An edge out of mirrors.
+// An edge out of mirrors: memory of their own, or the slots' themselves.
 struct UcxSendingEdge {
   EdgeSender end;
   std::vector<SlotHandle> mirrors;
-  std::vector<std::uint32_t> fillings;             // by slot; whoever holds the mirror counts
-  std::unique_ptr<std::atomic<bool>[]> credited;   // by slot: the mirror is the producer's
-  std::vector<SharedBuffer> buffers;               // by lane: all mirrors' lanes of this number
-  std::vector<std::unique_ptr<UcxMemory>> memory;  // by lane
+  std::vector<std::uint32_t> fillings;               // by slot; whoever holds the mirror counts
+  std::unique_ptr<std::atomic<bool>[]> credited;     // by slot: the mirror is the producer's
+  std::vector<SharedBuffer> buffers;                 // by lane: all mirrors' lanes of this number; none of slots
+  std::vector<std::unique_ptr<MappedMemory>> slots;  // that mirrors are; none: they are not
+  std::vector<std::unique_ptr<UcxMemory>> memory;    // by lane
 };
 
 struct UcxEdgeTable {
@@ -58,8 +62,16 @@ struct UcxEdgeTable {
   bool is_still() const;
 };
 
+// Under which name others may map a lane of a slot, if they may.
+using NameOfLane = std::function<std::optional<SharedMemoryName>(const Lane& lane)>;
+
+// Whether all lanes of all slots have names, and there are some.
+bool is_shared(const EdgeReceiver& end, const NameOfLane& name_of);
+
 // What the other processes must know of this one's ends.
-Bytes describe_edges(const std::vector<EdgeReceiver>& receivers, const std::vector<EdgeSender>& senders);
+Bytes describe_edges(
+    const std::vector<EdgeReceiver>& receivers, const std::vector<EdgeSender>& senders,
+    const NameOfLane& name_of = [](const Lane&) { return std::nullopt; });
 
 // Where this process's mirrors are, for those that may map them.
 Bytes describe_mirrors(const UcxEdgeTable& table);

@@ -38,7 +38,9 @@ bool fits(const UcxReceivingEdge& edge, const UcxDataHeader& header, std::size_t
   const auto& lanes = edge.end.slots[header.slot]->lanes;
   if (lanes.empty()) return bytes == 0;
   const Lane& lane = lanes[header.lane];
-  return header.dtype == lane.tensor.dtype && bytes_of(header.shape, header.dtype) == bytes && bytes <= lane.capacity;
+  const auto content = bytes_of(header.shape, header.dtype);
+  if (header.dtype != lane.tensor.dtype || !content || *content > lane.capacity) return false;
+  return header.in_place ? edge.shared && bytes == 0 : bytes == *content;
 }
 
 }  // namespace
@@ -56,9 +58,11 @@ UcxEdges::~UcxEdges() { close(); }
 void UcxEdges::open(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders) {
   close();
   const std::string name = "ucx edges " + std::to_string(++generation_);
-  const auto described = control_.exchange(name, describe_edges(receivers, senders));
+  const NameOfLane name_of = [this](const Lane& lane) { return slots_.name_of(lane.tensor.data, lane.capacity); };
+  const auto described = control_.exchange(name, describe_edges(receivers, senders, name_of));
   auto table = make_edge_table(control_, described, std::move(receivers), std::move(senders));
   table->generation = generation_;
+  for (auto& [id, edge] : table->receiving) edge.shared = is_shared(edge.end, name_of);
   const std::set<int> others = table->peers();
   worker_.call([&] {
     register_memory(*table);
@@ -175,11 +179,15 @@ void UcxEdges::deliver(EdgeId id, int slot, int microbatch) {
 void UcxEdges::send(const std::shared_ptr<UcxEdgeTable>& open, UcxSendingEdge& edge, UcxDataHeader header, const Lane& lane) {
   header.dtype = lane.tensor.dtype;
   header.shape = lane.tensor.data != nullptr ? lane.tensor.shape : Shape{0};
+  header.in_place = !edge.slots.empty();
   WireWriter bytes = peers_.begin_header();
   header.write(bytes);
-  const std::size_t size = lane.tensor.data != nullptr ? lane.tensor.bytes() : 0;
-  UcxPeers::Outgoing outgoing{
-      .message = UcxMessage::data, .header = std::move(bytes).data(), .data = lane.tensor.data, .bytes = size};
+  const bool sends = lane.tensor.data != nullptr && !header.in_place;
+  const std::size_t size = sends ? lane.tensor.bytes() : 0;
+  UcxPeers::Outgoing outgoing{.message = UcxMessage::data,
+                              .header = std::move(bytes).data(),
+                              .data = sends ? lane.tensor.data : nullptr,
+                              .bytes = size};
   if (size > 0) outgoing.memory = edge.memory[header.lane]->handle();
   const int to = edge.end.to;
   outgoing.done = [open, to] { --open->moving[to]; };
@@ -217,16 +225,17 @@ void UcxEdges::take_data(std::span<const std::byte> bytes, UcxPayload& payload) 
   auto& lanes = edge.end.slots[header->slot]->lanes;
   if (!lanes.empty()) lanes[header->lane].tensor.shape = header->shape;
   ++current_->moving[edge.end.from];
+  const auto done = [this, open = current_, &edge, &place, slot = static_cast<int>(header->slot)](bool came) {
+    --open->moving[edge.end.from];
+    // What did not come belongs to a connection that broke, and that is reported.
+    if (!came || open->closed || --place.left > 0) return;
+    place.held = true;
+    place.begun.assign(place.begun.size(), false);
+    if (!peers_.aborted()) edge.end.arrived(slot, place.microbatch);
+  };
+  if (header->in_place) return done(true);
   payload.receive(lanes.empty() ? nullptr : lanes[header->lane].tensor.data,
-                  lanes.empty() ? nullptr : place.memory[header->lane]->handle(),
-                  [this, open = current_, &edge, &place, slot = static_cast<int>(header->slot)](bool came) {
-                    --open->moving[edge.end.from];
-                    // What did not come belongs to a connection that broke, and that is reported.
-                    if (!came || open->closed || --place.left > 0) return;
-                    place.held = true;
-                    place.begun.assign(place.begun.size(), false);
-                    if (!peers_.aborted()) edge.end.arrived(slot, place.microbatch);
-                  });
+                  lanes.empty() ? nullptr : place.memory[header->lane]->handle(), done);
 }
 
 // The slot is free once every lane's last reader is done with it.

@@ -1,5 +1,6 @@
 // Edges over UCX: what a mirror holds is sent as one active message a lane, which lands in the lane of the slot itself; the
-// last lane's arrival is the slot's. Large lanes go by rendezvous: the receiver fetches them from the mirror's memory.
+// last lane's arrival is the slot's. Large lanes go by rendezvous: the receiver fetches them from the mirror's memory. Between
+// processes of one machine a mirror is the slot itself, where that is of slot_memory(): then messages only tell of it.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "comm/transport.hpp"
 #include "comm/ucx/ucx_payload.hpp"
 #include "comm/ucx/ucx_peers.hpp"
+#include "comm/ucx/ucx_slot_memory.hpp"
 #include "comm/ucx/ucx_worker.hpp"
 
 namespace pipetrain {
@@ -33,6 +35,9 @@ class UcxEdges {
   void open(std::vector<EdgeReceiver> receivers, std::vector<EdgeSender> senders);
   void close() noexcept;
   const std::vector<SlotHandle>& mirrors(EdgeId edge) const;
+  Buffer slot_memory(Device& device, std::size_t bytes, const std::string& what) {
+    return slots_.allocate(device, bytes, what);
+  }
   void deliver(EdgeId edge, int slot, int microbatch);
   void give_credit(EdgeId edge, int slot);
 
@@ -48,6 +53,7 @@ class UcxEdges {
   UcxWorker& worker_;
   UcxPeers& peers_;
   ControlPlane& control_;
+  UcxSlotMemory slots_;
   std::uint32_t generation_ = 0;  // of the edges that were opened last
   mutable std::mutex mutex_;
   std::shared_ptr<UcxEdgeTable> table_;    // under mutex_; null: no edges are open

@@ -52,6 +52,7 @@ void UcxDataHeader::write(WireWriter& to) const {
   to.number(lane);
   to.number(dtype);
   write_shape(to, shape);
+  to.flag(in_place);
 }
 
 std::optional<UcxDataHeader> UcxDataHeader::read(std::span<const std::byte> from) noexcept try {
@@ -65,6 +66,7 @@ std::optional<UcxDataHeader> UcxDataHeader::read(std::span<const std::byte> from
   header.lane = reader.number<std::uint32_t>();
   header.dtype = reader.choice(DType::i32);
   header.shape = read_shape(reader);
+  header.in_place = reader.flag();
   reader.end();
   if (header.microbatch < 0) return std::nullopt;
   return header;

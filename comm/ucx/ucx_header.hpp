@@ -25,6 +25,7 @@ struct UcxDataHeader {
   std::uint32_t lane = 0;
   DType dtype = DType::f32;
   Shape shape;
+  bool in_place = false;  // the sender has written the slot's own memory, and no data come with this
 
   void write(WireWriter& to) const;
   // Nothing for bytes that are no such header.

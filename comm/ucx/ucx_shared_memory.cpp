@@ -71,19 +71,20 @@ SharedBuffer allocate_shared(Device& device, std::size_t bytes, const std::strin
   return {Buffer(data, size, [size](void* memory) { ::munmap(memory, size); }), name, std::move(file)};
 }
 
-std::unique_ptr<MappedMemory> MappedMemory::open(std::int64_t pid, const SharedMemoryName& name) {
+std::unique_ptr<MappedMemory> MappedMemory::open(std::int64_t pid, const SharedMemoryName& name, Access access) {
+  const bool writes = access == Access::write;
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(name.file);
   // What the number names may be no file at all: opening a pipe, say, must not block.
-  const SharedFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const SharedFile file(::open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0 || !is_it(file.get(), name)) return nullptr;
-  void* data = ::mmap(nullptr, name.bytes, PROT_READ, MAP_SHARED, file.get(), 0);
+  void* data = ::mmap(nullptr, name.bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) return nullptr;
-  return std::unique_ptr<MappedMemory>(new MappedMemory(name, static_cast<const std::byte*>(data)));
+  return std::unique_ptr<MappedMemory>(new MappedMemory(name, static_cast<std::byte*>(data)));
 }
 
-MappedMemory::~MappedMemory() { ::munmap(const_cast<std::byte*>(data_), name_.bytes); }
+MappedMemory::~MappedMemory() { ::munmap(data_, name_.bytes); }
 
-const std::byte* MappedMemory::at(std::uint64_t address, std::size_t bytes) const {
+std::byte* MappedMemory::place(std::uint64_t address, std::size_t bytes) const {
   if (address < name_.address || address - name_.address > name_.bytes) return nullptr;
   const std::uint64_t offset = address - name_.address;
   return bytes <= name_.bytes - offset ? data_ + offset : nullptr;

@@ -1,5 +1,5 @@
-// Memory that the processes of one machine share: its owner writes, others map it and copy from it. That takes one pass through
-// the memory; process_vm_readv, which finds the other process's pages one by one, takes two to four times as long.
+// Memory that the processes of one machine share: others than its owner map it, and fill it or copy from it. A copy takes one
+// pass through the memory; process_vm_readv, which finds the other process's pages one by one, takes longer.
 #pragma once
 
 #include <cstddef>
@@ -55,23 +55,28 @@ struct SharedBuffer {
 // Of a CPU device. Throws as Device::allocate() does. Thread-safe.
 SharedBuffer allocate_shared(Device& device, std::size_t bytes, const std::string& what);
 
-// Another process's memory of that name, to be read.
+// Another process's memory of that name.
 class MappedMemory {
  public:
+  enum class Access { read, write };
+
   // Null where the file cannot be opened or is another one. Never throws for what the name claims.
-  static std::unique_ptr<MappedMemory> open(std::int64_t pid, const SharedMemoryName& name);
+  static std::unique_ptr<MappedMemory> open(std::int64_t pid, const SharedMemoryName& name, Access access = Access::read);
   ~MappedMemory();
   MappedMemory(const MappedMemory&) = delete;
   MappedMemory& operator=(const MappedMemory&) = delete;
 
   // Where this process reads what is at `address` in the owner's; null where that is not all within this memory.
-  const std::byte* at(std::uint64_t address, std::size_t bytes) const;
+  const std::byte* at(std::uint64_t address, std::size_t bytes) const { return place(address, bytes); }
+  // The same, to be written. Of memory opened so.
+  std::byte* writable_at(std::uint64_t address, std::size_t bytes) const { return place(address, bytes); }
 
  private:
-  MappedMemory(const SharedMemoryName& name, const std::byte* data) : name_(name), data_(data) {}
+  MappedMemory(const SharedMemoryName& name, std::byte* data) : name_(name), data_(data) {}
+  std::byte* place(std::uint64_t address, std::size_t bytes) const;
 
   SharedMemoryName name_;
-  const std::byte* data_;
+  std::byte* data_;
 };
 
 }  // namespace pipetrain

@@ -66,7 +66,11 @@ std::map<int, std::shared_ptr<Group>> UcxTransport::group(const std::vector<int>
                                        " needs no transport: World::group makes it");
 }
 
-// A mirror is this process's own memory.
+Buffer UcxTransport::slot_memory(Device& device, std::size_t bytes, const std::string& what) {
+  return edges_->slot_memory(device, bytes, what);
+}
+
+// A mirror is memory that this process writes.
 LinkKind UcxTransport::link(int, int) const { return LinkKind::same_memory; }
 
 void UcxTransport::deliver(EdgeId edge, int slot, int microbatch) { edges_->deliver(edge, slot, microbatch); }

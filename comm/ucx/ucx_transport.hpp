@@ -44,6 +44,7 @@ class UcxTransport : public Transport {
   std::map<int, std::shared_ptr<Group>> group(const std::vector<int>& ranks, std::uint32_t number,
                                               const std::map<int, Device*>& devices, GroupUse use) override;
   std::size_t group_memory(int ranks) const override { return ucx_group_memory(ranks); }
+  Buffer slot_memory(Device& device, std::size_t bytes, const std::string& what) override;
   std::string description() const override { return "ucx"; }
   LinkKind link(int from, int to) const override;
   void deliver(EdgeId edge, int slot, int microbatch) override;

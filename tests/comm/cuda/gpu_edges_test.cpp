@@ -239,7 +239,8 @@ TEST_CASE("one process of edges between GPUs", "[.][gpu-process]") {
 }
 
 TEST_CASE("GPUs of two processes fill each other's slots", "[gpu]") {
-  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl, TransportKind::nccl_send, TransportKind::nccl_put}) {
+  for (const TransportKind kind :
+       {TransportKind::ipc, TransportKind::nccl, TransportKind::nccl_send, TransportKind::nccl_put}) {
     for (const int gpus : {2, 1}) {
       if ((kind != TransportKind::ipc && gpus == 1) || !have(kind, gpus)) continue;
       INFO(to_string(kind) << ", " << gpus << " GPUs");

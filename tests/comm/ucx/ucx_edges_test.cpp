@@ -6,6 +6,7 @@
 #include "comm/shared_control.hpp"
 #include "comm/ucx/ucx_traffic.hpp"
 #include "comm/ucx/ucx_transport.hpp"
+#include "core/device.hpp"
 
 using namespace pipetrain;
 using test::a_rank_each;
@@ -64,12 +65,46 @@ TEST_CASE("edges over UCX can be opened again after they were closed") {
 }
 
 TEST_CASE("edges over UCX join forked processes") {
-  in_forks(2, {{.edge = 1, .from = 0, .to = 1, .slots = 4, .lanes = 3, .microbatches = 300}});
+  in_forks(2, {{.edge = 1, .from = 0, .to = 1, .slots = 4, .lanes = 3, .microbatches = 300},
+               {.edge = 2, .from = 1, .to = 0, .slots = 4, .lanes = 3, .microbatches = 300, .shared = false}});
+}
+
+TEST_CASE("what fills a mirror fills the slot where processes share a machine and the slot is the transport's memory") {
+  for (const bool one_machine : {true, false}) {
+    test::SharedControl shared(2, one_machine);
+    const auto wrong = test::in_processes(2, [&](int process) {
+      const auto control = shared.plane(process);
+      const Mesh mesh = a_rank_each(2);
+      UcxTransport transport(*control, mesh);
+      const auto device = make_cpu_device(0, 1);
+      const Buffer memory = transport.slot_memory(*device, 4096, "test");
+      auto* numbers = static_cast<float*>(memory.data());
+      numbers[7] = 0;
+      std::vector<EdgeReceiver> receivers;
+      std::vector<EdgeSender> senders;
+      if (process == 1) {
+        auto slot = std::make_shared<Slot>();
+        slot->lanes.push_back({.tensor = {numbers, {1024}, DType::f32}, .capacity = 4096, .ready = {}, .free = {}});
+        receivers.push_back({5, 0, {slot}, [](int, int) {}});
+      } else {
+        senders.push_back({5, 1, {device.get()}, {0}, [](int) {}});
+      }
+      transport.open_edges(std::move(receivers), std::move(senders));
+      if (process == 0) transport.mirrors(5).at(0)->lanes[0].tensor.as<float>()[7] = 42;
+      control->exchange("written", {});
+      test::require(process == 0 || numbers[7] == (one_machine ? 42 : 0), "the slot has another content");
+      transport.close_edges();
+    });
+    for (const auto& line : wrong) UNSCOPED_INFO(line);
+    CHECK(wrong.empty());
+  }
 }
 
 TEST_CASE("32 MB go over an edge in both directions at once") {
-  in_forks(2, {{.edge = 1, .from = 0, .to = 1, .microbatches = 8, .most_rows = 8192, .cols = 1024},
-               {.edge = 2, .from = 1, .to = 0, .microbatches = 8, .most_rows = 8192, .cols = 1024}});
+  for (const bool slots_shared : {true, false}) {
+    in_forks(2, {{.edge = 1, .from = 0, .to = 1, .microbatches = 8, .most_rows = 8192, .cols = 1024, .shared = slots_shared},
+                 {.edge = 2, .from = 1, .to = 0, .microbatches = 8, .most_rows = 8192, .cols = 1024, .shared = slots_shared}});
+  }
 }
 
 TEST_CASE("large microbatches go over UCX itself where processes do not share a machine") {

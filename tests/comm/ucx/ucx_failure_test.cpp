@@ -75,7 +75,7 @@ TEST_CASE("a killed process is noticed by those that are connected to it over UC
 TEST_CASE("a process that is killed amid traffic is noticed, and the transport ends") {
   const std::vector<TrafficEdge> edges = {
       {.edge = 1, .from = 0, .to = 1, .slots = 4, .microbatches = 1000000, .most_rows = 4096, .cols = 256},
-      {.edge = 2, .from = 1, .to = 0, .slots = 4, .microbatches = 1000000, .most_rows = 4096, .cols = 256},
+      {.edge = 2, .from = 1, .to = 0, .slots = 4, .microbatches = 1000000, .most_rows = 4096, .cols = 256, .shared = false},
       {.edge = 3, .from = 0, .to = 1, .slots = 4, .microbatches = 1000000, .most_rows = 8},
       {.edge = 4, .from = 1, .to = 0, .slots = 4, .microbatches = 1000000, .most_rows = 8}};
   for (int turn = 0; turn < 10; ++turn) {

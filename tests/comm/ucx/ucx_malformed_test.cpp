@@ -46,6 +46,7 @@ void append(WireWriter& to, const Bytes& bytes) {
 void write_wrong_header(Random& random, WireWriter& to) {
   UcxDataHeader header{.generation = 1, .edge = 2, .slot = 0, .filling = 1000000, .microbatch = 1, .lane = 0};
   header.shape = {1, 16};
+  header.in_place = random() % 2 == 0;
   switch (random() % 7) {
     case 0:
       header.generation = 2 + random() % 5;

@@ -110,7 +110,8 @@ void Traffic::open() {
     for (int i = 0; i < edge.slots; ++i) {
       auto slot = std::make_shared<Slot>();
       for (int lane = 0; lane < edge.lanes; ++lane) {
-        end->memory.push_back(device_->allocate(capacity, "test"));
+        end->memory.push_back(edge.shared ? transport_.slot_memory(*device_, capacity, "test")
+                                          : device_->allocate(capacity, "test"));
         Lane made;
         made.tensor = {end->memory.back().data(), {edge.most_rows, edge.cols}, DType::f32};
         made.capacity = capacity;

@@ -25,6 +25,7 @@ struct TrafficEdge {
   int from = 0, to = 0;  // processes
   int slots = 2, lanes = 1, microbatches = 10;
   std::int64_t most_rows = 64, cols = 16;  // f32
+  bool shared = true;                      // slots are of the transport's memory
 };
 
 // One process's ends of the edges.
