@@ -65,13 +65,21 @@ ModelConfig half_config() {
 // Whether this machine's GPUs have these products.
 bool computes(const Precision& precision) { return !precision.fp8_products || cuda_multiplies_fp8(0); }
 
+// A run whose rate rises over ten steps. At the full rate from the first step on, Adam's first updates change every weight by
+// its rate, whatever the gradient's size: a rounding that turns a sign then moves the loss by several per cent.
+TrainJob gentle_job(const ModelConfig& config, const Layout& layout) {
+  TrainJob job = random_job(config, 128, 8, layout);
+  job.learning_rate.warmup_steps = 10;
+  return job;
+}
+
 // Thirty deterministic steps: the same bits on every layout, and near the reference.
 void check_follows(const ModelConfig& config, const Precision& precision, const RunRecord& reference) {
   const double wide = precision.fp8_products ? 3 : 1;
   RunRecord first;
   for (const int gpus : {1, 2}) {
     for (const Layout layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}}) {
-      TrainJob job = random_job(config, 128, 8, layout);
+      TrainJob job = gentle_job(config, layout);
       if (!computes(precision) || !on_gpus(job, gpus, precision)) continue;
       if (precision == Precision::fp16()) job.loss_scale = {.dynamic = true, .initial = 65536};
       INFO(precision_name(precision) << ", tied " << config.tied_embeddings << ", " << to_string(layout) << " on " << gpus
@@ -80,7 +88,6 @@ void check_follows(const ModelConfig& config, const Precision& precision, const 
       if (first.loss.empty()) first = record;
       CHECK((record == first));
       for (std::size_t step = 0; step < record.loss.size(); ++step) {
-        // In the first, steep steps a little rounding moves the loss much.
         INFO("step " << step + 1 << ": " << record.loss[step] << " and " << reference.loss[step]);
         CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= wide * (step < 10 ? 0.02 : 0.01));
       }
@@ -225,7 +232,7 @@ TEST_CASE("bf16, fp16 and fp8 follow fp32, and are the same to the bit over pp w
   ModelConfig config = half_config();
   for (const bool tied : {false, true}) {
     config.tied_embeddings = tied;
-    TrainJob exact = random_job(config, 128, 8, {1, 1, 1, 2});
+    TrainJob exact = gentle_job(config, {1, 1, 1, 2});
     if (!on_gpus(exact, 1)) return;
     const RunRecord reference = run(std::move(exact), 30);
     for (const Precision& precision : {Precision::bf16(), Precision::fp16(), Precision::fp8()})
@@ -236,7 +243,7 @@ TEST_CASE("bf16, fp16 and fp8 follow fp32, and are the same to the bit over pp w
 TEST_CASE("fp8 over tensor-parallel ranks follows fp32, and is the same to the bit over pp and GPUs", "[gpu]") {
   if (!needs_gpus(cuda_device_count())) return;
   if (!computes(Precision::fp8())) return skip("this GPU does not multiply in 8 bits");
-  TrainJob exact = random_job(half_config(), 128, 8, {1, 1, 1, 2});
+  TrainJob exact = gentle_job(half_config(), {1, 1, 1, 2});
   on_gpus(exact, 1);
   const RunRecord reference = run(std::move(exact), 30);
   for (const bool sequence_parallel : {true, false}) {
@@ -244,7 +251,7 @@ TEST_CASE("fp8 over tensor-parallel ranks follows fp32, and is the same to the b
     for (const int gpus : {1, 2}) {
       for (Layout layout : {Layout{1, 2, 1, 2}, Layout{2, 2, 1, 2}, Layout{2, 2, 1, 2, "zb-h1"}}) {
         layout.sequence_parallel = sequence_parallel;
-        TrainJob job = random_job(half_config(), 128, 8, layout);
+        TrainJob job = gentle_job(half_config(), layout);
         if (!on_gpus(job, gpus, Precision::fp8())) continue;
         INFO(to_string(layout) << " on " << gpus << " GPUs");
         const RunRecord record = run(std::move(job), 30);
