@@ -16,8 +16,12 @@
 
 #include "bench/gpu/op_bench.hpp"
 #include "bench/result.hpp"
+#include "core/buffer.hpp"
+#include "core/cuda_stream.hpp"
+#include "core/device.hpp"
 #include "core/device_name.hpp"
 #include "core/error.hpp"
+#include "ops/cuda/attention_cudnn.hpp"
 #include "ops/ops.hpp"
 
 using namespace pipetrain;
@@ -45,9 +49,13 @@ class GpuBench {
     arenas();
     matrices();
     fp8();
-    attention({1, tokens_, 32, 32, 128});
-    attention({1, tokens_, 32, 8, 128});
-    attention({1, tokens_, 8, 8, 128});
+    for (const AttentionShape& shape : {AttentionShape{1, tokens_, 32, 32, 128},
+                                        {1, tokens_, 32, 8, 128},
+                                        {1, tokens_, 8, 8, 128},
+                                        {1, 2 * tokens_, 32, 8, 128},
+                                        {4, tokens_, 32, 8, 64},
+                                        {1, 2 * tokens_, 32, 8, 64}})
+      attention(shape);
     fmt::print(stderr, "{}", table_);
   }
 
@@ -348,15 +356,21 @@ class GpuBench {
     // Causal counts half.
     const double flops =
         2.0 * static_cast<double>(shape.batch * shape.heads * shape.sequence * shape.sequence * shape.head_dim);
-    const std::string size = fmt::format(" {} tokens, {} heads on {}", shape.sequence, shape.heads, shape.kv_heads);
+    const std::string size = fmt::format(" {} x {} tokens, {} heads on {} of {}", shape.batch, shape.sequence, shape.heads,
+                                         shape.kv_heads, shape.head_dim);
+    const AttentionBackwardArgs backward{.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv};
     report_flops("attention" + size, flops, [&] { ops_->attention(shape, {.qkv = qkv, .out = out, .log_sum_exp = lse}); });
-    report_flops("attention_backward" + size, 2.5 * flops, [&] {
-      ops_->attention_backward(shape, {.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv});
-    });
-    const auto deterministic = make_cuda_ops(bench_.stream(), true);
-    report_flops("attention_backward, deterministic" + size, 2.5 * flops, [&] {
-      deterministic->attention_backward(shape, {.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv});
-    });
+    report_flops("attention_backward" + size, 2.5 * flops, [&] { ops_->attention_backward(shape, backward); });
+    for (const bool deterministic : {false, true}) {
+      cuda::CudnnAttention cudnn(0, deterministic);
+      Buffer memory;
+      const auto scratch = [&](std::size_t bytes) {
+        if (memory.bytes() < bytes) memory = bench_.stream().device().allocate(bytes, "cuDNN's attention");
+        return memory.data();
+      };
+      report_flops(std::string("attention_backward of cuDNN") + (deterministic ? ", deterministic" : "") + size, 2.5 * flops,
+                   [&] { cudnn.backward(cuda_stream(bench_.stream()).native(), shape, backward, scratch); });
+    }
     bench_.free_all();
   }
 };

@@ -49,7 +49,7 @@ Numerics read_numerics(const OptionValues& values, bool gpu) {
   numerics.bf16_layers = {layers("num-layers-at-start-in-bf16"), layers("num-layers-at-end-in-bf16")};
   numerics.recompute = read_recompute(values).value_or(numerics.recompute);
   numerics.recompute_layers = read_recompute_layers(values, numerics.recompute);
-  numerics.deterministic = values.on_off("deterministic").value_or(numerics.precision == Precision::fp32() || !gpu);
+  numerics.deterministic = values.on_off("deterministic").value_or(true);
   return numerics;
 }
 

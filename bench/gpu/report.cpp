@@ -88,9 +88,9 @@ std::vector<Number> numbers_of(const RowResult& result) {
   }
   numbers.push_back({name_of(result, "start to first step"), ours.start, "s", result.row.on_cpu ? Limit::none : Limit::at_most,
                      longest_start});
-  if (result.deterministic)
+  if (result.not_deterministic)
     numbers.push_back({name_of(result, "--deterministic on, of the throughput"),
-                       result.deterministic->tokens_per_second / ours.tokens_per_second, "ratio"});
+                       ours.tokens_per_second / result.not_deterministic->tokens_per_second, "ratio"});
   if (result.taken_bytes > 0) {
     numbers.push_back({name_of(result, "memory"), *std::max_element(ours.memory.begin(), ours.memory.end()) / gibibyte, "GiB"});
     numbers.push_back({name_of(result, "memory by the driver"), result.taken_bytes / gibibyte, "GiB"});

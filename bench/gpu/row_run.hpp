@@ -41,7 +41,7 @@ struct RowResult {
   std::vector<ScheduleResult> ours;
   std::vector<RunFigures> peers;  // the fastest first
   std::vector<double> ratios;     // ours to the peer's in the same round, the first variants of both
-  std::optional<RunFigures> deterministic;
+  std::optional<RunFigures> not_deterministic;
   std::optional<RowLimit> limit;
   std::vector<LimitOp> limit_ops;
   std::optional<TimeShares> shares;

@@ -3,6 +3,7 @@
 #include "core/buffer.hpp"
 #include "core/cuda_stream.hpp"
 #include "ops/cuda/attention_cudnn.hpp"
+#include "ops/cuda/hopper/attention_hopper.hpp"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/ops_stream.hpp"
 #include "ops/cuda/parallel_matmul.hpp"
@@ -39,6 +40,7 @@ class CudaOps : public Ops {
         ops_(stream),
         multiprocessors_(multiprocessors_of(current(stream))),
         matmul_(ops_),
+        hopper_(cuda::hopper_gpu(stream.device_index())),
         attention_(stream.device_index(), deterministic),
         counter_(stream.device().allocate(sizeof(unsigned), "a counter of the GPU operations")) {
     stream.zero({counter_.data(), {1}, DType::i32});
@@ -198,7 +200,7 @@ class CudaOps : public Ops {
         case AttentionKernel::mma:
           return cuda::attention_mma_backward(native, shape, args, scratch(cuda::attention_mma_backward_scratch(shape)));
         case AttentionKernel::cudnn:
-          return attention_.backward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
+          return fast_attention_backward(native, shape, args);
       }
     });
   }
@@ -261,6 +263,7 @@ class CudaOps : public Ops {
   cuda::OpsStream ops_;
   int multiprocessors_;
   cuda::ParallelMatmul matmul_;
+  cuda::HopperGpu hopper_;
   cuda::CudnnAttention attention_;
   Buffer counter_;
 
@@ -270,6 +273,13 @@ class CudaOps : public Ops {
   }
 
   void* scratch(std::size_t bytes) { return ops_.scratch(bytes); }
+
+  void fast_attention_backward(cudaStream_t native, const AttentionShape& shape, const AttentionBackwardArgs& args) {
+    if (!cuda::takes_hopper_attention(shape, hopper_))
+      return attention_.backward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
+    void* const memory = scratch(cuda::hopper_attention_backward_scratch(shape, hopper_));
+    cuda::hopper_attention_backward(native, shape, args, hopper_, memory);
+  }
 
   void lookup(const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out) {
     enqueue("embedding", [&](cudaStream_t native) { cuda::embedding(native, ids, table, first_id, out); });

@@ -110,10 +110,10 @@ TEST_CASE("RMSNorm and its gradient match the reference", "[ops]") {
   });
 }
 
-// Grouped-query, one key head, odd lengths, lengths around the blocks that kernels work in, head sizes from 2 to 128.
-const std::vector<AttentionShape> attention_shapes{{1, 1, 1, 1, 2},     {2, 5, 3, 3, 8},   {1, 63, 4, 2, 16},
-                                                   {1, 64, 2, 1, 32},   {2, 65, 6, 2, 64}, {1, 130, 4, 4, 64},
-                                                   {1, 257, 2, 1, 128}, {3, 33, 8, 1, 16}};
+// Grouped-query, one key head, odd lengths, lengths of and around the blocks that kernels work in, head sizes from 2 to 128.
+const std::vector<AttentionShape> attention_shapes{
+    {1, 1, 1, 1, 2},     {2, 5, 3, 3, 8},   {1, 63, 4, 2, 16},  {1, 64, 2, 1, 32},   {2, 65, 6, 2, 64},  {1, 130, 4, 4, 64},
+    {1, 257, 2, 1, 128}, {3, 33, 8, 1, 16}, {2, 128, 4, 2, 64}, {1, 256, 3, 3, 128}, {1, 384, 6, 1, 64}, {1, 384, 4, 2, 128}};
 
 std::string text(const AttentionShape& s) {
   return std::to_string(s.batch) + " x " + std::to_string(s.sequence) + ", " + std::to_string(s.heads) + " heads on " +

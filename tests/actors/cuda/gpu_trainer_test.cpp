@@ -75,7 +75,7 @@ TrainJob gentle_job(const ModelConfig& config, const Layout& layout) {
 
 // Thirty deterministic steps: the same bits on every layout, and near the reference.
 void check_follows(const ModelConfig& config, const Precision& precision, const RunRecord& reference) {
-  const double wide = precision.fp8_products ? 3 : 1;
+  const double tolerance = precision.fp8_products ? 0.05 : 0.01;
   RunRecord first;
   for (const int gpus : {1, 2}) {
     for (const Layout layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}}) {
@@ -89,7 +89,7 @@ void check_follows(const ModelConfig& config, const Precision& precision, const 
       CHECK((record == first));
       for (std::size_t step = 0; step < record.loss.size(); ++step) {
         INFO("step " << step + 1 << ": " << record.loss[step] << " and " << reference.loss[step]);
-        CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= wide * (step < 10 ? 0.02 : 0.01));
+        CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= tolerance);
       }
     }
   }
@@ -259,7 +259,7 @@ TEST_CASE("fp8 over tensor-parallel ranks follows fp32, and is the same to the b
         CHECK((record == *first));
         for (std::size_t step = 0; step < record.loss.size(); ++step) {
           INFO("step " << step + 1 << ": " << record.loss[step] << " and " << reference.loss[step]);
-          CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= (step < 10 ? 0.06 : 0.03));
+          CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= 0.05);
         }
       }
     }

@@ -248,14 +248,14 @@ TEST_CASE("GPUs are taken when there are enough") {
   CHECK(gpu.run.devices.kind == DeviceKind::cuda);
   CHECK(gpu.run.devices.gpus == std::vector<int>{0, 1, 2, 3});
   CHECK(gpu.run.numerics.precision == Precision::bf16());
-  CHECK_FALSE(gpu.run.numerics.deterministic);
+  CHECK(gpu.run.numerics.deterministic);
   CHECK(gpu.notes.empty());
-  CHECK(parse({"--precision", "fp32"}, {}, four_gpus).run.numerics.deterministic);
+  CHECK_FALSE(parse({"--deterministic", "off"}, {}, four_gpus).run.numerics.deterministic);
   const auto fp8 = parse({"--precision", "fp8", "--num-layers-at-start-in-bf16", "2"}, {}, four_gpus).run.numerics;
   CHECK(fp8.precision == Precision::fp8());
   CHECK(fp8.bf16_layers.at_start == 2);
   CHECK(fp8.bf16_layers.at_end == 0);
-  CHECK_FALSE(fp8.deterministic);
+  CHECK(fp8.deterministic);
   CHECK(parse({"--pp", "2", "--devices", "3,1"}, {}, four_gpus).run.devices.gpus == std::vector<int>{3, 1});
   const TrainOptions cpu = parse({"--pp", "5"}, {}, four_gpus);
   CHECK(cpu.run.devices.kind == DeviceKind::cpu);

@@ -1,0 +1,91 @@
+// What the kernels of attention's backward on Hopper GPUs share: tiles, and where intermediate results lie. Only for .cu files.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+namespace pipetrain::cuda::hopper {
+
+// A block of keys meets tiles of queries: as many as registers hold the products of.
+template <int HeadDim, class Number>
+struct Tile {
+  using Element = Number;
+  static constexpr int head_dim = HeadDim;  // 64 or 128
+  static constexpr int keys = 128;
+  static constexpr int queries = HeadDim == 128 ? 64 : 128;
+  static constexpr int stages = 2;
+  static constexpr int sums = queries * head_dim / 2;  // of dQ in one of the two groups of warps
+};
+
+// Per tile of queries, [3][queries] f32.
+enum Statistic : int {
+  log2_sum,     // log2 of the softmax's sum
+  delta,        // dout . out
+  inverse_norm  // 1 / |dout|; 0 for a row of zeros, not a number where dout or the sum is not finite
+};
+
+struct BackwardView {
+  int batch, sequence, heads, kv_heads;
+  int parts;                 // of a group of query heads that share a key head; each is another block's
+  float scale;               // of the softmax
+  float* statistics;         // [batch, heads, sequence / queries, 3, queries]
+  unsigned* largest;         // [batch, kv_heads, 2]: bits of the largest |k| of one element and |v|^2 of one row
+  int* query_sums;           // [batch, heads, sequence / queries, 2, sums]: dQ as integers
+  float* key_sums;           // [parts, batch sequence, kv_heads, 2, D]: dK, dV of each part; null with one part
+  void* dqkv;                // packed
+  std::int64_t packed_cols;  // of qkv and dqkv
+
+  __host__ __device__ int group() const { return heads / kv_heads; }
+};
+
+// dQ is added as integers, because sums of integers are the same in every order: row i, times
+//   2^30 / (2.04 |dout_i| max|v| max|k|).
+// No partial sum of a row passes 2^30: dS_ij = P_ij (dP_ij - delta_i), |dP_ij| and |delta_i| are at most |dout_i| max|v|, and
+// the P_ij of a row add to 1; 2 % are for rounding. Typical gradients are 2^-11 to 2^-15 of that bound, so 15 to 19 bits remain
+// of them, where dS has 8 or 11.
+__device__ __forceinline__ float integers_per_unit(const unsigned* largest) {
+  const float key = __uint_as_float(largest[0]), value = sqrtf(__uint_as_float(largest[1]));
+  const float product = key * value;
+  return 1073741824.0F / 2.04F / (product <= 1e-8F ? 1e-8F : product);  // what is not a number stays so
+}
+
+template <class T>
+__device__ __forceinline__ std::uint32_t pack_pair(float low, float high);
+template <>
+__device__ __forceinline__ std::uint32_t pack_pair<__nv_bfloat16>(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+template <>
+__device__ __forceinline__ std::uint32_t pack_pair<__half>(float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
+template <class T>
+__device__ __forceinline__ float2 unpack_pair(std::uint32_t pair);
+template <>
+__device__ __forceinline__ float2 unpack_pair<__nv_bfloat16>(std::uint32_t pair) {
+  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&pair));
+}
+template <>
+__device__ __forceinline__ float2 unpack_pair<__half>(std::uint32_t pair) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&pair));
+}
+
+// The four lanes of a quad hold one word each of four runs of four words; lane l gets run l, 16 bytes that lie together.
+__device__ __forceinline__ uint4 run_of_lane(std::uint32_t w0, std::uint32_t w1, std::uint32_t w2, std::uint32_t w3) {
+  const int lane = static_cast<int>(threadIdx.x % 4);
+  const auto of_run = [&](int run) { return run == 0 ? w0 : run == 1 ? w1 : run == 2 ? w2 : w3; };
+  const std::uint32_t own = of_run(lane), one = __shfl_xor_sync(~0U, of_run(lane ^ 1), 1),
+                      two = __shfl_xor_sync(~0U, of_run(lane ^ 2), 2), three = __shfl_xor_sync(~0U, of_run(lane ^ 3), 3);
+  const auto word = [&](int from) {
+    const int away = from ^ lane;
+    return away == 0 ? own : away == 1 ? one : away == 2 ? two : three;
+  };
+  return {word(0), word(1), word(2), word(3)};
+}
+
+}  // namespace pipetrain::cuda::hopper

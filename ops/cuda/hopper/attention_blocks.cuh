@@ -1,0 +1,59 @@
+// How attention's backward on Hopper GPUs is divided: blocks of keys, the tiles of queries that they meet, and what the warps
+// of one CTA share. Only for .cu files.
+#pragma once
+
+#include "ops/cuda/hopper/attention_backward.cuh"
+#include "ops/cuda/hopper/bulk_copy.cuh"
+
+namespace pipetrain::cuda::hopper {
+
+inline constexpr int row_bytes = 128;  // of a box of 64 columns
+inline constexpr int group_threads = 128, threads = 3 * group_threads;
+// Barriers by number: both groups have written dS; group g has written its sums of dQ (2 + g); they have been read (4 + g).
+inline constexpr int scores_written = 1, sums_written = 2, sums_read = 4;
+inline constexpr int sums_threads = group_threads + 32;
+
+template <class Tile>
+struct Shared {
+  static constexpr int key_bytes = Tile::keys * Tile::head_dim * 2, query_bytes = Tile::queries * Tile::head_dim * 2;
+  alignas(1024) char keys[key_bytes];
+  alignas(1024) char values[key_bytes];
+  alignas(1024) char queries[Tile::stages][query_bytes];
+  alignas(1024) char douts[Tile::stages][query_bytes];
+  alignas(1024) char dscores[2][Tile::queries * Tile::keys * 2];  // dS^T: a row per key
+  alignas(1024) int sums[2][Tile::sums];
+  alignas(128) float statistics[Tile::stages][3 * Tile::queries];
+  Barrier keys_full, keys_empty, queries_full[Tile::stages], queries_empty[Tile::stages], douts_full[Tile::stages],
+      douts_empty[Tile::stages];
+};
+
+// The keys of one block, and which query heads it meets.
+struct Block {
+  int block, sequence, kv_head, part;
+};
+
+// A CTA's blocks, one a round: long ones first, and every other round backwards, so that all CTAs get about the same work.
+template <class Tile>
+__device__ __forceinline__ bool block_of_round(const BackwardView& view, int round, Block& block) {
+  const int ctas = static_cast<int>(gridDim.x), cta = static_cast<int>(blockIdx.x);
+  const int at = round * ctas + (round % 2 == 1 ? ctas - 1 - cta : cta), same_length = view.batch * view.kv_heads * view.parts;
+  if (at >= view.sequence / Tile::keys * same_length) return false;
+  const int rest = at % same_length / view.parts;
+  block = {at / same_length, rest / view.kv_heads, rest % view.kv_heads, at % view.parts};
+  return true;
+}
+
+// Calls body(head, tile) for the tiles of queries that a block's keys meet, in their order.
+template <class Tile, class Body>
+__device__ __forceinline__ void for_each_tile(const BackwardView& view, const Block& block, Body body) {
+  const int heads = view.group() / view.parts, first_head = block.kv_head * view.group() + block.part * heads;
+  for (int head = first_head; head < first_head + heads; ++head)
+    for (int tile = block.block * (Tile::keys / Tile::queries); tile < view.sequence / Tile::queries; ++tile) body(head, tile);
+}
+
+template <class Tile>
+__device__ __forceinline__ std::int64_t tile_index(const BackwardView& view, const Block& block, int head, int tile) {
+  return (static_cast<std::int64_t>(block.sequence) * view.heads + head) * (view.sequence / Tile::queries) + tile;
+}
+
+}  // namespace pipetrain::cuda::hopper
