@@ -181,9 +181,8 @@ class Ops {
 
 // Runs on a stream of a CPU device; f32 only. The stream must outlive the Ops.
 std::unique_ptr<Ops> make_cpu_ops(Stream& stream);
-// Runs on a stream of a CUDA device. deterministic: the backward of 16-bit attention that is left to cuDNN gives the same bits
-// in every run too, slower and with more memory; everything else always does. Throws Error(unavailable) in a build without
-// CUDA.
+// Runs on a stream of a CUDA device. deterministic: what is left to cuDNN of 16-bit attention's backward gives the same bits in
+// every run too, slower and with more memory; all else always does. Throws Error(unavailable) in a build without CUDA.
 std::unique_ptr<Ops> make_cuda_ops(Stream& stream, bool deterministic = false);
 // Computes nothing: for measuring the memory that a model's code asks for.
 std::unique_ptr<Ops> make_measuring_ops();
