@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "actors/engine/caf.hpp"
+#include "bench/ucx/message.hpp"
 
 namespace pipetrain::bench {
 namespace {
@@ -28,19 +29,6 @@ Mesh two_processes() {
   shape.pp = 2;
   return Mesh(shape, deal_ranks(2, 2));
 }
-
-constexpr int slots = 4, warm_up = 4;
-
-// What a consumer does with a message at least.
-std::uint64_t sum_of(const void* data, std::size_t bytes) {
-  const auto* words = static_cast<const std::uint64_t*>(data);
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < bytes / sizeof *words; ++i) sum += words[i];
-  return sum;
-}
-
-// What keeps the sum from being optimized away.
-void use(std::uint64_t sum) { asm volatile("" : : "r"(sum) : "memory"); }
 
 // Slots that a thread hands to another one.
 class Hand {
@@ -72,7 +60,7 @@ double write_rate(std::size_t bytes, int messages, const Take& take, const Write
     if (i == warm_up) start = Clock::now();
     write(take());
   }
-  for (int slot = 0; slot < slots; ++slot) take();
+  for (int slot = 0; slot < buffers; ++slot) take();
   return static_cast<double>(bytes) * messages / seconds_since(start);
 }
 
@@ -143,20 +131,20 @@ double actor_latency(EdgePair& pair, std::size_t bytes, int rounds) {
 double written_and_read(EdgePair& pair, std::size_t bytes, int messages) {
   SlotQueue free, filled;
   pair.open(
-      bytes, slots, [&](int slot) { filled.put(slot); }, [&](int slot) { free.put(slot); });
+      bytes, buffers, [&](int slot) { filled.put(slot); }, [&](int slot) { free.put(slot); });
   double rate = 0;
   if (pair.leads()) {
-    for (int slot = 0; slot < slots; ++slot) free.put(slot);
+    for (int slot = 0; slot < buffers; ++slot) free.put(slot);
     rate = write_rate(
         bytes, messages, [&] { return free.take(pair); },
         [&](int slot) {
-          std::memset(pair.outgoing(slot).data, slot, bytes);
+          write_message(pair.outgoing(slot).data, bytes, slot);
           pair.deliver(slot);
         });
   } else {
     for (int i = 0; i < warm_up + messages; ++i) {
       const int slot = filled.take(pair);
-      use(sum_of(pair.incoming(slot).data, bytes));
+      read_message(pair.incoming(slot).data, bytes);
       pair.give_back(slot);
     }
   }
@@ -166,21 +154,21 @@ double written_and_read(EdgePair& pair, std::size_t bytes, int messages) {
 }
 
 double written_and_read_in_one_process(std::size_t bytes, int messages) {
-  std::vector<std::vector<std::uint64_t>> memory(slots, std::vector<std::uint64_t>(bytes / sizeof(std::uint64_t)));
+  std::vector<std::vector<std::uint64_t>> memory(buffers, std::vector<std::uint64_t>(bytes / sizeof(std::uint64_t)));
   const auto data = [&](int slot) { return memory[static_cast<std::size_t>(slot)].data(); };
   Hand free, filled;
-  for (int slot = 0; slot < slots; ++slot) free.put(slot);
+  for (int slot = 0; slot < buffers; ++slot) free.put(slot);
   std::thread reader([&] {
     for (int i = 0; i < warm_up + messages; ++i) {
       const int slot = filled.take();
-      use(sum_of(data(slot), bytes));
+      read_message(data(slot), bytes);
       free.put(slot);
     }
   });
   const double rate = write_rate(
       bytes, messages, [&] { return free.take(); },
       [&](int slot) {
-        std::memset(data(slot), slot, bytes);
+        write_message(data(slot), bytes, slot);
         filled.put(slot);
       });
   reader.join();
@@ -188,10 +176,10 @@ double written_and_read_in_one_process(std::size_t bytes, int messages) {
 }
 
 double copied_in_turns(std::size_t bytes, int copies) {
-  std::vector<std::vector<char>> from(slots, std::vector<char>(bytes, 1)), to(slots, std::vector<char>(bytes, 2));
+  std::vector<std::vector<char>> from(buffers, std::vector<char>(bytes, 1)), to(buffers, std::vector<char>(bytes, 2));
   const auto start = Clock::now();
   for (int i = 0; i < copies; ++i) {
-    const auto slot = static_cast<std::size_t>(i % slots);
+    const auto slot = static_cast<std::size_t>(i % buffers);
     std::memcpy(to[slot].data(), from[slot].data(), bytes);
     asm volatile("" : : "r"(to[slot].data()) : "memory");
   }

@@ -23,6 +23,7 @@ class EdgeEnd {
   ~EdgeEnd();
 
   EdgePair& pair() { return *pair_; }
+  ControlPlane& control() { return *control_; }
 
  private:
   std::unique_ptr<ControlPlane> control_;

@@ -16,6 +16,9 @@ namespace pipetrain {
 // The shape's bytes, or nothing where a size is negative or their product does not fit.
 std::optional<std::size_t> bytes_of(const Shape& shape, DType dtype) noexcept;
 
+// Tells a message from every other one of its edges: `filling` counts the slot's contents from the edges' opening, over all
+// steps, and a slot takes its next content only. So what belongs to another step, or came before in this one, is dropped; a
+// step's number would let a slot that is filled several times in a step be filled again with what is over.
 struct UcxDataHeader {
   std::uint32_t generation = 0;  // of the edges: those opened first have 1
   std::uint32_t edge = 0;

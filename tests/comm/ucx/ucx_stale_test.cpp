@@ -1,0 +1,120 @@
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "comm/shared_control.hpp"
+#include "comm/ucx/ucx_edge_table.hpp"
+#include "comm/ucx/ucx_header.hpp"
+#include "comm/ucx/ucx_peers.hpp"
+#include "comm/ucx/ucx_transport.hpp"
+#include "core/device.hpp"
+
+using namespace pipetrain;
+
+namespace {
+
+constexpr EdgeId edge = 5;
+
+// A producer by hand, of one slot, which says what it likes of the slot's contents.
+class Producer {
+ public:
+  explicit Producer(ControlPlane& control) : peers_(worker_, control), device_(make_cpu_device(0, 1)) {
+    peers_.on_message(UcxMessage::credit, [this](auto, UcxPayload&) { ++credits_; });
+    peers_.join();
+    EdgeSender sender;
+    sender.edge = edge;
+    sender.to = 1;
+    sender.devices = {device_.get()};
+    sender.ranks = {0};
+    control.exchange("ucx edges 1", describe_edges({}, {sender}));
+    control.exchange("ucx edges 1 connect", describe_mirrors({}));
+    control.exchange("ucx edges 1 mapped", {});
+    peers_.connect({1});
+    peers_.wait_connected({1});
+  }
+
+  // Microbatch 0 always, as it comes in every step.
+  void send(std::uint32_t filling, float value) {
+    WireWriter header = peers_.begin_header();
+    UcxDataHeader data{.generation = 1, .edge = edge, .slot = 0, .filling = filling};
+    data.shape = {1};
+    data.write(header);
+    std::atomic<bool> sent = false;
+    worker_.call([&] {
+      peers_.send(1, {.message = UcxMessage::data,
+                      .header = std::move(header).data(),
+                      .data = &value,
+                      .bytes = sizeof value,
+                      .done = [&sent] { sent = true; }});
+    });
+    while (!sent) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  void wait_for_credits(int count) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (credits_ < count && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    test::require(credits_ == count, std::to_string(credits_) + " credits came");
+  }
+
+ private:
+  UcxWorker worker_;
+  UcxPeers peers_;
+  std::unique_ptr<Device> device_;
+  std::atomic<int> credits_ = 0;
+};
+
+void produce(ControlPlane& control) {
+  Producer producer(control);
+  producer.send(1, 10);
+  producer.wait_for_credits(1);
+  producer.send(1, 11);  // the content of a step before, once more
+  producer.send(2, 20);
+  producer.wait_for_credits(2);
+  producer.send(1, 12);
+  producer.send(2, 21);
+  producer.send(4, 40);  // and one that is not there yet
+  producer.send(3, 30);
+  producer.wait_for_credits(3);
+  control.exchange("done", {});
+}
+
+void consume(ControlPlane& control) {
+  const Mesh mesh({.pp = 2}, deal_ranks(2, 2));
+  UcxTransport transport(control, mesh);
+  float value = 0;
+  std::vector<float> seen;
+  auto slot = std::make_shared<Slot>();
+  slot->lanes.push_back({.tensor = {&value, {1}, DType::f32}, .capacity = sizeof value, .ready = {}, .free = {}});
+  EdgeReceiver receiver;
+  receiver.edge = edge;
+  receiver.from = 0;
+  receiver.slots = {slot};
+  receiver.arrived = [&](int number, int) {
+    seen.push_back(value);
+    transport.give_credit(edge, number);
+  };
+  transport.open_edges({std::move(receiver)}, {});
+  control.exchange("done", {});
+  transport.close_edges();
+  test::require(seen == std::vector<float>{10, 20, 30}, std::to_string(seen.size()) + " contents came, or others");
+  test::require(transport.dropped() == 4, std::to_string(transport.dropped()) + " messages were dropped");
+}
+
+}  // namespace
+
+TEST_CASE("what a slot held in an earlier step is never taken for what it is to hold now") {
+  test::SharedControl shared(2);
+  const auto wrong = test::in_processes(2, [&](int process) {
+    const auto control = shared.plane(process);
+    process == 0 ? produce(*control) : consume(*control);
+  });
+  for (const auto& line : wrong) UNSCOPED_INFO(line);
+  CHECK(wrong.empty());
+}
