@@ -2,6 +2,7 @@
 #include "core/device.hpp"
 #include "core/device_name.hpp"
 #include "core/error.hpp"
+#include "core/host_gate.hpp"
 
 namespace pipetrain {
 
@@ -15,5 +16,9 @@ int cuda_device_count() { return 0; }
 std::string cuda_device_name(int) { return {}; }
 
 bool cuda_multiplies_fp8(int) { return false; }
+
+std::unique_ptr<HostGate> make_cuda_host_gate(Device& device) {
+  throw Error(ErrorKind::unavailable, to_string(device.id()) + ": this build has no CUDA");
+}
 
 }  // namespace pipetrain

@@ -62,7 +62,9 @@ std::string outside_line(const std::vector<DeviceMemory>& devices) {
     snapshots += device.use.snapshot;
   }
   std::string line;
-  if (host > 0) line += fmt::format("offloaded to host memory: {:.1f} MiB in all\n", mebibytes(host));
+  if (host > 0)
+    line += fmt::format("{}: {:.1f} MiB in all\n",
+                        disk > 0 ? "host memory for transfers to the disk" : "offloaded to host memory", mebibytes(host));
   if (disk > 0) line += fmt::format("offloaded to disk: {:.1f} MiB in all\n", mebibytes(disk));
   if (snapshots > 0)
     line += fmt::format("host memory for the snapshot that checkpoints are written from: {:.1f} MiB\n", mebibytes(snapshots));

@@ -32,9 +32,21 @@ class OffloadPlace {
   OffloadPlace() = default;
 };
 
+struct PlaceBytes {
+  std::size_t all = 0;
+  std::size_t transfer = 0;  // the most that one fetch or store moves
+};
+
 // Throws Error(out_of_memory) that says `what`.
 std::unique_ptr<OffloadPlace> make_host_place(Device& device, std::size_t bytes, const std::string& what);
-// For CPU devices. Throws what DirectFile does.
-std::unique_ptr<OffloadPlace> make_disk_place(const std::filesystem::path& folder, std::size_t bytes);
+// A CPU's streams read and write the file themselves; a GPU's go by way of make_staged_disk_place(). Throws what DirectFile
+// does.
+std::unique_ptr<OffloadPlace> make_disk_place(Device& device, const std::filesystem::path& folder, const PlaceBytes& bytes);
+// By way of locked memory of the host, two pieces for each direction: while one is between the device and the host, the other
+// one is between the host and the disk, on a thread for each direction. Also throws Error(out_of_memory).
+std::unique_ptr<OffloadPlace> make_staged_disk_place(Device& device, const std::filesystem::path& folder,
+                                                     const PlaceBytes& bytes);
+// Of the host, that it takes for these transfers.
+std::size_t staging_bytes(std::size_t transfer);
 
 }  // namespace pipetrain

@@ -38,7 +38,7 @@ OffloadedStates::OffloadedStates(const Setup& setup) : setup_(setup) {
   const OffloadedBlocks& blocks = setup_.blocks;
   const std::string what = setup_.name + ": offloaded optimizer states";
   place_ = setup_.folder.empty() ? make_host_place(device, blocks.outside_bytes(), what)
-                                 : make_disk_place(setup_.folder, blocks.outside_bytes());
+                                 : make_disk_place(device, setup_.folder, {blocks.outside_bytes(), blocks.block_bytes()});
   memory_ = device.allocate(blocks.device_bytes(), what);
   in_ = device.make_stream(setup_.name + " in");
   out_ = device.make_stream(setup_.name + " out");

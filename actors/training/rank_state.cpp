@@ -127,6 +127,7 @@ MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layou
     const auto blocks = OffloadedOptimizer::blocks(*optimizer, places.states(), offloads_weights(setup));
     use.optimizer = blocks.device_bytes();
     (setup.offload.to_disk() ? use.disk : use.host) = blocks.outside_bytes();
+    if (setup.offload.to_disk() && setup.device->id().kind == DeviceKind::cuda) use.host = staging_bytes(blocks.block_bytes());
   } else {
     use.optimizer = optimizer->states().size() * places.states() * size_of(precision.master);
   }

@@ -58,7 +58,7 @@ const std::vector<OptionSpec>& train_option_table() {
        "what lives outside of the devices and is streamed through them: the optimizer's states, and master weights that "
        "operations do not read. The same bits: docs/memory.md",
        "none"},
-      {"Layout", "offload-to", "DIR", "a folder on a disk for it, with --device cpu", "the memory of the GPUs' host"},
+      {"Layout", "offload-to", "DIR", "a folder on a disk for it", "the memory of the GPUs' host"},
       {"Layout", "sequence-parallel", "on|off", "split the norms' sequences over the tensor-parallel devices",
        "on where tp > 1"},
       {"Layout", "schedule", "NAME|FILE",

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <span>
 
-#include "comm/cuda/cuda_driver.hpp"
+#include "core/cuda_driver.hpp"
 #include "core/cuda_stream.hpp"
 #include "core/error.hpp"
 

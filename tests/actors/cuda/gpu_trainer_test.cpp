@@ -211,18 +211,22 @@ TEST_CASE("every stage of ZeRO gives the bits of none on GPUs, in fp32 and in de
   }
 }
 
-TEST_CASE("optimizer states in host memory give the bits of states on GPUs, with every stage of ZeRO", "[gpu]") {
+TEST_CASE("optimizer states in host memory or on a disk give the bits of states on GPUs, with every stage of ZeRO", "[gpu]") {
   for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp16()}) {
     for (Layout layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, Layout{1, 1, 2, 2}}) {
       ModelConfig config = half_config();
       config.vocabulary = 4100;
       for (layout.zero = 0; layout.zero <= (layout.dp > 1 ? most_zero_stages : 0); ++layout.zero) {
-        TrainJob plain = random_job(config, 128, 8, layout), offloaded = random_job(config, 128, 8, layout);
+        TrainJob plain = random_job(config, 128, 8, layout);
         if (!on_gpus(plain, 1, precision)) return;
-        on_gpus(offloaded, 1, precision);
-        offloaded.offload.optimizer = true;
-        INFO(to_string(layout) << ", " << precision_name(precision));
-        CHECK((run(std::move(offloaded), 4) == run(std::move(plain), 4)));
+        const RunRecord expected = run(std::move(plain), 4);
+        for (const std::filesystem::path& folder : {std::filesystem::path{}, std::filesystem::temp_directory_path()}) {
+          TrainJob offloaded = random_job(config, 128, 8, layout);
+          on_gpus(offloaded, 1, precision);
+          offloaded.offload = {.optimizer = true, .folder = folder};
+          INFO(to_string(layout) << ", " << precision_name(precision) << ", folder " << folder);
+          CHECK((run(std::move(offloaded), 4) == expected));
+        }
       }
     }
   }

@@ -1,5 +1,5 @@
-// What comm/ needs of CUDA's driver that its runtime has not. Looked up through the runtime, so that nothing links the driver.
-// CUDA builds only.
+// What CUDA's driver has and its runtime has not, for core/'s CUDA files and comm/. Looked up through the runtime, so that
+// nothing links the driver. CUDA builds only.
 #pragma once
 
 #include <cuda_runtime_api.h>

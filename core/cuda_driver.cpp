@@ -1,4 +1,4 @@
-#include "comm/cuda/cuda_driver.hpp"
+#include "core/cuda_driver.hpp"
 
 #include <cudaTypedefs.h>
 

@@ -1,0 +1,25 @@
+// Reads and writes of a DirectFile at any position and length.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+
+#include "files/direct_file.hpp"
+
+namespace pipetrain {
+
+// By way of memory of its own. Not thread-safe, and nothing else may use the file meanwhile.
+class AnyBytes {
+ public:
+  explicit AnyBytes(DirectFile& file);
+
+  void read(std::size_t begin, void* target, std::size_t bytes);
+  void write(std::size_t begin, const void* source, std::size_t bytes);
+
+ private:
+  DirectFile& file_;
+  std::unique_ptr<char, decltype(&std::free)> bounce_;
+};
+
+}  // namespace pipetrain
