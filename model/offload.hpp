@@ -3,16 +3,26 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace pipetrain {
 
 struct Offload {
   bool optimizer = false;             // its states, and master weights that operations do not read
-  std::filesystem::path folder = {};  // of files for it, on a disk; empty: host memory
+  bool activations = false;           // of microbatches that wait for their backward, see schedules::offload_activations()
+  double activation_fraction = 1;     // of the microbatches of each stage's chunks, at most
+  std::filesystem::path folder = {};  // of files for them, on a disk; empty: host memory
 
-  bool any() const { return optimizer; }
+  bool any() const { return optimizer || activations; }
   bool to_disk() const { return any() && !folder.empty(); }
   bool operator==(const Offload&) const = default;
 };
+
+// As --offload has it: "optimizer,activations".
+inline std::string to_string(const Offload& offload) {
+  std::string text = offload.optimizer ? "optimizer" : "";
+  if (offload.activations) text += text.empty() ? "activations" : ",activations";
+  return text.empty() ? "none" : text;
+}
 
 }  // namespace pipetrain

@@ -21,6 +21,7 @@ class ChunkSlot final : public ActivationSlot {
 
   int chunk;
   Arena saved = Arena::measuring(), pending = Arena::measuring();  // until memory is set
+  void* memory = nullptr;                                          // of saved; others once it has moved
   std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
   std::vector<Tensor> inputs;      // [Tr, H] of each block
   std::vector<KeptGradient> kept;  // from I until W
@@ -84,7 +85,18 @@ class TransformerStage final : public StageModel {
 
   std::unique_ptr<ActivationSlot> make_slot(int chunk) const override { return make_chunk_slot(chunk); }
   void set_saved(int chunk, ActivationSlot& slot, void* saved) const override {
-    slot_of(chunk, slot).saved = Arena(saved, chunk_at(chunk).bytes.saved, "saved activations");
+    ChunkSlot& own = slot_of(chunk, slot);
+    own.saved = Arena(saved, chunk_at(chunk).bytes.saved, "saved activations");
+    own.memory = saved;
+  }
+  std::size_t saved_bytes(int chunk, ActivationSlot& slot) const override { return slot_of(chunk, slot).saved.used(); }
+  void move_saved(int chunk, ActivationSlot& slot, void* saved) const override {
+    ChunkSlot& own = slot_of(chunk, slot);
+    assert(own.state == ChunkSlot::State::forwarded);
+    const Relocation moved{own.memory, chunk_at(chunk).bytes.saved, saved};
+    for (Tensor& input : own.inputs) moved.move(input);
+    for (const auto& block : own.blocks) block->relocate(moved);
+    own.memory = saved;
   }
   void set_pending(int chunk, ActivationSlot& slot, void* pending) const override {
     slot_of(chunk, slot).pending = Arena(pending, chunk_at(chunk).bytes.pending, "pending weight gradients");

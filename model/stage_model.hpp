@@ -97,6 +97,11 @@ class StageModel {
   // Memory of at least activation_bytes(chunk).saved for the slot's next forward(), to be kept until its backward() or
   // weight_grad().
   virtual void set_saved(int chunk, ActivationSlot& slot, void* saved) const = 0;
+  // Bytes of it that the slot's last forward() used, from its begin on.
+  virtual std::size_t saved_bytes(int chunk, ActivationSlot& slot) const = 0;
+  // Between forward() and backward() or input_grad(): these bytes have been copied to other such memory, which takes the place
+  // of what set_saved() gave.
+  virtual void move_saved(int chunk, ActivationSlot& slot, void* saved) const = 0;
   // Memory of at least activation_bytes(chunk).pending for the slot's next input_grad(), to be kept until its weight_grad().
   virtual void set_pending(int chunk, ActivationSlot& slot, void* pending) const = 0;
 

@@ -7,7 +7,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-constexpr std::string_view letters = "FBIWRSTNOX";  // in the order of ActionKind
+constexpr std::string_view letters = "FBIWRSTNOXPG";  // in the order of ActionKind
 static_assert(letters.size() == action_kinds);
 
 // A decimal number without sign or leading zeros, at most `limit`; nothing when `text` is not one.
@@ -19,7 +19,7 @@ std::optional<int> parse_number(std::string_view text, int limit) {
   return value;
 }
 
-bool has_number(ActionKind kind) { return is_compute(kind) || is_custom(kind); }
+bool has_number(ActionKind kind) { return has_microbatch(kind) || is_custom(kind); }
 
 }  // namespace
 

@@ -22,15 +22,21 @@ enum class ActionKind : std::uint8_t {
   norm,            // N: this stage's part of the gradient norm
   optimizer,       // O: apply or skip the step, after the verdict
   custom,          // X: whatever the plan's CustomAction of this number says; carries chunk 0
+  // What is kept of a microbatch from F on moves beside compute, which does not wait for it until it needs the place or the
+  // values.
+  offload,  // P: out of the device, after F
+  reload,   // G: back, after P and before B or I
 };
-constexpr int action_kinds = 10;
+constexpr int action_kinds = 12;
 
 constexpr bool is_compute(ActionKind kind) { return kind <= ActionKind::weight_grad; }
 constexpr bool is_custom(ActionKind kind) { return kind == ActionKind::custom; }
 constexpr bool gives_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
 constexpr bool gives_weight_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::weight_grad; }
-// Per chunk: compute, R, S and T. N and O are of the whole stage and carry chunk 0.
-constexpr bool is_per_chunk(ActionKind kind) { return kind <= ActionKind::sum_tied; }
+constexpr bool is_move(ActionKind kind) { return kind >= ActionKind::offload; }
+constexpr bool has_microbatch(ActionKind kind) { return is_compute(kind) || is_move(kind); }
+// Per chunk: compute, moves, R, S and T. N and O are of the whole stage and carry chunk 0.
+constexpr bool is_per_chunk(ActionKind kind) { return kind <= ActionKind::sum_tied || is_move(kind); }
 
 struct Action {
   ActionKind kind = ActionKind::forward;

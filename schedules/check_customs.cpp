@@ -92,6 +92,7 @@ class CustomCheck {
   void check_wait(int number, const StageAction& awaited) const {
     const StageAction own = place_of(number);
     const std::string name = std::to_string(awaited.stage) + ":" + to_string(awaited.action, plan_.placement.chunks());
+    if (is_move(awaited.action.kind)) fail(number, "waits for " + name + ", a move; name what it comes after or before");
     const auto place = find(awaited);
     if (!place) fail(number, "is after " + name + ", which is not in the plan");
     if (awaited.stage == own.stage && *place >= *find(own)) fail(number, "comes before " + name + ", which it waits for");

@@ -31,6 +31,8 @@ class ListCheck {
       if (has_optimizer_) fail(name() + " comes after O, which ends the step");
       if (is_compute(action.kind)) {
         check_compute(action);
+      } else if (is_move(action.kind)) {
+        check_move(action);
       } else if (is_custom(action.kind)) {
         if (plan_.custom.empty()) fail(name() + " is a custom action, and the plan does not say of what name");
       } else {
@@ -41,19 +43,24 @@ class ListCheck {
   }
 
  private:
+  enum class Place : std::uint8_t { device, outside, back };
   // The next microbatch of each row of a chunk that must keep microbatch order.
   struct Chunk {
     int forwards = 0;
     int input_grads = 0;   // by B or I
     int weight_grads = 0;  // by B or W
     bool reduced = false, summed = false;
+    std::vector<Place> places;  // by microbatch: where what is kept of it is; empty: nothing has moved
   };
+
+  void check_microbatch(int m) const {
+    if (m < 0 || m >= plan_.microbatches)
+      fail(name() + ": the plan has " + std::to_string(plan_.microbatches) + " microbatches");
+  }
 
   void check_compute(const Action& action) {
     Chunk& chunk = chunks_[static_cast<std::size_t>(action.chunk)];
-    const int m = action.microbatch;
-    if (m < 0 || m >= plan_.microbatches)
-      fail(name() + ": the plan has " + std::to_string(plan_.microbatches) + " microbatches");
+    check_microbatch(action.microbatch);
     if (chunk.reduced || chunk.summed || (has_tied_ && is_end(action.chunk)))
       fail(name() + " comes after the end-of-step sums of its chunk");
     switch (action.kind) {
@@ -72,6 +79,29 @@ class ListCheck {
     }
     if (chunk.input_grads > chunk.forwards) fail(name() + " comes before " + text(ActionKind::forward));
     if (chunk.weight_grads > chunk.input_grads) fail(name() + " comes before " + text(ActionKind::input_grad));
+    if (gives_input_grad(action.kind) && place(chunk, action.microbatch) == Place::outside)
+      fail(name() + " comes before " + text(ActionKind::reload) + ", and what it reads is outside of the device");
+  }
+
+  static Place place(const Chunk& chunk, int microbatch) {
+    return chunk.places.empty() ? Place::device : chunk.places[static_cast<std::size_t>(microbatch)];
+  }
+
+  void check_move(const Action& action) {
+    Chunk& chunk = chunks_[static_cast<std::size_t>(action.chunk)];
+    check_microbatch(action.microbatch);
+    if (plan_.ready_rule != ReadyRule::none)
+      fail(name() + " moves activations, which keeps the planned order; leave out the plan's ready rule");
+    const bool out = action.kind == ActionKind::offload;
+    if (chunk.forwards <= action.microbatch) fail(name() + " comes before " + text(ActionKind::forward));
+    if (chunk.input_grads > action.microbatch)
+      fail(name() + " comes after the backward of its microbatch, when nobody needs what it moves");
+    const Place now = place(chunk, action.microbatch);
+    if (now == (out ? Place::outside : Place::back)) fail(name() + " comes twice");
+    if (!out && now == Place::device) fail(name() + " comes before " + text(ActionKind::offload));
+    if (out && now == Place::back) fail(name() + " comes after " + text(ActionKind::reload));
+    chunk.places.resize(static_cast<std::size_t>(plan_.microbatches), Place::device);
+    chunk.places[static_cast<std::size_t>(action.microbatch)] = out ? Place::outside : Place::back;
   }
 
   // Rows `whole` and `half` together must hold the microbatches in order; `next` is the expected one.

@@ -93,6 +93,10 @@ double Costs::of(int stage, const Action& action) const {
       return norm.empty() ? 0 : norm[static_cast<std::size_t>(stage)];
     case ActionKind::optimizer:
       return optimizer.empty() ? 0 : optimizer[static_cast<std::size_t>(stage)];
+    case ActionKind::offload:
+      return chunk.offload;
+    case ActionKind::reload:
+      return chunk.reload;
     case ActionKind::custom:
       return custom.empty() ? 0 : custom[static_cast<std::size_t>(action.microbatch)];
   }
@@ -124,6 +128,8 @@ void check_costs(const Costs& costs, const Placement& placement) {
       check_time("R" + on, chunk.reduce_grads, true);
       check_time("S" + on, chunk.sum_replicated, true);
       check_time("T" + on, chunk.sum_tied, true);
+      check_time("P" + on, chunk.offload, true);
+      check_time("G" + on, chunk.reload, true);
     }
   }
   if (!costs.norm.empty()) check_count("times of N", costs.norm.size(), stages);

@@ -15,6 +15,7 @@ struct ChunkCost {
   double reduce_grads = 0;
   double sum_replicated = 0;
   double sum_tied = 0;
+  double offload = 0, reload = 0;  // beside compute; moves of one direction follow each other
   double held_bytes = 0;     // kept from F to B or W for one microbatch
   double pending_bytes = 0;  // kept on top from I to W
 };

@@ -87,6 +87,7 @@ class CriticalPath {
       case WaitedFor::partner:
         if (is_custom(action.kind)) return latest_end_before(span(at).start, at);
         return action.kind == ActionKind::sum_tied ? before_partner(at) : last_norm();
+      case WaitedFor::memory:
       case WaitedFor::nothing:
         break;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <ostream>
 
@@ -23,7 +24,7 @@ std::pair<int, int> columns_of(const Span& span, const TimeRange& range, int col
 
 int microbatch_of(const Action& action) { return is_custom(action.kind) ? -1 : action.microbatch; }
 
-bool is_numbered(const Action& action) { return is_compute(action.kind) || is_custom(action.kind); }
+bool is_numbered(const Action& action) { return has_microbatch(action.kind) || is_custom(action.kind); }
 
 char symbol(const Action& action) {
   if (!is_numbered(action)) return '+';
@@ -125,6 +126,8 @@ const char* to_string(WaitedFor reason) {
       return "slot";
     case WaitedFor::partner:
       return "partner";
+    case WaitedFor::memory:
+      return "memory";
   }
   return "?";
 }
@@ -151,20 +154,47 @@ std::string draw_terminal(const Timeline& timeline, int width) {
   return text + std::string(static_cast<std::size_t>(std::max(1, gap)), ' ') + end + "\n";
 }
 
+namespace {
+
+struct TraceRow {
+  std::size_t number;
+  std::string name;
+  const std::vector<Span>& spans;
+};
+
+void write_trace_row(std::ostream& out, const Timeline& timeline, const TraceRow& row, double microseconds) {
+  out << ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":" << row.number << ",\"name\":\"thread_name\",\"args\":{\"name\":\""
+      << escaped(row.name) << "\"}}";
+  for (const Span& span : row.spans) {
+    out << ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":" << row.number << ",\"name\":\""
+        << to_string(span.action, timeline.placement.chunks()) << "\",\"cat\":\"" << letter(span.action.kind)
+        << "\",\"ts\":" << span.start * microseconds << ",\"dur\":" << (span.end - span.start) * microseconds << ",\"args\":{"
+        << custom_argument(timeline, span.action) << "\"chunk\":" << span.action.chunk
+        << ",\"microbatch\":" << microbatch_of(span.action) << ",\"waited_for\":\"" << to_string(span.waited_for) << "\"}}";
+  }
+}
+
+// Those of one direction never overlap.
+std::vector<Span> moves_of(const std::vector<Span>& moves, ActionKind kind) {
+  std::vector<Span> own;
+  std::copy_if(moves.begin(), moves.end(), std::back_inserter(own), [kind](const Span& span) { return span.action.kind == kind; });
+  return own;
+}
+
+}  // namespace
+
 void write_chrome_trace(std::ostream& out, const Timeline& timeline, double microseconds) {
   out.precision(12);
   out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":"
          "\""
       << escaped(timeline.title) << "\"}}";
-  for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
-    out << ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":" << stage << ",\"name\":\"thread_name\",\"args\":{\"name\":\""
-        << escaped(row_name(timeline, stage)) << "\"}}";
-    for (const Span& span : timeline.stages[stage]) {
-      out << ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":" << stage << ",\"name\":\""
-          << to_string(span.action, timeline.placement.chunks()) << "\",\"cat\":\"" << letter(span.action.kind)
-          << "\",\"ts\":" << span.start * microseconds << ",\"dur\":" << (span.end - span.start) * microseconds << ",\"args\":{"
-          << custom_argument(timeline, span.action) << "\"chunk\":" << span.action.chunk
-          << ",\"microbatch\":" << microbatch_of(span.action) << ",\"waited_for\":\"" << to_string(span.waited_for) << "\"}}";
+  for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage)
+    write_trace_row(out, timeline, {stage, row_name(timeline, stage), timeline.stages[stage]}, microseconds);
+  std::size_t row = timeline.stages.size();
+  for (std::size_t stage = 0; stage < timeline.moves.size(); ++stage) {
+    for (const auto& [kind, what] : {std::pair(ActionKind::offload, " offloads"), std::pair(ActionKind::reload, " reloads")}) {
+      const std::vector<Span> own = moves_of(timeline.moves[stage], kind);
+      if (!own.empty()) write_trace_row(out, timeline, {row++, row_name(timeline, stage) + what, own}, microseconds);
     }
   }
   out << "\n]}\n";
@@ -173,11 +203,16 @@ void write_chrome_trace(std::ostream& out, const Timeline& timeline, double micr
 void write_csv(std::ostream& out, const Timeline& timeline) {
   out.precision(12);
   out << "stage,action,kind,chunk,microbatch,start,end,waited_for\n";
-  for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage)
-    for (const Span& span : timeline.stages[stage])
+  const auto write = [&](std::size_t stage, const std::vector<Span>& spans) {
+    for (const Span& span : spans)
       out << stage << ',' << to_string(span.action, timeline.placement.chunks()) << ',' << letter(span.action.kind) << ','
           << span.action.chunk << ',' << microbatch_of(span.action) << ',' << span.start << ',' << span.end << ','
           << to_string(span.waited_for) << '\n';
+  };
+  for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
+    write(stage, timeline.stages[stage]);
+    if (!timeline.moves.empty()) write(stage, timeline.moves[stage]);
+  }
 }
 
 }  // namespace pipetrain::schedules

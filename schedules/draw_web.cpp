@@ -22,7 +22,7 @@ constexpr std::array<std::pair<ActionKind, const char*>, 6> legend = {{{ActionKi
                                                                        {ActionKind::optimizer, "end of step"},
                                                                        {ActionKind::custom, "custom action"}}};
 
-bool ends_step(ActionKind kind) { return !is_compute(kind) && !is_custom(kind); }
+bool ends_step(ActionKind kind) { return !has_microbatch(kind) && !is_custom(kind); }
 
 bool appears(const Timeline& timeline, ActionKind kind) {
   for (const auto& spans : timeline.stages)

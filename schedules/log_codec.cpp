@@ -181,7 +181,7 @@ inline void StageLogReader::message_time(StageEvent& event) {
 }
 
 inline void StageLogReader::check(const Action& action) const {
-  const int numbers = is_compute(action.kind) ? microbatches_ : is_custom(action.kind) ? customs_ : 0;
+  const int numbers = has_microbatch(action.kind) ? microbatches_ : is_custom(action.kind) ? customs_ : 0;
   const bool fits = action.chunk >= 0 && action.chunk < chunks_ && action.microbatch < numbers &&
                     (numbers > 0 ? action.microbatch >= 0 : action.microbatch == -1);
   if (!fits) fail("has an action that is not in the plan");

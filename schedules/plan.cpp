@@ -5,6 +5,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "schedules/residents.hpp"
+
 namespace pipetrain::schedules {
 
 namespace {
@@ -91,10 +93,12 @@ Plan forward_pass(const Plan& plan) {
 }
 
 int peak_in_flight(const std::vector<Action>& actions) {
-  int now = 0, peak = 0;
+  Residents residents;
+  int peak = 0;
   for (const Action& action : actions) {
-    if (action.kind == ActionKind::forward) peak = std::max(peak, ++now);
-    if (gives_weight_grad(action.kind)) --now;
+    residents.begin(action);
+    peak = std::max(peak, residents.count());
+    residents.end(action);
   }
   return peak;
 }

@@ -110,7 +110,8 @@ enum class StepKind : std::uint8_t { training, evaluation };
 std::vector<Action> forward_pass(const std::vector<Action>& actions);
 Plan forward_pass(const Plan& plan);
 
-// The most microbatches that stand between F and B or W at once, over all chunks of a stage's list.
+// The most microbatches that stand between F and B or W at once, over all chunks of a stage's list. What P has moved out does
+// not count until G, see Residents.
 int peak_in_flight(const std::vector<Action>& actions);
 
 }  // namespace pipetrain::schedules

@@ -24,8 +24,9 @@ struct ChunkNeeds {
   int activation_slots = 0;           // slots of the queue that receives this chunk's activations (tokens for the first)
   int gradient_slots = 0;             // of the queue that receives its gradients; 0 for the last virtual stage
   int target_slots = 0;               // of the queue that receives its targets; 0 except for the last virtual stage
-  int peak_activations = 0;           // most microbatches between F and the end of B or W
+  int peak_activations = 0;           // most microbatches between F and the end of B or W that are on the device
   int peak_pending_weight_grads = 0;  // most microbatches between I and the end of W
+  int peak_offloaded = 0;             // most microbatches outside of the device, from P on until G has had its time
   bool operator==(const ChunkNeeds&) const = default;
 };
 

@@ -119,6 +119,7 @@ void PlanRun::signal(int stage, const Action& action) {
 }
 
 void PlanRun::note_times(int stage_index, const Action& action, int v) {
+  if (is_move(action.kind)) return;  // beside compute
   Stage& stage = stages_[static_cast<std::size_t>(stage_index)];
   const auto of = [&](int virtual_stage) -> UnitTimes::Microbatch& {
     return times_->of[static_cast<std::size_t>(virtual_stage) * static_cast<std::size_t>(plan_.microbatches) +

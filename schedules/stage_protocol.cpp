@@ -66,6 +66,7 @@ class StageProtocol::Machine {
   void set_list(StepKind kind, const std::vector<Action>* list = nullptr);
   const Chunk& chunk(int index) const { return chunks_[static_cast<std::size_t>(index)]; }
   Chunk& chunk(int index) { return chunks_[static_cast<std::size_t>(index)]; }
+  bool next_is_move() const { return !ready_ && is_move(list()[launched_].kind); }
   bool all_launched() const { return state_ == State::running && launched_ == list().size(); }
   bool has_inputs(const Action& action) const;
   bool has_signals(int custom) const;
@@ -95,6 +96,7 @@ class StageProtocol::Machine {
   std::size_t launched_computes_ = 0;
   bool verdict_given_ = false, skips_ = false;
   std::vector<Action> in_flight_;
+  int computing_ = 0;  // of them: moves run beside compute and take no part in running ahead
 };
 
 StageProtocol::Machine::Machine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)
@@ -175,6 +177,7 @@ std::span<const std::int32_t> StageProtocol::Machine::completed(const Action& ac
   const auto found = std::find(in_flight_.begin(), in_flight_.end(), action);
   if (found == in_flight_.end()) impossible(to_string(action, plan_->placement.chunks()) + " completes but is not running");
   in_flight_.erase(found);
+  if (!is_move(action.kind)) --computing_;
   if (!customs_ || list_ == &forwards_) return {};
   return customs_->waits.waiting_for(stage_, action);
 }
@@ -238,7 +241,8 @@ inline const Action* StageProtocol::Machine::choose() {
 }
 
 inline const Action* StageProtocol::Machine::next() {
-  if (state_ != State::running || all_launched() || in_flight() >= run_ahead_) return nullptr;
+  if (state_ != State::running || all_launched()) return nullptr;
+  if (computing_ >= run_ahead_ && !next_is_move()) return nullptr;
   const Action* const action = choose();
   if (!action) return nullptr;
   if (skips_ && action->kind == ActionKind::optimizer) {  // the last of the list
@@ -258,6 +262,7 @@ void StageProtocol::Machine::launch(const Action& action) {
   if (is_custom(action.kind)) customs_->signals[static_cast<std::size_t>(action.microbatch)] = 0;
   if (is_ready_order()) ready_->launched(action);
   in_flight_.push_back(action);
+  if (!is_move(action.kind)) ++computing_;
 }
 
 // "B3 waits for the gradient of microbatch 3 and for a free slot for its gradient"
@@ -302,7 +307,7 @@ std::string StageProtocol::Machine::waiting_for() const {
   for (const Action& action : in_flight_)
     running += (running.empty() ? "" : ", ") + to_string(action, plan_->placement.chunks());
   if (all_launched()) return running.empty() ? "the step is done" : "all is launched; running: " + running;
-  if (in_flight() >= run_ahead_) return "launched and not completed: " + running;
+  if (computing_ >= run_ahead_) return "launched and not completed: " + running;
   if (!is_ready_order()) return describe(list()[launched_]);
   if (launched_computes_ == computes_) return describe(ends_of_step_[launched_ - computes_]);
   std::string text;

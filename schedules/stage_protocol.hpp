@@ -30,7 +30,8 @@ enum class InputKind : std::uint8_t { activation, gradient, target };
 
 class StageProtocol {
  public:
-  // run_ahead: how many launched actions may be incomplete at once (2: one running, one queued behind it).
+  // run_ahead: how many launched actions may be incomplete at once (2: one running, one queued behind it), not counting moves,
+  // which run beside them.
   // The plan must have passed validate() for this order. Throws std::invalid_argument when the stage is not in the plan,
   // run_ahead is below 1, or Order::ready is asked for and the plan has no ready rule.
   StageProtocol(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead = 2);

@@ -20,6 +20,7 @@ Costs StageTimes::costs(const Placement& placement) const {
       chunk.reduce_grads = at(reduce_grads, stage) / chunks;
       chunk.sum_replicated = at(sum_replicated, stage) / chunks;
       chunk.sum_tied = at(sum_tied, stage);
+      chunk.offload = chunk.reload = at(moves, stage) / chunks;
     }
   }
   costs.norm = norm;

@@ -30,19 +30,48 @@ double transfer_before(const Timeline& timeline, int stage, const Span& span, co
   return 0;
 }
 
+const std::vector<Span>& moves_of(const Timeline& timeline, int stage) {
+  static const std::vector<Span> none;
+  return timeline.moves.empty() ? none : timeline.moves[static_cast<std::size_t>(stage)];
+}
+
+struct Change {
+  double time, by;
+  bool operator<(const Change& other) const { return time != other.time ? time < other.time : by < other.by; }
+};
+
+// Changes of one row come in order of time; moves run beside it.
+double most_at_once(std::vector<Change> changes, bool moves) {
+  if (moves) std::sort(changes.begin(), changes.end());
+  double now = 0, most = 0;
+  for (const Change& change : changes) most = std::max(most, now += change.by);
+  return most;
+}
+
+// What is kept of microbatches on the device, each of this size: from F, or the start of G, to B or W, or the end of P.
+template <class Size>
+void add_held(std::vector<Change>& changes, const std::vector<Span>& spans, const Size& size) {
+  for (const Span& span : spans) {
+    if (span.action.kind == ActionKind::forward || span.action.kind == ActionKind::reload)
+      changes.push_back({span.start, size(span)});
+    if (gives_weight_grad(span.action.kind) || span.action.kind == ActionKind::offload)
+      changes.push_back({span.end, -size(span)});
+  }
+}
+
 StageSummary summarize_stage(const Timeline& timeline, int stage, double begin, double end,
                              const std::vector<double>& transfers) {
   const auto& spans = timeline.stages[static_cast<std::size_t>(stage)];
   StageSummary summary;
   double first_backward = end, last_forward = begin;
-  int held = 0, peak = 0;
   for (const Span& span : spans) {
     summary.busy += span.end - span.start;
-    if (span.action.kind == ActionKind::forward) last_forward = span.end, peak = std::max(peak, ++held);
+    if (span.action.kind == ActionKind::forward) last_forward = span.end;
     if (gives_input_grad(span.action.kind)) first_backward = std::min(first_backward, span.start);
-    if (gives_weight_grad(span.action.kind)) --held;
   }
-  summary.peak_activations = static_cast<double>(peak) / timeline.placement.chunks();
+  std::vector<Change> held;
+  for (const auto* row : {&spans, &moves_of(timeline, stage)}) add_held(held, *row, [](const Span&) { return 1.0; });
+  summary.peak_activations = most_at_once(std::move(held), !timeline.moves.empty()) / timeline.placement.chunks();
   summary.idle = end - begin - summary.busy;
   summary.span = spans.empty() ? 0 : spans.back().end - spans.front().start;
   double free_at = begin;
@@ -82,17 +111,17 @@ Summary summarize(const Timeline& timeline, const std::vector<double>& transfers
   return summary;
 }
 
-double peak_bytes(const std::vector<Span>& spans, const std::vector<ChunkCost>& chunks) {
-  double now = 0, peak = 0;
+double peak_bytes(const Timeline& timeline, int stage, const std::vector<ChunkCost>& chunks) {
+  const auto cost = [&](const Span& span) -> const ChunkCost& { return chunks[static_cast<std::size_t>(span.action.chunk)]; };
+  const auto& spans = timeline.stages[static_cast<std::size_t>(stage)];
+  std::vector<Change> changes;
   for (const Span& span : spans) {
-    const ChunkCost& chunk = chunks[static_cast<std::size_t>(span.action.chunk)];
-    if (span.action.kind == ActionKind::forward) now += chunk.held_bytes;
-    if (span.action.kind == ActionKind::input_grad) now += chunk.pending_bytes;
-    peak = std::max(peak, now);
-    if (span.action.kind == ActionKind::weight_grad) now -= chunk.pending_bytes;
-    if (gives_weight_grad(span.action.kind)) now -= chunk.held_bytes;
+    if (span.action.kind == ActionKind::input_grad) changes.push_back({span.start, cost(span).pending_bytes});
+    if (span.action.kind == ActionKind::weight_grad) changes.push_back({span.end, -cost(span).pending_bytes});
   }
-  return peak;
+  const auto held_bytes = [&](const Span& span) { return cost(span).held_bytes; };
+  for (const auto* row : {&spans, &moves_of(timeline, stage)}) add_held(changes, *row, held_bytes);
+  return most_at_once(std::move(changes), true);
 }
 
 }  // namespace pipetrain::schedules

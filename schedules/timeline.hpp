@@ -16,6 +16,7 @@ enum class WaitedFor : std::uint8_t {
   gradient,    // of its microbatch from the virtual stage after
   slot,        // a free slot in the queue that takes its output
   partner,     // another stage that takes part: T, O by the verdict, and what a custom action is after
+  memory,      // of its stage: what G brings back, or a place that P frees
 };
 
 struct Span {
@@ -30,7 +31,8 @@ struct Timeline {
   Placement placement = Placement::looping(1, 1);
   std::string unit = "units";  // of its times: "s" where they are seconds
   int microbatches = 0;
-  std::vector<std::vector<Span>> stages;  // per stage, in order of time
+  std::vector<std::vector<Span>> stages;  // per stage, in order of time, but for moves
+  std::vector<std::vector<Span>> moves;   // of the same rows, beside these; empty where the plan has none
   std::vector<std::string> names;         // of these rows, where they are not stages 0, 1, ...; else empty
   std::vector<std::string> custom;        // the names of the plan's custom actions, by number
 };
@@ -44,7 +46,7 @@ struct StageSummary {
   double idle_steady = 0;         // between that and the end of its last F
   double idle_cool_down = 0;      // after that, also when the stage is done and others are not
   double idle_communication = 0;  // a message was on its way: counted here and not above
-  double peak_activations = 0;    // most microbatches between F and B or W; each chunk counts 1 / chunks
+  double peak_activations = 0;    // most microbatches between F and B or W on the device; each chunk counts 1 / chunks
 };
 
 struct Summary {
@@ -64,7 +66,8 @@ struct SpanRef {
 // The chain of actions that decided the makespan, first to last.
 std::vector<SpanRef> critical_path(const Timeline& timeline);
 
-// Most bytes held at once on a stage by the costs of its chunks: held_bytes from F to B or W, pending_bytes from I to W on top.
-double peak_bytes(const std::vector<Span>& spans, const std::vector<ChunkCost>& chunks);
+// Most bytes held at once on a stage's device by the costs of its chunks: held_bytes from F to B or W, but for the time between P
+// and G, and pending_bytes from I to W on top.
+double peak_bytes(const Timeline& timeline, int stage, const std::vector<ChunkCost>& chunks);
 
 }  // namespace pipetrain::schedules

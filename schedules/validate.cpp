@@ -4,6 +4,7 @@
 
 #include "schedules/check_lists.hpp"
 #include "schedules/plan_run.hpp"
+#include "schedules/residents.hpp"
 
 namespace pipetrain::schedules {
 
@@ -18,15 +19,18 @@ void check_life(const SlotLife& life) {
 StageNeeds list_needs(const std::vector<Action>& actions, int chunks) {
   StageNeeds needs;
   needs.chunks.resize(static_cast<std::size_t>(chunks));
-  std::vector<int> held(needs.chunks.size()), pending(needs.chunks.size());
+  Residents residents;
+  std::vector<int> pending(needs.chunks.size());
   for (const Action& action : actions) {
     const auto c = static_cast<std::size_t>(action.chunk);
     ChunkNeeds& chunk = needs.chunks[c];
-    if (action.kind == ActionKind::forward) chunk.peak_activations = std::max(chunk.peak_activations, ++held[c]);
+    residents.begin(action);
+    chunk.peak_activations = std::max(chunk.peak_activations, residents.inside(action.chunk));
+    chunk.peak_offloaded = std::max(chunk.peak_offloaded, residents.outside(action.chunk));
     if (action.kind == ActionKind::input_grad)
       chunk.peak_pending_weight_grads = std::max(chunk.peak_pending_weight_grads, ++pending[c]);
     if (action.kind == ActionKind::weight_grad) --pending[c];
-    if (gives_weight_grad(action.kind)) --held[c];
+    residents.end(action);
   }
   needs.peak_activations = static_cast<double>(peak_in_flight(actions)) / chunks;
   return needs;

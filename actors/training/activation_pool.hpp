@@ -1,11 +1,16 @@
 // The memory that a rank's microbatches take between their actions: as many places as the plan needs, each reused as soon as
-// this thread has enqueued the last action on it, because the stream runs in order. Not thread-safe.
+// this thread has enqueued the last action on it, because the stream runs in order. Where the plan moves microbatches out (P)
+// and back (G), whoever takes a place next waits, on the device, for the transfer that freed it. Not thread-safe.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "actors/training/offloaded_activations.hpp"
 #include "core/device.hpp"
 #include "model/stage_model.hpp"
 #include "schedules/action.hpp"
@@ -16,30 +21,54 @@ namespace pipetrain {
 
 class ActivationPool {
  public:
-  // Throws Error(out_of_memory) that begins with `owner`.
-  ActivationPool(const StageModel& model, const schedules::StageNeeds& needs, int microbatches, Device& device,
-                 const std::string& owner);
+  struct Setup {
+    const StageModel& model;
+    const schedules::StageNeeds& needs;
+    int microbatches = 0;
+    Stream& compute;                    // of the rank
+    std::filesystem::path folder = {};  // of a disk for what moves out; empty: host memory
+    std::string owner;                  // for errors
+  };
+  // Throws Error(out_of_memory) that begins with the owner, and what OffloadedActivations throws.
+  explicit ActivationPool(const Setup& setup);
 
-  // What the constructor allocates, in bytes.
+  // What the constructor allocates of the device, in bytes.
   static std::size_t bytes(const StageModel& model, const schedules::StageNeeds& needs);
 
-  // The slot of the action's chunk and microbatch: a free one for F, with memory for pending weight gradients for I. Throws
-  // Error(internal) when the plan promised less, or the microbatch had no F.
+  // The slot of the compute action's chunk and microbatch: a free one for F, with memory for pending weight gradients for I.
+  // Throws Error(internal) when the plan promised less, or the microbatch had no F.
   ActivationSlot& take(const schedules::Action& action);
-  // To be called after each action: gives back what ended with it. In an evaluation a microbatch ends with F.
+  // To be called after each compute action: gives back what ended with it. In an evaluation a microbatch ends with F.
   void release(const schedules::Action& action, schedules::StepKind kind);
 
+  // P and G, in two parts: what the transfer waits for, and the transfer. begin_move() gives the stream that carries it.
+  Stream& begin_move(const schedules::Action& action);
+  void move(const schedules::Action& action);
+  // That carry moves; none where the plan has none.
+  std::vector<Stream*> streams() const { return outside_ ? outside_->streams() : std::vector<Stream*>{}; }
+
  private:
+  struct Place {
+    void* memory = nullptr;
+    std::uint64_t released = 0;       // when, among all releases
+    bool moved = false;               // what used it last was a transfer
+    std::unique_ptr<Event> last_use;  // where there are moves: of whoever filled or released it last
+  };
   // Pieces of memory of one size, free or in use.
   struct Places {
-    Places(Device& device, std::size_t count, std::size_t bytes, const std::string& what);
+    Places(Device& device, std::size_t bytes, const std::string& what);
+    // Into so many of so many bytes, the first at a multiple of the alignment (0: of any).
+    void divide(std::size_t count, std::size_t bytes, std::size_t alignment);
 
     Buffer memory;
-    std::vector<void*> free;
+    std::vector<Place> all;
+    std::vector<Place*> free;
   };
   struct Held {
     ActivationSlot* slot = nullptr;
-    void *saved = nullptr, *pending = nullptr;
+    Place *saved = nullptr, *pending = nullptr;
+    OffloadedActivations::Outside* outside = nullptr;
+    bool came_back = false;
   };
   struct Chunk {
     std::size_t saved;  // which places
@@ -49,9 +78,19 @@ class ActivationPool {
     std::vector<Held> held;  // by microbatch
   };
 
+  Chunk& chunk(const schedules::Action& action) { return chunks_[static_cast<std::size_t>(action.chunk)]; }
+  Held& held(const schedules::Action& action) {
+    return chunk(action).held[static_cast<std::size_t>(action.microbatch)];
+  }
+  Place* take_saved(const schedules::Action& action, bool for_transfer);
+  void release_saved(const schedules::Action& action, bool moved);
+
   const StageModel& model_;
-  std::vector<Places> saved_;  // of all chunks, or one's each
+  Stream& compute_;
+  std::optional<OffloadedActivations> outside_;  // where the plan has moves
+  std::vector<Places> saved_;                    // of all chunks, or one's each
   std::vector<Chunk> chunks_;
+  std::uint64_t releases_ = 0;
 };
 
 }  // namespace pipetrain

@@ -5,6 +5,7 @@
 
 #include "actors/training/train_job.hpp"
 #include "core/error.hpp"
+#include "schedules/activation_offload.hpp"
 #include "schedules/builders.hpp"
 
 namespace pipetrain {
@@ -29,7 +30,7 @@ bool has(const Plan& plan, ActionKind kind) {
 
 bool ends_its_step(const Plan& plan) {
   return std::any_of(plan.stages.begin(), plan.stages.end(), [](const auto& list) {
-    return std::any_of(list.begin(), list.end(), [](const Action& action) { return !is_compute(action.kind); });
+    return std::any_of(list.begin(), list.end(), [](const Action& action) { return !is_compute(action.kind) && !is_move(action.kind); });
   });
 }
 
@@ -47,6 +48,26 @@ void check_end_of_step(const Plan& plan, const schedules::EndOfStep& end) {
   check(ActionKind::optimizer, true, "optimizer", "every step ends with N and O");
 }
 
+// Where the job offloads activations; a plan's own moves stay as they are.
+Plan with_moves(const TrainJob& job, const Plan& plan) {
+  const bool has_moves = moves_activations(plan);
+  if (!job.offload.activations) {
+    if (has_moves)
+      throw Error(ErrorKind::input, {"offload", "none"},
+                  "the plan moves activations (P and G): offload activations too, or leave them out of the plan");
+    return plan;
+  }
+  if (job.layout.order == schedules::Order::ready)
+    throw Error(ErrorKind::input, {"offload", "activations"},
+                "transfers stand in the plan's order, and the run's order is ready; use planned");
+  if (has_moves) return plan;
+  try {
+    return offload_activations(plan, job.offload.activation_fraction);
+  } catch (const std::invalid_argument& error) {
+    throw Error(ErrorKind::input, {"offload", "activations"}, error.what());
+  }
+}
+
 }  // namespace
 
 schedules::EndOfStep end_of_step(const TrainJob& job) {
@@ -58,7 +79,7 @@ Plan plan_of(const TrainJob& job) {
     const auto end = end_of_step(job);
     if (!job.layout.plan) {
       const schedules::ScheduleShape shape{job.layout.pp, job.layout.chunks, static_cast<int>(job.batch.microbatches)};
-      return with_end_of_step(build_schedule(job.layout.schedule, shape), end);
+      return with_end_of_step(with_moves(job, build_schedule(job.layout.schedule, shape)), end);
     }
     const Plan& plan = *job.layout.plan;
     check_size("stages", plan.placement.stages(), job.layout.pp);
@@ -67,9 +88,9 @@ Plan plan_of(const TrainJob& job) {
     if (!plan.custom.empty())
       refuse("the plan has custom actions, X0 (" + plan.custom.front().name +
              "), which only the compute of an embedding program knows; leave them out");
-    if (!ends_its_step(plan)) return with_end_of_step(plan, end);
+    if (!ends_its_step(plan)) return with_end_of_step(with_moves(job, plan), end);
     check_end_of_step(plan, end);
-    return plan;
+    return with_moves(job, plan);
   } catch (const std::invalid_argument& error) {
     refuse(error.what());
   }

@@ -14,7 +14,7 @@ void check_offload(const TrainJob& job) {
   const bool cpu = job.devices.kind == DeviceKind::cpu;
   if (cpu && !offload.to_disk())
     throw Error(
-        ErrorKind::input, {"offload", "optimizer"},
+        ErrorKind::input, {"offload", to_string(offload)},
         "a CPU's memory is the host's already, so there is nothing to move; name a folder on a disk with offload-to, or "
         "leave it out");
   if (!offload.to_disk()) return;

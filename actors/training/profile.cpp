@@ -85,6 +85,8 @@ schedules::Costs Profile::costs() const {
       cost.reduce_grads = chunk.reduce_grads;
       cost.sum_replicated = chunk.sum_replicated;
       cost.sum_tied = chunk.sum_tied;
+      cost.offload = chunk.offload;
+      cost.reload = chunk.reload;
       cost.held_bytes = chunk.held_bytes;
       cost.pending_bytes = chunk.pending_bytes;
       row.push_back(cost);
@@ -158,6 +160,11 @@ void ProfileRecorder::add(const StepReport& report) {
     for (const TracedAction& traced : stage.actions) {
       const auto [kind, chunk, microbatch] = traced.action;
       const double seconds = seconds_of(traced);
+      if (schedules::is_move(kind)) {
+        Sum& sum = sums[{stage.stage.stage, chunk, kind}];
+        sum.seconds += seconds, ++sum.count;
+        continue;
+      }
       first = std::min(first, traced.times.start);
       last = std::max(last, traced.times.end);
       if (kind == ActionKind::norm) norms = std::max(norms, traced.times.end);
@@ -232,6 +239,8 @@ Profile ProfileRecorder::profile() const {
       cell.reduce_grads = time(stage, chunk, ActionKind::reduce_grads);
       cell.sum_replicated = time(stage, chunk, ActionKind::sum_replicated);
       cell.sum_tied = time(stage, chunk, ActionKind::sum_tied);
+      cell.offload = time(stage, chunk, ActionKind::offload);
+      cell.reload = time(stage, chunk, ActionKind::reload);
     }
     row.norm = time(stage, 0, ActionKind::norm);
     row.optimizer = time(stage, 0, ActionKind::optimizer);

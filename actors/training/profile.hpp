@@ -19,6 +19,7 @@ namespace pipetrain {
 struct ChunkProfile {
   double forward = 0, backward = 0, input_grad = 0, weight_grad = 0;
   double reduce_grads = 0, sum_replicated = 0, sum_tied = 0;
+  double offload = 0, reload = 0;
   // Bytes of a device for one microbatch: from F to B or W, and on top from I to W.
   double held_bytes = 0, pending_bytes = 0;
 };

@@ -29,6 +29,9 @@ constexpr std::pair<const char*, double ChunkProfile::*> chunk_numbers[] = {{"fo
                                                                             {"sum_tied", &ChunkProfile::sum_tied},
                                                                             {"held_bytes", &ChunkProfile::held_bytes},
                                                                             {"pending_bytes", &ChunkProfile::pending_bytes}};
+// Of runs that offload activations.
+constexpr std::pair<const char*, double ChunkProfile::*> move_numbers[] = {{"offload", &ChunkProfile::offload},
+                                                                           {"reload", &ChunkProfile::reload}};
 constexpr std::pair<const char*, int Profile::*> layout_sizes[] = {{"pp", &Profile::pp},
                                                                    {"tp", &Profile::tp},
                                                                    {"dp", &Profile::dp},
@@ -86,6 +89,8 @@ class Reader {
 ChunkProfile read_chunk(const Reader& reader, const json& object) {
   ChunkProfile chunk;
   for (const auto& [key, member] : chunk_numbers) chunk.*member = reader.number(object, key);
+  for (const auto& [key, member] : move_numbers)
+    if (object.contains(key)) chunk.*member = reader.number(object, key);
   if (chunk.forward <= 0) reader.fail("forward is 0: no forward was measured");
   if (chunk.backward <= 0 && (chunk.input_grad <= 0 || chunk.weight_grad <= 0))
     reader.fail("backward, or input_grad and weight_grad, is 0: no backward was measured");
@@ -127,6 +132,8 @@ void write_profile(std::ostream& out, const Profile& profile) {
     for (const ChunkProfile& chunk : stage.chunks) {
       nlohmann::ordered_json cell;
       for (const auto& [key, member] : chunk_numbers) cell[key] = chunk.*member;
+      for (const auto& [key, member] : move_numbers)
+        if (chunk.*member > 0) cell[key] = chunk.*member;
       chunks.push_back(cell);
     }
     stages.push_back({{"chunks", chunks}, {"norm", stage.norm}, {"optimizer", stage.optimizer}});

@@ -40,7 +40,13 @@ RankCompute::RankCompute(RankSetup setup)
     documents_memory_ = device.allocate(documents_bytes(setup_), to_string(id) + ": documents");
     documents_host_memory_ = device.allocate_host(documents_bytes(setup_), to_string(id) + ": documents");
   }
-  activations_.emplace(*model_, setup_.needs, setup_.microbatches, device, to_string(id));
+  activations_.emplace(ActivationPool::Setup{.model = *model_,
+                                             .needs = setup_.needs,
+                                             .microbatches = setup_.microbatches,
+                                             .compute = *stream_,
+                                             .folder = setup_.offload.folder,
+                                             .owner = to_string(id)});
+  streams_.add(activations_->streams());
   links_.emplace(setup_.links, LinkSetup{&device, hidden_bytes(setup_, model_->hidden_shape()), to_string(id)});
   streams_.add(links_->streams());
   clock_ = std::make_unique<ActionClock>(device);
@@ -121,7 +127,17 @@ Tensor RankCompute::documents_of(int microbatch) const {
   return documents_.row_range(microbatch, microbatch + 1).reshaped({documents_.cols()});
 }
 
+// Beside compute: what it waits for is between the streams.
+void RankCompute::run_move(const Action& action) {
+  Stream& stream = activations_->begin_move(action);
+  clock_->start(stream, action);
+  activations_->move(action);
+  clock_->end(stream);
+  clock_->collect();
+}
+
 void RankCompute::run(const Launch& launch) {
+  if (schedules::is_move(launch.action.kind)) return run_move(launch.action);
   const auto lane = static_cast<std::size_t>(setup_.lane);
   for (const auto& input : {launch.activation, launch.gradient, launch.target}) {
     if (input) wait_until_ready(*stream_, *input, lane);

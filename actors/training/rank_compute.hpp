@@ -75,6 +75,7 @@ class RankCompute : public ComputeRank {
   Tensor documents_of(int microbatch) const;  // [T]
   // `output`: where to write what the launch's output slot is to hold.
   void run_compute(const Launch& launch, const Tensor& output);
+  void run_move(const schedules::Action& action);
   void run_end_of_step(const schedules::Action& action);
   DropoutDraws draws_of(int microbatch) const;
 

@@ -57,12 +57,23 @@ StageModelSpec model_spec(const RankSetup& setup) {
           .gathers_weights = setup.zero.divides_weights()};
 }
 
+void add_outside(const RankSetup& setup, const PlaceBytes& bytes, MemoryUse& use) {
+  if (setup.offload.folder.empty()) {
+    use.host += bytes.all;
+    return;
+  }
+  use.disk += bytes.all;
+  const bool on_gpu = setup.device != nullptr && setup.device->id().kind == DeviceKind::cuda;
+  if (on_gpu && bytes.all > 0) use.host += staging_bytes(bytes.transfer);
+}
+
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   MemoryUse use = RankState::memory(setup, model.parameters());
   use.parameters += model.fp8_weight_bytes();
   use.workspace = model.workspace_bytes();
   if (setup.device && setup.device->id().kind == DeviceKind::cuda) use.workspace += gpu_scratch_estimate(setup);
   use.activations = ActivationPool::bytes(model, setup.needs);
+  add_outside(setup, OffloadedActivations::bytes(model, setup.needs), use);
   const Shape hidden = model.hidden_shape();
   use.queues += OutgoingLinks::memory(setup.links, hidden_bytes(setup, hidden));
   use.queues += documents_bytes(setup);

@@ -1,6 +1,7 @@
 // How large what a rank allocates is, from its setup and its model's own measurements.
 #pragma once
 
+#include "actors/training/offload_place.hpp"
 #include "actors/training/rank_setup.hpp"
 
 namespace pipetrain {
@@ -18,6 +19,9 @@ StageModelSpec model_spec(const RankSetup& setup);
 
 // What the operations of a GPU take for themselves, beside the model's workspace.
 std::size_t gpu_scratch_estimate(const RankSetup& setup);
+
+// Adds what is kept outside of the setup's device, and what the host needs to carry it there.
+void add_outside(const RankSetup& setup, const PlaceBytes& bytes, MemoryUse& use);
 
 // With it where the setup's device is a GPU.
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model);

@@ -8,6 +8,7 @@
 #include "actors/training/gathered_parameters.hpp"
 #include "actors/training/loading_threads.hpp"
 #include "actors/training/published_parameters.hpp"
+#include "actors/training/rank_memory.hpp"
 #include "actors/training/saved_parts.hpp"
 #include "core/error.hpp"
 #include "core/on_threads.hpp"
@@ -126,8 +127,7 @@ MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layou
   if (setup.offload.optimizer) {
     const auto blocks = OffloadedOptimizer::blocks(*optimizer, places.states(), offloads_weights(setup));
     use.optimizer = blocks.device_bytes();
-    (setup.offload.to_disk() ? use.disk : use.host) = blocks.outside_bytes();
-    if (setup.offload.to_disk() && setup.device->id().kind == DeviceKind::cuda) use.host = staging_bytes(blocks.block_bytes());
+    add_outside(setup, {blocks.outside_bytes(), blocks.block_bytes()}, use);
   } else {
     use.optimizer = optimizer->states().size() * places.states() * size_of(precision.master);
   }

@@ -42,7 +42,7 @@ RunTimeline::RunTimeline(const TrainJob& job)
     : RunTimeline(run_title(job), placement_of(job), static_cast<int>(job.batch.microbatches), mesh_of(job)) {}
 
 void RunTimeline::add(std::int64_t step, const std::vector<DeviceTrace>& devices) {
-  Rows rows(devices.size());
+  Rows rows(devices.size()), moves(devices.size());
   // What the ranks of one pipeline compute goes from stage to stage.
   std::vector<OutputTimes> outputs(mesh_.groups({Axis::pp}).size(), OutputTimes(placement_, microbatches_));
   const auto outputs_of = [&](const MeshCoordinate& rank) -> OutputTimes& {
@@ -59,6 +59,10 @@ void RunTimeline::add(std::int64_t step, const std::vector<DeviceTrace>& devices
   for (std::size_t row = 0; row < rows.size(); ++row) {
     const auto& [rank, actions] = devices[row];
     for (const DeviceAction& one : actions) {
+      if (schedules::is_move(one.action.kind)) {
+        moves[row].push_back({one.action, WaitedFor::nothing, seconds(one.times.start), seconds(one.times.end)});
+        continue;
+      }
       rows[row].push_back({one.action, WaitedFor::nothing, seconds(one.times.start), seconds(one.times.end)});
       outputs_of(rank).note(rank.pp, rows[row].back());
     }
@@ -75,12 +79,20 @@ void RunTimeline::add(std::int64_t step, const std::vector<DeviceTrace>& devices
     for (const auto& device : devices) names_.push_back(name_of(device.rank, mesh_.shape()));
   }
   last_step_ = step;
-  kept_ += count(rows);
-  steps_.push_back(std::move(rows));
+  kept_ += count(rows) + count(moves);
+  steps_.push_back({std::move(rows), std::move(moves)});
   while (kept_ > most_actions && steps_.size() > 1) {
-    kept_ -= count(steps_.front());
+    kept_ -= count(steps_.front().rows) + count(steps_.front().moves);
     steps_.pop_front();
   }
+}
+
+RunTimeline::Rows RunTimeline::joined(Rows Step::*part) const {
+  Rows all(names_.size());
+  for (const Step& step : steps_)
+    for (std::size_t row = 0; row < (step.*part).size(); ++row)
+      all[row].insert(all[row].end(), (step.*part)[row].begin(), (step.*part)[row].end());
+  return all;
 }
 
 schedules::Timeline RunTimeline::timeline() const {
@@ -91,10 +103,9 @@ schedules::Timeline RunTimeline::timeline() const {
   timeline.placement = placement_;
   timeline.microbatches = microbatches_;
   timeline.names = names_;
-  timeline.stages.resize(names_.size());
-  for (const Rows& rows : steps_)
-    for (std::size_t row = 0; row < rows.size(); ++row)
-      timeline.stages[row].insert(timeline.stages[row].end(), rows[row].begin(), rows[row].end());
+  timeline.stages = joined(&Step::rows);
+  timeline.moves = joined(&Step::moves);
+  if (count(timeline.moves) == 0) timeline.moves.clear();
   return timeline;
 }
 

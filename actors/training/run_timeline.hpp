@@ -27,6 +27,10 @@ class RunTimeline {
 
  private:
   using Rows = std::vector<std::vector<schedules::Span>>;
+  struct Step {
+    Rows rows, moves;
+  };
+  Rows joined(Rows Step::*part) const;
 
   std::string title_;
   std::vector<std::string> names_;
@@ -34,7 +38,7 @@ class RunTimeline {
   Mesh mesh_;
   int microbatches_;
   std::optional<std::chrono::steady_clock::time_point> origin_;
-  std::deque<Rows> steps_;
+  std::deque<Step> steps_;
   std::size_t kept_ = 0;
   std::int64_t last_step_ = 0;
 };

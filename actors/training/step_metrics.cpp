@@ -16,6 +16,7 @@ std::vector<std::optional<double>> stage_bubbles(const std::vector<StageTrace>& 
   std::vector<double> busy(stages.size(), 0);
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     for (const auto& action : stages[stage].actions) {
+      if (schedules::is_move(action.action.kind)) continue;  // beside what keeps the stage busy
       first = std::min(first, action.times.start);
       last = std::max(last, action.times.end);
       busy[stage] += Seconds(action.times.end - action.times.start).count();

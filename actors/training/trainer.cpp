@@ -36,6 +36,7 @@ double bubble_fraction(const std::vector<StageTrace>& stages) {
   double busy = 0;
   for (const auto& stage : stages) {
     for (const auto& action : stage.actions) {
+      if (schedules::is_move(action.action.kind)) continue;  // beside what keeps the stage busy
       first = std::min(first, action.times.start);
       last = std::max(last, action.times.end);
       busy += Seconds(action.times.end - action.times.start).count();

@@ -39,6 +39,7 @@ std::vector<std::vector<double>> transfer_times(const schedules::Placement& plac
   for (const auto& [id, actions] : traces) {
     auto free = TimePoint::max();  // before the first action: never idle
     for (const auto& [action, times] : actions) {
+      if (schedules::is_move(action.kind)) continue;
       const auto source = source_of(placement, id.stage, action);
       const auto found = source ? made.find({id.replica, makes_gradient(action.kind), *source, action.microbatch}) : made.end();
       if (found != made.end() && found->second > free && times.start >= found->second) {

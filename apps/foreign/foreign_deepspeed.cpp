@@ -84,7 +84,8 @@ constexpr ForeignKey keys[] = {
     {"sequence_parallel_size", holds_for, "DeepSpeed-Ulysses is not built; leave it out", "1"},
     {"activation_checkpointing.partition_activations", holds_for,
      "activations are partitioned by --sequence-parallel; leave it out", "off"},
-    {"activation_checkpointing.cpu_checkpointing", holds_for, "offloading activations is not built; leave it out", "off"},
+    {"activation_checkpointing.cpu_checkpointing", holds_for,
+     "activations are offloaded by --offload activations; leave it out", "off"},
     {"activation_checkpointing.*", holds, "memory is planned before the run"},
 
     {"tensorboard.enabled", holds, "tensorboard.output_path asks for it"},

@@ -16,16 +16,23 @@ Offload read_offload(const OptionValues& values) {
       none = true;
     } else if (word == "optimizer") {
       offload.optimizer = true;
-    } else if (word == "parameters" || word == "activations") {
-      values.fail("offload", word + " cannot be offloaded yet, only optimizer; leave it out");
+    } else if (word == "activations") {
+      offload.activations = true;
+    } else if (word == "parameters") {
+      values.fail("offload", word + " cannot be offloaded yet, only optimizer and activations; leave it out");
     } else {
       values.fail("offload", "must be none, or of optimizer, parameters and activations those to offload, with commas between");
     }
   }
   if (none && count > 1) values.fail("offload", "none goes with nothing else; leave one out");
+  const auto fraction = values.number("activation-offload-fraction", {.minimum = 0, .above = true, .has_maximum = true,
+                                                                       .maximum = 1, .with_maximum = true});
+  if (fraction && !offload.activations)
+    values.fail("activation-offload-fraction", "is of --offload activations; give that too, or leave it out");
+  offload.activation_fraction = fraction.value_or(1);
   if (values.given("offload-to")) {
     if (!offload.any())
-      values.fail("offload-to", "there is nothing to put there; give --offload optimizer too, or leave it out");
+      values.fail("offload-to", "there is nothing to put there; give --offload optimizer or activations too, or leave it out");
     offload.folder = values.text("offload-to").value_or("");
   }
   return offload;

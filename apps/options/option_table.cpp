@@ -54,10 +54,13 @@ const std::vector<OptionSpec>& train_option_table() {
        "what the replicas divide: 1 the optimizer's states and master weights, 2 gradients too, 3 weights too: docs/memory.md",
        "0"},
       {"Layout", "zero-prefetch", "N", "with --zero 3: blocks whose weights are gathered ahead of the one in use", "1"},
-      {"Layout", "offload", "none|optimizer",
-       "what lives outside of the devices and is streamed through them: the optimizer's states, and master weights that "
-       "operations do not read. The same bits: docs/memory.md",
+      {"Layout", "offload", "none|optimizer|activations",
+       "what lives outside of the devices, one or several with commas between: the optimizer's states, and master weights that "
+       "operations do not read; activations of microbatches that wait for their backward. The same bits: docs/memory.md",
        "none"},
+      {"Layout", "activation-offload-fraction", "F",
+       "with --offload activations: of each stage's microbatches, how many leave the device at most, those that wait longest first",
+       "1"},
       {"Layout", "offload-to", "DIR", "a folder on a disk for it", "the memory of the GPUs' host"},
       {"Layout", "sequence-parallel", "on|off", "split the norms' sequences over the tensor-parallel devices",
        "on where tp > 1"},

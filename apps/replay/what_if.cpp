@@ -35,16 +35,20 @@ double begin_of(const Timeline& timeline) {
 Timeline pipeline_rows(const schedules::RecordedRun& run, const Timeline& timeline, int replica, int part) {
   Timeline rows = timeline;
   rows.stages.clear();
+  rows.moves.clear();
   rows.names.clear();
-  for (int log = 0; log < run.logs(); ++log)
-    if (run.replica_of(log) == replica && log % run.parts == part)
-      rows.stages.push_back(timeline.stages[static_cast<std::size_t>(log)]);
+  for (int log = 0; log < run.logs(); ++log) {
+    if (run.replica_of(log) != replica || log % run.parts != part) continue;
+    rows.stages.push_back(timeline.stages[static_cast<std::size_t>(log)]);
+    if (!timeline.moves.empty()) rows.moves.push_back(timeline.moves[static_cast<std::size_t>(log)]);
+  }
   return rows;
 }
 
 Timeline with_changes(const schedules::Replay& replay, const Timeline& timeline, const Changes& changes) {
   const schedules::RecordedRun& run = replay.run();
   Timeline changed = timeline;
+  changed.moves.clear();  // they run beside; what waiting for them cost stays with what waited
   for (int replica = 0; replica < run.replicas; ++replica)
     for (int part = 0; part < run.parts; ++part) {
       const Timeline rows = pipeline_rows(run, timeline, replica, part);

@@ -14,6 +14,7 @@
 #include "apps/simulate/simulate_report.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "schedules/activation_offload.hpp"
 #include "schedules/auto_schedule.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/draw.hpp"
@@ -35,7 +36,7 @@ class Simulation {
   void run() {
     if (options_.plan) {
       refuse_unknown_costs(*options_.plan);
-      simulate(*options_.plan);
+      simulate(moved(*options_.plan));
     } else if (const ScheduleInfo* one = schedules::find_schedule(options_.schedule)) {
       Plan plan = build(*one);
       refuse_unknown_costs(plan);
@@ -148,11 +149,20 @@ class Simulation {
 
   Plan build(const ScheduleInfo& info) const {
     try {
-      if (info.uses_costs) return build_auto_plan();
+      if (info.uses_costs) return moved(build_auto_plan());
       const int chunks = info.chunks_can_vary ? options_.chunks.value_or(info.default_chunks) : info.default_chunks;
-      return schedules::build_schedule(info.name, {options_.pp, chunks, options_.microbatches});
+      return moved(schedules::build_schedule(info.name, {options_.pp, chunks, options_.microbatches}));
     } catch (const std::invalid_argument& error) {
       throw Error(ErrorKind::input, error.what());
+    }
+  }
+
+  Plan moved(Plan plan) const {
+    if (options_.offload_fraction <= 0) return plan;
+    try {
+      return schedules::offload_activations(std::move(plan), options_.offload_fraction);
+    } catch (const std::invalid_argument& error) {
+      throw Error(ErrorKind::input, fmt::format("--activation-offload-fraction: {}", error.what()));
     }
   }
 
@@ -212,7 +222,12 @@ class Simulation {
   }
 
   void refuse_custom_in_csv(const Plan& plan) const {
-    if (plan.custom.empty() || !options_.plan_out || options_.plan_out->extension() != ".csv") return;
+    if (!options_.plan_out || options_.plan_out->extension() != ".csv") return;
+    if (moves_activations(plan))
+      throw Error(ErrorKind::input, fmt::format("--plan-out {}: PyTorch's format has no moves of activations, and the plan has; "
+                                                "write it as .txt",
+                                                options_.plan_out->string()));
+    if (plan.custom.empty()) return;
     throw Error(ErrorKind::input, fmt::format("--plan-out {}: PyTorch's format has no custom actions, and the plan has; write "
                                               "it as .txt",
                                               options_.plan_out->string()));
@@ -241,7 +256,7 @@ class Simulation {
     for (int v = 0; v + 1 < plan.placement.virtual_stages(); ++v) transfers.push_back(costs.transfer(v));
     run.summary = summarize(timeline, transfers);
     for (std::size_t stage = 0; options_.profile && stage < timeline.stages.size(); ++stage)
-      run.peak_bytes.push_back(peak_bytes(timeline.stages[stage], costs.chunks[stage]));
+      run.peak_bytes.push_back(peak_bytes(timeline, static_cast<int>(stage), costs.chunks[stage]));
     run.ideal = ideal_time(costs, plan.microbatches);
     for (const auto& actions : plan.stages) run.actions += std::ssize(actions);
     if (!options_.slots.empty()) run.fits = true;

@@ -98,6 +98,11 @@ void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
     times.ends = times.ends || values.given(name);
 }
 
+// What moves is said by an option or by the plan.
+void read_moves(const OptionValues& values, int pp, StepTimes& times) {
+  times.moves = per_stage(values, "offload-time", pp, zero_or_more);
+}
+
 // "gather=0.5,send=1"
 void read_custom(const OptionValues& values, StepTimes& times) {
   std::istringstream all(values.text("custom").value_or(""));
@@ -141,7 +146,8 @@ const std::vector<std::string>& step_time_options() {
   static const std::vector<std::string> names = {
       "forward",   "input-grad",    "weight-grad",  "tp-comm",        "gather-weights", "p2p",     "latency",
       "bandwidth", "message-bytes", "reduce-grads", "sum-tied",       "sum-replicated", "norm",    "optimizer",
-      "verdict",   "hosts",         "host-latency", "host-bandwidth", "custom",         "measured"};
+      "verdict",   "hosts",         "host-latency", "host-bandwidth", "custom",         "measured",
+      "offload-time"};
   return names;
 }
 
@@ -166,6 +172,7 @@ StepTimes read_step_times(const OptionValues& values, int pp) {
     times.input_grad[stage] = std::max(times.input_grad[stage], gathers[stage]);
   }
   read_edges(values, pp, times);
+  read_moves(values, pp, times);
   read_end_of_step(values, pp, times);
   read_custom(values, times);
   return times;

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "model/named_model.hpp"
 #include "model/parameters.hpp"
+#include "schedules/activation_offload.hpp"
 #include "schedules/builders.hpp"
 
 namespace pipetrain {
@@ -78,6 +79,12 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
     values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", options.schedule,
                                       info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
   const auto rule = options.plan ? options.plan->ready_rule != schedules::ReadyRule::none : !info || info->has_ready_rule;
+  options.offload_fraction =
+      values.number("activation-offload-fraction", OptionValues::Range{0, true, true, 1, true}).value_or(0);
+  if (options.offload_fraction > 0 && options.order == schedules::Order::ready)
+    values.fail("activation-offload-fraction", "transfers stand in the plan's order; use --order planned");
+  if (options.offload_fraction > 0 && options.plan && schedules::moves_activations(*options.plan))
+    values.fail("activation-offload-fraction", "the plan moves activations already; leave it out");
   if (options.order == schedules::Order::ready && !rule)
     values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
 }
@@ -148,6 +155,10 @@ const std::vector<OptionSpec>& simulate_option_table() {
       {"What", "chunks", "V", "model chunks on each stage, for schedules that can have several numbers of them",
        "the schedule's own"},
       {"What", "order", "planned|ready", "keep the plan's order, or run what is ready first", "planned"},
+      {"What", "activation-offload-fraction", "F",
+       "move this much of each stage's microbatches out of the device until their backward (P, G), as train's --offload "
+       "activations",
+       "none; the plan's own moves"},
 
       {"Costs", "forward", "T",
        "time of F of a whole stage and one microbatch, shared by its chunks; or one per stage: 1,1,2,1", "1"},
@@ -179,6 +190,9 @@ const std::vector<OptionSpec>& simulate_option_table() {
       {"Costs", "norm", "T", "time of N, a stage's part of the gradient norm; these five also one per stage", "0"},
       {"Costs", "optimizer", "T", "time of O, the optimizer", "0"},
       {"Costs", "verdict", "T", "from the last N to the first O", "0"},
+      {"Costs", "offload-time", "T",
+       "time of P and of G, each a transfer of what a whole stage keeps of one microbatch, beside compute; also one per stage",
+       "0"},
       {"Costs", "custom", "NAME=T,...", "times of a plan's custom actions, by name", "0"},
       {"Costs", "costs", "FILE", "measured times instead: the --profile of a real run", ""},
       {"Costs", "memory-slots", "N",

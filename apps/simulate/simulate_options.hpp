@@ -22,6 +22,7 @@ struct SimulateOptions {
   std::optional<schedules::Plan> plan;  // from a file
   std::optional<int> chunks;            // not given: each schedule's own
   schedules::Order order = schedules::Order::planned;
+  double offload_fraction = 0;  // of each stage's microbatches, see schedules::offload_activations()
   StepTimes times;
   std::optional<Profile> profile;  // instead of the times above
   std::vector<double> slots;       // microbatches that a stage can hold: none, one for all, or one per stage

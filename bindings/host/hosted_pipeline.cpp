@@ -7,6 +7,7 @@
 #include "bindings/host/misuse.hpp"
 #include "bindings/host/plan_building.hpp"
 #include "bindings/host/step_timeline.hpp"
+#include "schedules/activation_offload.hpp"
 
 namespace pipetrain {
 
@@ -57,6 +58,8 @@ void refuse_inside_call(const char* what) {
 HostedPipeline::HostedPipeline(PipelineOptions options, const HostedFactory& make_compute, const SourceFactory& make_source)
     : grace_(options.grace) {
   refuse_inside_call("a new pipeline");
+  if (schedules::moves_activations(options.plan))
+    throw Error(ErrorKind::input, "the plan moves activations (P and G), which only pipetrain's own models do; leave them out");
   if (!has_end_of_step(options.plan)) options.plan = end_plan(options.plan, {});
   plan_ = options.plan;
   const auto compute = [&](StageId id, const schedules::StageNeeds& needs) -> std::shared_ptr<StageCompute> {

@@ -8,6 +8,12 @@ struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
   Tensor heads;        // [T, Hq D], what the heads put out
   Tensor log_sum_exp;  // [batch, Hq, sequence] f32
   ResidualProjection::Saved out;
+
+  void relocate(const Relocation& moved) override {
+    projection.relocate(moved);
+    for (Tensor* const view : {&qkv, &heads, &log_sum_exp}) moved.move(*view);
+    moved.move(out.input);
+  }
 };
 
 AttentionBlock::AttentionBlock(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/buffer.hpp"
+#include "model/blocks/relocation.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/parameters.hpp"
 #include "model/recompute.hpp"
@@ -80,6 +81,7 @@ class BlockCompute {
   // What one microbatch's backward needs; reused for later microbatches.
   struct Saved {
     virtual ~Saved() = default;
+    virtual void relocate(const Relocation& moved) = 0;
   };
 
   virtual ~BlockCompute() = default;

@@ -5,6 +5,8 @@ namespace {
 
 struct EmbeddingSaved final : BlockCompute::Saved {
   Tensor ids;  // [T] i32
+
+  void relocate(const Relocation& moved) override { moved.move(ids); }
 };
 
 }  // namespace

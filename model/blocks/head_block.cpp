@@ -8,6 +8,11 @@ struct HeadSaved final : BlockCompute::Saved {
   Tensor logits;       // [T, V], V of whole vectors: StoredTensor
   Tensor log_sum_exp;  // [T] f32
   Tensor targets;      // [T] i32
+
+  void relocate(const Relocation& moved) override {
+    projection.relocate(moved);
+    for (Tensor* const view : {&logits, &log_sum_exp, &targets}) moved.move(*view);
+  }
 };
 
 }  // namespace

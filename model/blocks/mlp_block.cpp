@@ -12,6 +12,12 @@ struct MlpSaved final : BlockCompute::Saved {
   Tensor projected;  // [T, 2I] gate and up, or [T, I]
   Tensor inner;      // [T, I], without a shape when the backward is to make it again, or in 8 bits
   ResidualProjection::Saved down;
+
+  void relocate(const Relocation& moved) override {
+    projection.relocate(moved);
+    for (Tensor* const view : {&projected, &inner}) moved.move(*view);
+    moved.move(down.input);
+  }
 };
 
 std::optional<Tensor> place_of_largest(const std::optional<Tensor>& scale) {

@@ -13,6 +13,11 @@ class Norm {
   struct Statistics {
     Tensor mean;       // [Tr] f32, of a LayerNorm
     Tensor inv_scale;  // [Tr] f32: 1 / the root of the mean square, or of the variance
+
+    void relocate(const Relocation& moved) {
+      moved.move(mean);
+      moved.move(inv_scale);
+    }
   };
 
   explicit Norm(const ModelConfig& config) : kind_(config.norm), eps_(static_cast<float>(config.norm_eps)) {}

@@ -17,6 +17,13 @@ class NormedProjection {
     Norm::Statistics statistics;
     Tensor normed;              // [T, H], without a shape when the backward is to make it again, or in 8 bits
     Fp8Matrix normed_fp8 = {};  // of a matrix in 8 bits: the cols of the same
+
+    void relocate(const Relocation& moved) {
+      moved.move(input);
+      statistics.relocate(moved);
+      moved.move(normed);
+      moved.move(normed_fp8);
+    }
   };
 
   NormedProjection(const ModelConfig& config, const MatrixRoles& roles) : norm_(config), roles_(roles) {}

@@ -43,14 +43,20 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
   job.numerics.recompute_layers = layout.recompute_layers;
   job.zero.stage = layout.zero;
   if (layout.offload) job.offload = {.optimizer = true, .folder = fs::temp_directory_path()};
+  if (layout.activations > 0) {
+    job.offload.activations = true;
+    job.offload.activation_fraction = layout.activations;
+    job.offload.folder = fs::temp_directory_path();
+  }
 }
 
 }  // namespace
 
 std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
-  return fmt::format("pp {} tp {} dp {} zero {}{} microbatch {} {} chunks {} {}{}{}{}", layout.pp, layout.tp, layout.dp,
-                     layout.zero, layout.offload ? " offload" : "", layout.microbatch, layout.schedule, layout.chunks,
+  return fmt::format("pp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} {}{}{}{}", layout.pp, layout.tp, layout.dp,
+                     layout.zero, layout.offload ? " offload" : "",
+                     layout.activations > 0 ? fmt::format(" activations {}", layout.activations) : "", layout.microbatch, layout.schedule, layout.chunks,
                      layout.order == schedules::Order::planned ? "planned" : "ready",
                      layout.sequence_parallel ? "" : " no sequence parallel", recompute[static_cast<int>(layout.recompute)],
                      layout.recompute_layers ? fmt::format(" of {} layers", *layout.recompute_layers) : "");

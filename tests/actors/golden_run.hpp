@@ -22,6 +22,7 @@ struct Layout {
   int zero = 0;
   bool offload = false;  // the optimizer's states, to a folder of this test
   std::optional<std::int64_t> recompute_layers = {};
+  double activations = 0;  // this fraction of microbatches leaves the devices, for a folder of this test
 };
 
 std::string to_string(const Layout& layout);

@@ -8,6 +8,8 @@
 #include "golden_run.hpp"
 #include "model/costs.hpp"
 #include "model/named_model.hpp"
+#include "schedules/activation_offload.hpp"
+#include "schedules/builders.hpp"
 #include "several_blocks.hpp"
 #include "temp_folder.hpp"
 
@@ -22,7 +24,71 @@ RunRecord run_random(Layout layout, bool offload) {
   return run(random_job(several_blocks_config(), 16, 12, layout), 3);
 }
 
+// Of every kind of schedule one that keeps enough microbatches for some to leave.
+std::vector<Layout> waiting_layouts() {
+  return {{1, 1, 1, 1, "gpipe"},          {2, 1, 1, 1, "gpipe"},       {8, 1, 1, 1, "1f1b"},  {2, 1, 1, 1, "interleaved", 4},
+          {2, 1, 1, 1, "looped-bfs", 2},  {8, 1, 1, 1, "zb-h1"},       {4, 1, 1, 1, "zb-h2"}, {4, 1, 1, 1, "zb-v", 2},
+          {4, 1, 1, 1, "dualpipe-v", 2}};
+}
+
+ModelConfig waiting_config() {
+  ModelConfig config = several_blocks_config();
+  config.layers = 4;
+  config.hidden = 64;
+  config.head_dim = 16;
+  config.intermediate = 124;
+  return config;
+}
+
+RunRecord run_activations(Layout layout, double fraction) {
+  layout.activations = fraction;
+  return run(random_job(waiting_config(), 16, 12 * layout.dp, layout), 3);
+}
+
 }  // namespace
+
+TEST_CASE("activations on a disk give the bits of activations that stay, in every schedule and with every recomputation") {
+  const RunRecord expected = run_activations({1, 1, 1, 1}, 0);
+  int turn = 0;
+  for (Layout layout : waiting_layouts()) {
+    for (const double fraction : {0.5, 1.0}) {
+      constexpr Recompute kinds[] = {Recompute::none, Recompute::selective, Recompute::full};
+      layout.recompute = kinds[++turn % 3];
+      INFO(to_string(layout) << ", fraction " << fraction);
+      CHECK((run_activations(layout, fraction) == expected));
+    }
+  }
+}
+
+TEST_CASE("activations leave over dp, tp and every stage of ZeRO, with optimizer states and without, to the same bits") {
+  for (Layout layout : {Layout{1, 1, 2, 1, "gpipe"}, Layout{2, 2, 1, 1, "gpipe"}, Layout{2, 1, 2, 1, "looped-bfs", 2}}) {
+    const RunRecord expected = run_activations(layout, 0);
+    for (layout.zero = 0; layout.zero <= (layout.dp > 1 ? most_zero_stages : 0); ++layout.zero) {
+      for (const bool optimizer : {false, true}) {
+        layout.offload = optimizer;
+        INFO(to_string(layout));
+        CHECK((run_activations(layout, 1) == expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("evaluations and dropout go with activations that leave") {
+  const auto job_of = [](double fraction) {
+    Layout layout{2, 1, 1, 1, "gpipe"};
+    layout.activations = fraction;
+    ModelConfig config = waiting_config();
+    config.dropout = {.embedding = 0.1, .attention = 0.1, .residual = 0.1};
+    TrainJob job = random_job(config, 16, 12, layout);
+    job.evaluation = job.dataset;
+    return job;
+  };
+  Trainer plain(job_of(0)), moving(job_of(1));
+  for (int step = 0; step < 3; ++step) {
+    CHECK(plain.step().loss == moving.step().loss);
+    CHECK(plain.evaluate()->loss == moving.evaluate()->loss);
+  }
+}
 
 TEST_CASE("optimizer states on a disk give the bits of states in memory, over pp, tp and dp") {
   for (const Layout& layout : {Layout{1, 1, 1, 1}, Layout{2, 2, 1, 2, "zb-h1"}, Layout{2, 1, 2, 1, "zb-v", 2}}) {
@@ -87,6 +153,36 @@ TEST_CASE("what offloading takes of devices and disk is estimated as it is alloc
   }
 }
 
+TEST_CASE("what activations take inside and outside is estimated as it is allocated, and is less inside") {
+  for (const Layout& layout : waiting_layouts()) {
+    INFO(to_string(layout));
+    TrainJob job = random_job(waiting_config(), 16, 12, layout);
+    const auto resident = estimate_job(job).devices;
+    job.offload = {.activations = true, .folder = std::filesystem::temp_directory_path()};
+    const auto estimated = estimate_job(job).devices;
+    const auto taken = Trainer(job).memory();
+    std::size_t before = 0, after = 0, disk = 0;
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      CHECK(taken[i].use.activations == estimated[i].use.activations);
+      CHECK(taken[i].use.disk == estimated[i].use.disk);
+      CHECK(taken[i].use.host == 0);
+      before += resident[i].use.activations, after += estimated[i].use.activations, disk += estimated[i].use.disk;
+    }
+    CHECK(after < before);
+    CHECK(after + disk > before);
+  }
+}
+
+TEST_CASE("of a real model in gpipe with 16 microbatches a device keeps at most six of them, and the disk has the rest") {
+  TrainJob job = random_job(named_model("llama3.2-1b", 4), 256, 16, {1, 1, 1, 1, "gpipe"});
+  job.dataset = random_job(several_blocks_config(), 256, 16, {1, 1, 1, 1}).dataset;
+  const std::size_t all = estimate_job(job).devices.front().use.activations;
+  job.offload = {.activations = true, .folder = std::filesystem::temp_directory_path()};
+  const MemoryUse use = estimate_job(job).devices.front().use;
+  CHECK(static_cast<double>(use.activations) <= 6.01 / 16 * static_cast<double>(all));
+  CHECK(static_cast<double>(use.disk) <= static_cast<double>(all));
+}
+
 TEST_CASE("of a real model a device keeps three blocks of states, and the disk has all, within 1 %") {
   for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
     TrainJob job = random_job(named_model("llama3.2-1b", 4), 16, 4, {1, 1, 1, 1});
@@ -99,6 +195,26 @@ TEST_CASE("of a real model a device keeps three blocks of states, and the disk h
     CHECK(static_cast<double>(use.disk) == Approx(arrays * 4 * count).epsilon(0.01));
     CHECK(static_cast<double>(use.parameters) == Approx((precision.rounds_weights() ? 2 : 4) * count).epsilon(0.01));
   }
+}
+
+TEST_CASE("activations that cannot leave are refused with why") {
+  const auto refused = [](TrainJob job) { return estimate_job(job).devices.size(); };
+  TrainJob job = random_job(several_blocks_config(), 16, 12, {2, 1, 1, 1});
+  job.offload = {.activations = true, .folder = std::filesystem::temp_directory_path()};
+  CHECK_THROWS_WITH(refused(job), Contains("1f1b with 2 stages and 12 microbatches no activations wait long enough"));
+  job = random_job(several_blocks_config(), 16, 12, {2, 1, 1, 1, "gpipe"});
+  job.offload = {.activations = true, .folder = std::filesystem::temp_directory_path()};
+  job.layout.order = schedules::Order::ready;
+  CHECK_THROWS_WITH(refused(job), Contains("the run's order is ready"));
+  job.layout.order = schedules::Order::planned;
+  job.layout.plan = std::make_shared<schedules::Plan>(
+      schedules::offload_activations(schedules::build_schedule("gpipe", {2, 1, 12}), 0.5));
+  CHECK_NOTHROW(refused(job));  // its own moves
+  job.offload = {};
+  CHECK_THROWS_WITH(refused(job), Contains("the plan moves activations"));
+  TrainJob moves_nothing = random_job(several_blocks_config(), 16, 12, {1, 1, 1, 1, "gpipe"});
+  moves_nothing.offload.activations = true;
+  CHECK_THROWS_WITH(check_offload(moves_nothing), Contains("there is nothing to move"));
 }
 
 TEST_CASE("offloading that moves nothing, and disks without room, are refused before anything runs") {

@@ -295,3 +295,33 @@ TEST_CASE("simulate names file, line, action and rule of a wrong plan") {
   CHECK(simulated("--schedule " + text)[0]["schedule"] == "mine");
   CHECK_THAT(wrong("--pp 3 --schedule " + text), Contains("has pp 2"));
 }
+
+TEST_CASE("simulate moves activations as train does: less is kept, and transfers hide while they are short") {
+  const auto one = [](const std::string& options) {
+    return simulated("--pp 8 --microbatches 16 --schedule 1f1b " + options)[0];
+  };
+  const json plain = one(""), moved = one("--activation-offload-fraction 1 --offload-time 1.5");
+  CHECK(moved["makespan"] == plain["makespan"]);
+  CHECK(largest(moved["peak_activations"]) < largest(plain["peak_activations"]));
+  CHECK(one("--activation-offload-fraction 1 --offload-time 6")["makespan"].get<double>() > plain["makespan"].get<double>());
+  CHECK(one("--activation-offload-fraction 0.5 --offload-time 6")["makespan"].get<double>() <
+        one("--activation-offload-fraction 1 --offload-time 6")["makespan"].get<double>());
+
+  const TempFolder folder;
+  const std::string plan = (folder.path() / "plan.txt").string(), trace = (folder.path() / "trace.json").string();
+  simulated("--pp 8 --microbatches 16 --schedule 1f1b --activation-offload-fraction 1 --offload-time 1.5 --plan-out " + plan +
+            " --trace " + trace);
+  CHECK_THAT(read_file(plan), Contains("P0") && Contains("G0"));
+  CHECK(simulated("--schedule " + plan + " --offload-time 1.5")[0]["peak_activations"] == moved["peak_activations"]);
+  std::size_t rows = 0;
+  for (const json& event : json::parse(read_file(trace))["traceEvents"])
+    if (event["name"] == "thread_name" && event["args"]["name"] == "stage 0 offloads") ++rows;
+  CHECK(rows == 1);
+
+  CHECK_THAT(wrong("--pp 2 --schedule 1f1b --activation-offload-fraction 1"), Contains("no activations wait long enough"));
+  CHECK_THAT(wrong("--pp 8 --activation-offload-fraction 1 --order ready"), Contains("use --order planned"));
+  CHECK_THAT(wrong("--schedule " + plan + " --activation-offload-fraction 1"), Contains("moves activations already"));
+  CHECK_THAT(wrong("--schedule " + plan + " --order ready"), Contains("no rule for what is ready"));
+  CHECK_THAT(wrong("--schedule " + plan + " --plan-out " + (folder.path() / "plan.csv").string()),
+             Contains("has no moves of activations"));
+}

@@ -297,6 +297,6 @@ TEST_CASE("bytes follow what a stage holds") {
   ChunkCost chunk;
   chunk.held_bytes = 100;
   chunk.pending_bytes = 10;
-  CHECK(peak_bytes(timeline.stages[1], {chunk}) == 220);
-  CHECK(peak_bytes(timeline.stages[0], {chunk}) == 210);
+  CHECK(peak_bytes(timeline, 1, {chunk}) == 220);
+  CHECK(peak_bytes(timeline, 0, {chunk}) == 210);
 }

@@ -77,13 +77,13 @@ inline void put(WireWriter& out, const schedules::Action& action) {
   out.number(action.microbatch);
 }
 inline void get(const Source& from, schedules::Action& action) {
-  action.kind = from.in.choice(schedules::ActionKind::custom);
+  action.kind = from.in.choice(schedules::ActionKind::reload);
   action.chunk = from.in.number<std::int16_t>();
   if (action.chunk < 0 || action.chunk >= from.limits.chunks) WireReader::refuse("a chunk that the plan has not");
   if (is_custom(action.kind)) {
     action.microbatch = from.below(from.limits.customs);
   } else {
-    action.microbatch = from.below(from.limits.microbatches, is_compute(action.kind) ? 0 : -1);
+    action.microbatch = from.below(from.limits.microbatches, has_microbatch(action.kind) ? 0 : -1);
   }
 }
 

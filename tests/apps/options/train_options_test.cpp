@@ -208,6 +208,8 @@ TEST_CASE("what is offloaded, and where to") {
   CHECK_FALSE(parse({"--offload", "none"}).run.offload.any());
   CHECK(parse({"--offload", "optimizer"}).run.offload == Offload{.optimizer = true});
   CHECK(parse({"--offload", "optimizer", "--offload-to", "d"}).run.offload == Offload{.optimizer = true, .folder = "d"});
+  CHECK(parse({"--offload", "activations,optimizer", "--activation-offload-fraction", "0.5"}).run.offload ==
+        Offload{.optimizer = true, .activations = true, .activation_fraction = 0.5});
 }
 
 TEST_CASE("dropout is a share below 1, and the model's own where it is not given") {

@@ -1,0 +1,29 @@
+// What a forward saved was moved to other memory as a whole: views of it follow.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/tensor.hpp"
+#include "ops/arguments.hpp"
+
+namespace pipetrain {
+
+struct Relocation {
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+  void* to = nullptr;
+
+  // Views of other memory stay as they are.
+  void move(Tensor& view) const {
+    const auto begin = reinterpret_cast<std::uintptr_t>(from), at = reinterpret_cast<std::uintptr_t>(view.data);
+    if (at >= begin && at - begin < bytes) view.data = static_cast<char*>(to) + (at - begin);
+  }
+  void move(Fp8Matrix& matrix) const {
+    move(matrix.rows);
+    move(matrix.cols);
+    move(matrix.scale);
+  }
+};
+
+}  // namespace pipetrain
