@@ -86,7 +86,7 @@ class StageMoves {
   }
 
   const std::vector<Action>& list_;
-  std::vector<int> begins_;               // units before each place
+  std::vector<int> begins_;              // units before each place
   std::vector<std::vector<Kept>> kept_;  // [chunk][microbatch]
 };
 

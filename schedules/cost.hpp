@@ -16,8 +16,8 @@ struct ChunkCost {
   double sum_replicated = 0;
   double sum_tied = 0;
   double offload = 0, reload = 0;  // beside compute; moves of one direction follow each other
-  double held_bytes = 0;     // kept from F to B or W for one microbatch
-  double pending_bytes = 0;  // kept on top from I to W
+  double held_bytes = 0;           // kept from F to B or W for one microbatch
+  double pending_bytes = 0;        // kept on top from I to W
 };
 
 // Times, bytes and rates that options or files give are 0 (where that makes sense) or in this range: then a double is precise

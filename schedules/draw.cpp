@@ -177,7 +177,8 @@ void write_trace_row(std::ostream& out, const Timeline& timeline, const TraceRow
 // Those of one direction never overlap.
 std::vector<Span> moves_of(const std::vector<Span>& moves, ActionKind kind) {
   std::vector<Span> own;
-  std::copy_if(moves.begin(), moves.end(), std::back_inserter(own), [kind](const Span& span) { return span.action.kind == kind; });
+  std::copy_if(moves.begin(), moves.end(), std::back_inserter(own),
+               [kind](const Span& span) { return span.action.kind == kind; });
   return own;
 }
 

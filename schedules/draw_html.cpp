@@ -130,8 +130,7 @@ void write_html(std::ostream& out, const Timeline& timeline, const Summary& summ
     out << (row == 0 ? "\"" : ",\"") << escaped(row_name(timeline, row)) << '"';
   out << "],\"reasons\":[";
   for (const auto reason :
-       {WaitedFor::nothing, WaitedFor::activation, WaitedFor::gradient, WaitedFor::slot, WaitedFor::partner,
-        WaitedFor::memory})
+       {WaitedFor::nothing, WaitedFor::activation, WaitedFor::gradient, WaitedFor::slot, WaitedFor::partner, WaitedFor::memory})
     out << (reason == WaitedFor::nothing ? "\"" : ",\"") << to_string(reason) << '"';
   out << "],\"colors\":{";
   const char* separator = "";

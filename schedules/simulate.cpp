@@ -29,8 +29,8 @@ class Simulation {
     double free_at = 0;          // when the device has done all that was launched
     std::size_t completed = 0;   // spans whose completion was delivered
     bool at_collective = false;  // stands in a T that not all partners have reached
-    // Where the plan moves activations: until when each direction is busy, the places of each chunk on the device, and when what
-    // moved of each [chunk][microbatch] was where it went.
+    // Where the plan moves activations: until when each direction is busy, the places of each chunk on the device, and when
+    // what moved of each [chunk][microbatch] was where it went.
     double out_free_at = 0, in_free_at = 0;
     std::vector<FreeSlots> places;
     std::vector<std::vector<double>> out_at, back_at;

@@ -16,7 +16,7 @@ struct StageTimes {
   // End of step, of a whole stage; one per stage. Empty where not given.
   std::vector<double> reduce_grads, sum_replicated, sum_tied, norm, optimizer;
   double verdict = 0;
-  std::vector<double> moves;  // of P and of G of a whole stage, shared by its chunks; one per stage, or empty: 0
+  std::vector<double> moves;             // of P and of G of a whole stage, shared by its chunks; one per stage, or empty: 0
   std::map<std::string, double> custom;  // of the custom actions of this name; 0 for others
 
   EndOfStep end_of_step() const { return {!reduce_grads.empty(), !sum_replicated.empty(), !sum_tied.empty()}; }

@@ -66,8 +66,8 @@ struct SpanRef {
 // The chain of actions that decided the makespan, first to last.
 std::vector<SpanRef> critical_path(const Timeline& timeline);
 
-// Most bytes held at once on a stage's device by the costs of its chunks: held_bytes from F to B or W, but for the time between P
-// and G, and pending_bytes from I to W on top.
+// Most bytes held at once on a stage's device by the costs of its chunks: held_bytes from F to B or W, but for the time between
+// P and G, and pending_bytes from I to W on top.
 double peak_bytes(const Timeline& timeline, int stage, const std::vector<ChunkCost>& chunks);
 
 }  // namespace pipetrain::schedules

@@ -152,8 +152,12 @@ double LayoutCosts::tied_seconds(const Layout& layout, const Placement& placemen
 double LayoutCosts::norm_seconds(double parameters) const { return parameters * gradient_bytes / request_.speed.memory_rate; }
 
 // Reads weights, gradients and both moments, writes all but the gradients.
+// Offloaded states and masters come in and go out meanwhile, both ways at once.
 double LayoutCosts::optimizer_seconds(double parameters) const {
-  return parameters * (7.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
+  const double seconds = parameters * (7.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
+  if (!request_.offload.optimizer) return seconds;
+  const double outside = parameters * sizeof(float) * (rounded_bytes(request_) > 0 ? 3 : 2);
+  return std::max(seconds, outside / request_.speed.offload_rate);
 }
 
 std::vector<Link> LayoutCosts::edges(const Layout& layout) const {
@@ -211,7 +215,8 @@ double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& plac
   const Zero& zero = layout.zero;
   const auto kept = [&](bool divided, double bytes) { return divided ? bytes / layout.dp : bytes; };
   const double masters = rounded_bytes(request_) > 0 ? sizeof(float) : 0;
-  return most * (kept(zero.divides_states(), 2 * sizeof(float) + masters) + kept(zero.divides_grads(), sizeof(float)) +
+  const double states = request_.offload.optimizer ? 0 : 2 * sizeof(float) + masters;
+  return most * (kept(zero.divides_states(), states) + kept(zero.divides_grads(), sizeof(float)) +
                  kept(zero.divides_weights(), activation_bytes(request_)));
 }
 

@@ -11,18 +11,37 @@ const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
   auto& memory =
       memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute, layout.recompute_layers, layout.zero.stage}];
   if (!memory) {
-    StageMemory::Mode mode{layout.numerics(request_.precision), request_.device, layout.zero, layout.dp};
+    const StageMemory::Mode mode{.numerics = layout.numerics(request_.precision),
+                                 .device = request_.device,
+                                 .zero = layout.zero,
+                                 .replicas = layout.dp,
+                                 .offload = {.optimizer = request_.offload.optimizer}};
     const MicrobatchShape shape{layout.microbatch, request_.sequence};
     memory = std::make_unique<StageMemory>(request_.config, layout.tp, shape, mode);
   }
   return *memory;
 }
 
-std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement, const StageUse& use) {
+std::vector<std::vector<Block>> LayoutMemory::chunks_of(const Layout& layout, const Placement& placement, int stage) {
   const auto& blocks = costs_.blocks(layout);
   std::vector<std::vector<Block>> chunks;
   for (int chunk = 0; chunk < layout.chunks; ++chunk)
-    chunks.push_back(blocks[static_cast<std::size_t>(placement.virtual_stage(use.stage, chunk))]);
+    chunks.push_back(blocks[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
+  return chunks;
+}
+
+std::vector<std::vector<double>> LayoutMemory::saved_bytes(const Layout& layout, const Placement& placement) {
+  std::vector<std::vector<double>> bytes;
+  for (int stage = 0; stage < layout.pp; ++stage) {
+    auto& row = bytes.emplace_back();
+    for (const ActivationBytes& one : stage_memory(layout).activations(chunks_of(layout, placement, stage)))
+      row.push_back(static_cast<double>(one.saved));
+  }
+  return bytes;
+}
+
+std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement, const StageUse& use) {
+  const auto chunks = chunks_of(layout, placement, use.stage);
   return stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), use.needs, use.actions).total();
 }
 

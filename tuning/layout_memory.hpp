@@ -21,12 +21,15 @@ class LayoutMemory {
   // Bytes of each device of every stage; nothing when one does not fit.
   std::optional<std::vector<std::size_t>> of(const Layout& layout, const schedules::Plan& plan,
                                              const std::vector<schedules::StageNeeds>& needs);
+  // What a device of each [stage][chunk] keeps of one microbatch from F on.
+  std::vector<std::vector<double>> saved_bytes(const Layout& layout, const schedules::Placement& placement);
   // The most microbatches that each stage of a layout with one chunk a stage could hold, if the weight gradients of one or of
   // all of them wait for W. Empty where some stage has no room for one.
   std::vector<double> slots(const Layout& layout, bool all_put_off);
 
  private:
   const StageMemory& stage_memory(const Layout& layout);
+  std::vector<std::vector<Block>> chunks_of(const Layout& layout, const schedules::Placement& placement, int stage);
   bool is_hopeless(const Layout& layout) const;
   // Without a plan's actions, as if no gradients shared memory.
   struct StageUse {

@@ -6,11 +6,13 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/mode_names.hpp"
+#include "schedules/activation_offload.hpp"
 #include "schedules/auto_schedule.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/simulate.hpp"
@@ -179,17 +181,45 @@ class Search {
     return {std::move(plan), std::move(needs)};
   }
 
+  // The step with activations that leave the devices until their backward.
+  struct Moving {
+    double fraction = 0;
+    Proven step;
+  };
+  // The fastest first; none where nothing is to leave or would free memory.
+  std::vector<Moving> movings(const Layout& layout, const Plan& compute) const {
+    std::vector<Moving> all;
+    if (!request_.offload.activations) return all;
+    for (const double fraction : {0.25, 0.5, 0.75, 1.0}) {
+      try {
+        all.push_back({fraction, prove(layout, schedules::offload_activations(compute, fraction))});
+      } catch (const std::invalid_argument&) {  // nothing waits long enough
+      }
+    }
+    return all;
+  }
+  bool judge_moving(Layout layout, const std::vector<Moving>& moving) {
+    return std::any_of(moving.begin(), moving.end(), [&](const Moving& one) {
+      layout.offloaded_activations = one.fraction;
+      return judge(layout, one.step);
+    });
+  }
+
   void judge_named(const Candidate& candidate) {
     const Layout& layout = candidate.layout;
-    const Proven step =
-        prove(layout, candidate.schedule->build({layout.pp, layout.chunks, static_cast<int>(layout.microbatches)}));
+    const Plan compute = candidate.schedule->build({layout.pp, layout.chunks, static_cast<int>(layout.microbatches)});
+    const Proven step = prove(layout, compute);
+    const std::vector<Moving> moving = movings(layout, compute);
     bool fits = false;
     for (const Recompute mode : modes()) {
       for (const int zero : zeros(layout)) {
         Layout with = variant(layout, mode, zero);
         if (fits && with.zero.divides_weights()) continue;
         if (mode == Recompute::full && !request_.recompute) with.recompute_layers = fewest_layers(with, step);
-        if (!judge(with, step)) continue;
+        if (!judge(with, step)) {
+          fits = judge_moving(with, moving) || fits;
+          continue;
+        }
         fits = true;
         if (!with.zero.divides_weights()) return;  // to recompute more takes longer; than to gather it may not
       }
@@ -251,13 +281,23 @@ class Search {
     return false;
   }
 
+  void add_transfers(const Layout& layout, const Placement& placement, schedules::Costs& costs) {
+    const auto saved = memory_.saved_bytes(layout, placement);
+    for (std::size_t stage = 0; stage < saved.size(); ++stage)
+      for (std::size_t chunk = 0; chunk < saved[stage].size(); ++chunk) {
+        auto& cost = costs.chunks[stage][chunk];
+        cost.offload = cost.reload = saved[stage][chunk] / request_.speed.offload_rate;
+      }
+  }
+
   // Whether it fits; then it may be among the best.
   bool judge(const Layout& layout, const Proven& step) {
     auto memory = memory_.of(layout, step.plan, step.needs);
     if (!memory) return false;
     schedules::SimulationOptions how;
     how.life = TransformerCompute::slot_life();
-    const auto costs = costs_.of(layout, step.plan.placement);
+    auto costs = costs_.of(layout, step.plan.placement);
+    if (layout.offloaded_activations > 0) add_transfers(layout, step.plan.placement, costs);
     const auto summary = summarize(schedules::simulate(step.plan, costs, step.needs, how));
     auto& best = result_.best;
     const auto is_as_good = [&](const RankedLayout& other) {

@@ -11,6 +11,7 @@
 #include "core/dtype.hpp"
 #include "model/config.hpp"
 #include "model/numerics.hpp"
+#include "model/offload.hpp"
 #include "model/zero.hpp"
 #include "schedules/plan.hpp"
 
@@ -26,7 +27,8 @@ struct DeviceSpeed {
   double block_overhead = 0;  // seconds that each pass of a block takes whatever its size
   double host_link_rate = 0;  // the same to a device of another host, all of a host's at work at once
   double host_latency = 0;
-  double fp8_flops = 0;  // per second, of matrix products in 8 bits
+  double fp8_flops = 0;        // per second, of matrix products in 8 bits
+  double offload_rate = 50e9;  // bytes per second between a device and its host's memory, each way
 };
 
 struct LayoutRequest {
@@ -42,7 +44,8 @@ struct LayoutRequest {
   std::optional<Recompute> recompute;            // not given: the least that fits
   std::optional<std::int64_t> recompute_layers;  // of each chunk; of a kind that is given
   std::optional<int> zero;                       // of layouts with several replicas; not given: the fastest stage that fits
-  bool with_auto = false;                        // also plans that auto makes for the costs and the memory
+  Offload offload;  // optimizer: of all layouts; activations: of those that do not fit without, by the fraction that is best
+  bool with_auto = false;  // also plans that auto makes for the costs and the memory
 };
 
 struct Layout {
@@ -53,6 +56,7 @@ struct Layout {
   Zero zero;
   std::optional<std::int64_t> recompute_layers = {};  // of each chunk; else all
   std::shared_ptr<const schedules::Plan> plan;        // of auto: the compute of a step
+  double offloaded_activations = 0;                   // fraction, see schedules::offload_activations()
 
   Numerics numerics(const Precision& precision) const {
     return {.precision = precision, .recompute = recompute, .recompute_layers = recompute_layers};

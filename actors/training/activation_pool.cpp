@@ -87,8 +87,8 @@ ActivationPool::ActivationPool(const Setup& setup) : model_(setup.model), comput
   }
   for (std::size_t i = 0; i < needs.chunks.size(); ++i) {
     const auto [count, bytes] = pending_places(model_, needs, i);
-    Chunk& chunk = chunks_.emplace_back(
-        saved_.size() == 1 ? 0 : i, Places(device, count * bytes, setup.owner + ": pending weight gradients"));
+    Chunk& chunk = chunks_.emplace_back(saved_.size() == 1 ? 0 : i,
+                                        Places(device, count * bytes, setup.owner + ": pending weight gradients"));
     chunk.pending.divide(count, bytes, 0);
     for (int slot = 0; slot < needs.chunks[i].peak_activations + needs.chunks[i].peak_offloaded; ++slot) {
       chunk.slots.push_back(model_.make_slot(static_cast<int>(i)));

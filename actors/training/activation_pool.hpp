@@ -79,9 +79,7 @@ class ActivationPool {
   };
 
   Chunk& chunk(const schedules::Action& action) { return chunks_[static_cast<std::size_t>(action.chunk)]; }
-  Held& held(const schedules::Action& action) {
-    return chunk(action).held[static_cast<std::size_t>(action.microbatch)];
-  }
+  Held& held(const schedules::Action& action) { return chunk(action).held[static_cast<std::size_t>(action.microbatch)]; }
   Place* take_saved(const schedules::Action& action, bool for_transfer);
   void release_saved(const schedules::Action& action, bool moved);
 

@@ -36,10 +36,10 @@ std::string stage_lines(const JobEstimate& estimate) {
     for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
       const auto& blocks = estimate.blocks[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
       const auto& needs = estimate.needs[static_cast<std::size_t>(stage)].chunks[static_cast<std::size_t>(chunk)];
-      lines += fmt::format("stage {}{}: {}; at most {} {}\n", stage,
-                           placement.chunks() > 1 ? fmt::format(" chunk {}", chunk) : "", run_name(blocks),
-                           counted(needs.peak_activations, "microbatch", "es"),
-                           needs.peak_offloaded > 0 ? fmt::format("here, {} offloaded", needs.peak_offloaded) : "in flight");
+      lines +=
+          fmt::format("stage {}{}: {}; at most {} {}\n", stage, placement.chunks() > 1 ? fmt::format(" chunk {}", chunk) : "",
+                      run_name(blocks), counted(needs.peak_activations, "microbatch", "es"),
+                      needs.peak_offloaded > 0 ? fmt::format("here, {} offloaded", needs.peak_offloaded) : "in flight");
     }
   }
   return lines;

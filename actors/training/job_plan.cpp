@@ -30,7 +30,8 @@ bool has(const Plan& plan, ActionKind kind) {
 
 bool ends_its_step(const Plan& plan) {
   return std::any_of(plan.stages.begin(), plan.stages.end(), [](const auto& list) {
-    return std::any_of(list.begin(), list.end(), [](const Action& action) { return !is_compute(action.kind) && !is_move(action.kind); });
+    return std::any_of(list.begin(), list.end(),
+                       [](const Action& action) { return !is_compute(action.kind) && !is_move(action.kind); });
   });
 }
 

@@ -42,7 +42,8 @@ void add_layout(const RunSettings& settings, NamedValues& values) {
   values.emplace_back("zero", text(settings.zero.stage));
   values.emplace_back("zero-prefetch", text(settings.zero.prefetch));
   values.emplace_back("offload", to_string(settings.offload));
-  if (settings.offload.activations) values.emplace_back("activation-offload-fraction", text(settings.offload.activation_fraction));
+  if (settings.offload.activations)
+    values.emplace_back("activation-offload-fraction", text(settings.offload.activation_fraction));
   values.emplace_back("offload-to", settings.offload.to_disk() ? "a disk" : "");
   values.emplace_back("sequence-parallel", text(layout.sequence_parallel));
   values.emplace_back("schedule", layout.plan ? checksum_of(schedules::to_text(*layout.plan)) : layout.schedule);

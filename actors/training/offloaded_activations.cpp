@@ -30,7 +30,8 @@ OffloadedActivations::OffloadedActivations(const Setup& setup, const StageModel&
     : free_(needs.chunks.size()) {
   const PlaceBytes all = bytes(model, needs);
   const std::string what = setup.name + ": offloaded activations";
-  memory_ = setup.folder.empty() ? make_host_place(setup.device, all.all, what) : make_disk_place(setup.device, setup.folder, all);
+  memory_ =
+      setup.folder.empty() ? make_host_place(setup.device, all.all, what) : make_disk_place(setup.device, setup.folder, all);
   out_ = setup.device.make_stream(setup.name + " activations out");
   in_ = setup.device.make_stream(setup.name + " activations in");
   std::size_t at = 0;

@@ -29,6 +29,7 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   setup.numerics = mode_.numerics;
   setup.zero = mode_.zero;
   setup.replicas = mode_.replicas;
+  setup.offload = mode_.offload;
   if (mode_.device != DeviceKind::cuda) return estimate_memory(setup);
   std::size_t blocks = 0;
   for (const auto& chunk : chunks) blocks += chunk.size();

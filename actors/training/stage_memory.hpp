@@ -15,6 +15,7 @@ class StageMemory {
     DeviceKind device = DeviceKind::cpu;  // GPUs take scratch of their own, and room for results on their way
     Zero zero = {};
     int replicas = 1;
+    Offload offload = {};
   };
   // Throws Error(input) when tp cannot split the model, or the device not compute its heads. Sequence parallel where tp > 1.
   StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode);

@@ -25,8 +25,8 @@ Offload read_offload(const OptionValues& values) {
     }
   }
   if (none && count > 1) values.fail("offload", "none goes with nothing else; leave one out");
-  const auto fraction = values.number("activation-offload-fraction", {.minimum = 0, .above = true, .has_maximum = true,
-                                                                       .maximum = 1, .with_maximum = true});
+  const auto fraction = values.number("activation-offload-fraction",
+                                      {.minimum = 0, .above = true, .has_maximum = true, .maximum = 1, .with_maximum = true});
   if (fraction && !offload.activations)
     values.fail("activation-offload-fraction", "is of --offload activations; give that too, or leave it out");
   offload.activation_fraction = fraction.value_or(1);

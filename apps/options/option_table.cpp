@@ -59,7 +59,8 @@ const std::vector<OptionSpec>& train_option_table() {
        "operations do not read; activations of microbatches that wait for their backward. The same bits: docs/memory.md",
        "none"},
       {"Layout", "activation-offload-fraction", "F",
-       "with --offload activations: of each stage's microbatches, how many leave the device at most, those that wait longest first",
+       "with --offload activations: of each stage's microbatches, how many leave the device at most, those that wait longest "
+       "first",
        "1"},
       {"Layout", "offload-to", "DIR", "a folder on a disk for it", "the memory of the GPUs' host"},
       {"Layout", "sequence-parallel", "on|off", "split the norms' sequences over the tensor-parallel devices",

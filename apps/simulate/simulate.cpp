@@ -224,9 +224,10 @@ class Simulation {
   void refuse_custom_in_csv(const Plan& plan) const {
     if (!options_.plan_out || options_.plan_out->extension() != ".csv") return;
     if (moves_activations(plan))
-      throw Error(ErrorKind::input, fmt::format("--plan-out {}: PyTorch's format has no moves of activations, and the plan has; "
-                                                "write it as .txt",
-                                                options_.plan_out->string()));
+      throw Error(ErrorKind::input,
+                  fmt::format("--plan-out {}: PyTorch's format has no moves of activations, and the plan has; "
+                              "write it as .txt",
+                              options_.plan_out->string()));
     if (plan.custom.empty()) return;
     throw Error(ErrorKind::input, fmt::format("--plan-out {}: PyTorch's format has no custom actions, and the plan has; write "
                                               "it as .txt",

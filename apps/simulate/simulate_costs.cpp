@@ -144,10 +144,9 @@ std::vector<double> per_edge(const OptionValues& values, const char* name, int p
 
 const std::vector<std::string>& step_time_options() {
   static const std::vector<std::string> names = {
-      "forward",   "input-grad",    "weight-grad",  "tp-comm",        "gather-weights", "p2p",     "latency",
-      "bandwidth", "message-bytes", "reduce-grads", "sum-tied",       "sum-replicated", "norm",    "optimizer",
-      "verdict",   "hosts",         "host-latency", "host-bandwidth", "custom",         "measured",
-      "offload-time"};
+      "forward",   "input-grad",    "weight-grad",  "tp-comm",        "gather-weights", "p2p",      "latency",
+      "bandwidth", "message-bytes", "reduce-grads", "sum-tied",       "sum-replicated", "norm",     "optimizer",
+      "verdict",   "hosts",         "host-latency", "host-bandwidth", "custom",         "measured", "offload-time"};
   return names;
 }
 

@@ -78,6 +78,10 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   line += " --schedule " + (layout.plan ? quoted(plan_path(options, layout).string()) : layout.schedule);
   if (layout.schedule == "interleaved" || layout.schedule == "looped-bfs") line += fmt::format(" --chunks {}", layout.chunks);
   const auto& request = options.request;
+  Offload offload{.optimizer = request.offload.optimizer, .activations = layout.offloaded_activations > 0};
+  if (offload.any()) line += fmt::format(" --offload {}", to_string(offload));
+  if (offload.activations && layout.offloaded_activations < 1)
+    line += fmt::format(" --activation-offload-fraction {:g}", layout.offloaded_activations);
   if (layout.recompute != Recompute::none) line += fmt::format(" --recompute {}", name_of(layout.recompute));
   if (layout.recompute_layers) line += fmt::format(" --recompute-num-layers {}", *layout.recompute_layers);
   line += fmt::format(" --precision {}", precision_name(request.precision));
@@ -103,6 +107,7 @@ void print_json(const TuneOptions& options, const SearchResult& result) {
                          {"recompute", name_of(layout.recompute)},
                          {"recompute_num_layers", layout.recompute_layers ? json(*layout.recompute_layers) : json()},
                          {"zero", layout.zero.stage},
+                         {"offloaded_activations", layout.offloaded_activations},
                          {"step_seconds", ranked.seconds},
                          {"tokens_per_second", tokens_per_second(options, ranked)},
                          {"bubble", ranked.bubble},

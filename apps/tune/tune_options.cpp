@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "apps/options/numerics_options.hpp"
+#include "apps/options/offload_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "core/device.hpp"
@@ -92,6 +93,15 @@ void check_fp8(const OptionValues& values, const LayoutRequest& request) {
                                          misfit->what, misfit->size, fp8_multiple));
 }
 
+Offload read_offloading(const OptionValues& values, bool gpu) {
+  const Offload offload = read_offload(values);
+  if (offload.any() && !gpu)
+    values.fail("offload", "a CPU's memory is the host's already, and tune plans for no disk; leave it out");
+  if (values.given("offload-bandwidth") && !offload.any())
+    values.fail("offload-bandwidth", "is of --offload; give that too, or leave it out");
+  return offload;
+}
+
 void read_devices(const OptionValues& values, TuneOptions& options) {
   const Usual usual = usual_numbers(values, options);
   auto& request = options.request;
@@ -113,6 +123,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.recompute = read_recompute(values);
   request.recompute_layers = read_recompute_layers(values, request.recompute);
   if (const auto zero = values.integer("zero", 0, most_zero_stages)) request.zero = static_cast<int>(*zero);
+  request.offload = read_offloading(values, gpu);
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
   request.global_batch =
       values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});
@@ -125,6 +136,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.speed.flops = read("tflops", 1e12, flops_range, flops);
   request.speed.fp8_flops = read("fp8-tflops", 1e12, flops_range, usual_fp8_factor * request.speed.flops);
   request.speed.link_rate = read("bandwidth", 1e9, rate_range, usual.link_rate);
+  request.speed.offload_rate = read("offload-bandwidth", 1e9, rate_range, request.speed.offload_rate);
   request.speed.memory_rate = read("memory-bandwidth", 1e9, rate_range, usual.memory_rate);
   const auto microseconds = [&](const char* name, double otherwise) {
     const auto given = values.number(name, OptionValues::Range::from_to(0, 1e9));
@@ -172,6 +184,9 @@ const std::vector<OptionSpec>& tune_option_table() {
        "all; where --recompute is not given, as few as fit"},
       {"Devices", "zero", "0|1|2|3", "what the replicas of layouts with dp > 1 divide, as of train",
        "for each layout the fastest that fits"},
+      {"Devices", "offload", "none|optimizer|activations",
+       "what may live in the host's memory, as of train; activations where a layout does not fit without", "none"},
+      {"Devices", "offload-bandwidth", "GB/S", "between a device and its host's memory, each way", "50"},
       {"Devices", "memory", "GIB", "what a run may take of each", "what the first visible GPU has free, else 80"},
       {"Devices", "tflops", "X", "what each sustains in matrix products, in the precision of the run (fp8: in bf16)",
        "400; 50 in fp32"},

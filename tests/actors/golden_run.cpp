@@ -56,8 +56,8 @@ std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
   return fmt::format("pp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} {}{}{}{}", layout.pp, layout.tp, layout.dp,
                      layout.zero, layout.offload ? " offload" : "",
-                     layout.activations > 0 ? fmt::format(" activations {}", layout.activations) : "", layout.microbatch, layout.schedule, layout.chunks,
-                     layout.order == schedules::Order::planned ? "planned" : "ready",
+                     layout.activations > 0 ? fmt::format(" activations {}", layout.activations) : "", layout.microbatch,
+                     layout.schedule, layout.chunks, layout.order == schedules::Order::planned ? "planned" : "ready",
                      layout.sequence_parallel ? "" : " no sequence parallel", recompute[static_cast<int>(layout.recompute)],
                      layout.recompute_layers ? fmt::format(" of {} layers", *layout.recompute_layers) : "");
 }

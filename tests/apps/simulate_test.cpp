@@ -313,8 +313,9 @@ TEST_CASE("simulate moves activations as train does: less is kept, and transfers
             " --trace " + trace);
   CHECK_THAT(read_file(plan), Contains("P0") && Contains("G0"));
   CHECK(simulated("--schedule " + plan + " --offload-time 1.5")[0]["peak_activations"] == moved["peak_activations"]);
+  const json events = json::parse(read_file(trace))["traceEvents"];
   std::size_t rows = 0;
-  for (const json& event : json::parse(read_file(trace))["traceEvents"])
+  for (const json& event : events)
     if (event["name"] == "thread_name" && event["args"]["name"] == "stage 0 offloads") ++rows;
   CHECK(rows == 1);
 

@@ -193,3 +193,34 @@ TEST_CASE("tune names what is wrong in one line") {
   CHECK_THAT(wrong("--devices 2 --global-batch 2147483647"),
              Contains("--global-batch 2147483647: ") && Contains("more than 4194304") && Contains("use a smaller batch"));
 }
+
+TEST_CASE("tune offloads what train would: states always, activations where a layout does not fit without") {
+  const std::string small =
+      "tune --model llama2-7b --layers 16 --devices 8 --max-tp 1 --global-batch 64 --json --count 200 --device cuda ";
+  const auto layouts = [&](const std::string& options) {
+    const Result result = run(small + options);
+    INFO(result.err);
+    REQUIRE(result.status == 0);
+    return json::parse(result.out);
+  };
+  const json plain = layouts("--memory 24 --recompute selective"),
+             moved = layouts("--memory 24 --recompute selective --offload activations"),
+             slow = layouts("--memory 24 --recompute selective --offload activations --offload-bandwidth 1"),
+             states = layouts("--memory 24 --recompute selective --offload optimizer");
+  CHECK(moved.size() > plain.size());
+  CHECK(states.size() > plain.size());
+  CHECK(moved[0]["step_seconds"] <= plain[0]["step_seconds"]);
+  int moving = 0;
+  for (const json& one : moved) {
+    const bool moves = one["offloaded_activations"] > 0;
+    moving += moves ? 1 : 0;
+    CHECK((one["command"].get<std::string>().find("--offload activations") != std::string::npos) == moves);
+    for (const json& bytes : one["memory_bytes"]) CHECK(bytes.get<double>() <= 24.0 * (1 << 30));
+    for (const json& other : slow)
+      if (moves && other["command"] == one["command"]) CHECK(other["step_seconds"] >= one["step_seconds"]);
+  }
+  CHECK(moving > 0);
+  CHECK_THAT(states[0]["command"].get<std::string>(), Contains("--offload optimizer"));
+  CHECK_THAT(refused("tune --model tiny --devices 2 --device cpu --offload activations"), Contains("tune plans for no disk"));
+  CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --offload-bandwidth 9"), Contains("is of --offload"));
+}

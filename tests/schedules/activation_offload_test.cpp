@@ -17,7 +17,7 @@ struct Case {
   const char* schedule;
   ScheduleShape shape;
 };
-const Case cases[] = {{"gpipe", {1, 1, 12}},       {"gpipe", {3, 1, 12}},   {"1f1b", {8, 1, 16}},  {"interleaved", {2, 4, 8}},
+const Case cases[] = {{"gpipe", {1, 1, 12}},       {"gpipe", {3, 1, 12}},     {"1f1b", {8, 1, 16}},  {"interleaved", {2, 4, 8}},
                       {"interleaved", {4, 2, 12}}, {"looped-bfs", {2, 3, 8}}, {"zb-h1", {8, 1, 16}}, {"zb-h2", {4, 1, 12}},
                       {"zb-v", {4, 2, 12}},        {"dualpipe-v", {4, 2, 12}}};
 
