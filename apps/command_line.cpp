@@ -24,7 +24,6 @@
 #include "apps/export/export_model.hpp"
 #include "apps/generate/generate.hpp"
 #include "apps/launch/launch.hpp"
-#include "apps/launch/launch_environment.hpp"
 #include "apps/launch/launch_report.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -36,6 +35,7 @@
 #include "apps/train/train.hpp"
 #include "apps/tune/tune.hpp"
 #include "apps/watch/watch.hpp"
+#include "comm/control/launch_environment.hpp"
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
 

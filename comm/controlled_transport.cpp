@@ -163,8 +163,9 @@ void ControlledTransport::deliver(EdgeId edge, int slot, int microbatch) {
   const auto open = edges();
   if (!open || aborted_) return;
   Sender& sender = open->senders.at(edge);
-  Delivery delivery{edge, slot, microbatch, {}};
-  for (const Lane& lane : sender.mirrors.at(static_cast<std::size_t>(slot))->lanes) {
+  const Slot& mirror = *sender.mirrors.at(static_cast<std::size_t>(slot));
+  Delivery delivery{edge, slot, microbatch, {}, mirror.note};
+  for (const Lane& lane : mirror.lanes) {
     delivery.lanes.push_back({lane.tensor.shape, 0});
   }
   send(open, sender, std::move(delivery));
@@ -239,6 +240,7 @@ void ControlledTransport::handle_delivery(int from, WireReader& in) {
   for (std::size_t i = 0; i < delivery.lanes.size(); ++i) {
     receiver.slots[slot]->lanes[i].tensor.shape = delivery.lanes[i].shape;
   }
+  receiver.slots[slot]->note = delivery.note;
   land(open, receiver, delivery);
 }
 

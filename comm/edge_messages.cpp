@@ -44,6 +44,7 @@ void write(WireWriter& out, const Delivery& delivery) {
     write_shape(out, lane.shape);
     out.number(lane.record);
   });
+  out.text(delivery.note);
 }
 
 Delivery read_delivery(WireReader& in) {
@@ -57,6 +58,8 @@ Delivery read_delivery(WireReader& in) {
     lane.record = in.number<std::uint32_t>();
     delivery.lanes.push_back(lane);
   }
+  delivery.note = in.text();
+  if (delivery.note.size() > most_note_bytes) WireReader::refuse("a note longer than slots have");
   return delivery;
 }
 

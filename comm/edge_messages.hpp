@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "comm/slot.hpp"
@@ -19,6 +20,7 @@ struct Delivery {
   EdgeId edge = 0;
   int slot = 0, microbatch = 0;
   std::vector<LaneContent> lanes;
+  std::string note = {};  // the slot's
 };
 
 // The slot may be filled again, once its lanes' `free` events have been reached.

@@ -3,7 +3,9 @@
 // at a time, and handing it over in a message passes the right to touch it.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/event.hpp"
@@ -23,10 +25,15 @@ struct Lane {
 
 struct Slot {
   std::vector<Lane> lanes;
+  // What the producer says of the content, in words of its own, such as what is where in a lane of many tensors: travels along.
+  // At most most_note_bytes.
+  std::string note;
   std::shared_ptr<void> owner;  // keeps foreign memory alive; unused by arenas
 };
 
 using SlotHandle = std::shared_ptr<Slot>;
+
+inline constexpr std::size_t most_note_bytes = 2048;
 
 // What rank `lane`'s stream must wait for before it reads or overwrites the slot, and record afterwards.
 inline void wait_until_ready(Stream& stream, const Slot& slot, std::size_t lane) {

@@ -3,6 +3,7 @@
 #include "core/device_name.hpp"
 #include "core/error.hpp"
 #include "core/host_gate.hpp"
+#include "core/native_stream.hpp"
 
 namespace pipetrain {
 
@@ -20,5 +21,7 @@ bool cuda_multiplies_fp8(int) { return false; }
 std::unique_ptr<HostGate> make_cuda_host_gate(Device& device) {
   throw Error(ErrorKind::unavailable, to_string(device.id()) + ": this build has no CUDA");
 }
+void record_on_native(Event&, std::uintptr_t, int device) { make_cuda_device(device); }
+void let_native_wait(const Event&, std::uintptr_t, int device) { make_cuda_device(device); }
 
 }  // namespace pipetrain

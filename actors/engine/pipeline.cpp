@@ -33,6 +33,11 @@ void Pipeline::follow() {
   actors_->follow();
 }
 
+bool Pipeline::follow_for(std::chrono::milliseconds patience) {
+  if (actors_->leads()) throw Error(ErrorKind::internal, "process 0 follows nobody");
+  return actors_->follow_for(patience);
+}
+
 StepOutcome Pipeline::step(const StepInfo& info, Decide decide) {
   auto future = start_step(info, std::move(decide));
   RunRecorder* const recorder = actors_->recorder();

@@ -102,6 +102,8 @@ class Pipeline {
 
   // In every process but 0, which runs the steps: returns when process 0 ends the run. Throws RunFailed.
   void follow();
+  // As follow(), for this long at most: whether the run has ended. Not again once it has, or has thrown.
+  bool follow_for(std::chrono::milliseconds patience);
 
   // One line a stage: what it waits for now. Empty when the actors do not answer within two seconds.
   std::vector<std::string> waiting();

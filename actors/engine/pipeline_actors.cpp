@@ -78,6 +78,12 @@ void PipelineActors::follow() {
   options_.processes->channel->end_run();
 }
 
+bool PipelineActors::follow_for(std::chrono::milliseconds patience) {
+  if (end_.value().wait_for(patience) != std::future_status::ready) return false;
+  follow();
+  return true;
+}
+
 StageId PipelineActors::id_of(int rank) const {
   const MeshCoordinate at = parts_.at(rank);
   return {at.dp, at.pp, at.tp};

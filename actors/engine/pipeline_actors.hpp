@@ -25,6 +25,7 @@ class PipelineActors {
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }
   bool leads() const { return process_ == 0; }
   void follow();
+  bool follow_for(std::chrono::milliseconds patience);
   RunRecorder* recorder() const { return options_.recorder.get(); }
 
  private:

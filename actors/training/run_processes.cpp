@@ -3,31 +3,12 @@
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
+#include "actors/engine/remote/joined_transport.hpp"
 #include "core/error.hpp"
 #include "core/wire.hpp"
 
 namespace pipetrain {
 namespace {
-
-Bytes bytes_of(const NamedValues& values) {
-  WireWriter out;
-  out.list(values, [&](const auto& value) {
-    out.text(value.first);
-    out.text(value.second);
-  });
-  return std::move(out).data();
-}
-
-NamedValues values_of(const Bytes& bytes) {
-  WireReader in(bytes);
-  NamedValues values(in.count(2 * sizeof(std::uint32_t)));
-  for (auto& [name, value] : values) {
-    name = in.text();
-    value = in.text();
-  }
-  in.end();
-  return values;
-}
 
 std::vector<RankPlace> places_of(int ranks, const DeviceSettings& devices, const RunProcesses* processes) {
   const ControlPlane* control = processes != nullptr ? processes->control.get() : nullptr;
@@ -46,12 +27,6 @@ std::vector<RankPlace> places_of(int ranks, const DeviceSettings& devices, const
   return places;
 }
 
-std::unique_ptr<Transport> make(const RunProcesses& processes, const Mesh& mesh, DeviceKind devices) {
-  if (processes.make_transport) return processes.make_transport(*processes.control, mesh);
-  const TransportKind* wanted = processes.transport ? &*processes.transport : nullptr;
-  return make_transport(choose_transport(*processes.control, mesh, devices, wanted), *processes.control, mesh);
-}
-
 }  // namespace
 
 Mesh dealt_mesh(const MeshShape& shape, const DeviceSettings& devices, const RunProcesses* processes) {
@@ -64,15 +39,12 @@ std::unique_ptr<Device> open_device(const DeviceSettings& devices, int number) {
 
 std::shared_ptr<Transport> open_transport(const RunProcesses& processes, const Mesh& mesh, DeviceKind devices,
                                           const std::shared_ptr<EngineChannel>& channel) {
-  const auto kept = std::make_shared<const Mesh>(mesh);  // as long as the transport, which reads it
-  std::unique_ptr<Transport> made = make(processes, *kept, devices);
-  const std::shared_ptr<Transport> transport(made.release(),
-                                             [kept, control = processes.control](Transport* gone) { delete gone; });
-  transport->on_lost([channel](int process, const std::string& why) { channel->lose(process, why); });
-  channel->on_failure([weak = std::weak_ptr(transport)](const Failure& failure) {
-    if (const auto still = weak.lock()) still->abort(exception_of(failure));
-  });
-  return transport;
+  const auto make = [&](ControlPlane& control, const Mesh& kept) {
+    if (processes.make_transport) return processes.make_transport(control, kept);
+    const TransportKind* wanted = processes.transport ? &*processes.transport : nullptr;
+    return make_transport(choose_transport(control, kept, devices, wanted), control, kept);
+  };
+  return join_transport(processes.control, mesh, make, channel);
 }
 
 std::size_t host_bytes_of_others(EngineChannel& channel, std::size_t own) {
@@ -89,18 +61,7 @@ std::size_t host_bytes_of_others(EngineChannel& channel, std::size_t own) {
 }
 
 void compare_contents(const NamedValues& contents, EngineChannel& channel) {
-  const auto all = channel.exchange("contents of the job", bytes_of(contents));
-  const NamedValues first = values_of(all.front());
-  for (int process = 1; process < channel.processes(); ++process) {
-    const NamedValues other = values_of(all[static_cast<std::size_t>(process)]);
-    for (std::size_t i = 0; i < first.size(); ++i) {
-      if (i < other.size() && other[i] == first[i]) continue;
-      const std::string place = to_string(channel.control().info(process));
-      throw Error(ErrorKind::input,
-                  place + " has another " + first[i].first + " than process 0: give all processes the same files", nullptr,
-                  true);
-    }
-  }
+  compare_values(contents, "give all processes the same files", channel);
 }
 
 }  // namespace pipetrain

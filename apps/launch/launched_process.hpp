@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "apps/launch/launch_cause.hpp"
-#include "apps/launch/launch_environment.hpp"
+#include "comm/control/launch_environment.hpp"
 
 namespace pipetrain {
 

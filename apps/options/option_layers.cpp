@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <sstream>
 
-#include "apps/launch/launch_environment.hpp"
 #include "apps/launch/launch_report.hpp"
 #include "apps/options/suggest.hpp"
 #include "apps/output/stderr_lines.hpp"
+#include "comm/control/launch_environment.hpp"
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "apps/launch/launch_environment.hpp"
 #include "apps/options/option_values.hpp"
+#include "comm/control/launch_environment.hpp"
 #include "comm/control_plane.hpp"
 #include "comm/transport.hpp"
 

@@ -168,10 +168,12 @@ void UcxEdges::deliver(EdgeId id, int slot, int microbatch) {
   header.slot = static_cast<std::uint32_t>(slot);
   header.filling = ++edge.fillings[number];
   header.microbatch = microbatch;
+  header.note = mirror.note;
   if (mirror.lanes.empty()) send(open, edge, header, Lane());
   for (const Lane& lane : mirror.lanes) {
     send(open, edge, header, lane);
     ++header.lane;
+    header.note.clear();
   }
 }
 
@@ -222,6 +224,7 @@ void UcxEdges::take_data(std::span<const std::byte> bytes, UcxPayload& payload) 
     place.microbatch = header->microbatch;
   }
   place.begun[header->lane] = true;
+  if (header->lane == 0) edge.end.slots[header->slot]->note = header->note;
   auto& lanes = edge.end.slots[header->slot]->lanes;
   if (!lanes.empty()) lanes[header->lane].tensor.shape = header->shape;
   ++current_->moving[edge.end.from];

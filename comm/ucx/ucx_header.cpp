@@ -1,5 +1,6 @@
 #include "comm/ucx/ucx_header.hpp"
 
+#include "comm/slot.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -53,6 +54,7 @@ void UcxDataHeader::write(WireWriter& to) const {
   to.number(dtype);
   write_shape(to, shape);
   to.flag(in_place);
+  to.text(note);
 }
 
 std::optional<UcxDataHeader> UcxDataHeader::read(std::span<const std::byte> from) noexcept try {
@@ -67,8 +69,9 @@ std::optional<UcxDataHeader> UcxDataHeader::read(std::span<const std::byte> from
   header.dtype = reader.choice(DType::i32);
   header.shape = read_shape(reader);
   header.in_place = reader.flag();
+  header.note = reader.text();
   reader.end();
-  if (header.microbatch < 0) return std::nullopt;
+  if (header.microbatch < 0 || header.note.size() > most_note_bytes) return std::nullopt;
   return header;
 } catch (const Error&) {
   return std::nullopt;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "core/dtype.hpp"
 #include "core/tensor.hpp"
@@ -29,6 +30,7 @@ struct UcxDataHeader {
   DType dtype = DType::f32;
   Shape shape;
   bool in_place = false;  // the sender has written the slot's own memory, and no data come with this
+  std::string note;  // of the slot; with its first lane
 
   void write(WireWriter& to) const;
   // Nothing for bytes that are no such header.

@@ -1,4 +1,4 @@
-#include "apps/launch/launch_environment.hpp"
+#include "comm/control/launch_environment.hpp"
 
 #include <fmt/format.h>
 
