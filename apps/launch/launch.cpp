@@ -15,6 +15,7 @@
 #include "apps/generate/generate.hpp"
 #include "apps/generate/generate_options.hpp"
 #include "apps/launch/launch_attempt.hpp"
+#include "apps/launch/launch_program.hpp"
 #include "apps/options/operands.hpp"
 #include "apps/options/option_table.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -39,17 +40,23 @@ std::string random_token() {
 
 // What is launched: its processes are given the same options.
 struct Launched {
-  std::string command;
-  std::vector<std::string> arguments;
-  MeshShape shape;  // of its ranks
+  std::string file;                // of another program than this one
+  std::vector<std::string> words;  // of its command line
+  MeshShape shape;                 // of its ranks
   LaunchOptions launch;
 };
+
+std::vector<std::string> words_of(const char* command, const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {"pipetrain", command};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
 
 LaunchPlan plan_of(const Launched& launched, const std::optional<HeldPort>& port) {
   const LaunchOptions& launch = launched.launch;
   LaunchPlan plan;
-  plan.command = launched.command;
-  plan.arguments = launched.arguments;
+  plan.file = launched.file;
+  plan.words = launched.words;
   plan.first = launch.node_rank * launch.nproc;
   plan.count = launch.nproc;
   plan.processes = launch.processes();
@@ -101,13 +108,13 @@ int launch_train(const std::vector<std::string>& arguments, const Environment& e
   if (run.train.dry_run) return run_train(run.train);
   const auto& layout = run.train.run.layout;
   const MeshShape shape{.dp = static_cast<int>(run.train.run.batch.dp), .pp = layout.pp, .tp = layout.tp};
-  return run_attempts({"train", arguments, shape, run.launch});
+  return run_attempts({{}, words_of("train", arguments), shape, run.launch});
 }
 
 int launch_generate(const std::vector<std::string>& arguments, const Environment& environment) {
   const LaunchedGeneration run = parse_launch_generate_options(arguments, environment, this_machine());
   if (run.generate.dry_run) return run_generate(run.generate);
-  return run_attempts({"generate", arguments, {.pp = run.generate.pp, .tp = run.generate.tp}, run.launch});
+  return run_attempts({{}, words_of("generate", arguments), {.pp = run.generate.pp, .tp = run.generate.tp}, run.launch});
 }
 
 // Takes the word out of the arguments, wherever it stands that is no option's value. What else is wrong is for the command.
@@ -123,6 +130,8 @@ bool take_generate(std::vector<std::string>& arguments) {
 }  // namespace
 
 int run_launch(const std::vector<std::string>& arguments, const Environment& environment) {
+  if (const auto program = read_launch_program(arguments, environment))
+    return run_attempts({program->file, program->words, {.tp = program->launch.processes()}, program->launch});
   std::vector<std::string> options = arguments;
   if (take_generate(options)) return launch_generate(options, environment);
   return launch_train(options, environment);
@@ -131,6 +140,7 @@ int run_launch(const std::vector<std::string>& arguments, const Environment& env
 std::string launch_help() {
   return "pipetrain launch --nproc N [OPTIONS of train]\n"
          "pipetrain launch --nproc N generate [OPTIONS of generate]\n"
+         "pipetrain launch --nproc N PROGRAM [ARGUMENTS]\n"
          "Train, or generate text, with several processes on this host, and on others where launch runs too. Ranks\n"
          "(pp x tp x dp, tp fastest) are dealt to the processes in order.\n"
          "\n"
@@ -138,6 +148,10 @@ std::string launch_help() {
          "  pipetrain launch --nproc 4 --pp 4 --save run --save-interval 100 --restart 3\n"
          "  pipetrain launch --nproc 8 --nnodes 2 --node-rank 0 --master 10.0.0.1:29500 --token-file token --pp 2 --tp 8\n"
          "  pipetrain launch --nproc 2 generate --model run/model --prompt \"The river\" --pp 2\n"
+         "  pipetrain launch --nproc 4 python examples/torch_pipeline.py --processes\n"
+         "\n"
+         "Another program than pipetrain finds its place by pipetrain.World (docs/embedding.md); before its name stand only\n"
+         "--nproc, --nnodes, --node-rank, --master and --token-file.\n"
          "\n"
          "Process 0 draws the progress and writes the files. When a process fails, ends or is stopped, all of them end, with\n"
          "one line that names it, and the exit status is its own. SIGINT, SIGTERM and SIGHUP are passed on: the step is\n"

@@ -44,7 +44,8 @@ std::string this_host() {
 
 }  // namespace
 
-LaunchAttempt::LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels) : labels_(labels) {
+LaunchAttempt::LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels)
+    : labels_(labels), foreign_(!plan.file.empty()) {
   relay_signals(pass_on);
   for (int i = 0; i < plan.count && stop_signal() == 0; ++i) {
     LaunchPlace place;
@@ -52,7 +53,7 @@ LaunchAttempt::LaunchAttempt(const LaunchPlan& plan, const ProcessLabels& labels
     place.local = i, place.local_processes = plan.count;
     place.attempt = plan.attempt;
     place.host = plan.host, place.port = plan.port;
-    processes_.push_back(std::make_unique<LaunchedProcess>(plan.command, plan.arguments, place, plan.token));
+    processes_.push_back(std::make_unique<LaunchedProcess>(plan.file, plan.words, place, plan.token));
     signalled[static_cast<std::size_t>(i)] = processes_.back()->id();
   }
   if (stop_signal() != 0) pass_on(stop_signal());  // it may have come before the last one was there
@@ -84,13 +85,14 @@ bool LaunchAttempt::look() {
 }
 
 bool LaunchAttempt::all_joined() const {
-  return std::all_of(processes_.begin(), processes_.end(), [](const auto& process) { return process->joined(); });
+  return foreign_ || std::all_of(processes_.begin(), processes_.end(), [](const auto& process) { return process->joined(); });
 }
 
 // For one of them: the others cannot go on, or, after process 0, have nothing left to do.
 bool LaunchAttempt::ended_badly() const {
-  return std::any_of(ends_.begin(), ends_.end(),
-                     [](const ProcessEnd& end) { return end.status != 0 || end.signal != 0 || end.process == 0; });
+  return std::any_of(ends_.begin(), ends_.end(), [this](const ProcessEnd& end) {
+    return end.status != 0 || end.signal != 0 || (end.process == 0 && !foreign_);
+  });
 }
 
 void LaunchAttempt::end_those_behind() {

@@ -15,9 +15,9 @@ namespace pipetrain {
 
 // What all processes of an attempt are given.
 struct LaunchPlan {
-  std::string command;                 // "train"
-  std::vector<std::string> arguments;  // of it
-  std::string host;                    // of process 0
+  std::string file;                // of the program that they run; empty: this one
+  std::vector<std::string> words;  // {"pipetrain", "train", "--pp", "2"}
+  std::string host;                // of process 0
   std::uint16_t port = 0;
   std::string token;
   int first = 0, count = 1;  // processes of this host
@@ -47,6 +47,7 @@ class LaunchAttempt {
   bool ended_badly() const;
 
   const ProcessLabels& labels_;
+  const bool foreign_;  // they run another program, which does not tell that it has joined, and may end in any order
   std::vector<std::unique_ptr<LaunchedProcess>> processes_;
   std::vector<ProcessEnd> ends_;           // in order of time
   std::optional<Clock::time_point> over_;  // since when the run has ended for one of them

@@ -56,8 +56,19 @@ void reset_signals(const sigset_t& mask) {
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
 }
 
+}  // namespace
+
+struct LaunchedProcess::Start {
+  const char* file;
+  std::vector<std::string> words, environment;
+  int report;  // the end of the pipe that the child writes to
+};
+
+namespace {
+
 // After fork() in a process of several threads: only what is safe in a signal handler.
-[[noreturn]] void become(char* const* words, char* const* environment, int report, pid_t parent, const sigset_t& mask) {
+[[noreturn]] void become(const char* file, char* const* words, char* const* environment, int report, pid_t parent,
+                         const sigset_t& mask) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // it has ended already
   ::fcntl(report, F_SETFD, 0);
@@ -65,14 +76,14 @@ void reset_signals(const sigset_t& mask) {
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   if (nothing > STDERR_FILENO) ::close(nothing);
   reset_signals(mask);
-  ::execve("/proc/self/exe", words, environment);
+  ::execve(file, words, environment);
   ::_exit(127);
 }
 
 }  // namespace
 
-LaunchedProcess::LaunchedProcess(const std::string& command, const std::vector<std::string>& arguments,
-                                 const LaunchPlace& place, const std::string& token) {
+LaunchedProcess::LaunchedProcess(const std::string& file, const std::vector<std::string>& words, const LaunchPlace& place,
+                                 const std::string& token) {
   end_.process = place.process;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
@@ -80,9 +91,7 @@ LaunchedProcess::LaunchedProcess(const std::string& command, const std::vector<s
                 fmt::format("launch: no pipe for a process ({}); raise ulimit -n", std::strerror(errno)));
   pipe_ = ends[0];
   ::fcntl(pipe_, F_SETFL, O_NONBLOCK);
-  std::vector<std::string> words = {"pipetrain", command};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  start(std::move(words), place, token, ends[1]);
+  start({file.empty() ? "/proc/self/exe" : file.c_str(), words, child_environment(place, token, ends[1]), ends[1]});
   ::close(ends[1]);
   if (id_ >= 0) return;
   const int error = errno;
@@ -91,15 +100,14 @@ LaunchedProcess::LaunchedProcess(const std::string& command, const std::vector<s
               fmt::format("launch: a process cannot be started ({}); raise ulimit -u, or use fewer", std::strerror(error)));
 }
 
-void LaunchedProcess::start(std::vector<std::string> words, const LaunchPlace& place, const std::string& token, int write_end) {
-  auto entries = child_environment(place, token, write_end);
-  const auto word_pointers = pointers(words), entry_pointers = pointers(entries);
+void LaunchedProcess::start(Start how) {
+  const auto word_pointers = pointers(how.words), entry_pointers = pointers(how.environment);
   const pid_t parent = ::getpid();
   sigset_t all, before;
   ::sigfillset(&all);
   ::sigprocmask(SIG_BLOCK, &all, &before);
   id_ = ::fork();
-  if (id_ == 0) become(word_pointers.data(), entry_pointers.data(), write_end, parent, before);
+  if (id_ == 0) become(how.file, word_pointers.data(), entry_pointers.data(), how.report, parent, before);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 

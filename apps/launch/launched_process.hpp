@@ -1,4 +1,4 @@
-// One process that pipetrain launch has started: the same program with a place of its own in the run.
+// One process that pipetrain launch has started: with a place of its own in the run.
 #pragma once
 
 #include <sys/types.h>
@@ -15,9 +15,10 @@ namespace pipetrain {
 // Not thread-safe. Must be made on a thread that lives as long as this process: with it the kernel ends the child (SIGKILL).
 class LaunchedProcess {
  public:
-  // Runs this very program as `pipetrain COMMAND ARGUMENTS`, told its place and the run's token by the environment. It is of
-  // this process's group, so that a terminal's signals reach it; its stdin is empty. Throws Error(unavailable).
-  LaunchedProcess(const std::string& command, const std::vector<std::string>& arguments, const LaunchPlace& place,
+  // Runs the program in this file, or this very program where it is empty, told its place and the run's token by the
+  // environment. It is of this process's group, so that a terminal's signals reach it; its stdin is empty. Throws
+  // Error(unavailable).
+  LaunchedProcess(const std::string& file, const std::vector<std::string>& words, const LaunchPlace& place,
                   const std::string& token);
   // Ends the process where it has not ended.
   ~LaunchedProcess();
@@ -39,7 +40,8 @@ class LaunchedProcess {
   void end_by(int number);
 
  private:
-  void start(std::vector<std::string> words, const LaunchPlace& place, const std::string& token, int write_end);
+  struct Start;
+  void start(Start how);
   void read_reports();
   void note_status(int status);
 

@@ -1,0 +1,76 @@
+#include "apps/launch/launch_program.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <limits>
+#include <string_view>
+
+#include "apps/options/option_table.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of those that launch takes for itself; the others belong to what it starts.
+std::vector<OptionSpec> own_options() {
+  std::vector<OptionSpec> table;
+  for (const char* name : {"nproc", "nnodes", "node-rank", "master", "token-file"})
+    table.push_back(*find_option(train_option_table(), name));
+  return table;
+}
+
+// Where the program's name stands, behind own options alone; nothing where something else stands there.
+std::optional<std::size_t> place_of_program(const std::vector<OptionSpec>& own, const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view word = arguments[i];
+    if (!word.starts_with("-")) return word == "generate" ? std::nullopt : std::optional(i);
+    const std::string_view name = word.substr(std::min<std::size_t>(2, word.size())), alone = name.substr(0, name.find('='));
+    if (find_option(own, alone) == nullptr) return std::nullopt;
+    if (alone == name) ++i;  // its value follows
+  }
+  return std::nullopt;
+}
+
+bool is_program(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
+}
+
+std::string find_program(const std::string& name, const std::map<std::string, std::string>& environment) {
+  if (name.find('/') != std::string::npos && is_program(name)) return name;
+  const auto path = environment.find("PATH");
+  std::string_view rest = name.find('/') == std::string::npos && path != environment.end() ? path->second : "";
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    const fs::path file = fs::path(rest.substr(0, end)) / name;
+    if (is_program(file)) return file;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  throw Error(ErrorKind::input, fmt::format("launch: {} is no program that can be run; give one, such as python script.py, or "
+                                            "leave it out to train",
+                                            name));
+}
+
+}  // namespace
+
+std::optional<LaunchProgram> read_launch_program(const std::vector<std::string>& arguments,
+                                                 const std::map<std::string, std::string>& environment) {
+  const std::vector<OptionSpec> own = own_options();
+  const auto place = place_of_program(own, arguments);
+  if (!place) return std::nullopt;
+  const auto begin = arguments.begin() + static_cast<std::ptrdiff_t>(*place);
+  LaunchProgram program;
+  program.words.assign(begin, arguments.end());
+  const OptionValues values(read_command_line(own, {arguments.begin(), begin}));
+  program.launch = read_launch(values, environment, std::numeric_limits<std::int64_t>::max());
+  program.file = find_program(program.words.front(), environment);
+  return program;
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,25 @@
+// `pipetrain launch --nproc N python script.py`: a program of somebody else's, whose processes meet by themselves
+// (pipetrain.World in Python).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/options/process_options.hpp"
+
+namespace pipetrain {
+
+struct LaunchProgram {
+  LaunchOptions launch;
+  std::string file;                // where it was found
+  std::vector<std::string> words;  // its name as given, and its arguments
+};
+
+// Nothing where the arguments do not name one: then they begin with other options than those of launch itself, or with a
+// command of pipetrain. Throws Error(input), also for a program that is not on PATH.
+std::optional<LaunchProgram> read_launch_program(const std::vector<std::string>& arguments,
+                                                 const std::map<std::string, std::string>& environment);
+
+}  // namespace pipetrain
