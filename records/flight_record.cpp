@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::string_view magic = "pipetrain record";
 constexpr std::uint32_t version = 1;
+constexpr std::uint64_t window_bytes = std::uint64_t{1} << 20;  // that are read at once
 constexpr std::size_t part_head_bytes = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
 constexpr char head_kind = 'H', step_kind = 'S', end_kind = 'E';
 // What replaying needs memory for: stages of all replicas and parts, and microbatches over their chunks. So much takes some
@@ -47,7 +49,7 @@ std::string part(char kind, const Bytes& contents) {
   return bytes;
 }
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 int read_size(WireReader& in, int most) {
   const auto value = in.number<std::int32_t>();
@@ -151,21 +153,26 @@ void FlightRecordReader::fail(const std::string& what) const {
   throw Error(ErrorKind::input, fmt::format("{}: byte {}: {}; {}", file_.path().string(), part_, what, whole));
 }
 
-std::string FlightRecordReader::take(std::uint64_t bytes, const char* what) {
-  if (bytes > file_.size() - at_) {
+std::string_view FlightRecordReader::take(std::uint64_t bytes, const char* what) {
+  const std::uint64_t left = file_.size() - at_;
+  if (bytes > left) {
     part_ = file_.size();
     fail(fmt::format("the file ends in the middle of {}", what));
   }
-  std::string contents(static_cast<std::size_t>(bytes), '\0');
-  file_.read_at(at_, contents.data(), contents.size());
+  if (bytes > window_.size() - (at_ - window_at_)) {
+    window_.resize(static_cast<std::size_t>(std::min(left, std::max(bytes, window_bytes))));
+    file_.read_at(at_, window_.data(), window_.size());
+    window_at_ = at_;
+  }
+  const auto begin = static_cast<std::size_t>(at_ - window_at_);
   at_ += bytes;
-  return contents;
+  return std::string_view(window_).substr(begin, static_cast<std::size_t>(bytes));
 }
 
 std::optional<FlightRecordReader::Part> FlightRecordReader::read_part() {
   part_ = at_;
   if (at_ == file_.size()) return std::nullopt;
-  const std::string head = take(part_head_bytes, "a part");
+  const std::string_view head = take(part_head_bytes, "a part");
   WireReader in(bytes_of(head));
   Part part;
   part.kind = in.number<char>();

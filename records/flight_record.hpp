@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "files/file_io.hpp"
 #include "schedules/recording.hpp"
@@ -47,14 +48,16 @@ class FlightRecordReader {
  private:
   struct Part {
     char kind = 0;
-    std::string contents;
+    std::string_view contents;  // until the next take()
   };
 
-  std::string take(std::uint64_t bytes, const char* what);
+  std::string_view take(std::uint64_t bytes, const char* what);  // until the next one
   std::optional<Part> read_part();
   void read_head();
 
   InputFile file_;
+  std::string window_;  // bytes of the file from window_at_ on
+  std::uint64_t window_at_ = 0;
   FlightRecordHead head_;
   std::uint64_t at_ = 0, part_ = 0;
   std::optional<std::int64_t> last_step_;
