@@ -2,6 +2,7 @@
 
     pip install . torch
     python examples/torch_pipeline.py --schedule zb-h1
+    pipetrain launch --nproc 4 python examples/torch_pipeline.py --processes    (or torchrun --nproc-per-node 4 ...)
 """
 
 import argparse
@@ -48,18 +49,11 @@ def loss(logits, targets):
     return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--schedule", default="zb-h1")
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--microbatches", type=int, default=8)
-    parser.add_argument("--svg", help="a picture of the last step")
-    arguments = parser.parse_args()
-
-    print(pipetrain.simulate(stages=4, microbatches=arguments.microbatches, schedule=arguments.schedule))
+def train(arguments, world):
     torch.manual_seed(0)
     torch.set_num_threads(1)  # the stages have a thread each
     chunks = next(chunks for name, chunks, *_ in pipetrain.all_schedules() if name == arguments.schedule)
+    # Small enough for all processes to make it. Of a large model, give a function that makes one piece.
     pieces = pipetrain.torch.cut_sequential(make_model(), 4 * chunks)
     with pipetrain.torch.Pipeline(
         pieces,
@@ -68,15 +62,32 @@ def main():
         microbatches=arguments.microbatches,
         optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-3),
         clip_grad=1.0,
+        world=world,
+        largest=torch.empty(-(-30 // arguments.microbatches), 32, 64, device="meta"),  # of a microbatch, between processes
     ) as pipeline:
         for _ in range(arguments.steps):
             start = torch.randint(0, 64, (30, 1))  # 30 sequences: microbatches of 4 and of 3
             sequence = (start + 3 * torch.arange(33)) % 64
             step = pipeline.step(sequence[:, :-1], sequence[:, 1:])
-            print(f"step {step.step}  loss {step.loss:.4f}  gradient norm {step.grad_norm:.3f}")
-        if arguments.svg:
+            if world.process == 0:
+                print(f"step {step.step}  loss {step.loss:.4f}  gradient norm {step.grad_norm:.3f}")
+        if arguments.svg and world.process == 0:
             with open(arguments.svg, "w") as file:
                 file.write(pipeline.timeline().svg())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--schedule", default="zb-h1")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--microbatches", type=int, default=8)
+    parser.add_argument("--svg", help="a picture of the last step")
+    parser.add_argument("--processes", action="store_true", help="run the stages in the processes that a launcher has started")
+    arguments = parser.parse_args()
+    with pipetrain.World() if arguments.processes else pipetrain.World.alone() as world:
+        if world.process == 0:
+            print(pipetrain.simulate(stages=4, microbatches=arguments.microbatches, schedule=arguments.schedule))
+        train(arguments, world)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     PYTHONPATH=build/python python bench/peers/torch_pipelining.py [--schedule 1f1b|interleaved] [--layers 8 --width 256]
 
-PyTorch's side runs one process a stage with gloo, ours one process with a thread a stage; both have one compute thread a stage. They take turns, and
-each prints its median step. One JSON line: our tokens/s, PyTorch's, and their ratio; and the processor seconds that a step took of each, over all its
-threads and processes, which other work on the machine disturbs less.
+PyTorch's side runs one process a stage with gloo, ours one process with a thread a stage, and with --processes a second time with a process a stage;
+all have one compute thread a stage. They take turns, and each prints its median step. One JSON line: tokens/s of ours, of ours in processes and of
+PyTorch's, and their ratios to PyTorch's; and the processor seconds that a step took of each, over all its threads and processes, which other work on the
+machine disturbs less.
 """
 import argparse
 import json
@@ -56,17 +57,19 @@ def timed(options, step, wait=lambda: None):
     return statistics.median(times), (time.process_time() - begun) / options.steps, value
 
 
-def ours(options):
+def ours(options, world):
     import pipetrain.torch
 
     torch.set_num_threads(1)
-    with pipetrain.torch.Pipeline(
+    with world, pipetrain.torch.Pipeline(
         pieces_of(options),
         loss=loss,
         schedule=options.schedule,
         stages=STAGES,
         microbatches=options.microbatches,
         optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-3),
+        world=world,
+        largest=torch.empty(options.rows, options.length, options.width, device="meta"),
     ) as pipeline:
         return timed(options, lambda inputs, targets: pipeline.step(inputs, targets).loss)
 
@@ -108,12 +111,13 @@ def peer(options):
 
 def run_apart(side):
     """One side of the comparison as a program of its own."""
-    python = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={STAGES}"] if side == "peer" else [sys.executable]
+    launch = [] if side == "ours" else ["-m", "torch.distributed.run", f"--nproc_per_node={STAGES}"]
     done = subprocess.run(
-        [*python, __file__, *sys.argv[1:], "--side", side],
+        [sys.executable, *launch, __file__, *sys.argv[1:], "--side", side],
         stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    return max(line[0] for line in lines), sum(line[1] for line in lines), lines[-1][2]
 
 
 def main():
@@ -127,22 +131,27 @@ def main():
     parser.add_argument("--microbatches", type=int, default=8)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--side", choices=["ours", "peer"])
+    parser.add_argument("--processes", action="store_true", help="ours in a process a stage too")
+    parser.add_argument("--side", choices=["ours", "processes", "peer"])
     options = parser.parse_args()
-    if options.side == "ours":
-        print(json.dumps(ours(options)))
+    if options.side in ("ours", "processes"):
+        import pipetrain
+
+        print(json.dumps(ours(options, pipetrain.World() if options.side == "processes" else pipetrain.World.alone())))
     elif options.side == "peer":
         peer(options)
     else:
-        rounds = [(run_apart("ours"), run_apart("peer")) for _ in range(options.rounds)]
+        sides = {"ours": "pipetrain", **({"processes": "pipetrain, processes"} if options.processes else {}), "peer": "torch.distributed.pipelining"}
+        rounds = [{side: run_apart(side) for side in sides} for _ in range(options.rounds)]
         tokens = options.microbatches * options.rows * options.length
-        mine = tokens / statistics.median(one[0] for one, _ in rounds)
-        theirs = tokens / statistics.median(one[0] for _, one in rounds)
-        processor = [round(statistics.median(one[side][1] for one in rounds), 3) for side in (0, 1)]
-        losses = [rounds[0][0][2], rounds[0][1][2]]
-        print(json.dumps({"bench": f"torch stages, {options.schedule}, 4 stages on the CPU", "pipetrain": round(mine, 1),
-                          "torch.distributed.pipelining": round(theirs, 1), "unit": "tokens/s", "ratio": round(mine / theirs, 3),
-                          "processor s/step": processor, "processor ratio": round(processor[1] / processor[0], 3), "losses": losses}))
+        rates = {side: tokens / statistics.median(one[side][0] for one in rounds) for side in sides}
+        processor = {side: statistics.median(one[side][1] for one in rounds) for side in sides}
+        print(json.dumps({"bench": f"torch stages, {options.schedule}, 4 stages on the CPU", "unit": "tokens/s",
+                          **{name: round(rates[side], 1) for side, name in sides.items()},
+                          "ratio": {side: round(rates[side] / rates["peer"], 3) for side in sides if side != "peer"},
+                          "processor s/step": {side: round(processor[side], 3) for side in sides},
+                          "processor ratio": {side: round(processor["peer"] / processor[side], 3) for side in sides if side != "peer"},
+                          "losses": [rounds[0][side][2] for side in sides]}))
 
 
 if __name__ == "__main__":

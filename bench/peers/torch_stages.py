@@ -1,5 +1,6 @@
 """pipetrain.torch beside torch.distributed.pipelining on GPUs: the same parts of a Llama (torch_llama.py), compiled layer by layer, with the
-same attention, loss, optimizer and tokens. Ours is one process with a thread a GPU, PyTorch's a process a GPU with NCCL.
+same attention, loss, optimizer and tokens. Ours is one process with a thread a GPU, or with "processes" after a schedule's name a process a GPU and
+CUDA IPC; PyTorch's is a process a GPU with NCCL.
 
     PYTHONPATH=build/python python bench/peers/torch_stages.py [--model llama2-7b --layers 16 --pp 2 --gas 16]
 
@@ -20,11 +21,11 @@ import torch
 
 import torch_llama
 
-OURS = ["1f1b", "1f1b split", "zb-h1 split", "zb-v split"]
+OURS = ["1f1b", "1f1b processes", "1f1b split", "zb-h1 split", "zb-v split"]
 THEIRS = ["1F1B", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble"]
 
 
-def make_pipeline(options, schedule, split):
+def make_pipeline(options, schedule, split, world):
     import pipetrain
     import pipetrain.torch
 
@@ -34,30 +35,35 @@ def make_pipeline(options, schedule, split):
     arguments = argparse.Namespace(tp=1, dp=1, offload=0, fp8=0, compile=options.compile, seq=options.seq)
     count = options.pp * chunks
     stage_of = {plan.virtual_stage(stage, chunk): stage for stage in range(options.pp) for chunk in range(chunks)}
-    parts = []
-    for virtual in range(count):
+
+    def make_part(virtual):
         with torch.cuda.device(stage_of[virtual]):
             device = torch.device("cuda", stage_of[virtual])
-            parts.append(torch_llama.build_part(arguments, model, virtual, count, None, device))
+            return torch_llama.build_part(arguments, model, virtual, count, None, device)
+
     loss = torch_llama.cross_entropy
     pipeline = pipetrain.torch.Pipeline(
-        parts, loss=torch.compile(loss) if options.compile else loss, schedule=plan,
+        make_part, loss=torch.compile(loss) if options.compile else loss, schedule=plan,
         devices=[f"cuda:{stage}" for stage in range(options.pp)], split_linear=split,
+        world=world, largest=torch.empty(options.mbs, options.seq, model.hidden, dtype=torch.bfloat16, device="meta"),
         optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-5, fused=True),
     )
     torch.manual_seed(0)
     ends = [torch.device("cuda", stage_of[virtual]) for virtual in (0, count - 1)]
+    if world.processes > 1:
+        ends = [f"cuda:{world.process}"] * 2  # the same numbers on any GPU; who does not need them drops them
     tokens, targets = (torch.randint(0, model.vocabulary, (options.mbs * options.gas, options.seq), device=end) for end in ends)
     return pipeline, tokens, targets
 
 
-def ours(options, schedule, split):
+def ours(options, schedule, split, world):
     # For all threads, unlike torch.nn.attention.sdpa_kernel in one.
     torch.backends.cuda.enable_cudnn_sdp(True)
     for others in (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.enable_mem_efficient_sdp, torch.backends.cuda.enable_math_sdp):
         others(False)
-    pipeline, tokens, targets = make_pipeline(options, schedule, split)
-    devices = range(options.pp)
+    torch.cuda.set_device(world.process)
+    pipeline, tokens, targets = make_pipeline(options, schedule, split, world)
+    devices = world.stages(options.pp)
     with pipeline:
         times = []
         for _ in range(options.warmup + options.steps):
@@ -88,7 +94,8 @@ def measured(options, name):
             launch = ["-m", "torch.distributed.run", f"--nproc_per_node={options.pp}", str(here.parent / "torch_llama.py")]
             found = run_apart(options, [*launch, *sizes, "--schedule", name])
             return found and {"seconds": [found["sec_step"], *found["spread"]], "peak_gib": found["mem_gib"]}
-        found = run_apart(options, [str(here), *sizes, "--side", name])
+        launch = ["-m", "torch.distributed.run", f"--nproc_per_node={options.pp}"] if "processes" in name else []
+        found = run_apart(options, [*launch, str(here), *sizes, "--side", name])
         return found and {**found, "seconds": [statistics.median(found["seconds"]), min(found["seconds"]), max(found["seconds"])]}
     except subprocess.TimeoutExpired:
         return None
@@ -103,8 +110,13 @@ def main():
     parser.add_argument("--side", help="one of ours, in this process")
     options = parser.parse_args()
     if options.side:
-        schedule, _, split = options.side.partition(" ")
-        print(json.dumps(ours(options, schedule, bool(split))))
+        import pipetrain
+
+        schedule, *how = options.side.split()
+        with pipetrain.World() if "processes" in how else pipetrain.World.alone() as world:
+            found = ours(options, schedule, "split" in how, world)
+        if world.process == 0:
+            print(json.dumps(found))
         return
     rates, tokens = {}, options.gas * options.mbs * options.seq / options.pp
     for name in options.schedules:

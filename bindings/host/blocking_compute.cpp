@@ -44,6 +44,7 @@ void BlockingCompute::abort(std::exception_ptr cause) noexcept {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
   }
+  changed_.notify_all();
   stage_->abort(text_of(cause));
 }
 
@@ -77,6 +78,9 @@ void BlockingCompute::run(const Launch& launch) {
     result = stage_->run(launch);
   } catch (...) {
     tell([&] { events_->failed(std::current_exception()); });
+    // An answer would send on an output that is none, and others would fail of it too.
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ends_ || aborted_; });
   }
   times.end = std::chrono::steady_clock::now();
   answer(launch.action, times, std::move(result));

@@ -19,6 +19,7 @@ class BlockingStage {
  public:
   virtual ~BlockingStage() = default;
   virtual std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) = 0;
+  virtual StageCompute::LaneSources lane_sources() const { return {}; }  // where outputs go to other processes
   virtual void begin_step(const StepInfo& step) = 0;
   virtual StageResult run(const Launch& launch) = 0;  // the result of N; empty for others
   virtual void verdict(const Verdict& verdict) = 0;
@@ -35,6 +36,7 @@ class BlockingCompute : public StageCompute {
   ~BlockingCompute() override;
 
   std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override;
+  LaneSources lane_sources() const override { return stage_->lane_sources(); }
   void attach(std::shared_ptr<StageEvents> events) override;
   void begin_step(const StepInfo& step) override;
   void launch(const Launch& launch) override;

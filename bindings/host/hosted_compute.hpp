@@ -19,6 +19,7 @@ class HostedCompute : public StageCompute {
                 std::shared_ptr<CallbackWatch> watch);
 
   std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override;
+  LaneSources lane_sources() const override { return compute_->lane_sources(); }
   void attach(std::shared_ptr<StageEvents> events) override;
   void begin_step(const StepInfo& step) override;
   void launch(const Launch& launch) override;

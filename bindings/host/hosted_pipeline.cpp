@@ -55,8 +55,9 @@ void refuse_inside_call(const char* what) {
 
 }  // namespace
 
-HostedPipeline::HostedPipeline(PipelineOptions options, const HostedFactory& make_compute, const SourceFactory& make_source)
-    : grace_(options.grace) {
+HostedPipeline::HostedPipeline(PipelineOptions options, const HostedFactory& make_compute, const SourceFactory& make_source,
+                               std::shared_ptr<HostedProcesses> processes)
+    : grace_(options.grace), stall_(options.stall), processes_(std::move(processes)) {
   refuse_inside_call("a new pipeline");
   if (schedules::moves_activations(options.plan))
     throw Error(ErrorKind::input, "the plan moves activations (P and G), which only pipetrain's own models do; leave them out");
@@ -64,32 +65,35 @@ HostedPipeline::HostedPipeline(PipelineOptions options, const HostedFactory& mak
   plan_ = options.plan;
   const auto compute = [&](StageId id, const schedules::StageNeeds& needs) -> std::shared_ptr<StageCompute> {
     auto stage = stages_.emplace_back(std::make_shared<HostedStage>(id));
-    return std::make_shared<HostedCompute>(make_compute({id, needs, stage, watch_}), stage, watch_);
+    return std::make_shared<HostedCompute>(make_compute({id, needs, stage, watch_, processes_}), stage, watch_);
   };
   const auto source = [&](int replica) -> std::shared_ptr<InputSource> {
     return std::make_shared<WatchedSource>(make_source(replica), watch_);
   };
+  if (processes_) options.processes = processes_->begin(options);
   try {
     pipeline_ = std::make_shared<Pipeline>(std::move(options), compute, source);
   } catch (...) {
     close_stages();
+    if (processes_) std::rethrow_exception(processes_->fail(std::current_exception()));
     throw;
   }
 }
 
 HostedPipeline::~HostedPipeline() {
   try {
-    close();
+    close(false);
   } catch (const Error&) {
-    new std::shared_ptr<Pipeline>(pipeline_);  // its threads cannot be ended: what they may touch has to stay
+    new std::pair(pipeline_, processes_);  // its threads cannot be ended: what they may touch has to stay
   }
 }
 
-void HostedPipeline::step(StepInfo info, Decide decide) {
-  step(info, std::move(decide), std::chrono::hours(1), [] {});
+StepEnd HostedPipeline::step(StepInfo info, Decide decide) {
+  return step(info, std::move(decide), processes_ ? std::chrono::milliseconds(100) : std::chrono::hours(1), [] {});
 }
 
-void HostedPipeline::step(StepInfo info, Decide decide, std::chrono::milliseconds interval, const std::function<void()>& poll) {
+StepEnd HostedPipeline::step(StepInfo info, Decide decide, std::chrono::milliseconds interval,
+                             const std::function<void()>& poll) {
   refuse_inside_call("step");
   const BusyGuard guard(mutex_, busy_, "step");
   const auto pipeline = open_pipeline("step");
@@ -97,15 +101,70 @@ void HostedPipeline::step(StepInfo info, Decide decide, std::chrono::millisecond
   if (info.microbatches != plan_.microbatches)
     throw Error(ErrorKind::input, {"microbatches", std::to_string(info.microbatches)},
                 "the plan has " + std::to_string(plan_.microbatches) + "; give that or 0");
-  auto outcome = pipeline->start_step(info, watched(std::move(decide)));
+  if (follows()) return follow(*pipeline, info.step, interval, poll);
+  if (processes_) gather(*pipeline, info.step, interval, poll);
+  const auto end = std::make_shared<StepEnd>();
+  auto outcome = pipeline->start_step(info, watched(std::move(decide), end));
   while (outcome.wait_for(interval) != std::future_status::ready) poll();
   StepOutcome ended = outcome.get();
   const std::lock_guard lock(mutex_);
   latest_ = std::move(ended);
+  if (processes_) processes_->meeting().end(info.step, *end);
+  return *end;
+}
+
+// Waits for the other processes. What goes wrong meanwhile is what the step, which is started all the same, then fails with.
+void HostedPipeline::gather(Pipeline& pipeline, std::int64_t step, std::chrono::milliseconds interval,
+                            const std::function<void()>& poll) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto give_up = [&](ErrorKind kind, const std::string& why) {
+    pipeline.abort(std::make_exception_ptr(Error(kind, why)));
+  };
+  StepMeeting& meeting = processes_->meeting();
+  try {
+    for (std::vector<int> missing; !aborted_ && !processes_->failed(); poll()) {
+      missing = meeting.missing(step);
+      if (missing.empty()) return meeting.begin(step);
+      if (stall_.count() > 0 && std::chrono::steady_clock::now() - begin > stall_)
+        return give_up(ErrorKind::aborted, processes_->name_of(missing.front()) + " has not come to step " +
+                                               std::to_string(step) + " in " + std::to_string(stall_.count() / 1000) +
+                                               " s: all processes must run the same steps");
+      meeting.wait(interval);
+    }
+  } catch (const Error& error) {
+    give_up(error.kind(), error.what());
+  }
+}
+
+// In every process but 0.
+StepEnd HostedPipeline::follow(Pipeline& pipeline, std::int64_t step, std::chrono::milliseconds interval,
+                               const std::function<void()>& poll) {
+  const auto begin = std::chrono::steady_clock::now();
+  StepMeeting& meeting = processes_->meeting();
+  meeting.come(step);
+  for (;; poll()) {
+    if (const auto end = meeting.ended(step)) return *end;
+    if (has_ended(pipeline, std::chrono::milliseconds(0)))
+      throw Error(ErrorKind::aborted, "step " + std::to_string(step) + ": process 0 has closed the pipeline before it");
+    if (stall_.count() > 0 && !meeting.begun(step) && std::chrono::steady_clock::now() - begin > stall_ && !aborted_)
+      abort("process 0 has not come to step " + std::to_string(step) + " in " + std::to_string(stall_.count() / 1000) +
+            " s: all processes must run the same steps");
+    meeting.wait(interval);
+  }
+}
+
+bool HostedPipeline::has_ended(Pipeline& pipeline, std::chrono::milliseconds patience) try {
+  if (!over_) over_ = pipeline.follow_for(patience);
+  return over_;
+} catch (...) {
+  over_ = true;
+  throw;
 }
 
 void HostedPipeline::abort(const std::string& why) {
-  open_pipeline("abort")->abort(std::make_exception_ptr(Error(ErrorKind::aborted, why)));
+  const auto pipeline = open_pipeline("abort");
+  aborted_ = true;
+  pipeline->abort(std::make_exception_ptr(Error(ErrorKind::aborted, why)));
 }
 
 std::vector<std::string> HostedPipeline::waiting() {
@@ -115,22 +174,33 @@ std::vector<std::string> HostedPipeline::waiting() {
 
 schedules::Timeline HostedPipeline::timeline() const {
   const std::lock_guard lock(mutex_);
+  if (follows()) throw Misuse("timeline: process 0 alone has it");
   if (!latest_) throw Misuse("timeline: no step has ended yet");
   return step_timeline(plan_, *latest_);
 }
 
-void HostedPipeline::close() {
+void HostedPipeline::close() { close(true); }
+
+void HostedPipeline::close(bool waits) {
   refuse_inside_call("the end of a pipeline");
   const BusyGuard guard(mutex_, busy_, "the end of a pipeline");
   const std::string hangs = watch_->wait_until_idle(grace_);
   if (!hangs.empty())
     throw Misuse("the end of a pipeline: the call " + hangs + " has not returned, and its thread cannot be ended");
-  close_stages();
   std::shared_ptr<Pipeline> ended;  // its end waits for the actors: outside the lock
   {
     const std::lock_guard lock(mutex_);
     ended.swap(pipeline_);
   }
+  if (ended && waits && follows() && !over_) {
+    try {
+      has_ended(*ended, stall_.count() > 0 ? stall_ : std::chrono::milliseconds(std::chrono::hours(24)));
+    } catch (const Error&) {  // the others end with their reason, or have heard of ours
+    }
+  }
+  close_stages();
+  ended.reset();
+  processes_.reset();
 }
 
 void HostedPipeline::close_stages() {
@@ -143,10 +213,11 @@ std::shared_ptr<Pipeline> HostedPipeline::open_pipeline(const char* call) const 
   return pipeline_;
 }
 
-Decide HostedPipeline::watched(Decide decide) const {
-  return [decide = std::move(decide), watch = watch_](const std::vector<StageResult>& results) {
+Decide HostedPipeline::watched(Decide decide, std::shared_ptr<StepEnd> end) const {
+  return [decide = std::move(decide), watch = watch_, end = std::move(end)](const std::vector<StageResult>& results) {
     const CallbackWatch::Call call(*watch, {.call = "decide"});
-    return decide(results);
+    end->results = results;
+    return end->verdict = decide(results);
   };
 }
 

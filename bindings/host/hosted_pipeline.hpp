@@ -13,54 +13,68 @@
 
 #include "actors/engine/pipeline.hpp"
 #include "bindings/host/callback_watch.hpp"
+#include "bindings/host/hosted_processes.hpp"
 #include "bindings/host/hosted_stage.hpp"
 #include "schedules/timeline.hpp"
 
 namespace pipetrain {
 
 // Makes the compute of a stage, which answers through `stage` alone, and counts its calls with `watch` where the pipeline does
-// not make them.
+// not make them. processes: null where all stages run in this process.
 struct HostedRequest {
   StageId id;
   const schedules::StageNeeds& needs;
   std::shared_ptr<HostedStage> stage;
   std::shared_ptr<CallbackWatch> watch;
+  std::shared_ptr<HostedProcesses> processes;
 };
 using HostedFactory = std::function<std::shared_ptr<StageCompute>(const HostedRequest&)>;
 
 // All but step() may be called from any thread; step() from one at a time, else Misuse.
 class HostedPipeline {
  public:
-  // Appends N and O to a plan without them. Throws Error, InvalidPlan.
-  HostedPipeline(PipelineOptions options, const HostedFactory& make_compute, const SourceFactory& make_source);
-  // As close(); where code of the guest still runs, everything that it may touch stays for ever.
+  // Appends N and O to a plan without them. Throws Error, InvalidPlan. processes: of a pipeline that is made, stepped and
+  // closed by all of them; computes are made for the stages of this one.
+  HostedPipeline(PipelineOptions options, const HostedFactory& make_compute, const SourceFactory& make_source,
+                 std::shared_ptr<HostedProcesses> processes = nullptr);
+  // As close(), but does not wait for other processes; where code of the guest still runs, everything that it may touch stays
+  // for ever.
   ~HostedPipeline();
 
-  // Throws RunFailed, and Misuse during another step, from inside the guest's code, and after close().
-  void step(StepInfo info, Decide decide);
+  // Throws RunFailed, and Misuse during another step, from inside the guest's code, and after close(). Over several processes
+  // `decide` is called in process 0 only, and all return what it gave.
+  StepEnd step(StepInfo info, Decide decide);
   // The same in pieces, for who must look after other things meanwhile: `poll` is called every `interval`, and may call
   // abort().
-  void step(StepInfo info, Decide decide, std::chrono::milliseconds interval, const std::function<void()>& poll);
+  StepEnd step(StepInfo info, Decide decide, std::chrono::milliseconds interval, const std::function<void()>& poll);
   void abort(const std::string& why);
   // Empty where the stages do not answer within two seconds.
   std::vector<std::string> waiting();
-  // Of the latest step that ended well. Throws Misuse before that.
+  // Of the latest step that ended well. Throws Misuse before that, and in every process but 0.
   schedules::Timeline timeline() const;
   // Ends the actors and lets go of computes. Throws Misuse, and changes nothing, during a step and where a call into the
-  // guest's code has not returned within the grace time.
+  // guest's code has not returned within the grace time. The other processes of a pipeline wait for process 0 to close its own.
   void close();
 
   const schedules::Plan& plan() const { return plan_; }
 
  private:
   std::shared_ptr<Pipeline> open_pipeline(const char* call) const;
-  Decide watched(Decide decide) const;
+  Decide watched(Decide decide, std::shared_ptr<StepEnd> end) const;
+  bool follows() const { return processes_ && !processes_->leads(); }
+  void gather(Pipeline& pipeline, std::int64_t step, std::chrono::milliseconds interval, const std::function<void()>& poll);
+  StepEnd follow(Pipeline& pipeline, std::int64_t step, std::chrono::milliseconds interval, const std::function<void()>& poll);
+  bool has_ended(Pipeline& pipeline, std::chrono::milliseconds patience);
+  void close(bool waits);
   void close_stages();
 
   schedules::Plan plan_;
-  std::chrono::milliseconds grace_;
+  std::chrono::milliseconds grace_, stall_;
   std::shared_ptr<CallbackWatch> watch_ = std::make_shared<CallbackWatch>();
   std::vector<std::shared_ptr<HostedStage>> stages_;
+  std::shared_ptr<HostedProcesses> processes_;  // outlives the pipeline
+  std::atomic<bool> aborted_{false};
+  bool over_ = false;         // process 0 has ended the run, or it has failed; of who steps or closes
   mutable std::mutex mutex_;  // of what follows
   std::shared_ptr<Pipeline> pipeline_;
   bool busy_ = false;  // with a step, or with its end

@@ -14,6 +14,7 @@ void bind_errors(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_simulation(nanobind::module_& module);
 void bind_pipeline(nanobind::module_& module);
+void bind_world(nanobind::module_& module);
 
 // "planned" or "ready". Throws Error(input), as the others.
 schedules::Order order_of(const std::string& word);

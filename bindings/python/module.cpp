@@ -6,5 +6,6 @@ NB_MODULE(_engine, module) {
   pipetrain::python::bind_errors(module);
   pipetrain::python::bind_plan(module);
   pipetrain::python::bind_simulation(module);
+  pipetrain::python::bind_world(module);
   pipetrain::python::bind_pipeline(module);
 }

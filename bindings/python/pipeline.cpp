@@ -1,8 +1,11 @@
 // Pipelines in Python, whose stages are Python objects.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,10 +40,21 @@ PipelineOptions read_options(const schedules::Plan& plan, const nb::dict& how) {
   return options;
 }
 
+// Null for one process.
+std::shared_ptr<HostedProcesses> read_processes(const nb::dict& how) {
+  if (how["world"].is_none()) return nullptr;
+  HostedPlaces places;
+  places.world = nb::cast<std::shared_ptr<HostedWorld>>(how["world"]);
+  places.gpus = nb::cast<std::map<int, int>>(how["gpus"]);
+  places.devices = nb::cast<bool>(how["on_gpus"]) ? DeviceKind::cuda : DeviceKind::cpu;
+  places.bytes = nb::cast<std::vector<std::size_t>>(how["bytes"]);
+  return std::make_shared<HostedProcesses>(std::move(places));
+}
+
 // The pipeline, and what it shares with the threads that call Python. The GIL is never held while it waits for them.
 class PythonPipeline {
  public:
-  // stages: replica-major.
+  // stages: replica-major; None for those of other processes.
   PythonPipeline(const schedules::Plan& plan, const nb::list& stages, const nb::dict& how) {
     PipelineOptions options = read_options(plan, how);
     const int each = plan.placement.stages();
@@ -53,8 +67,9 @@ class PythonPipeline {
       return make_python_compute(stage, request, plan.placement, thrown_);
     };
     const auto make_source = [&](int replica) { return make_python_source(inputs_, replica); };
+    auto processes = read_processes(how);
     const nb::gil_scoped_release released;
-    pipeline_ = std::make_unique<HostedPipeline>(std::move(options), make_compute, make_source);
+    pipeline_ = std::make_unique<HostedPipeline>(std::move(options), make_compute, make_source, std::move(processes));
   }
   ~PythonPipeline() {
     const nb::gil_scoped_release released;
@@ -64,8 +79,9 @@ class PythonPipeline {
   PythonPipeline& operator=(const PythonPipeline&) = delete;
 
   // inputs: [replica][microbatch], of the first and of the last piece of the model.
-  void step(std::int64_t number, const nb::list& inputs, const nb::list& targets, double tokens, double learning_rate,
-            const nb::object& decide) {
+  // What each stage's N gave, whether the optimizers ran, and the scale of the gradients.
+  nb::tuple step(std::int64_t number, const nb::list& inputs, const nb::list& targets, double tokens, double learning_rate,
+                 const nb::object& decide) {
     inputs_->set(inputs, targets);
     StepInfo info;
     info.step = number;
@@ -74,9 +90,10 @@ class PythonPipeline {
     info.learning_rate = learning_rate;
     nb::object interrupt = nb::none();
     Decide call_decide = make_python_decide(decide, thrown_);
+    StepEnd end;
     try {
       const nb::gil_scoped_release released;
-      pipeline_->step(info, std::move(call_decide), std::chrono::milliseconds(50), [&] { look_for_signals(interrupt); });
+      end = pipeline_->step(info, std::move(call_decide), std::chrono::milliseconds(50), [&] { look_for_signals(interrupt); });
     } catch (const RunFailed& failed) {
       if (!interrupt.is_none()) {
         PyErr_SetObject(interrupt.type().ptr(), interrupt.ptr());
@@ -85,6 +102,7 @@ class PythonPipeline {
       }
       throw nb::python_error();
     }
+    return nb::make_tuple(end.results, end.verdict.apply, end.verdict.grad_scale);
   }
 
   void abort(const std::string& why) { pipeline_->abort(why); }

@@ -6,9 +6,11 @@
 
 #include <array>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "bindings/host/blocking_compute.hpp"
+#include "bindings/python/far_slot.hpp"
 #include "core/error.hpp"
 
 namespace nb = nanobind;
@@ -51,6 +53,36 @@ struct Box {
 
 nb::object& object_in(const SlotHandle& slot) { return static_cast<Box*>(slot->owner.get())->object; }
 
+// Slots with memory, whose content goes to other processes or comes from them: the stage writes and reads it. Holds the GIL.
+class FarSlots {
+ public:
+  explicit FarSlots(nb::object stage) : stage_(std::move(stage)) {}
+  ~FarSlots() {
+    for (auto& [slot, object] : objects_) drop(object);
+    drop(stage_);
+  }
+  FarSlots(const FarSlots&) = delete;
+  FarSlots& operator=(const FarSlots&) = delete;
+
+  void store(const nb::object& value, const SlotHandle& slot) { stage_.attr("store")(value, object_of(slot)); }
+  // Once for all actions that read it.
+  nb::object load(const SlotHandle& slot) {
+    nb::object& loaded = object_in(slot);
+    if (!loaded.is_valid()) loaded = stage_.attr("load")(object_of(slot));
+    return loaded;
+  }
+
+ private:
+  nb::object& object_of(const SlotHandle& slot) {
+    nb::object& object = objects_[slot.get()];
+    if (!object.is_valid()) object = make_far_slot(slot);
+    return object;
+  }
+
+  nb::object stage_;
+  std::unordered_map<const Slot*, nb::object> objects_;
+};
+
 // What Python keeps of a thread that calls it (its place among threads, what threading.local holds), from its first call to its
 // last, in place of one of each call's own.
 class ThreadState {
@@ -89,9 +121,12 @@ class LaunchMaker {
   LaunchMaker& operator=(const LaunchMaker&) = delete;
 
   // As tuple.__new__(Launch, (...)), which is a third of the time of Launch(...).
-  nb::object operator()(const Launch& launch) const {
+  nb::object operator()(const Launch& launch, FarSlots& far) const {
     const auto& action = launch.action;
-    const auto input = [](const SlotHandle& slot) { return slot ? object_in(slot) : nb::object(nb::none()); };
+    const auto input = [&](const SlotHandle& slot) {
+      if (!slot) return nb::object(nb::none());
+      return slot->lanes.empty() ? object_in(slot) : far.load(slot);
+    };
     const nb::tuple values = nb::make_tuple(
         letters_[static_cast<std::size_t>(action.kind)], int{action.chunk}, action.microbatch,
         placement_.virtual_stage(stage_, action.chunk), input(launch.activation), input(launch.gradient), input(launch.target),
@@ -111,10 +146,14 @@ class LaunchMaker {
 
 class PythonStage : public BlockingStage {
  public:
-  PythonStage(nb::object stage, int number, schedules::Placement placement, std::shared_ptr<PythonThrown> thrown)
+  PythonStage(nb::object stage, const HostedRequest& request, schedules::Placement placement,
+              std::shared_ptr<PythonThrown> thrown)
       : stage_(std::move(stage)),
         run_(nb::steal(PyUnicode_InternFromString("run"))),
-        make_launch_(number, std::move(placement)),
+        id_(request.id),
+        processes_(request.processes),
+        far_(stage_),
+        make_launch_(id_.stage, std::move(placement)),
         thrown_(std::move(thrown)) {
     for (const char* method : {"run", "begin_step", "verdict", "abort"}) stage_.attr(method).ptr();  // or AttributeError
   }
@@ -125,11 +164,13 @@ class PythonStage : public BlockingStage {
   PythonStage(const PythonStage&) = delete;
   PythonStage& operator=(const PythonStage&) = delete;
 
-  std::vector<SlotHandle> make_slots(schedules::InputKind, int, int count) override {
-    auto slots = make_empty_slots(count);
+  std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override {
+    const bool from_afar = processes_ && processes_->comes_from_afar(id_, kind, chunk);
+    auto slots = from_afar ? processes_->make_slots(id_, kind, chunk, count) : make_empty_slots(count);
     for (auto& slot : slots) slot->owner = std::make_shared<Box>();
     return slots;
   }
+  StageCompute::LaneSources lane_sources() const override { return processes_->lane_sources(id_); }
 
   void begin_step(const StepInfo& step) override {
     call_python(*thrown_, [&] { stage_.attr("begin_step")(step.step, step.learning_rate); });
@@ -138,11 +179,15 @@ class PythonStage : public BlockingStage {
   StageResult run(const Launch& launch) override {
     thread_state_.begin();
     return call_python(*thrown_, [&]() -> StageResult {
-      const nb::object asked = make_launch_(launch);
+      const nb::object asked = make_launch_(launch, far_);
       nb::object output = nb::steal(PyObject_CallMethodOneArg(stage_.ptr(), run_.ptr(), asked.ptr()));
       if (!output.is_valid()) throw nb::python_error();
       for (const auto& slot : launch.release) object_in(slot).reset();
-      if (launch.output) object_in(launch.output) = std::move(output);
+      if (launch.output && !launch.output->lanes.empty()) {
+        far_.store(output, launch.output);
+      } else if (launch.output) {
+        object_in(launch.output) = std::move(output);
+      }
       if (launch.action.kind != schedules::ActionKind::norm) return {};
       return nb::cast<StageResult>(output);
     });
@@ -163,6 +208,9 @@ class PythonStage : public BlockingStage {
 
  private:
   nb::object stage_, run_;
+  StageId id_;
+  std::shared_ptr<HostedProcesses> processes_;  // null: one
+  FarSlots far_;
   LaunchMaker make_launch_;
   std::shared_ptr<PythonThrown> thrown_;
   ThreadState thread_state_;  // of the stage's own thread
@@ -208,7 +256,7 @@ nb::object PythonInputs::take(schedules::InputKind kind, int replica, int microb
 
 std::shared_ptr<StageCompute> make_python_compute(nb::object stage, const HostedRequest& request,
                                                   const schedules::Placement& placement, std::shared_ptr<PythonThrown> thrown) {
-  auto own = std::make_shared<PythonStage>(std::move(stage), request.id.stage, placement, std::move(thrown));
+  auto own = std::make_shared<PythonStage>(std::move(stage), request, placement, std::move(thrown));
   return std::make_shared<BlockingCompute>(std::move(own), request.stage, request.watch);
 }
 

@@ -9,6 +9,14 @@ def all_schedules() -> list[tuple[str, int, bool, bool]]:
     """Name, default chunks, whether chunks can vary, whether order='ready' is possible."""
 
 def simulate(plan: Plan, costs: dict[str, Any], how: dict[str, Any]) -> tuple[Timeline, dict[str, Any], float]: ...
+def transports() -> list[str]:
+    """Those that this build has, of "ucx", "ipc" and "nccl"."""
+
+def launch_place() -> dict[str, Any] | None:
+    """What the environment of a launcher says: launcher, where, process, processes (0: it does not tell), local, host, port."""
+
+def join(how: dict[str, Any]) -> World: ...
+def stages_of(process: int, processes: int, stages: int) -> list[int]: ...
 def build_auto(stages: int, microbatches: int, costs: dict[str, Any], slots: list[float]) -> Plan: ...
 
 class Plan:
@@ -96,6 +104,39 @@ class Timeline:
 
     def _repr_svg_(self) -> str: ...
 
+class World:
+    @property
+    def process(self) -> int: ...
+    @property
+    def processes(self) -> int: ...
+    def name_of(self, process: int) -> str: ...
+    def leave(self) -> None: ...
+
+class Slot:
+    """Memory that a value travels through between processes. Streams are those of CUDA, as numbers; where the memory needs no events
+    the calls about them do nothing."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def capacity(self) -> int:
+        """Bytes."""
+
+    @property
+    def note(self) -> bytes:
+        """What the producer said of the content."""
+
+    def fill(self, bytes: int, note: bytes) -> None:
+        """So much of the memory holds the content, which the note describes to the other process."""
+
+    def memory(self, gpu: int | None = None) -> Any:
+        """All of it as bytes, a DLPack capsule. Valid as long as the pipeline."""
+
+    def wait_until_free(self, stream: int, gpu: int) -> None: ...
+    def mark_ready(self, stream: int, gpu: int) -> None: ...
+    def wait_until_ready(self, stream: int, gpu: int) -> None: ...
+    def mark_free(self, stream: int, gpu: int) -> None: ...
+
 class Pipeline:
     def __init__(self, plan: Plan, stages: list[Any], how: dict[str, Any]) -> None: ...
     def step(
@@ -106,7 +147,9 @@ class Pipeline:
         tokens: float,
         learning_rate: float,
         decide: Callable[[list[list[float]]], tuple[bool, float]],
-    ) -> None: ...
+    ) -> tuple[list[list[float]], bool, float]:
+        """What each stage's N gave, whether the optimizers ran, the scale of the gradients."""
+
     def abort(self, why: str) -> None: ...
     def waiting(self) -> list[str]: ...
     def timeline(self) -> Timeline: ...

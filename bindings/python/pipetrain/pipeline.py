@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
+import pickle
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from . import _engine
-from .errors import InputError
+from .errors import InputError, MisuseError
+from .world import World
 
 
 class Launch(NamedTuple):
@@ -71,6 +74,27 @@ class Stage:
     def abort(self, why: str) -> None:
         """The run has failed: make what runs end soon. Called while another method may run."""
 
+    def store(self, value: Any, slot: _engine.Slot) -> None:
+        """Over several processes: puts what goes to a stage of another one into memory that it will read. By pickling, where
+        arrays of numpy are copied once. InputError for more than `largest`."""
+        parts: list[pickle.PickleBuffer] = []
+        head = pickle.dumps(value, protocol=5, buffer_callback=parts.append)
+        views = [memoryview(head), *(part.raw() for part in parts)]
+        check_room(sum(view.nbytes for view in views), slot)
+        memory, at = _bytes_of(slot), 0
+        for view in views:
+            memory[at : at + view.nbytes] = view.cast("B")
+            at += view.nbytes
+        slot.fill(at, ",".join(str(view.nbytes) for view in views).encode())
+
+    def load(self, slot: _engine.Slot) -> Any:
+        """The value that a stage of another process has put there, as copies of its own."""
+        memory, at, parts = _bytes_of(slot), 0, []
+        for size in map(int, slot.note.split(b",")):
+            parts.append(bytearray(memory[at : at + size]))
+            at += size
+        return pickle.loads(parts[0], buffers=parts[1:])
+
     _methods: dict[str, Callable] = {
         "F": lambda self, launch: self.forward(launch),
         "B": lambda self, launch: self.backward(launch),
@@ -83,6 +107,17 @@ class Stage:
         "N": lambda self, launch: self.norm(),
         "O": lambda self, launch: self.optimizer(),
     }
+
+
+def _bytes_of(slot: _engine.Slot) -> memoryview:
+    return memoryview((ctypes.c_ubyte * slot.capacity).from_address(slot.address)).cast("B")
+
+
+def check_room(size: int, slot: _engine.Slot) -> None:
+    if size > slot.capacity:
+        raise InputError(
+            f"a value for a stage of another process takes {size} bytes, and `largest` leaves room for {slot.capacity}: give a larger one"
+        )
 
 
 @dataclass(frozen=True)
@@ -105,6 +140,11 @@ class Pipeline:
     activation_life, gradient_life: until which action of its microbatch a stage reads what it received: "F" (activations
     only), "I" (I or B) or "W" (W or B). The default is "I" for activations and targets, "W" for gradients.
     stall_timeout: a step in which no action completes for so many seconds fails, and names who hangs.
+    world: the processes that the stages run in, dealt to them in order, replica by replica. All of them make the pipeline with the
+    same arguments, but that `stages` has None for those of others (or a function makes those of this process, given replica and
+    stage), and step() and close() it together.
+    largest: over several processes, the bytes of what one microbatch brings from one piece of the model to the next at most; or a
+    list, one for each such boundary. gpus: the GPU of each stage of this process, by its place in `stages`.
 
     One step at a time. Use it as a context manager, or call close(). Raises InputError, PlanError.
     """
@@ -112,8 +152,11 @@ class Pipeline:
     def __init__(
         self,
         plan: _engine.Plan,
-        stages: Sequence[Stage],
+        stages: Sequence[Stage | None] | Callable[[int, int], Stage],
         *,
+        world: World | None = None,
+        largest: int | Sequence[int] | None = None,
+        gpus: dict[int, int] | None = None,
         order: str = "planned",
         replicas: int = 1,
         activation_life: str = "",
@@ -128,8 +171,11 @@ class Pipeline:
             "gradient_life": gradient_life,
             "stall_timeout": float(stall_timeout),
             "grace": float(grace),
+            **_places(plan, replicas, world, largest, gpus),
         }
-        self._engine = _engine.Pipeline(plan, list(stages), how)
+        here = range(plan.stages * replicas) if world is None else world.stages(plan.stages * replicas)
+        self._world, self._first, self._last = world, *_ends(plan, here)
+        self._engine = _engine.Pipeline(plan, _stages_here(stages, plan, replicas, here), how)
         self._replicas = replicas
         self._steps = 0
         _open.add(self)
@@ -141,7 +187,7 @@ class Pipeline:
 
     def step(
         self,
-        inputs: Sequence[Any],
+        inputs: Sequence[Any] | None,
         targets: Sequence[Any] | None = None,
         *,
         decide: Callable[[list[list[float]]], bool | float] | None = None,
@@ -150,25 +196,27 @@ class Pipeline:
     ) -> Step:
         """Runs one step to its end.
 
-        inputs, targets: a value per microbatch, of any shapes; per replica such a list where there are several.
-        decide: given what every stage's N gave, whether the optimizers run: a bool, or the scale of the gradients.
+        inputs, targets: a value per microbatch, of any shapes; per replica such a list where there are several. None in a process that
+        does not run the model's first piece, or its last.
+        decide: given what every stage's N gave, whether the optimizers run: a bool, or the scale of the gradients. Over several processes
+        that of process 0 decides, as its learning_rate is taken.
 
         Raises RunFailed, whose `waiting` says who waited for whom; the pipeline can do no more steps then.
         """
         self._steps = self._steps + 1 if step is None else step
-        inputs = self._by_replica("inputs", inputs)
-        count = len(inputs) * self.plan.microbatches
-        targets = [[None] * len(one) for one in inputs] if targets is None else self._by_replica("targets", targets)
-        kept: dict = {"results": [], "apply": True, "scale": 1.0}
+        nothing = [[None] * self.plan.microbatches] * self._replicas
+        if inputs is None and self._first:
+            raise InputError("inputs: the model's first piece runs in this process; give its microbatches")
+        inputs = nothing if inputs is None else self._by_replica("inputs", inputs)
+        targets = nothing if targets is None else self._by_replica("targets", targets)
+        count = self._replicas * self.plan.microbatches
 
         def judge(results: list[list[float]]) -> tuple[bool, float]:
-            kept["results"] = results
             answer = True if decide is None else decide(results)
-            kept["apply"], kept["scale"] = (answer, 1.0) if isinstance(answer, bool) else (True, float(answer))
-            return kept["apply"], kept["scale"]
+            return (answer, 1.0) if isinstance(answer, bool) else (True, float(answer))
 
-        self._engine.step(self._steps, inputs, targets, float(count), float(learning_rate), judge)
-        return Step(self._steps, kept["results"], kept["apply"], kept["scale"])
+        done = self._engine.step(self._steps, inputs, targets, float(count), float(learning_rate), judge)
+        return Step(self._steps, *done)
 
     def _by_replica(self, name: str, values: Sequence[Any]) -> list[list[Any]]:
         lists = [list(values)] if self._replicas == 1 else [list(one) for one in values]
@@ -192,14 +240,53 @@ class Pipeline:
         return self._engine.timeline()
 
     def close(self) -> None:
-        """Ends the threads. MisuseError during a step, and while a stage's code has not returned."""
+        """Ends the threads. MisuseError during a step, and while a stage's code has not returned. Over several processes those
+        but 0 wait until that one has closed it too."""
         self._engine.close()
 
     def __enter__(self) -> Pipeline:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, kind, raised, _) -> None:
+        if self._world is not None and raised is not None:
+            self.leave(f"{kind.__name__}: {raised}")
         self.close()
+
+    def leave(self, why: str) -> None:
+        """Before close(), in one of several processes that cannot go on: the others' step fails with this reason."""
+        try:
+            self._engine.abort(f"process {self._world.process} has left the pipeline: {why}")
+        except MisuseError:  # it is closed
+            pass
+
+
+def _places(plan: _engine.Plan, replicas: int, world: World | None, largest: Any, gpus: dict[int, int] | None) -> dict[str, Any]:
+    """What the extension is told of the processes."""
+    if world is None or world.processes == 1:
+        return {"world": None}
+    boundaries = plan.stages * plan.chunks - 1
+    if largest is None:
+        raise InputError("largest: is missing; over several processes give the bytes that one microbatch brings from a piece to the next at most")
+    sizes = [int(one) for one in ([largest] * boundaries if isinstance(largest, int) else largest)]
+    if len(sizes) != boundaries or not all(0 < one < 1 << 40 for one in sizes):
+        raise InputError(f"largest: {largest}; give bytes, or a list for the {boundaries} boundaries between the model's pieces")
+    return {"world": world.joined(), "bytes": sizes, "gpus": dict(gpus or {}), "on_gpus": bool(gpus)}
+
+
+def _ends(plan: _engine.Plan, here: Sequence[int]) -> tuple[bool, bool]:
+    """Whether the model's first and its last piece run here."""
+    pieces = {plan.virtual_stage(number % plan.stages, chunk) for number in here for chunk in range(plan.chunks)}
+    return 0 in pieces, plan.stages * plan.chunks - 1 in pieces
+
+
+def _stages_here(stages: Any, plan: _engine.Plan, replicas: int, here: Sequence[int]) -> list[Any]:
+    if callable(stages):
+        return [stages(*divmod(number, plan.stages)) if number in here else None for number in range(plan.stages * replicas)]
+    stages = list(stages)
+    for number in here:
+        if number < len(stages) and stages[number] is None:
+            raise InputError(f"stages: number {number} runs in this process, and is None")
+    return stages
 
 
 @atexit.register
@@ -207,6 +294,8 @@ def _close_all() -> None:
     """Threads that call Python must be gone before the interpreter is."""
     for pipeline in list(_open):
         try:
+            if pipeline._world is not None:
+                pipeline.leave("its program has ended without close()")
             pipeline.close()
         except Exception as error:  # a stage's code hangs: the process ends all the same
             print(f"pipetrain: {error}")

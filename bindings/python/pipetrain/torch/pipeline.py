@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from .. import _engine, pipeline
 from ..errors import Error, InputError
+from ..world import World
+from .far import bytes_of
 from .stage import Loss, MakeOptimizer, TorchStage
 from .transfer import as_tuple, send
 
@@ -41,6 +43,22 @@ def _chunks_of(schedule: str, pieces: int, stages: int | None) -> tuple[int, int
     return stages, chunks
 
 
+def _plan_of(
+    schedule: str | _engine.Plan, pieces: Any, stages: int | None, microbatches: int, world: World | None
+) -> tuple[_engine.Plan, int]:
+    """And the number of pieces."""
+    if not isinstance(schedule, str):
+        count = schedule.stages * schedule.chunks if callable(pieces) else len(pieces)
+        return schedule, count
+    if callable(pieces):
+        stages = (world.processes if world else 1) if stages is None else stages
+        count = stages * _chunks_of(schedule, 1 << 20, None)[1]
+    else:
+        count = len(pieces)
+    stages, chunks = _chunks_of(schedule, count, stages)
+    return _engine.Plan.build(schedule, stages, microbatches, chunks), count
+
+
 def _refuse_shared(stages: Sequence[TorchStage]) -> None:
     owner: dict[int, int] = {}
     for number, stage in enumerate(stages):
@@ -52,12 +70,30 @@ def _refuse_shared(stages: Sequence[TorchStage]) -> None:
                 )
 
 
+def _gpus_of(stages: Sequence[TorchStage | None]) -> dict[int, int]:
+    """Of a pipeline over several processes."""
+    devices = {number: stage.device for number, stage in enumerate(stages) if stage is not None}
+    gpus = {number: device.index or 0 for number, device in devices.items() if device.type == "cuda"}
+    if gpus and len(gpus) < len(devices) or any(one.type not in ("cpu", "cuda") for one in devices.values()):
+        raise InputError(
+            f"devices: stages on {', '.join(map(str, devices.values()))}; over several processes all are on CPUs, or all on GPUs"
+        )
+    return gpus
+
+
+def _totals(results: list[list[float]]) -> tuple[float, float]:
+    """Loss and gradient norm, of what each stage's norm() gave."""
+    return sum(one[1] for one in results), math.sqrt(sum(one[0] for one in results))
+
+
 def _rows(value: Any) -> int:
     tensors = [one for one in as_tuple(value) if isinstance(one, Tensor)]
     return tensors[0].numel() if tensors else 1
 
 
 def _split(name: str, batch: Any, microbatches: int) -> list[Any]:
+    if batch is None:
+        raise InputError(f"{name}: None; this process needs them")
     if not isinstance(batch, Tensor):
         return list(batch)
     if len(batch) < microbatches:
@@ -66,8 +102,13 @@ def _split(name: str, batch: Any, microbatches: int) -> list[Any]:
 
 
 class Pipeline:
-    """pieces: the model's modules in order, one for each chunk of each stage. A piece takes what the one before returns: a tensor,
-    or a tuple. A model's pieces keep their own code and parameters.
+    """pieces: the model's modules in order, one for each chunk of each stage; or a function that makes the one of a number. A piece takes
+    what the one before returns: a tensor, or a tuple. A model's pieces keep their own code and parameters.
+
+    world: the processes that the stages run in, dealt to them in order; each makes the pipeline with the same arguments and calls step()
+    and close() when the others do, but needs the pieces of its own stages only: others may be None, and a function is not called for
+    them. All on CPUs, or all on GPUs. largest: what one microbatch brings from one piece to the next at most, where they are in different
+    processes: bytes, or a tensor or tuple of that size (which may be on the device "meta"); or a list, one for each such boundary.
 
     loss: of the last piece's output and a target, a mean over the microbatch.
     schedule: a name, or a Plan. stages: where a schedule's chunks can vary.
@@ -83,7 +124,7 @@ class Pipeline:
 
     def __init__(
         self,
-        pieces: Sequence[nn.Module],
+        pieces: Sequence[nn.Module | None] | Callable[[int], nn.Module],
         *,
         loss: Loss,
         microbatches: int = 8,
@@ -95,32 +136,38 @@ class Pipeline:
         recompute: bool = False,
         reduce: Callable[[list[nn.Parameter]], None] | None = None,
         split_linear: bool = False,
+        world: World | None = None,
+        largest: Any = None,
         **engine: Any,
     ):
-        if isinstance(schedule, str):
-            count, chunks = _chunks_of(schedule, len(pieces), stages)
-            plan = _engine.Plan.build(schedule, count, microbatches, chunks)
-        else:
-            plan = schedule
-        if plan.stages * plan.chunks != len(pieces):
-            raise InputError(f"pieces: {len(pieces)} modules; the plan has {plan.stages} stages of {plan.chunks} chunks")
+        plan, count = _plan_of(schedule, pieces, stages, microbatches, world)
+        if plan.stages * plan.chunks != count:
+            raise InputError(f"pieces: {count} modules; the plan has {plan.stages} stages of {plan.chunks} chunks")
         if not plan.has_end:
             plan = plan.with_end(reduce=reduce is not None)
         self.clip_grad = clip_grad
         arguments = {"loss": loss, "optimizer": optimizer, "recompute": recompute, "reduce": reduce, "split_linear": split_linear}
-        self.stages: list[TorchStage] = []
+        several = world is not None and world.processes > 1
+        here = world.stages(plan.stages) if several else range(plan.stages)
+        self.stages: list[TorchStage | None] = [None] * plan.stages  #: None: of another process
+        self._pieces_here = {plan.virtual_stage(stage, chunk) for stage in here for chunk in range(plan.chunks)}
         try:
-            for stage in range(plan.stages):
-                self.stages.append(self._make_stage(plan, stage, pieces, devices, arguments))
-            _refuse_shared(self.stages)
+            for stage in here:
+                self.stages[stage] = self._make_stage(plan, stage, pieces, devices, arguments)
+            _refuse_shared([self.stages[stage] for stage in here])
+            if several:
+                engine.update(world=world, gpus=_gpus_of(self.stages), largest=bytes_of(largest))
             self._pipeline = pipeline.Pipeline(plan, self.stages, activation_life="F", gradient_life="I", **engine)
         except BaseException:
             self._close_stages()  # which leaves the modules as they were
             raise
 
     @staticmethod
-    def _make_stage(plan, stage: int, pieces: Sequence[nn.Module], devices, arguments: dict) -> TorchStage:
-        modules = [pieces[plan.virtual_stage(stage, chunk)] for chunk in range(plan.chunks)]
+    def _make_stage(plan, stage: int, pieces: Any, devices, arguments: dict) -> TorchStage:
+        numbers = [plan.virtual_stage(stage, chunk) for chunk in range(plan.chunks)]
+        modules = [pieces(number) if callable(pieces) else pieces[number] for number in numbers]
+        if None in modules:
+            raise InputError(f"pieces: number {numbers[modules.index(None)]} is None, and its stage {stage} runs in this process")
         places = {parameter.device for module in modules for parameter in module.parameters()}
         if devices is not None:
             device = torch.device(devices[stage])
@@ -129,38 +176,42 @@ class Pipeline:
             raise InputError(f"devices: the modules of stage {stage} are on {', '.join(map(str, places))}; give devices")
         else:
             device = places.pop() if places else torch.device("cpu")
-        return TorchStage(modules, len(pieces), device=device, **arguments)
+        return TorchStage(modules, plan.stages * plan.chunks, device=device, **arguments)
 
     def step(
         self, inputs: Any, targets: Any, *, learning_rate: float = 0.0, weights: Sequence[float] | None = None
     ) -> Step:
         """One step over a batch. inputs, targets: tensors, which are split along their first axis, evenly or nearly so; or lists of
         microbatches, of any sizes. weights: how much each microbatch counts in the mean; else by the elements of its targets.
-        learning_rate: of this step, where it is not 0.
+        learning_rate: of this step, where it is not 0; that of process 0 counts. In a process that does not run the first piece, inputs
+        may be None, and targets in one that does not run the last.
 
         Raises RunFailed: the exception of a module's code is its __cause__. A loss or norm that is not finite ends the run before a
         weight changes.
         """
         count = self._pipeline.plan.microbatches
-        inputs, targets = _split("inputs", inputs, count), _split("targets", targets, count)
+        first, last = 0 in self._pieces_here, self.plan.stages * self.plan.chunks - 1 in self._pieces_here
+        sent = [send(one) for one in _split("inputs", inputs, count)] if first else None
+        weighted = self._weighted(targets, weights, count) if last else None
+
+        def decide(results: list[list[float]]) -> float:
+            loss, norm = _totals(results)
+            if not (math.isfinite(norm) and math.isfinite(loss)):
+                raise Error(f"loss {loss}, gradient norm {norm}: not finite")
+            if self.clip_grad is None:
+                return 1.0
+            return min(1.0, self.clip_grad / (norm + 1e-6))  # as torch.nn.utils.clip_grad_norm_
+
+        done = self._pipeline.step(sent, weighted, decide=decide, learning_rate=learning_rate)
+        return Step(done.step, *_totals(done.results), done.grad_scale)
+
+    @staticmethod
+    def _weighted(targets: Any, weights: Sequence[float] | None, count: int) -> list[tuple]:
+        targets = _split("targets", targets, count)
         weights = [float(_rows(one)) for one in targets] if weights is None else [float(one) for one in weights]
         if len(targets) != count or len(weights) != count or not sum(weights) > 0:
             raise InputError(f"targets, weights: must be of {count} microbatches, and weights more than 0 together")
-        inputs = [send(one) for one in inputs]
-        weighted = [(send(target), weight / sum(weights)) for target, weight in zip(targets, weights)]
-        kept: dict[str, float] = {}
-
-        def decide(results: list[list[float]]) -> float:
-            kept["norm"] = math.sqrt(sum(result[0] for result in results))
-            kept["loss"] = sum(result[1] for result in results)
-            if not (math.isfinite(kept["norm"]) and math.isfinite(kept["loss"])):
-                raise Error(f"loss {kept['loss']}, gradient norm {kept['norm']}: not finite")
-            if self.clip_grad is None:
-                return 1.0
-            return min(1.0, self.clip_grad / (kept["norm"] + 1e-6))  # as torch.nn.utils.clip_grad_norm_
-
-        done = self._pipeline.step(inputs, weighted, decide=decide, learning_rate=learning_rate)
-        return Step(done.step, kept["loss"], kept["norm"], done.grad_scale)
+        return [(send(target), weight / sum(weights)) for target, weight in zip(targets, weights)]
 
     @property
     def plan(self) -> _engine.Plan:
@@ -182,10 +233,14 @@ class Pipeline:
 
     def _close_stages(self) -> None:
         for stage in self.stages:
-            stage.close()
+            if stage is not None:
+                stage.close()
 
     def __enter__(self) -> Pipeline:
         return self
 
-    def __exit__(self, *_) -> None:
-        self.close()
+    def __exit__(self, *raised) -> None:
+        try:
+            self._pipeline.__exit__(*raised)
+        finally:
+            self._close_stages()

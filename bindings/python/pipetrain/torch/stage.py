@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .. import _engine
 from ..errors import InputError
 from ..pipeline import Launch, Stage
+from .far import FarMemory
 from .split_backward import SplitBackward, add_gradients
 from .split_linear import WeightGradients, backward_of, join_linears, keep_intermediate_values, split_linears
 from .transfer import Receiver, as_tuple, send
@@ -66,7 +68,8 @@ class TorchStage(Stage):
     ):
         self._modules = list(modules)
         self._pieces, self._loss, self._recompute, self._reduce = pieces, loss, recompute, reduce
-        self._receiver = Receiver(device)
+        self.device = device
+        self._receiver, self._far = Receiver(device), FarMemory(device)
         self.parameters = [one for module in self._modules for one in module.parameters() if one.requires_grad]
         self.optimizer_object = optimizer(self.parameters) if optimizer is not None and self.parameters else None
         self._checked: set = set()
@@ -83,6 +86,12 @@ class TorchStage(Stage):
             for name, layer in module.named_modules():
                 if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
                     raise InputError(f"recompute: {name or 'a piece'} has dropout, which a second forward would draw anew; set it to 0")
+
+    def store(self, value: Any, slot: _engine.Slot) -> None:
+        self._far.store(value, slot)
+
+    def load(self, slot: _engine.Slot) -> Any:
+        return self._far.load(slot)
 
     def close(self) -> None:
         for linears in self._linears:

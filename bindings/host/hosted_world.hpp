@@ -1,0 +1,41 @@
+// The processes that run pipelines of somebody else's code together, as one of them sees them.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "comm/control_plane.hpp"
+
+namespace pipetrain {
+
+// Thread-safe.
+class HostedWorld {
+ public:
+  // Blocks until all have joined. patience: for a process that the others wait for while a pipeline is made or ended; 0: for
+  // ever. Throws as join_processes() does.
+  HostedWorld(const Rendezvous& rendezvous, std::chrono::milliseconds patience);
+  ~HostedWorld();  // as leave()
+  HostedWorld(const HostedWorld&) = delete;
+  HostedWorld& operator=(const HostedWorld&) = delete;
+
+  int process() const { return process_; }
+  int processes() const { return processes_; }
+  // "process 2 on host b"
+  std::string name_of(int process) const;
+
+  // Of a pipeline, one at a time: throws Misuse while there is another one, and after leave().
+  std::shared_ptr<ControlPlane> lend();
+  void give_back() noexcept;
+  // The others do not miss this process any more. Throws Misuse while there is a pipeline.
+  void leave();
+
+ private:
+  const int process_, processes_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<ControlPlane> control_;  // null: left
+  bool lent_ = false;
+};
+
+}  // namespace pipetrain
