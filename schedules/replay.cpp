@@ -146,8 +146,8 @@ std::int64_t Replay::ends() const {
   return last;
 }
 
-// As far as the causes of its messages have been replayed. Flat, because an event takes some tens of nanoseconds, of which calls
-// would be a sixth.
+// As far as the causes of its messages have been replayed. Flat, because an event takes some tens of nanoseconds, of which
+// calls would be a sixth.
 [[gnu::flatten]] void Replay::advance(int log) {
   Stage& stage = of(log);
   try {
