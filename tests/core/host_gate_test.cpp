@@ -14,12 +14,14 @@ void check_gate(Device& device) {
   const auto stream = device.make_stream("waits");
   const Buffer memory = device.allocate_host(2 * sizeof(int), "numbers");
   auto* const numbers = static_cast<volatile int*>(memory.data());
+  const Buffer passed = device.allocate(sizeof(int), "a number");  // a copy between two places of the host would wait here
   const auto gate = make_host_gate(device);
   const auto copied = device.make_event();
   for (std::uint32_t count = 1; count < 200; ++count) {
     numbers[1] = 0;
     gate->wait(*stream, count);
-    stream->copy(static_cast<int*>(memory.data()) + 1, memory.data(), sizeof(int));
+    stream->copy(passed.data(), memory.data(), sizeof(int));
+    stream->copy(static_cast<int*>(memory.data()) + 1, passed.data(), sizeof(int));
     stream->record(*copied);
     if (count % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     CHECK_FALSE(copied->query());
