@@ -10,6 +10,7 @@
 #   no_ucx.cpp; ucx/*                               the same for UCX
 #   no_nccl.cpp; nccl/*                             the same for NCCL
 #   nccl/no_nccl_put_signal.cpp; nccl/nccl_put_signal.cpp  puts of NCCL, which nccl.h has from 2.29 on
+#   no_arrow.cpp; arrow/*                           the same for Apache Arrow
 # CUDA_LINKS and UCX_LINKS are linked privately, with PIPETRAIN_CUDA and PIPETRAIN_UCX only.
 function(pipetrain_room name)
   cmake_parse_arguments(ROOM "" "" "LINKS;PRIVATE_LINKS;CUDA_LINKS;UCX_LINKS;SOURCES;FOLDERS" ${ARGN})
@@ -55,7 +56,9 @@ function(pipetrain_choose_backend list)
   set(UCX_real "/ucx/[^/]*$")
   set(NCCL_stub "/no_nccl\\.cpp$")
   set(NCCL_real "/nccl/[^/]*$")
-  foreach(backend CUDA UCX NCCL)
+  set(ARROW_stub "/no_arrow\\.cpp$")
+  set(ARROW_real "/arrow/[^/]*$")
+  foreach(backend CUDA UCX NCCL ARROW)
     if(PIPETRAIN_${backend})
       list(FILTER ${list} EXCLUDE REGEX "${${backend}_stub}")
     else()

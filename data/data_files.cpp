@@ -17,11 +17,11 @@ namespace pipetrain {
 struct DataFile {
   std::filesystem::path path;
   const DataFormat* format = nullptr;
-  std::optional<JsonlKind> jsonl;  // of JSON lines
+  std::optional<JsonlKind> rows;  // of files of rows
 
-  bool has_ids() const { return jsonl && jsonl->form == RowForm::ids; }
+  bool has_ids() const { return rows && rows->form == RowForm::ids; }
   // Whose rows say which of their tokens count.
-  bool has_answers() const { return jsonl && (jsonl->form == RowForm::answer || jsonl->form == RowForm::messages); }
+  bool has_answers() const { return rows && (rows->form == RowForm::answer || rows->form == RowForm::messages); }
 };
 
 DataFiles::DataFiles(const DatasetOptions& options, const Tokenizer* tokenizer, const std::filesystem::path& path)
@@ -31,7 +31,7 @@ DataFiles::DataFiles(const DatasetOptions& options, const Tokenizer* tokenizer, 
     DataFile& one = files.emplace_back();
     one.path = std::move(file);
     one.format = format_of(one.path);
-    if (one.format->kind == DataKind::json_rows) one.jsonl = peek_jsonl(one.path, options.text_keys);
+    if (one.format->kind == DataKind::rows) one.rows = peek_jsonl(one.path, options.text_keys);
   }
   if (tokenizer == nullptr && std::any_of(files.begin(), files.end(), [&](const DataFile& file) {
         return file.format->kind != DataKind::tokens && !file.has_ids() && (pack_of(file) == Pack::none || file.has_answers());
@@ -51,7 +51,7 @@ void DataFiles::refuse_packing(const DataFile& file) const {
   const Pack pack = pack_of(file);
   if (options_.classes > 0 && (is_tokens || file.format->kind == DataKind::text))
     throw Error(ErrorKind::input,
-                fmt::format("{}: has no labels; for classification give .jsonl rows with \"label\"", file.path.string()));
+                fmt::format("{}: has no labels; for classification give rows with \"label\"", file.path.string()));
   if (options_.classes > 0 && pack != Pack::none)
     throw Error(ErrorKind::input, {"pack", name_of(pack)},
                 "rows for classification are samples of their own; leave packing out");
@@ -75,8 +75,8 @@ void DataFiles::add(const DataFile& file) {
   }
   if (tokenizer_ == nullptr && !is_rows && !file.has_answers()) {
     finish_texts();
-    return add_stream(file.jsonl ? open_jsonl_text(file.path, options_.text_keys, options_.vocabulary)
-                                 : open_text_file(file.path, options_.vocabulary),
+    return add_stream(file.rows ? open_jsonl_text(file.path, options_.text_keys, options_.vocabulary)
+                                : open_text_file(file.path, options_.vocabulary),
                       true);
   }
   const bool as_rows = is_rows || file.has_answers();

@@ -83,13 +83,14 @@ struct DatasetOptions {
   std::uint64_t seed = 0;                         // of a mixture's choices
 };
 
-// Opens and checks every input: every row of a .jsonl file is parsed once, here, so that wrong data is found before training.
+// Opens and checks every input: every row of a .jsonl or .parquet file is parsed once, here, so that wrong data is found before
+// training.
 //
 // .txt: its bytes are the tokens. .jsonl: rows {"text"} are documents of bytes; {"prompt", "response"} and {"messages"} samples
 // of which the response, or the answers, count; {"input_ids"} samples, with "labels" those that are not -100 count. With
-// `classes`, rows {"text", "label"} and {"input_ids", "label"}, whose label is said at the last token. A folder holds such
-// files, read in the order of their names. With a tokenizer, texts are its ids, and are kept in memory. docs/data.md has the
-// table.
+// `classes`, rows {"text", "label"} and {"input_ids", "label"}, whose label is said at the last token. .parquet: such rows. A
+// folder holds such files, read in the order of their names. With a tokenizer, texts are its ids, and are kept in memory.
+// docs/data.md has the table.
 //
 // Packed documents are joined, with end_of_document() between them where bytes are tokens, else each with the token that ends
 // a text behind it, and cut into samples that overlap by one token, so that sample k is tokens [k * seq_len, (k + 1) *

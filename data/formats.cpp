@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "data/foreign_token_files.hpp"
+#include "data/parquet.hpp"
 #include "data/token_file.hpp"
 #include "files/unpacked_file.hpp"
 
@@ -34,10 +35,6 @@ std::vector<fs::path> files_of(const fs::path& path, const char* setting) {
   if (!fs::exists(status)) fail("there is no such file or folder; check the path");
   if (!fs::is_directory(status)) {
     if (format_of(path) != nullptr) return {path};
-    if (path.extension() == ".parquet")
-      fail(
-          "Parquet is not read; write its rows as JSON lines: python3 -c \"import pandas; "
-          "pandas.read_parquet('FILE').to_json('FILE.jsonl', orient='records', lines=True)\"");
     fail(fmt::format("a file of this kind cannot be read; give {} or a folder of such files", known_extensions()));
   }
   std::vector<fs::path> files;
@@ -54,7 +51,8 @@ std::vector<fs::path> files_of(const fs::path& path, const char* setting) {
 const std::vector<DataFormat>& data_formats() {
   static const std::vector<DataFormat> table = {
       {".txt", DataKind::text, "text, one document", nullptr},
-      {".jsonl", DataKind::json_rows, "JSON lines", nullptr},
+      {".jsonl", DataKind::rows, "JSON lines", nullptr},
+      {".parquet", DataKind::rows, "rows of Apache Parquet", nullptr},
       {".tokens", DataKind::tokens, "token ids written by tokenize", open_token_file},
       {".bin", DataKind::tokens, "token ids of Megatron-LM (with .idx) or llm.c", open_bin},
       {".ds", DataKind::tokens, "token ids of datatrove (with .ds.index)", open_datatrove_file},
@@ -67,7 +65,7 @@ const DataFormat* format_of(const fs::path& path) {
   const fs::path name = unpacked_name(path);
   const auto found =
       std::find_if(table.begin(), table.end(), [&](const DataFormat& format) { return name.extension() == format.extension; });
-  if (found == table.end() || (is_packed(path) && found->kind == DataKind::tokens)) return nullptr;
+  if (found == table.end() || (is_packed(path) && (found->kind == DataKind::tokens || is_parquet(name)))) return nullptr;
   return &*found;
 }
 

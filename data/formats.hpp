@@ -12,9 +12,9 @@
 namespace pipetrain {
 
 enum class DataKind {
-  text,       // one document
-  json_rows,  // .jsonl: documents, or samples of ids
-  tokens,     // ids of documents, each with what ends it
+  text,    // one document
+  rows,    // documents, or samples of ids
+  tokens,  // ids of documents, each with what ends it
 };
 
 struct DataFormat {

@@ -1,4 +1,4 @@
-// Documents of .jsonl files whose bytes are tokens. Internal to data/.
+// Documents of .jsonl and .parquet files whose bytes are tokens. Internal to data/.
 #pragma once
 
 #include <memory>

@@ -7,7 +7,8 @@
 
 namespace pipetrain {
 
-JsonlFile::JsonlFile(const std::filesystem::path& path) : file_(open_unpacked(path)) {}
+JsonlFile::JsonlFile(const std::filesystem::path& path, const std::vector<std::string>& text_keys, std::int64_t parquet_rows)
+    : file_(is_parquet(path) ? open_parquet(path, text_keys, parquet_rows) : open_unpacked(path)) {}
 
 std::int64_t JsonlFile::next_row(std::int64_t offset) const {
   const std::string_view bytes = file_.bytes();

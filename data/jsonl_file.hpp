@@ -1,4 +1,4 @@
-// Lines of a file, each one JSON object. Internal to data/.
+// Lines of a file, each one JSON object; of a Parquet file, its rows as such lines. Internal to data/.
 #pragma once
 
 #include <filesystem>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/jsonl_row.hpp"
+#include "data/parquet.hpp"
 #include "files/mapped_file.hpp"
 
 namespace pipetrain {
@@ -16,7 +17,9 @@ namespace pipetrain {
 // Error(input) that names file and line.
 class JsonlFile {
  public:
-  explicit JsonlFile(const std::filesystem::path& path);
+  // Of a Parquet file only the columns that a row can have are read, among them those of the text keys, and the first rows.
+  explicit JsonlFile(const std::filesystem::path& path, const std::vector<std::string>& text_keys = {"text"},
+                     std::int64_t parquet_rows = all_parquet_rows);
 
   std::int64_t size() const { return static_cast<std::int64_t>(file_.bytes().size()); }
   const std::filesystem::path& path() const { return file_.path(); }

@@ -34,8 +34,8 @@ class RowTable {
 // file and line.
 std::shared_ptr<const RowTable> open_id_rows(const std::filesystem::path& path, const RowLimits& limits);
 
-// Files .txt and .jsonl tokenized into memory: each row, or text file, is a row of the table. Rows with an empty text are
-// passed over where the labels are tokens. Throws Error(input) that names file and line.
+// Files .txt, .jsonl and .parquet tokenized into memory: each row, or text file, is a row of the table. Rows with an empty text
+// are passed over where the labels are tokens. Throws Error(input) that names file and line.
 std::shared_ptr<const RowTable> tokenize_rows(const std::vector<std::filesystem::path>& files, const TextReading& reading,
                                               const RowLimits& limits);
 

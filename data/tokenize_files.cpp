@@ -33,7 +33,7 @@ void add_text(std::string_view text, RowEncoder& encoder, TokenizedDocuments& do
 class RowFile {
  public:
   RowFile(const fs::path& path, const TextReading& reading)
-      : file_(path), form_(peek_jsonl(path, reading.text_keys).form), reading_(reading) {
+      : file_(path, reading.text_keys), form_(peek_jsonl(path, reading.text_keys).form), reading_(reading) {
     const char* why =
         form_ == RowForm::ids ? "have token ids already; give rows of text"
         : reading.only_texts && form_ != RowForm::text

@@ -38,7 +38,7 @@ struct TextReading {
   std::optional<RowLimits> limits = {};           // documents are samples of their own, within these
 };
 
-// Reads files .txt (one document) and .jsonl (one a row; rows with an empty text are passed over) in their order, and
+// Reads files .txt (one document), .jsonl and .parquet (one a row; rows with an empty text are passed over) in their order, and
 // hands over what they become in this order too, part by part, on the calling thread. Memory: a few parts of about 1 MB for
 // each thread, or the largest document. Throws Error(input) that names file and line, or where the tokenizer names no token
 // that ends a text; and what `take` throws.

@@ -1,20 +1,16 @@
 #include "files/unpacked_file.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/error.hpp"
+#include "files/unnamed_file.hpp"
 
 namespace pipetrain {
 namespace {
@@ -30,44 +26,6 @@ constexpr int largest_zstd_window = 25;  // 2^25 bytes, which is more than level
 [[noreturn]] void fail_damaged(const fs::path& path, const std::string& why) {
   fail(path, fmt::format("cannot be unpacked ({}); the file is damaged or cut short", why));
 }
-
-// A file without a name, to write to and then to map.
-class UnnamedFile {
- public:
-  explicit UnnamedFile(const fs::path& packed) : packed_(packed) {
-    const char* given = std::getenv("TMPDIR");
-    folder_ = given != nullptr && *given != '\0' ? given : "/tmp";
-    fd_ = ::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd_ >= 0) return;
-    std::string name = (folder_ / "pipetrain-XXXXXX").string();  // where the file system has no files without names
-    fd_ = ::mkostemp(name.data(), O_CLOEXEC);
-    if (fd_ < 0) fail_write();
-    ::unlink(name.c_str());
-  }
-  ~UnnamedFile() { ::close(fd_); }
-  UnnamedFile(const UnnamedFile&) = delete;
-  UnnamedFile& operator=(const UnnamedFile&) = delete;
-
-  int descriptor() const { return fd_; }
-  void write(const char* data, std::size_t size) {
-    while (size > 0) {
-      const ssize_t written = ::write(fd_, data, size);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) fail_write();
-      data += written;
-      size -= static_cast<std::size_t>(written);
-    }
-  }
-
- private:
-  [[noreturn]] void fail_write() const {
-    fail(packed_, fmt::format("cannot be unpacked into {} ({}); set TMPDIR to a folder with room for it", folder_.string(),
-                              std::strerror(errno)));
-  }
-
-  fs::path packed_, folder_;
-  int fd_ = -1;
-};
 
 void unpack_gzip(const MappedFile& file, UnnamedFile& out) {
   z_stream stream{};

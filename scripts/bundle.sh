@@ -56,13 +56,20 @@ copy_libraries() {
     if [[ -n $package && -e /usr/share/doc/$package/copyright ]]; then
       install -D -m 644 "/usr/share/doc/$package/copyright" "$folder/share/doc/$package/copyright"
     fi
-  done < <(cd "$folder/bin" && ldd ./* | sed -nE 's/^\t([^ ]+) => ([^ ]+).*/\1 \2/p' | sort -u)
+  done < <(cd "$folder/bin" && ldd_all | sed -nE 's/^\t([^ ]+) => ([^ ]+).*/\1 \2/p' | sort -u)
+}
+
+# Of the programs in this folder, and of the library that reads Parquet, which they load only when they need it.
+ldd_all() {
+  local files=(./*)
+  if [[ -e ../lib/libpipetrain_parquet.so ]]; then files+=(../lib/libpipetrain_parquet.so); fi
+  ldd "${files[@]}"
 }
 
 # Every library must now come from the bundle or be one of the host's, and the program must start from another folder.
 check_bundle() {
   local folder=$1 outside
-  outside=$(cd "$folder/bin" && env -u LD_LIBRARY_PATH ldd ./* | sed -nE 's/^\t([^ ]+) => ([^ ]+).*/\1 \2/p' | sort -u |
+  outside=$(cd "$folder/bin" && unset LD_LIBRARY_PATH && ldd_all | sed -nE 's/^\t([^ ]+) => ([^ ]+).*/\1 \2/p' | sort -u |
     while read -r name path; do
       if [[ ! $name =~ $host_libraries && $(readlink -f "$path") != "$(readlink -f "$folder")"/lib/* ]]; then echo "$name"; fi
     done)

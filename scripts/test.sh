@@ -4,6 +4,8 @@
 
 # shellcheck source=scripts/python.sh
 source "$root/scripts/python.sh"
+# shellcheck source=scripts/arrow.sh
+source "$root/scripts/arrow.sh"
 
 test_seconds=1800 # of one program; longer is a hang
 
@@ -24,6 +26,7 @@ command_test() {
   done
   check_preset "$preset" cpu cuda asan tsan
   ensure_build_packages "$preset"
+  ensure_arrow "$(build_folder "$preset")"
   build_targets "$preset"
 
   export ASAN_OPTIONS=${ASAN_OPTIONS-detect_stack_use_after_return=1}

@@ -16,6 +16,7 @@
 #include "core/counted.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
+#include "data/parquet.hpp"
 #include "ops/ops.hpp"
 #include "tuning/measured_devices.hpp"
 
@@ -219,6 +220,7 @@ int run_doctor(const std::vector<std::string>& arguments, const Environment& env
   const bool cpu = check_cpu();
   check_gpus();
   tell_of_processes();
+  print_fact("parquet", describe_parquet());
   if (request) measure(*request);
   for (const auto& note : notes) print_note(note);
   return cpu || cuda_device_count() > 0 ? 0 : 1;

@@ -21,8 +21,8 @@ const std::vector<OptionSpec>& train_option_table() {
        "classify sequences: a new head for N classes on a language model; not needed for a folder that has one", "the model's"},
       {"Model and data", "data", "PATH[:WEIGHT]...",
        "text (.txt), JSON lines (.jsonl with rows {\"text\"}, {\"prompt\", \"response\"}, {\"messages\"}, or {\"input_ids\"} "
-       "with "
-       "\"labels\" or without), tokens (.tokens of tokenize, .bin of Megatron-LM or llm.c, .ds of datatrove), or a folder of "
+       "with \"labels\" or without), Parquet (.parquet with such columns, where the build has Apache Arrow), tokens (.tokens "
+       "of tokenize, .bin of Megatron-LM or llm.c, .ds of datatrove), or a folder of "
        "these; weights mix several, 1 where only others have one",
        "the text that ships inside", true},
       {"Model and data", "tokenizer", "PATH",

@@ -21,7 +21,7 @@ std::vector<std::filesystem::path> read_data(const OptionValues& values) {
   for (const std::string& input : values.list("data")) {
     for (auto& file : list_data_files(input)) {
       if (format_of(file)->kind == DataKind::tokens)
-        values.fail("data", fmt::format("{} holds tokens already; give .txt or .jsonl files", file.string()));
+        values.fail("data", fmt::format("{} holds tokens already; give .txt, .jsonl or .parquet files", file.string()));
       files.push_back(std::move(file));
     }
   }
@@ -34,7 +34,7 @@ const std::vector<OptionSpec>& tokenize_option_table() {
   static const std::vector<OptionSpec> table = {
       {"Input", "tokenizer", "PATH",
        "tokenizer.json, tokenizer.model, vocab.json (merges.txt beside it), or a folder with one of them", ""},
-      {"Input", "data", "PATH...", "text (.txt), JSON lines with rows {\"text\"} (.jsonl), or folders of these",
+      {"Input", "data", "PATH...", "text (.txt), rows {\"text\"} (.jsonl, .parquet), or folders of these",
        "the text that ships inside", true},
       {"Input", "threads", "N", "that tokenize at the same time", "cores"},
 

@@ -92,7 +92,8 @@ TEST_CASE("empty, short and unreadable data is named") {
   CHECK_THAT(error_for("a.txt", "ab"),
              StartsWith("a.txt: its 2 tokens are too few for one sample of sequence length 2, which takes 3"));
   CHECK_THAT(error_for("a.jsonl", "{\"input_ids\":[1]}\n", 0), StartsWith("a.jsonl:1: a sample needs at least 2 tokens"));
-  CHECK_THAT(error_for("a.csv", "a"), StartsWith("data a.csv: a file of this kind cannot be read; give .txt, .jsonl, .tokens"));
+  CHECK_THAT(error_for("a.csv", "a"),
+             StartsWith("data a.csv: a file of this kind cannot be read; give .txt, .jsonl, .parquet, .tokens"));
   TempFolder folder;
   DatasetOptions options;
   options.sequence_length = 2;

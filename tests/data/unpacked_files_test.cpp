@@ -75,8 +75,6 @@ TEST_CASE("compressed files that are damaged are refused") {
   CHECK_THAT(zst(zstd + "xyz"), Contains("cannot be unpacked"));
   CHECK_THAT(zst(gzip), Contains("cannot be unpacked"));
   CHECK_THAT(error_of(folder.write("a.tokens.gz", gzip)), Contains("a file of this kind cannot be read"));
-  CHECK_THAT(error_of(folder.write("a.parquet", "PAR1")),
-             Contains("Parquet is not read; write its rows as JSON lines") && Contains("to_json('FILE.jsonl'"));
 }
 
 TEST_CASE("wildcards stand for files in the order of their names") {

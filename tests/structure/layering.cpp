@@ -71,6 +71,8 @@ const std::vector<Restricted>& restricted_libraries() {
       {"sockets belong to comm/",
        std::regex("(boost/asio.*|sys/socket\\.h|sys/un\\.h|netdb\\.h|netinet/.*|arpa/inet\\.h|net/if\\.h|ifaddrs\\.h)"),
        in_comm},
+      {"Arrow belongs to data/arrow/module/", std::regex("(arrow|parquet)/.*"),
+       [](const std::string& path) { return starts_with(path, "data/arrow/module/"); }},
       {"CUDA belongs to core/device_cuda*, core/cuda_*, ops/cuda/ and comm/",
        std::regex("(cuda[^/]*\\.(h|hpp)|cuda/.*|cu(blas|dnn|rand|solver|sparse|fft)[^/]*|cooperative_groups.*|mma\\.h|cub/.*|"
                   "thrust/.*|nvtx3/.*|nvrtc\\.h|nvml\\.h)"),

@@ -72,6 +72,7 @@ TEST_CASE("the layering check catches each kind of violation") {
       {"actors/engine/x.cpp", "#include <ucp/api/ucp.h>\n", "UCX belongs to comm/"},
       {"ops/cuda/x.cpp", "#include <nccl.h>\n", "NCCL belongs to comm/"},
       {"actors/training/x.cpp", "#include <sys/socket.h>\n", "sockets belong to comm/"},
+      {"data/arrow/x.cpp", "#include <parquet/arrow/reader.h>\n", "Arrow belongs to data/arrow/module/"},
       {"ops/cpu/x.cpp", "#include <cublasLt.h>\n", "CUDA belongs to"},
       {"core/device.cpp", "#include <cuda_runtime.h>\n", "CUDA belongs to"},
       {"ops/cuda/x.cu", "int host_only() { return 0; }  // __global__\n", "holds no device code"},

@@ -1,0 +1,121 @@
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "core/error.hpp"
+#include "data/arrow/parquet_module.hpp"
+#include "data/parquet.hpp"
+#include "files/unnamed_file.hpp"
+
+namespace pipetrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Beside the program, where it is installed, where it was built.
+std::vector<fs::path> places_of_module() {
+  std::error_code ignored;
+  const fs::path beside = fs::read_symlink("/proc/self/exe", ignored).parent_path(), name = PIPETRAIN_PARQUET_MODULE_NAME;
+  return {beside / name, beside / ".." / PIPETRAIN_PARQUET_LIBDIR / name, fs::path(PIPETRAIN_PARQUET_INSTALLED) / name,
+          fs::path(PIPETRAIN_PARQUET_BUILT) / name};
+}
+
+// It must see its own libraries before those of the program. The sanitizers do not have that.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int own_first = 0;
+#else
+constexpr int own_first = RTLD_DEEPBIND;
+#endif
+
+const ParquetModule& load() {
+  std::string why = "it is neither beside the program nor where it was built";
+  for (const fs::path& path : places_of_module()) {
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) continue;
+    void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | own_first);
+    void* function = library != nullptr ? ::dlsym(library, parquet_module_function) : nullptr;
+    if (function != nullptr) return *reinterpret_cast<decltype(&pipetrain_parquet_module)>(function)();
+    why = ::dlerror();
+  }
+  throw Error(
+      ErrorKind::unavailable,
+      fmt::format("{}, which reads Parquet files, cannot be loaded ({}); build or install pipetrain again, with Apache Arrow "
+                  "where the build found it",
+                  PIPETRAIN_PARQUET_MODULE_NAME, why));
+}
+
+const ParquetModule& module() {
+  static const ParquetModule& once = load();
+  return once;
+}
+
+// Checks what Arrow might take for granted.
+void check_ends(const MappedFile& file) {
+  const std::string_view bytes = file.bytes();
+  const auto fail = [&](const std::string& why) {
+    throw Error(ErrorKind::input, fmt::format("{}: {}", file.path().string(), why));
+  };
+  constexpr std::size_t smallest = 12;  // the name at both ends, and the length of the footer
+  if (bytes.ends_with("PARE")) fail("is encrypted; write it without encryption");
+  if (!bytes.starts_with("PAR1")) fail("is not a Parquet file, which begins with PAR1; check the name's end");
+  if (bytes.size() < smallest || !bytes.ends_with("PAR1"))
+    fail("does not end as a Parquet file; it is cut short, or still being written");
+  std::size_t footer = 0;
+  for (std::size_t i = 0; i < 4; ++i) footer |= std::size_t{static_cast<unsigned char>(bytes[bytes.size() - 8 + i])} << (8 * i);
+  if (footer == 0 || footer > bytes.size() - smallest)
+    fail(fmt::format("has a footer of {} bytes in a file of {}; the file is damaged", footer, bytes.size()));
+}
+
+// What the module tells while it reads.
+struct Unpacking {
+  UnnamedFile out;
+  std::exception_ptr failure;  // of writing
+  std::int64_t row = 0;
+  std::string why;
+
+  static bool write(void* context, const char* data, std::size_t size) {
+    auto& self = *static_cast<Unpacking*>(context);
+    try {
+      self.out.write(data, size);
+      return true;
+    } catch (...) {
+      self.failure = std::current_exception();
+      return false;
+    }
+  }
+  static void refuse(void* context, std::int64_t row, const char* why) {
+    auto& self = *static_cast<Unpacking*>(context);
+    constexpr std::size_t most = 400;
+    self.row = row;
+    self.why = std::string(why).substr(0, most);
+    for (char& c : self.why)  // names of columns are the file's
+      if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  }
+};
+
+}  // namespace
+
+MappedFile open_parquet(const fs::path& path, const std::vector<std::string>& text_keys, std::int64_t rows) {
+  const MappedFile file(path);
+  check_ends(file);
+  Unpacking unpacking{UnnamedFile(path), nullptr, 0, ""};
+  std::vector<const char*> keys;
+  for (const std::string& key : text_keys) keys.push_back(key.c_str());
+  module().read({file.bytes().data(), file.bytes().size(), keys.data(), keys.size(), rows, &unpacking, Unpacking::write,
+                 Unpacking::refuse});
+  if (unpacking.failure) std::rethrow_exception(unpacking.failure);
+  const std::string where = unpacking.row > 0 ? fmt::format("{}:{}", path.string(), unpacking.row) : path.string();
+  if (!unpacking.why.empty()) throw Error(ErrorKind::input, fmt::format("{}: {}", where, unpacking.why));
+  return MappedFile(path, unpacking.out.descriptor());
+}
+
+std::string describe_parquet() {
+  try {
+    return fmt::format("ok: Arrow {}", module().version);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace pipetrain
