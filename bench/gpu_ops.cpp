@@ -14,14 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "bench/gpu/cudnn_backward.hpp"
 #include "bench/gpu/op_bench.hpp"
 #include "bench/result.hpp"
-#include "core/buffer.hpp"
-#include "core/cuda_stream.hpp"
-#include "core/device.hpp"
 #include "core/device_name.hpp"
 #include "core/error.hpp"
-#include "ops/cuda/attention_cudnn.hpp"
 #include "ops/ops.hpp"
 
 using namespace pipetrain;
@@ -362,14 +359,9 @@ class GpuBench {
     report_flops("attention" + size, flops, [&] { ops_->attention(shape, {.qkv = qkv, .out = out, .log_sum_exp = lse}); });
     report_flops("attention_backward" + size, 2.5 * flops, [&] { ops_->attention_backward(shape, backward); });
     for (const bool deterministic : {false, true}) {
-      cuda::CudnnAttention cudnn(0, deterministic);
-      Buffer memory;
-      const auto scratch = [&](std::size_t bytes) {
-        if (memory.bytes() < bytes) memory = bench_.stream().device().allocate(bytes, "cuDNN's attention");
-        return memory.data();
-      };
+      bench::CudnnBackward cudnn(bench_.stream(), deterministic);
       report_flops(std::string("attention_backward of cuDNN") + (deterministic ? ", deterministic" : "") + size, 2.5 * flops,
-                   [&] { cudnn.backward(cuda_stream(bench_.stream()).native(), shape, backward, scratch); });
+                   [&] { cudnn.run(shape, backward); });
     }
     bench_.free_all();
   }

@@ -1,0 +1,25 @@
+// cuDNN's backward of attention, beside which ours is measured.
+#pragma once
+
+#include <memory>
+
+#include "core/stream.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain::bench {
+
+// Its scratch grows with the largest shape. Not thread-safe.
+class CudnnBackward {
+ public:
+  // The stream is of a CUDA device and outlives it. Throws Error(unavailable) in a build without CUDA.
+  CudnnBackward(Stream& stream, bool deterministic);
+  ~CudnnBackward();
+  // In 16 bits; without documents and dropout.
+  void run(const AttentionShape& shape, const AttentionBackwardArgs& args);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pipetrain::bench
