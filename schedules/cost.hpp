@@ -15,6 +15,9 @@ struct ChunkCost {
   double reduce_grads = 0;
   double sum_replicated = 0;
   double sum_tied = 0;
+  // What data-parallel replicas exchange beside the chunk's compute (replica_exchanges.hpp): sums of its gradients, and its new
+  // weights from those who stepped them.
+  double overlapped_reduce = 0, publish_weights = 0;
   double offload = 0, reload = 0;  // beside compute; moves of one direction follow each other
   double held_bytes = 0;           // kept from F to B or W for one microbatch
   double pending_bytes = 0;        // kept on top from I to W

@@ -8,6 +8,7 @@
 #include "schedules/free_slots.hpp"
 #include "schedules/jitter.hpp"
 #include "schedules/recorded_times.hpp"
+#include "schedules/replica_exchanges.hpp"
 #include "schedules/stage_set.hpp"
 
 namespace pipetrain::schedules {
@@ -24,8 +25,9 @@ class Simulation {
 
  private:
   struct Stage {
-    explicit Stage(StageProtocol p) : protocol(std::move(p)) {}
+    Stage(StageProtocol p, ReplicaExchanges e) : protocol(std::move(p)), exchanges(std::move(e)) {}
     StageProtocol protocol;
+    ReplicaExchanges exchanges;
     double free_at = 0;          // when the device has done all that was launched
     std::size_t completed = 0;   // spans whose completion was delivered
     bool at_collective = false;  // stands in a T that not all partners have reached
@@ -68,6 +70,7 @@ class Simulation {
   void give_place_back(int s, const Action& action, double time);
   void launch_move(int s, const Action& action);
   double moved_back_at(int s, const Action& action) const;
+  ReplicaExchanges exchanges(int s) const;
   double cost(int s, const Action& action) const;
   double transfer(InputKind kind, int v, int microbatch) const;
   void announce(int s, const Action& action, double end);
@@ -123,7 +126,7 @@ Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<S
   const std::shared_ptr<const Plan> shared(std::shared_ptr<const Plan>(), &plan);  // lives longer than the protocols
   for (int s = 0; s < plan.placement.stages(); ++s) {
     const auto& list = plan.stages[static_cast<std::size_t>(s)];
-    stages_.emplace_back(StageProtocol(shared, s, options.order, options.run_ahead));
+    stages_.emplace_back(StageProtocol(shared, s, options.order, options.run_ahead), exchanges(s));
     stage(s).protocol.begin_step();
     spans(s).reserve(list.size());
     moves_ = moves_ || std::any_of(list.begin(), list.end(), [](const Action& action) { return is_move(action.kind); });
@@ -195,6 +198,13 @@ void Simulation::pump_all() {
       launch(s, *action);
     }
   }
+}
+
+// In the ready order replicas come to their last backwards in the same order where a stage has one chunk.
+ReplicaExchanges Simulation::exchanges(int s) const {
+  const auto stage = static_cast<std::size_t>(s);
+  return ReplicaExchanges(costs_.chunks[stage], costs_.optimizer.empty() ? 0 : costs_.optimizer[stage],
+                          is_planned() || plan_.placement.chunks() == 1);
 }
 
 // Of the stage's last launched action.
@@ -287,7 +297,8 @@ void Simulation::launch(int s, const Action& action) {
   if (action.kind == ActionKind::sum_tied && tied_holders_ > 1) {
     join_tied(s);
   } else {
-    announce(s, action, span.start + cost(s, action));
+    const double time = cost(s, action);
+    announce(s, action, span.start + (options_.recorded ? time : stage(s).exchanges.time_of(action, span.start, time)));
   }
 }
 

@@ -20,6 +20,8 @@ Costs StageTimes::costs(const Placement& placement) const {
       chunk.reduce_grads = at(reduce_grads, stage) / chunks;
       chunk.sum_replicated = at(sum_replicated, stage) / chunks;
       chunk.sum_tied = at(sum_tied, stage);
+      chunk.overlapped_reduce = at(overlapped_reduce, stage) / chunks;
+      chunk.publish_weights = at(publish_weights, stage) / chunks;
       chunk.offload = chunk.reload = at(moves, stage) / chunks;
     }
   }

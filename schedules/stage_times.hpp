@@ -15,11 +15,15 @@ struct StageTimes {
   std::vector<Link> edges;  // as Costs::set_edges() takes them
   // End of step, of a whole stage; one per stage. Empty where not given.
   std::vector<double> reduce_grads, sum_replicated, sum_tied, norm, optimizer;
+  // Beside compute, of a whole stage; one per stage, or empty: 0. The sums add to reduce_grads what is left of them.
+  std::vector<double> overlapped_reduce, publish_weights;
   double verdict = 0;
   std::vector<double> moves;             // of P and of G of a whole stage, shared by its chunks; one per stage, or empty: 0
   std::map<std::string, double> custom;  // of the custom actions of this name; 0 for others
 
-  EndOfStep end_of_step() const { return {!reduce_grads.empty(), !sum_replicated.empty(), !sum_tied.empty()}; }
+  EndOfStep end_of_step() const {
+    return {!reduce_grads.empty() || !overlapped_reduce.empty(), !sum_replicated.empty(), !sum_tied.empty()};
+  }
   // Throws std::invalid_argument where an edge in use has no link.
   Costs costs(const Placement& placement) const;
   // With custom actions too. Also throws where the plan has none of a name.

@@ -89,12 +89,18 @@ void read_edges(const OptionValues& values, int pp, StepTimes& times) {
 
 void read_end_of_step(const OptionValues& values, int pp, StepTimes& times) {
   times.reduce_grads = per_stage(values, "reduce-grads", pp, zero_or_more);
+  times.overlapped_reduce = per_stage(values, "overlapped-reduce", pp, zero_or_more);
+  times.publish_weights = per_stage(values, "publish-weights", pp, zero_or_more);
+  if (values.given("publish-weights") && values.given("gather-weights"))
+    values.fail("publish-weights",
+                "is of replicas that keep all weights (--zero 1, 2), and --gather-weights of those that "
+                "divide them (--zero 3); keep one of them");
   times.sum_replicated = per_stage(values, "sum-replicated", pp, zero_or_more);
   times.sum_tied = per_stage(values, "sum-tied", pp, zero_or_more);
   times.norm = per_stage(values, "norm", pp, zero_or_more);
   times.optimizer = per_stage(values, "optimizer", pp, zero_or_more);
   times.verdict = values.number("verdict", zero_or_more).value_or(0);
-  for (const char* name : {"reduce-grads", "sum-replicated", "sum-tied", "norm", "optimizer", "verdict"})
+  for (const char* name : {"reduce-grads", "overlapped-reduce", "sum-replicated", "sum-tied", "norm", "optimizer", "verdict"})
     times.ends = times.ends || values.given(name);
 }
 
@@ -144,9 +150,10 @@ std::vector<double> per_edge(const OptionValues& values, const char* name, int p
 
 const std::vector<std::string>& step_time_options() {
   static const std::vector<std::string> names = {
-      "forward",   "input-grad",    "weight-grad",  "tp-comm",        "gather-weights", "p2p",      "latency",
-      "bandwidth", "message-bytes", "reduce-grads", "sum-tied",       "sum-replicated", "norm",     "optimizer",
-      "verdict",   "hosts",         "host-latency", "host-bandwidth", "custom",         "measured", "offload-time"};
+      "forward",           "input-grad",     "weight-grad",  "tp-comm",        "gather-weights", "p2p",      "latency",
+      "bandwidth",         "message-bytes",  "reduce-grads", "sum-tied",       "sum-replicated", "norm",     "optimizer",
+      "verdict",           "hosts",          "host-latency", "host-bandwidth", "custom",         "measured", "offload-time",
+      "overlapped-reduce", "publish-weights"};
   return names;
 }
 

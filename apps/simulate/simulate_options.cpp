@@ -85,6 +85,10 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
     values.fail("activation-offload-fraction", "transfers stand in the plan's order; use --order planned");
   if (options.offload_fraction > 0 && options.plan && schedules::moves_activations(*options.plan))
     values.fail("activation-offload-fraction", "the plan moves activations already; leave it out");
+  if (options.order == schedules::Order::ready && options.profile && options.profile->zero == 3)
+    values.fail("order",
+                "the profile is of a run with --zero 3, which has no ready order (docs/memory.md); use planned, or a "
+                "profile of --zero 0, 1 or 2");
   if (options.order == schedules::Order::ready && !rule)
     values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
 }
@@ -184,6 +188,14 @@ const std::vector<OptionSpec>& simulate_option_table() {
        "all times are seconds",
        ""},
       {"Costs", "reduce-grads", "T", "end of step: time of R, the sum of a whole stage's gradients over replicas", "no R"},
+      {"Costs", "overlapped-reduce", "T",
+       "the same beside compute, as train does it: the sums travel from the start of a chunk's last backward on, and R takes "
+       "what is left",
+       "no R"},
+      {"Costs", "publish-weights", "T",
+       "with states that replicas divide (--zero 1, 2): the time that the new weights of a whole stage travel from their "
+       "owners, beside O and before the first F of the next step has read them",
+       "0"},
       {"Costs", "sum-replicated", "T", "time of S, the sum over tensor-parallel ranks of what sequence parallelism replicates",
        "no S"},
       {"Costs", "sum-tied", "T", "time of T, the sum of tied weights' gradients over the first and the last stage", "no T"},

@@ -153,6 +153,14 @@ TEST_CASE("simulate: tensor-parallel exchanges are part of F and I, and the end 
   CHECK(makespan("--optimizer 2") == Approx(makespan("") + 2));
   CHECK(makespan("--norm 0.5,1 --optimizer 2 --verdict 0.25") >= makespan("") + 0.5 + 2.25);
   CHECK(makespan("--reduce-grads 3 --sum-replicated 0.5 --sum-tied 0.25") == Approx(makespan("") + 3.75));
+  // Beside the last backward, which takes 2.
+  CHECK(makespan("--overlapped-reduce 2") == Approx(makespan("")));
+  CHECK(makespan("--overlapped-reduce 5") == Approx(makespan("") + 3));
+  CHECK(makespan("--overlapped-reduce 5 --reduce-grads 1") == Approx(makespan("") + 4));
+  // Beside O, and the first F: of stage 0 the step waits for what is left.
+  CHECK(makespan("--optimizer 2 --publish-weights 3") == Approx(makespan("--optimizer 2")));
+  CHECK(makespan("--optimizer 2 --publish-weights 4,0") == Approx(makespan("--optimizer 2") + 1));
+  CHECK(makespan("--publish-weights 0,2") == Approx(makespan("")));  // stage 1 has nothing to do before
   CHECK(simulated("--pp 2 --microbatches 4 --schedule zb-v --sum-tied 1 --norm 1")[0]["actions"] == 2 * 24 + 1 + 2 * 2);
   const Result drawn = run("--pp 2 --microbatches 2 --schedule 1f1b --reduce-grads 1 --optimizer 1");
   CHECK_THAT(drawn.out, Contains("+"));
@@ -225,7 +233,7 @@ TEST_CASE("simulate names what is wrong in one line") {
   CHECK(wrong("--p2p 0,nan,0") == "--p2p 0,nan,0: must be 0 or a number from 1e-100 to 1e+100");
   CHECK_THAT(wrong("--pp 3 --schedule interleaved --p2p 1,1"), Contains("give 3 values"));
   for (const char* name : {"latency", "message-bytes", "tp-comm", "gather-weights", "reduce-grads", "sum-replicated",
-                           "sum-tied", "norm", "optimizer", "verdict"})
+                           "overlapped-reduce", "publish-weights", "sum-tied", "norm", "optimizer", "verdict"})
     for (const char* value : {"-1", "nan", "inf", "x"})
       CHECK(wrong("--" + std::string(name) + "=" + value) ==
             "--" + std::string(name) + " " + value + ": must be 0 or a number from 1e-100 to 1e+100");
@@ -235,6 +243,8 @@ TEST_CASE("simulate names what is wrong in one line") {
   CHECK_THAT(wrong("--bandwidth 10"), Contains("needs --message-bytes"));
   CHECK_THAT(wrong("--message-bytes 10"), Contains("needs --bandwidth"));
   CHECK_THAT(wrong("--latency 1 --p2p 1"), Contains("keep one of them"));
+  CHECK_THAT(wrong("--publish-weights 1 --gather-weights 1"),
+             Contains("--publish-weights 1: ") && Contains("keep one of them"));
   CHECK(wrong("--pp 0") == "--pp 0: must be at least 1");
   CHECK(wrong("--memory-slots 0") == "--memory-slots 0: must be a number from 1 to 16777216");
   CHECK_THAT(wrong("--schedule zb-v --chunks 3"), Contains("has 2 chunks"));

@@ -99,6 +99,11 @@ TEST_CASE("a profile serves every layout of its model, and says when it is not t
   CHECK_THAT(wrong("--pp 40 " + zb.costs()), Contains("not of this layout") && Contains("too few for 40 stages"));
   CHECK_THAT(wrong("--model llama-7b " + zb.costs()), Contains("a profile from another model"));
   CHECK_THAT(wrong("--forward 1 " + zb.costs()), Contains("keep one of them"));
+  json gathering = zb.profile;
+  gathering["layout"]["zero"] = 3;
+  CHECK(run("--schedule 1f1b " + zb.costs(gathering)).status == 0);
+  CHECK_THAT(wrong("--schedule 1f1b --order ready " + zb.costs(gathering)),
+             Contains("--order ready: the profile is of a run with --zero 3"));
   train("--pp 2 --steps 1 --profile " + zb.at("1f1b.json"));
   CHECK(simulated("--schedule zb-h1 --costs " + zb.at("1f1b.json")).size() == 1);
   CHECK(simulated("--schedule gpipe --costs " + zb.at("1f1b.json")).size() == 1);
