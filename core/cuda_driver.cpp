@@ -8,18 +8,22 @@
 #include "core/error.hpp"
 
 namespace pipetrain {
-namespace {
 
-// `version`: of CUDA, in which the function had this signature.
-template <class Function>
-Function entry(const char* name, unsigned version) {
+void* driver_function(const char* name, unsigned version) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result);
   if (status != cudaSuccess || result != cudaDriverEntryPointSuccess) {
     throw Error(ErrorKind::unavailable, std::string("this CUDA driver has no ") + name + ": update it");
   }
-  return reinterpret_cast<Function>(found);
+  return found;
+}
+
+namespace {
+
+template <class Function>
+Function entry(const char* name, unsigned version) {
+  return reinterpret_cast<Function>(driver_function(name, version));
 }
 
 // The driver's numbers of errors are the runtime's.

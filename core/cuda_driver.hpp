@@ -1,5 +1,5 @@
-// What CUDA's driver has and its runtime has not, for core/'s CUDA files and comm/. Looked up through the runtime, so that
-// nothing links the driver. CUDA builds only.
+// What CUDA's driver has and its runtime has not, for CUDA files of core/, comm/ and ops/. Looked up through the runtime, so
+// that nothing links the driver. CUDA builds only.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,6 +8,10 @@
 #include <cstdint>
 
 namespace pipetrain {
+
+// The driver's function of that name as CUDA `version` declares it (12000: of CUDA 12.0). Throws Error(unavailable) where the
+// driver has none.
+void* driver_function(const char* name, unsigned version);
 
 // Enqueues: once all work so far is done and seen by everybody, *target (device or registered host memory, as the device
 // addresses it) becomes `value`. The stream's device is current.

@@ -9,6 +9,7 @@
 #include "schedules/jitter.hpp"
 #include "schedules/recorded_times.hpp"
 #include "schedules/replica_exchanges.hpp"
+#include "schedules/simulated_moves.hpp"
 #include "schedules/stage_set.hpp"
 
 namespace pipetrain::schedules {
@@ -31,11 +32,7 @@ class Simulation {
     double free_at = 0;          // when the device has done all that was launched
     std::size_t completed = 0;   // spans whose completion was delivered
     bool at_collective = false;  // stands in a T that not all partners have reached
-    // Where the plan moves activations: until when each direction is busy, the places of each chunk on the device, and when
-    // what moved of each [chunk][microbatch] was where it went.
-    double out_free_at = 0, in_free_at = 0;
-    std::vector<FreeSlots> places;
-    std::vector<std::vector<double>> out_at, back_at;
+    SimulatedMoves moves;        // none where times are recorded
   };
   // What virtual stage v receives.
   struct Receiver {
@@ -65,11 +62,7 @@ class Simulation {
   void deliver(InputKind kind, int v, int microbatch);
   void pump_all();
   void launch(int s, const Action& action);
-  void give_places(int s, const StageNeeds& needs);
-  double take_place(int s, const Action& action);
-  void give_place_back(int s, const Action& action, double time);
   void launch_move(int s, const Action& action);
-  double moved_back_at(int s, const Action& action) const;
   ReplicaExchanges exchanges(int s) const;
   double cost(int s, const Action& action) const;
   double transfer(InputKind kind, int v, int microbatch) const;
@@ -134,7 +127,8 @@ Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<S
   if (moves_) timeline_.moves.resize(plan.stages.size());
   give_slots(needs);
   if (moves_ && options.recorded == nullptr)
-    for (int s = 0; s < plan.placement.stages(); ++s) give_places(s, needs[static_cast<std::size_t>(s)]);
+    for (int s = 0; s < plan.placement.stages(); ++s)
+      stage(s).moves = SimulatedMoves(needs[static_cast<std::size_t>(s)], plan.microbatches);
 }
 
 void Simulation::give_slots(const std::vector<StageNeeds>& needs) {
@@ -222,49 +216,15 @@ double Simulation::transfer(InputKind kind, int v, int microbatch) const {
   return queues[static_cast<std::size_t>(v)][static_cast<std::size_t>(microbatch)];
 }
 
-// As a run has them, see actors/training/activation_pool.hpp: each is taken by F or G once whoever had it is done.
-void Simulation::give_places(int s, const StageNeeds& needs) {
-  Stage& at = stage(s);
-  const auto microbatches = static_cast<std::size_t>(plan_.microbatches);
-  for (const ChunkNeeds& chunk : needs.chunks) {
-    at.places.emplace_back().resize(chunk.peak_activations);
-    at.out_at.emplace_back(microbatches);
-    at.back_at.emplace_back(microbatches);
-    for (int i = 0; i < chunk.peak_activations; ++i) at.places.back().give_back(0);
-  }
-}
-
-double Simulation::take_place(int s, const Action& action) {
-  auto& places = stage(s).places;
-  return places.empty() ? 0 : places[static_cast<std::size_t>(action.chunk)].take();
-}
-
-void Simulation::give_place_back(int s, const Action& action, double time) {
-  auto& places = stage(s).places;
-  if (!places.empty()) places[static_cast<std::size_t>(action.chunk)].give_back(time);
-}
-
-double Simulation::moved_back_at(int s, const Action& action) const {
-  const auto& back = stages_[static_cast<std::size_t>(s)].back_at;
-  return back.empty() ? 0 : back[static_cast<std::size_t>(action.chunk)][static_cast<std::size_t>(action.microbatch)];
-}
-
-// Beside the stage's compute: out once F is done, in once it is launched, is out, and has a place.
+// Beside the stage's compute: out once F is done, in once it is launched.
 void Simulation::launch_move(int s, const Action& action) {
   Stage& at = stage(s);
-  const auto c = static_cast<std::size_t>(action.chunk), m = static_cast<std::size_t>(action.microbatch);
-  if (!at.places.empty()) {
-    const bool out = action.kind == ActionKind::offload;
-    Span span{action, WaitedFor::nothing, out ? at.free_at : at.out_at[c][m], 0};
+  if (at.moves.active()) {
+    const std::vector<Span>& launched = spans(s);
     const auto ahead = static_cast<std::size_t>(options_.run_ahead);
-    if (!out && spans(s).size() > ahead) span.start = std::max(span.start, spans(s)[spans(s).size() - 1 - ahead].end);
-    if (!out) span.start = std::max(span.start, take_place(s, action));
-    double& busy = out ? at.out_free_at : at.in_free_at;
-    if (busy > span.start) span.start = busy, span.waited_for = WaitedFor::memory;
-    span.end = busy = span.start + costs_.of(s, action);
-    (out ? at.out_at : at.back_at)[c][m] = span.end;
-    if (out) give_place_back(s, action, span.end);
-    timeline_.moves[static_cast<std::size_t>(s)].push_back(span);
+    const double launched_at = launched.size() > ahead ? launched[launched.size() - 1 - ahead].end : 0;
+    const double from = action.kind == ActionKind::offload ? at.free_at : launched_at;
+    timeline_.moves[static_cast<std::size_t>(s)].push_back(at.moves.launch(action, from, costs_.of(s, action)));
   }
   at.protocol.completed(action);
 }
@@ -280,11 +240,11 @@ void Simulation::launch(int s, const Action& action) {
   if (action.kind == ActionKind::forward) {
     wait(receiver(v).activation[static_cast<std::size_t>(action.microbatch)], WaitedFor::activation);
     if (!is_last && !has_room()) wait(receiver(v + 1).activation_slots.take(), WaitedFor::slot);
-    if (moves_) wait(take_place(s, action), WaitedFor::memory);
+    if (moves_) wait(stage(s).moves.take_place(action.chunk), WaitedFor::memory);
   } else if (gives_input_grad(action.kind)) {
     if (!is_last) wait(receiver(v).gradient[static_cast<std::size_t>(action.microbatch)], WaitedFor::gradient);
     if (v > 0 && !has_room()) wait(receiver(v - 1).gradient_slots.take(), WaitedFor::slot);
-    if (moves_) wait(moved_back_at(s, action), WaitedFor::memory);
+    if (moves_) wait(stage(s).moves.back_at(action), WaitedFor::memory);
   } else if (action.kind == ActionKind::optimizer) {
     wait(verdict_at_, WaitedFor::partner);
   } else if (is_custom(action.kind)) {
@@ -362,7 +322,7 @@ void Simulation::complete(int s, const Action& action, double end) {
       for (int other = 0; other < norms_; ++other) stage(other).protocol.verdict(true), to_pump_.insert(other);
   }
   if (!is_compute(action.kind)) return;
-  if (moves_ && gives_weight_grad(action.kind)) give_place_back(s, action, end);
+  if (moves_ && gives_weight_grad(action.kind)) stage(s).moves.give_place_back(action.chunk, end);
   const int v = virtual_stage(s, action);
   const bool is_last = v + 1 == plan_.placement.virtual_stages();
   if (ends_life(options_.life.activation, action.kind)) {

@@ -5,8 +5,7 @@
 // their process and may carry more; they are marked "local". How the others cross: actors/engine/remote/.
 //
 //   facade     -> supervisor       local: StartStep, FinishStep, AskWaiting, AskMemory, AskState, AskSave, Failed (to abort);
-//   at
-//                                  set-up ConnectSupervisor
+//                                  at set-up ConnectSupervisor
 //   facade     -> queue            local: at set-up ConnectQueue
 //   supervisor -> stages, feeders  BeginStep, Abort; to stages also GiveVerdict, Signalled, ReportWaiting, ReportMemory,
 //                                  ReadState, SaveState
@@ -17,7 +16,8 @@
 //   queue      -> producer         Credit
 //   compute    -> its stage        local: Enqueued, Completed, Ran, StateRead, StateSaved, Failed
 //   stage      -> supervisor       NormDone, Signal, StepDone, Logged, Stopped, Waiting, MemoryReport, StateRead, StateSaved,
-//   Failed feeder     -> supervisor       Failed
+//                                  Failed
+//   feeder     -> supervisor       Failed
 #pragma once
 
 #include <chrono>

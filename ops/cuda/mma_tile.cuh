@@ -13,18 +13,13 @@ namespace {
 constexpr int tile = 64;  // queries, and keys
 constexpr int warp_rows = 16;
 constexpr int threads = tile / warp_rows * 32;
-constexpr float log2_e = 1.4426950408889634F, ln_2 = 0.6931471805599453F;
+constexpr float ln_2 = 0.6931471805599453F;
 
 // c += a b, of 16 x 16 and 16 x 8.
 __device__ void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ unsigned pack(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const unsigned*>(&pair);
 }
 
 // 64 rows of one head in shared memory, padded so that eight rows' 16 bytes lie in different banks. Rows past the sequence and
@@ -109,7 +104,8 @@ __device__ void add_products(float (&acc)[size / 8][4], const float (&weights)[n
 #pragma unroll
   for (int k = 0; k < n / 2; ++k) {
     const float(&low)[4] = weights[2 * k], (&high)[4] = weights[2 * k + 1];
-    const unsigned left[4] = {pack(low[0], low[1]), pack(low[2], low[3]), pack(high[0], high[1]), pack(high[2], high[3])};
+    const unsigned left[4] = {pack<bf16>(low[0], low[1]), pack<bf16>(low[2], low[3]), pack<bf16>(high[0], high[1]),
+                              pack<bf16>(high[2], high[3])};
 #pragma unroll
     for (int pair = 0; pair < size / 16; ++pair) {
       unsigned right[4];
@@ -134,7 +130,7 @@ __device__ void write(bf16* head, std::int64_t row_stride, int row, const Heads&
       const int col = n * 8 + lane % 4 * 2;
       if (col >= h.dim) continue;
       *reinterpret_cast<unsigned*>(head + at * row_stride + col) =
-          pack(acc[n][2 * i] * factor[i], acc[n][2 * i + 1] * factor[i]);
+          pack<bf16>(acc[n][2 * i] * factor[i], acc[n][2 * i + 1] * factor[i]);
     }
   }
 }

@@ -52,18 +52,38 @@ __device__ inline void from_floats(float first, float second, half* at) {
   at[0] = pair.x, at[1] = pair.y;
 }
 
+// Two neighbours as the word that they are in memory, the first in its low half.
+template <class T>
+__device__ inline std::uint32_t pack(float first, float second) {
+  alignas(4) T pair[2];
+  from_floats(first, second, pair);
+  return *reinterpret_cast<const std::uint32_t*>(pair);
+}
+template <class T>
+__device__ inline float2 unpack(std::uint32_t word) {
+  const T* const pair = reinterpret_cast<const T*>(&word);
+  return {to_float(pair[0]), to_float(pair[1])};
+}
+
 // What operations on elements of type T compute in, so that rounding their results is nearly all they err: fp32 runs are for
 // checks, and the first steps of Adam magnify rounding.
 template <class T>
 using Real = std::conditional_t<sizeof(T) == 2, float, double>;
 
+constexpr float log2_e = 1.4426950408889634F;
+
+// In one instruction, 2^-22 relative.
+__device__ inline float power_of_two(float exponent) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
+  return power;
+}
+
 // For types of 16 bits in two instructions: 2^-21 relative near 0, far below their rounding. fp32 takes the exact one.
 template <class T>
 __device__ Real<T> exponential(Real<T> value) {
   if constexpr (sizeof(T) == 2) {
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(value * 1.4426950408889634F));
-    return power;
+    return power_of_two(value * log2_e);
   } else {
     return exp(value);
   }

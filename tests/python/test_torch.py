@@ -35,6 +35,17 @@ class Embedding(nn.Module):
         return self.table(tokens)
 
 
+class Wide(nn.Module):
+    """One matrix of any width: for values of many bytes."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(width, width) / width**0.5)
+
+    def forward(self, x):
+        return torch.tanh(x @ self.matrix)
+
+
 def make_pieces(count, seed=1):
     torch.manual_seed(seed)
     pieces = [nn.Sequential(Embedding(), Residual())]

@@ -6,7 +6,7 @@ import pipetrain
 
 torch = pytest.importorskip("torch", minversion="2.5")
 import pipetrain.torch as pt  # noqa: E402
-from test_torch import adam, batch, check_equals_whole, make_pieces, loss, train_whole  # noqa: E402
+from test_torch import Wide, adam, batch, check_equals_whole, make_pieces, loss, train_whole  # noqa: E402
 from torch import nn  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -35,15 +35,6 @@ def test_inputs_and_targets_on_any_device_and_many_steps():
     with pt.Pipeline(pieces, loss=loss, microbatches=4, optimizer=adam, devices=devices(4), schedule="zb-h1") as pipeline:
         found = [pipeline.step(tokens, targets).loss for _ in losses]
     assert found == pytest.approx(losses, rel=1e-9)
-
-
-class Wide(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.matrix = nn.Parameter(torch.randn(width, width) / width**0.5)
-
-    def forward(self, x):
-        return torch.tanh(x @ self.matrix)
 
 
 def test_large_values_arrive_whole_while_the_sender_goes_on():

@@ -6,7 +6,7 @@ import signal
 import sys
 
 import torch
-from test_torch import WIDTH, adam, batch, loss, make_pieces
+from test_torch import WIDTH, Wide, adam, batch, loss, make_pieces
 from torch import nn
 
 import pipetrain
@@ -47,15 +47,6 @@ def check_equals_one_process(world, schedule, on_gpus=False):
 
 def world_of(process, world):
     return pipetrain._engine.stages_of(process, world.processes, 4)
-
-
-class Wide(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.matrix = nn.Parameter(torch.randn(width, width) / width**0.5)
-
-    def forward(self, x):
-        return torch.tanh(x @ self.matrix)
 
 
 def send_large_values(world):

@@ -1,10 +1,12 @@
 // What the kernels of attention's backward on Hopper GPUs share: tiles, and where intermediate results lie. Only for .cu files.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
 
 #include <cstdint>
+
+#include "ops/arguments.hpp"
+#include "ops/cuda/vector.cuh"
 
 namespace pipetrain::cuda::hopper {
 
@@ -51,30 +53,6 @@ __device__ __forceinline__ float integers_per_unit(const unsigned* largest) {
   return 1073741824.0F / 2.04F / (product <= 1e-8F ? 1e-8F : product);  // what is not a number stays so
 }
 
-template <class T>
-__device__ __forceinline__ std::uint32_t pack_pair(float low, float high);
-template <>
-__device__ __forceinline__ std::uint32_t pack_pair<__nv_bfloat16>(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-template <>
-__device__ __forceinline__ std::uint32_t pack_pair<__half>(float low, float high) {
-  const __half2 pair = __floats2half2_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-
-template <class T>
-__device__ __forceinline__ float2 unpack_pair(std::uint32_t pair);
-template <>
-__device__ __forceinline__ float2 unpack_pair<__nv_bfloat16>(std::uint32_t pair) {
-  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&pair));
-}
-template <>
-__device__ __forceinline__ float2 unpack_pair<__half>(std::uint32_t pair) {
-  return __half22float2(*reinterpret_cast<const __half2*>(&pair));
-}
-
 // The four lanes of a quad hold one word each of four runs of four words; lane l gets run l, 16 bytes that lie together.
 __device__ __forceinline__ uint4 run_of_lane(std::uint32_t w0, std::uint32_t w1, std::uint32_t w2, std::uint32_t w3) {
   const int lane = static_cast<int>(threadIdx.x % 4);
@@ -87,5 +65,7 @@ __device__ __forceinline__ uint4 run_of_lane(std::uint32_t w0, std::uint32_t w1,
   };
   return {word(0), word(1), word(2), word(3)};
 }
+
+void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors);
 
 }  // namespace pipetrain::cuda::hopper

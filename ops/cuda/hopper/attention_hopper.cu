@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/buffer.hpp"
 #include "ops/cuda/hopper/attention_backward.cuh"
 
 namespace pipetrain::cuda {
@@ -18,24 +19,7 @@ int parts_of(const AttentionShape& shape, const HopperGpu& gpu) {
   return parts;
 }
 
-// Divides memory; at null it counts the bytes.
-class Places {
- public:
-  explicit Places(void* memory) : begin_(static_cast<char*>(memory)) {}
-  template <class T>
-  T* take(std::int64_t count) {
-    char* const at = begin_ == nullptr ? nullptr : begin_ + bytes_;
-    bytes_ += (static_cast<std::size_t>(count) * sizeof(T) + 255) / 256 * 256;
-    return reinterpret_cast<T*>(at);
-  }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  char* begin_;
-  std::size_t bytes_ = 0;
-};
-
-hopper::BackwardView view_of(const AttentionShape& shape, const HopperGpu& gpu, Places& places) {
+hopper::BackwardView view_of(const AttentionShape& shape, const HopperGpu& gpu, Arena& scratch) {
   hopper::BackwardView view{.batch = static_cast<int>(shape.batch),
                             .sequence = static_cast<int>(shape.sequence),
                             .heads = static_cast<int>(shape.heads),
@@ -43,10 +27,12 @@ hopper::BackwardView view_of(const AttentionShape& shape, const HopperGpu& gpu, 
                             .parts = parts_of(shape, gpu),
                             .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_dim)))};
   const std::int64_t tokens = shape.tokens();
-  view.largest = places.take<unsigned>(2 * shape.batch * shape.kv_heads);
-  view.statistics = places.take<float>(3 * tokens * shape.heads);
-  view.query_sums = places.take<int>(tokens * shape.heads * shape.head_dim);
-  if (view.parts > 1) view.key_sums = places.take<float>(view.parts * tokens * shape.kv_heads * 2 * shape.head_dim);
+  const auto f32 = [&](std::int64_t count) { return static_cast<float*>(scratch.allocate({count}, DType::f32).data); };
+  const auto i32 = [&](std::int64_t count) { return static_cast<int*>(scratch.allocate({count}, DType::i32).data); };
+  view.largest = reinterpret_cast<unsigned*>(i32(2 * shape.batch * shape.kv_heads));
+  view.statistics = f32(3 * tokens * shape.heads);
+  view.query_sums = i32(tokens * shape.heads * shape.head_dim);
+  if (view.parts > 1) view.key_sums = f32(view.parts * tokens * shape.kv_heads * 2 * shape.head_dim);
   view.packed_cols = shape.packed_cols();
   return view;
 }
@@ -66,14 +52,14 @@ bool takes_hopper_attention(const AttentionShape& shape, const HopperGpu& gpu) {
 }
 
 std::size_t hopper_attention_backward_scratch(const AttentionShape& shape, const HopperGpu& gpu) {
-  Places places(nullptr);
-  view_of(shape, gpu, places);
-  return places.bytes();
+  Arena measuring = Arena::measuring();
+  view_of(shape, gpu, measuring);
+  return measuring.used();
 }
 
 void hopper_attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args,
                                const HopperGpu& gpu, void* scratch) {
-  Places places(scratch);
+  Arena places(scratch, hopper_attention_backward_scratch(shape, gpu), "attention's backward");
   hopper::BackwardView view = view_of(shape, gpu, places);
   view.dqkv = args.dqkv.data;
   hopper::run_backward(stream, view, args, gpu.multiprocessors);

@@ -25,9 +25,4 @@ std::size_t hopper_attention_backward_scratch(const AttentionShape& shape, const
 void hopper_attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args,
                                const HopperGpu& gpu, void* scratch);
 
-namespace hopper {
-struct BackwardView;
-void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors);
-}  // namespace hopper
-
 }  // namespace pipetrain::cuda

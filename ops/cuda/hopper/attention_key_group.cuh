@@ -6,12 +6,6 @@
 
 namespace pipetrain::cuda::hopper {
 
-__device__ __forceinline__ float power_of_two(float exponent) {
-  float power;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
-  return power;
-}
-
 // One group of four warps: 64 keys of each block.
 template <class Tile>
 class KeyGroup {
@@ -105,7 +99,7 @@ class KeyGroup {
 
   __device__ __forceinline__ void softmax(float (&p)[scores], int stage, int after) const {
     const float* sums = shared_.statistics[stage] + log2_sum * Tile::queries + col();
-    const float factor = view_.scale * 1.4426950408889634F;
+    const float factor = view_.scale * log2_e;
 #pragma unroll
     for (int j = 0; j < scores; j += 4) {
       const float2 sum = *reinterpret_cast<const float2*>(sums + 2 * j);
@@ -121,7 +115,7 @@ class KeyGroup {
 
   static __device__ __forceinline__ void round_to(Operand& out, const float (&p)[scores]) {
 #pragma unroll
-    for (int i = 0; i < scores; i += 2) out[i / 8][i % 8 / 2] = pack_pair<Element>(p[i], p[i + 1]);
+    for (int i = 0; i < scores; i += 2) out[i / 8][i % 8 / 2] = pack<Element>(p[i], p[i + 1]);
   }
 
   // dS = P (dP - delta)
@@ -131,8 +125,8 @@ class KeyGroup {
 #pragma unroll
     for (int j = 0; j < scores; j += 4) {
       const float2 d = *reinterpret_cast<const float2*>(deltas + 2 * j);
-      out[j / 8][j % 8 / 2] = pack_pair<Element>(p[j] * (dp[j] - d.x), p[j + 1] * (dp[j + 1] - d.y));
-      out[j / 8][j % 8 / 2 + 1] = pack_pair<Element>(p[j + 2] * (dp[j + 2] - d.x), p[j + 3] * (dp[j + 3] - d.y));
+      out[j / 8][j % 8 / 2] = pack<Element>(p[j] * (dp[j] - d.x), p[j + 1] * (dp[j + 1] - d.y));
+      out[j / 8][j % 8 / 2 + 1] = pack<Element>(p[j + 2] * (dp[j + 2] - d.x), p[j + 3] * (dp[j + 3] - d.y));
     }
   }
 
@@ -202,7 +196,7 @@ class KeyGroup {
       for (int low = 0; low < 2; ++low) {
         const auto word = [&](int j) {
           const int at = i + 4 * j + 2 * low;
-          return pack_pair<Element>(grad[at] * factor, grad[at + 1] * factor);
+          return pack<Element>(grad[at] * factor, grad[at + 1] * factor);
         };
         *reinterpret_cast<uint4*>(to + 2 * i + 8 * low * view_.packed_cols) = run_of_lane(word(0), word(1), word(2), word(3));
       }

@@ -46,7 +46,7 @@ __device__ void begin_queries(const BackwardView& view, const Rows& in, std::int
     float dot = 0, square = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float2 x = unpack_pair<Element>(a[j]), y = unpack_pair<Element>(b[j]);
+      const float2 x = unpack<Element>(a[j]), y = unpack<Element>(b[j]);
       dot += x.x * y.x + x.y * y.y, square += x.x * x.x + x.y * x.y;
     }
     dot = row_sum<Tile::head_dim>(dot), square = row_sum<Tile::head_dim>(square);
@@ -56,16 +56,12 @@ __device__ void begin_queries(const BackwardView& view, const Rows& in, std::int
     const float sum = in.log_sum_exp[plane * view.sequence + query], norm = sqrtf(square);
     float* const to = view.statistics + (plane * (view.sequence / Tile::queries) + query / Tile::queries) * 3 * Tile::queries +
                       query % Tile::queries;
-    to[log2_sum * Tile::queries] = sum * 1.4426950408889634F;
+    to[log2_sum * Tile::queries] = sum * log2_e;
     to[delta * Tile::queries] = dot;
     const float inverse = norm > 0 ? 1 / fmaxf(norm, 1e-18F) : 0;
     to[inverse_norm * Tile::queries] = isfinite(norm) && isfinite(sum) ? inverse : nanf("");
   }
 }
-
-// Bits of a number that is not negative: as integers they have the order of the numbers, and what is not a number is the
-// largest.
-__device__ __forceinline__ unsigned bits(float number) { return __float_as_uint(number); }
 
 template <class Tile>
 __device__ void begin_keys(const BackwardView& view, const void* qkv, int block) {
@@ -90,11 +86,11 @@ __device__ void begin_keys(const BackwardView& view, const void* qkv, int block)
     float square = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float2 k = unpack_pair<Element>(a[j]), v = unpack_pair<Element>(b[j]);
-      largest_key = max(largest_key, max(bits(fabsf(k.x)), bits(fabsf(k.y))));
+      const float2 k = unpack<Element>(a[j]), v = unpack<Element>(b[j]);
+      largest_key = max(largest_key, max(magnitude(k.x), magnitude(k.y)));
       square += v.x * v.x + v.y * v.y;
     }
-    largest_value = max(largest_value, bits(row_sum<Tile::head_dim>(square)) & 0x7FFFFFFF);
+    largest_value = max(largest_value, magnitude(row_sum<Tile::head_dim>(square)));
   }
   largest_key = __reduce_max_sync(~0U, largest_key), largest_value = __reduce_max_sync(~0U, largest_value);
   if (threadIdx.x % 32 == 0) {
@@ -135,8 +131,8 @@ __global__ void __launch_bounds__(block_threads) end_queries(const __grid_consta
   for (int i = 0; i < 8; ++i) sums[i] = __ldcs(in + i * 128);
 #pragma unroll
   for (int i = 0; i < 8; i += 4) {
-    const auto high = [&](int j) { return pack_pair<Element>(sums[i + j].x * upper, sums[i + j].y * upper); };
-    const auto low = [&](int j) { return pack_pair<Element>(sums[i + j].z * lower, sums[i + j].w * lower); };
+    const auto high = [&](int j) { return pack<Element>(sums[i + j].x * upper, sums[i + j].y * upper); };
+    const auto low = [&](int j) { return pack<Element>(sums[i + j].z * lower, sums[i + j].w * lower); };
     *reinterpret_cast<uint4*>(to + 8 * i) = run_of_lane(high(0), high(1), high(2), high(3));
     *reinterpret_cast<uint4*>(to + 8 * i + 8 * view.packed_cols) = run_of_lane(low(0), low(1), low(2), low(3));
   }
@@ -160,7 +156,7 @@ __global__ void __launch_bounds__(block_threads) end_keys(const __grid_constant_
                      token = plane / 2 / view.kv_heads;
   Element* const to =
       static_cast<Element*>(view.dqkv) + token * view.packed_cols + (view.heads + kind * view.kv_heads + kv_head) * dim + col;
-  *reinterpret_cast<uint2*>(to) = make_uint2(pack_pair<Element>(sum.x, sum.y), pack_pair<Element>(sum.z, sum.w));
+  *reinterpret_cast<uint2*>(to) = make_uint2(pack<Element>(sum.x, sum.y), pack<Element>(sum.z, sum.w));
 }
 
 }  // namespace

@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <optional>
 #include <utility>
 
+#include "actors/cuda/gpu_job.hpp"
 #include "actors/golden_run.hpp"
 #include "catch.hpp"
 #include "core/device.hpp"
 #include "core/device_name.hpp"
 #include "core/error.hpp"
 #include "data/split.hpp"
-#include "files/direct_file.hpp"
 #include "model/mode_names.hpp"
 #include "skip.hpp"
 
@@ -22,31 +21,6 @@ using namespace pipetrain::test;
 using schedules::Order;
 
 namespace {
-
-// Streams must not queue behind another rank's collective that waits for them; read by the driver at its first call.
-[[maybe_unused]] const int many_queues = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-
-// The ranks dealt over the first `gpus` GPUs; false, with a message, where there are not as many.
-bool on_gpus(TrainJob& job, int gpus, const Precision& precision = {}) {
-  if (!needs_gpus(cuda_device_count(), gpus)) return false;
-  const int ranks = static_cast<int>(job.batch.dp) * job.layout.pp * job.layout.tp;
-  job.devices.kind = DeviceKind::cuda;
-  job.numerics.precision = precision;
-  for (int rank = 0; rank < ranks; ++rank) job.devices.gpus.push_back(rank % gpus);
-  return true;
-}
-
-// Host memory, and a disk where this machine has one that takes direct I/O.
-std::vector<std::filesystem::path> offload_folders() {
-  const std::filesystem::path disk = std::filesystem::temp_directory_path();
-  try {
-    const DirectFile probe(disk, DirectFile::alignment);
-  } catch (const Error& error) {
-    skip(error.what());
-    return {{}};
-  }
-  return {{}, disk};
-}
 
 void check_golden_on(int gpus, const std::vector<Layout>& layouts) {
   for (const std::string name : {"llama2_tiny", "llama3_tiny", "gpt2_tiny"}) {
@@ -59,24 +33,6 @@ void check_golden_on(int gpus, const std::vector<Layout>& layouts) {
     }
   }
 }
-
-// Of sizes that the operations of 16 bits take.
-ModelConfig half_config() {
-  ModelConfig config;
-  config.hidden = 256;
-  config.layers = 4;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = 64;
-  config.intermediate = 512;
-  config.vocabulary = 260;
-  config.max_positions = 128;
-  config.init_std = 0.05;
-  return config;
-}
-
-// Whether this machine's GPUs have these products.
-bool computes(const Precision& precision) { return !precision.fp8_products || cuda_multiplies_fp8(0); }
 
 // A run whose rate rises over ten steps. At the full rate from the first step on, Adam's first updates change every weight by
 // its rate, whatever the gradient's size: a rounding that turns a sign then moves the loss by several per cent.
@@ -218,53 +174,6 @@ TEST_CASE("every stage of ZeRO gives the bits of none on GPUs, in fp32 and in de
           on_gpus(divided, gpus, precision);
           INFO(to_string(layout) << " on " << gpus << " GPUs, " << precision_name(precision));
           CHECK((run(std::move(divided), 3) == whole));
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("optimizer states in host memory or on a disk give the bits of states on GPUs, with every stage of ZeRO", "[gpu]") {
-  for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp16()}) {
-    for (Layout layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, Layout{1, 1, 2, 2}}) {
-      ModelConfig config = half_config();
-      config.vocabulary = 4100;
-      for (layout.zero = 0; layout.zero <= (layout.dp > 1 ? most_zero_stages : 0); ++layout.zero) {
-        TrainJob plain = random_job(config, 128, 8, layout);
-        if (!on_gpus(plain, 1, precision)) return;
-        const RunRecord expected = run(std::move(plain), 4);
-        for (const std::filesystem::path& folder : offload_folders()) {
-          TrainJob offloaded = random_job(config, 128, 8, layout);
-          on_gpus(offloaded, 1, precision);
-          offloaded.offload = {.optimizer = true, .folder = folder};
-          INFO(to_string(layout) << ", " << precision_name(precision) << ", folder " << folder);
-          CHECK((run(std::move(offloaded), 4) == expected));
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("activations in host memory or on a disk give the bits of activations on GPUs", "[gpu]") {
-  const ModelConfig config = half_config();
-  for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp8()}) {
-    if (!computes(precision)) continue;
-    for (Layout layout : {Layout{1, 1, 1, 1, "gpipe"}, Layout{2, 1, 1, 1, "interleaved", 2}, Layout{4, 1, 1, 1, "zb-h2"},
-                          Layout{2, 2, 1, 1, "gpipe"}, Layout{2, 1, 2, 1, "looped-bfs", 2}}) {
-      layout.zero = layout.dp > 1 ? 2 : 0;
-      for (const int gpus : {1, 2}) {
-        TrainJob plain = random_job(config, 128, 12 * layout.dp, layout);
-        if (!on_gpus(plain, gpus, precision)) continue;
-        const RunRecord expected = run(std::move(plain), 4);
-        for (const std::filesystem::path& folder : offload_folders()) {
-          for (const double fraction : {0.5, 1.0}) {
-            if (!folder.empty() && fraction < 1) continue;
-            TrainJob offloaded = random_job(config, 128, 12 * layout.dp, layout);
-            on_gpus(offloaded, gpus, precision);
-            offloaded.offload = {.activations = true, .activation_fraction = fraction, .folder = folder};
-            INFO(to_string(layout) << ", " << precision_name(precision) << ", " << gpus << " GPUs, folder " << folder);
-            CHECK((run(std::move(offloaded), 4) == expected));
-          }
         }
       }
     }
