@@ -1,4 +1,4 @@
-// Rows of Parquet files by Apache Arrow, as JSON lines: the only file that knows Arrow.
+// Rows of Parquet files by Apache Arrow, as JSON lines. Only this folder knows Arrow.
 #include <arrow/api.h>
 #include <arrow/io/memory.h>
 #include <arrow/util/compression.h>
@@ -14,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "data/arrow/module/arrow_json.hpp"
 #include "data/arrow/parquet_module.hpp"
 
 namespace pipetrain {
@@ -22,7 +23,11 @@ namespace {
 using Kind = arrow::Type;
 
 constexpr std::int64_t part_bytes = std::int64_t{4} << 20, most_part_rows = 4096;
-constexpr std::int64_t most_memory = std::int64_t{1} << 30;
+constexpr std::int64_t memory_beside_file = std::int64_t{40} << 20;
+
+// Arrow's own limits of what a header holds.
+constexpr std::size_t most_header_bytes = 100'000'000;
+constexpr std::int32_t most_header_parts = 1'000'000;
 
 // Why a file cannot be read; row 0: as a whole.
 struct Refusal {
@@ -34,7 +39,8 @@ struct Refusal {
 // Memory for Arrow, of which a file that claims what it does not have gets no more than the most.
 class LimitedPool : public arrow::ProxyMemoryPool {
  public:
-  LimitedPool() : ProxyMemoryPool(arrow::system_memory_pool()) {}
+  explicit LimitedPool(std::size_t file_bytes)
+      : ProxyMemoryPool(arrow::system_memory_pool()), most_(static_cast<std::int64_t>(file_bytes) + memory_beside_file) {}
 
   using ProxyMemoryPool::Allocate;
   using ProxyMemoryPool::Reallocate;
@@ -49,9 +55,11 @@ class LimitedPool : public arrow::ProxyMemoryPool {
 
  private:
   arrow::Status check(std::int64_t more) const {
-    if (more <= most_memory - bytes_allocated()) return arrow::Status::OK();
-    return arrow::Status::OutOfMemory("one part of it takes more than 1 GiB");
+    if (more <= most_ - bytes_allocated()) return arrow::Status::OK();
+    return arrow::Status::OutOfMemory(fmt::format("one part of it takes more than {} MiB", most_ >> 20));
   }
+
+  std::int64_t most_;
 };
 
 // One line of what Arrow says.
@@ -78,18 +86,6 @@ T take(arrow::Result<T> result) {
   return *std::move(result);
 }
 
-bool is_text(const arrow::DataType& type) {
-  if (type.id() == Kind::DICTIONARY) return is_text(*static_cast<const arrow::DictionaryType&>(type).value_type());
-  return type.id() == Kind::STRING || type.id() == Kind::LARGE_STRING || type.id() == Kind::BINARY ||
-         type.id() == Kind::LARGE_BINARY;
-}
-
-// Of a list, what it is of; null for other types.
-const arrow::DataType* element_of(const arrow::DataType& type) {
-  const bool is_list = type.id() == Kind::LIST || type.id() == Kind::LARGE_LIST || type.id() == Kind::FIXED_SIZE_LIST;
-  return is_list ? static_cast<const arrow::BaseListType&>(type).value_type().get() : nullptr;
-}
-
 // Only role and content are written; another field is only named, where it is not null.
 bool is_message(const arrow::DataType& type) {
   if (type.id() != Kind::STRUCT) return false;
@@ -108,148 +104,22 @@ std::string wrong_type(const std::string& name, const arrow::DataType& type, boo
   return element != nullptr && arrow::is_integer(element->id()) ? "" : "lists of integers";
 }
 
-// What is wrong with a value, which does not know where it is.
-struct ValueFault {
-  std::string why;
-};
-
-bool is_null(const arrow::Array& array, std::int64_t i) {
-  if (array.IsNull(i) || array.type_id() != Kind::DICTIONARY) return array.IsNull(i);
-  const auto& words = static_cast<const arrow::DictionaryArray&>(array);
-  const std::int64_t word = words.GetValueIndex(i);
-  if (word < 0 || word >= words.dictionary()->length())
-    throw ValueFault{"is not in the column's dictionary; the file is damaged"};
-  return words.dictionary()->IsNull(word);
-}
-
-// Of a value that is not null.
-std::string_view string_at(const arrow::Array& array, std::int64_t i) {
-  switch (array.type_id()) {
-    case Kind::DICTIONARY: {
-      const auto& words = static_cast<const arrow::DictionaryArray&>(array);
-      return string_at(*words.dictionary(), words.GetValueIndex(i));
-    }
-    case Kind::LARGE_STRING:
-    case Kind::LARGE_BINARY:
-      return static_cast<const arrow::LargeBinaryArray&>(array).GetView(i);
-    default:
-      return static_cast<const arrow::BinaryArray&>(array).GetView(i);
-  }
-}
-
-// The elements of list i.
-struct Elements {
-  const arrow::Array& values;
-  std::int64_t begin, end;
-};
-Elements elements_at(const arrow::Array& array, std::int64_t i) {
-  const auto of = [i](const auto& list) {
-    return Elements{*list.values(), list.value_offset(i), list.value_offset(i) + list.value_length(i)};
-  };
-  if (array.type_id() == Kind::LARGE_LIST) return of(static_cast<const arrow::LargeListArray&>(array));
-  if (array.type_id() == Kind::FIXED_SIZE_LIST) return of(static_cast<const arrow::FixedSizeListArray&>(array));
-  return of(static_cast<const arrow::ListArray&>(array));
-}
-
-constexpr char hex[] = "0123456789abcdef";
-
-// Appends values to a text, as JSON.
-class JsonWriter {
- public:
-  explicit JsonWriter(std::string& text) : text_(text) {}
-
-  void value(const arrow::Array& array, std::int64_t i) {
-    if (is_null(array, i)) throw ValueFault{"is null; give it a value, or leave the row out"};
-    if (is_text(*array.type())) return string(string_at(array, i));
-    if (element_of(*array.type()) == nullptr) return integers(array, i, i + 1);
-    const auto [values, begin, end] = elements_at(array, i);
-    text_ += '[';
-    values.type_id() == Kind::STRUCT ? messages(static_cast<const arrow::StructArray&>(values), begin, end)
-                                     : integers(values, begin, end);
-    text_ += ']';
-  }
-
-  void string(std::string_view value) {
-    if (!arrow::util::ValidateUTF8(value)) throw ValueFault{"holds bytes that are no UTF-8; texts are UTF-8"};
-    text_ += '"';
-    std::size_t written = 0;
-    for (std::size_t at = 0; at < value.size(); ++at) {
-      const auto byte = static_cast<unsigned char>(value[at]);
-      if (byte != '"' && byte != '\\' && byte >= 0x20) continue;
-      text_.append(value, written, at - written);
-      text_.append("\\u00").append(1, hex[byte >> 4]).append(1, hex[byte & 15]);
-      written = at + 1;
-    }
-    text_.append(value, written).append(1, '"');
-  }
-
- private:
-  void integers(const arrow::Array& values, std::int64_t begin, std::int64_t end) {
-    switch (values.type_id()) {
-      case Kind::INT8:
-        return integers_of<arrow::Int8Array>(values, begin, end);
-      case Kind::UINT8:
-        return integers_of<arrow::UInt8Array>(values, begin, end);
-      case Kind::INT16:
-        return integers_of<arrow::Int16Array>(values, begin, end);
-      case Kind::UINT16:
-        return integers_of<arrow::UInt16Array>(values, begin, end);
-      case Kind::INT32:
-        return integers_of<arrow::Int32Array>(values, begin, end);
-      case Kind::UINT32:
-        return integers_of<arrow::UInt32Array>(values, begin, end);
-      case Kind::UINT64:
-        return integers_of<arrow::UInt64Array>(values, begin, end);
-      default:
-        return integers_of<arrow::Int64Array>(values, begin, end);
-    }
-  }
-  template <class Integers>
-  void integers_of(const arrow::Array& array, std::int64_t begin, std::int64_t end) {
-    const auto& values = static_cast<const Integers&>(array);
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (i > begin) text_ += ',';
-      values.IsNull(i) ? text_ += "null" : text_ += fmt::format_int(values.Value(i)).c_str();
-    }
-  }
-
-  // A field that is null is one that the message does not have. Those that nobody reads are only named.
-  void messages(const arrow::StructArray& values, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (i > begin) text_ += ',';
-      if (values.IsNull(i)) {
-        text_ += "null";
-        continue;
-      }
-      text_ += '{';
-      bool is_first = true;
-      for (int f = 0; f < values.num_fields(); ++f) {
-        const std::string& name = values.struct_type()->field(f)->name();
-        const arrow::Array& field = *values.field(f);
-        if (is_null(field, i)) continue;
-        if (!std::exchange(is_first, false)) text_ += ',';
-        string(name);
-        text_ += ':';
-        name == "role" || name == "content" ? string(string_at(field, i)) : void(text_ += "null");
-      }
-      text_ += '}';
-    }
-  }
-
-  std::string& text_;
-};
-
 // Stops because what was read cannot be written.
 struct Stopped {};
 
 class ParquetRows {
  public:
-  explicit ParquetRows(const ParquetReading& reading) : texts_(reading.text_keys, reading.text_keys + reading.keys) {
+  explicit ParquetRows(const ParquetReading& reading)
+      : texts_(reading.text_keys, reading.text_keys + reading.keys), pool_(reading.size) {
     texts_.insert({"prompt", "response"});
     const auto buffer = std::make_shared<arrow::Buffer>(reinterpret_cast<const std::uint8_t*>(reading.bytes),
                                                         static_cast<std::int64_t>(reading.size));
+    parquet::ReaderProperties properties(&pool_);
+    const auto most = static_cast<std::int32_t>(std::min<std::size_t>(reading.size, most_header_bytes));
+    properties.set_thrift_string_size_limit(most);  // no text and no list of a header has more bytes or parts than the file
+    properties.set_thrift_container_size_limit(std::min(most, most_header_parts));
     parquet::arrow::FileReaderBuilder builder;
-    check(builder.Open(std::make_shared<arrow::io::BufferReader>(buffer), parquet::ReaderProperties(&pool_)));
+    check(builder.Open(std::make_shared<arrow::io::BufferReader>(buffer), properties));
     builder.memory_pool(&pool_);
     check(builder.Build(&reader_));
     choose_columns(reading.text_keys[0]);

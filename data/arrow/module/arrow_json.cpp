@@ -1,0 +1,144 @@
+#include "data/arrow/module/arrow_json.hpp"
+
+#include <arrow/util/utf8.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace pipetrain {
+
+using Kind = arrow::Type;
+
+bool is_text(const arrow::DataType& type) {
+  if (type.id() == Kind::DICTIONARY) return is_text(*static_cast<const arrow::DictionaryType&>(type).value_type());
+  return type.id() == Kind::STRING || type.id() == Kind::LARGE_STRING || type.id() == Kind::BINARY ||
+         type.id() == Kind::LARGE_BINARY;
+}
+
+const arrow::DataType* element_of(const arrow::DataType& type) {
+  const bool is_list = type.id() == Kind::LIST || type.id() == Kind::LARGE_LIST || type.id() == Kind::FIXED_SIZE_LIST;
+  return is_list ? static_cast<const arrow::BaseListType&>(type).value_type().get() : nullptr;
+}
+
+namespace {
+
+bool is_null(const arrow::Array& array, std::int64_t i) {
+  if (array.IsNull(i) || array.type_id() != Kind::DICTIONARY) return array.IsNull(i);
+  const auto& words = static_cast<const arrow::DictionaryArray&>(array);
+  const std::int64_t word = words.GetValueIndex(i);
+  if (word < 0 || word >= words.dictionary()->length())
+    throw ValueFault{"is not in the column's dictionary; the file is damaged"};
+  return words.dictionary()->IsNull(word);
+}
+
+// Of a value that is not null.
+std::string_view string_at(const arrow::Array& array, std::int64_t i) {
+  switch (array.type_id()) {
+    case Kind::DICTIONARY: {
+      const auto& words = static_cast<const arrow::DictionaryArray&>(array);
+      return string_at(*words.dictionary(), words.GetValueIndex(i));
+    }
+    case Kind::LARGE_STRING:
+    case Kind::LARGE_BINARY:
+      return static_cast<const arrow::LargeBinaryArray&>(array).GetView(i);
+    default:
+      return static_cast<const arrow::BinaryArray&>(array).GetView(i);
+  }
+}
+
+// The elements of list i.
+struct Elements {
+  const arrow::Array& values;
+  std::int64_t begin, end;
+};
+Elements elements_at(const arrow::Array& array, std::int64_t i) {
+  const auto of = [i](const auto& list) {
+    return Elements{*list.values(), list.value_offset(i), list.value_offset(i) + list.value_length(i)};
+  };
+  if (array.type_id() == Kind::LARGE_LIST) return of(static_cast<const arrow::LargeListArray&>(array));
+  if (array.type_id() == Kind::FIXED_SIZE_LIST) return of(static_cast<const arrow::FixedSizeListArray&>(array));
+  return of(static_cast<const arrow::ListArray&>(array));
+}
+
+constexpr char hex[] = "0123456789abcdef";
+
+}  // namespace
+
+void JsonWriter::value(const arrow::Array& array, std::int64_t i) {
+  if (is_null(array, i)) throw ValueFault{"is null; give it a value, or leave the row out"};
+  if (is_text(*array.type())) return string(string_at(array, i));
+  if (element_of(*array.type()) == nullptr) return integers(array, i, i + 1);
+  const auto [values, begin, end] = elements_at(array, i);
+  text_ += '[';
+  values.type_id() == Kind::STRUCT ? messages(static_cast<const arrow::StructArray&>(values), begin, end)
+                                   : integers(values, begin, end);
+  text_ += ']';
+}
+
+void JsonWriter::string(std::string_view value) {
+  if (!arrow::util::ValidateUTF8(value)) throw ValueFault{"holds bytes that are no UTF-8; texts are UTF-8"};
+  text_ += '"';
+  std::size_t written = 0;
+  for (std::size_t at = 0; at < value.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(value[at]);
+    if (byte != '"' && byte != '\\' && byte >= 0x20) continue;
+    text_.append(value, written, at - written);
+    text_.append("\\u00").append(1, hex[byte >> 4]).append(1, hex[byte & 15]);
+    written = at + 1;
+  }
+  text_.append(value, written).append(1, '"');
+}
+
+template <class Integers>
+void JsonWriter::integers_of(const arrow::Array& array, std::int64_t begin, std::int64_t end) {
+  const auto& values = static_cast<const Integers&>(array);
+  for (std::int64_t i = begin; i < end; ++i) {
+    if (i > begin) text_ += ',';
+    values.IsNull(i) ? text_ += "null" : text_ += fmt::format_int(values.Value(i)).c_str();
+  }
+}
+
+void JsonWriter::integers(const arrow::Array& values, std::int64_t begin, std::int64_t end) {
+  switch (values.type_id()) {
+    case Kind::INT8:
+      return integers_of<arrow::Int8Array>(values, begin, end);
+    case Kind::UINT8:
+      return integers_of<arrow::UInt8Array>(values, begin, end);
+    case Kind::INT16:
+      return integers_of<arrow::Int16Array>(values, begin, end);
+    case Kind::UINT16:
+      return integers_of<arrow::UInt16Array>(values, begin, end);
+    case Kind::INT32:
+      return integers_of<arrow::Int32Array>(values, begin, end);
+    case Kind::UINT32:
+      return integers_of<arrow::UInt32Array>(values, begin, end);
+    case Kind::UINT64:
+      return integers_of<arrow::UInt64Array>(values, begin, end);
+    default:
+      return integers_of<arrow::Int64Array>(values, begin, end);
+  }
+}
+// A field that is null is one that the message does not have. Those that nobody reads are only named.
+void JsonWriter::messages(const arrow::StructArray& values, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    if (i > begin) text_ += ',';
+    if (values.IsNull(i)) {
+      text_ += "null";
+      continue;
+    }
+    text_ += '{';
+    bool is_first = true;
+    for (int f = 0; f < values.num_fields(); ++f) {
+      const std::string& name = values.struct_type()->field(f)->name();
+      const arrow::Array& field = *values.field(f);
+      if (is_null(field, i)) continue;
+      if (!std::exchange(is_first, false)) text_ += ',';
+      string(name);
+      text_ += ':';
+      name == "role" || name == "content" ? string(string_at(field, i)) : void(text_ += "null");
+    }
+    text_ += '}';
+  }
+}
+
+}  // namespace pipetrain
