@@ -15,7 +15,7 @@ struct CpuRankSum {
   std::span<const std::byte* const> sources;  // `count` elements of every rank, in rank order; at least one
   std::span<std::byte* const> targets;        // each gets the result; may be sources too, from the same element on
   std::int64_t count = 0;
-  DType dtype = DType::f32;  // f32 or f64
+  DType dtype = DType::f32;  // f32, f64, or bf16 and f16, which add up in fp32 and are rounded once
   Reduction reduction = Reduction::sum;
 };
 

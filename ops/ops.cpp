@@ -4,10 +4,6 @@
 
 namespace pipetrain {
 
-void Ops::round(const Tensor&, const Tensor&) {
-  throw Error(ErrorKind::unavailable, "this device computes in fp32 only; use precision fp32");
-}
-
 namespace {
 
 [[noreturn]] void refuse_fp8() {

@@ -160,8 +160,8 @@ class Ops {
   // Decoupled weight decay, bias-corrected (Loshchilov and Hutter 2019).
   virtual void adamw(const AdamWArgs& args, const AdamW& settings) = 0;
   // target [same length] bf16 or f16 = source f32, rounded to nearest even: the copy of fp32 master weights that matrices are
-  // computed from. Throws Error(unavailable) where activations are f32 only.
-  virtual void round(const Tensor& source, const Tensor& target);
+  // computed from.
+  virtual void round(const Tensor& source, const Tensor& target) = 0;
   // adamw, then round(weight, rounded), in one pass where that is faster.
   virtual void adamw_rounded(const AdamWArgs& args, const AdamW& settings, const Tensor& rounded) {
     adamw(args, settings);
@@ -179,7 +179,7 @@ class Ops {
   Ops() = default;
 };
 
-// Runs on a stream of a CPU device; f32 only. The stream must outlive the Ops.
+// Runs on a stream of a CPU device. The stream must outlive the Ops.
 std::unique_ptr<Ops> make_cpu_ops(Stream& stream);
 // Runs on a stream of a CUDA device. deterministic: what is left to cuDNN of 16-bit attention's backward gives the same bits in
 // every run too, slower and with more memory; all else always does. Throws Error(unavailable) in a build without CUDA.

@@ -7,6 +7,7 @@
 
 #include "core/device.hpp"
 #include "core/error.hpp"
+#include "ops/half_products.hpp"
 #include "ops/ops.hpp"
 #include "tuning/measured_devices.hpp"
 
@@ -208,7 +209,7 @@ MeasuredDevices measure_devices(DeviceKind kind, int count, int threads) {
   // The devices of a CPU share its memory.
   devices.memory_bytes = measurement.memory_bytes() / (kind == DeviceKind::cpu ? count : 1);
   devices.fp32_flops = measurement.flops(DType::f32);
-  if (kind == DeviceKind::cuda) devices.bf16_flops = measurement.flops(DType::bf16);
+  if (kind == DeviceKind::cuda || half_products(DType::bf16).native) devices.bf16_flops = measurement.flops(DType::bf16);
   devices.block_overhead =
       operations_in_a_block * measurement.operation_seconds(kind == DeviceKind::cuda ? DType::bf16 : DType::f32);
   devices.memory_rate = measurement.memory_rate();

@@ -1,8 +1,6 @@
 #include "actors/training/load_weights.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
@@ -10,22 +8,17 @@
 
 #include "actors/training/loading_threads.hpp"
 #include "core/device.hpp"
+#include "core/half.hpp"
 #include "core/on_threads.hpp"
 
 namespace pipetrain {
 namespace {
 
-std::uint16_t rounded_to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
-  return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
-}
-
-// In place: values [count] f32 become [count] bf16 at the same address.
-void round_to_bf16(std::vector<float>& values) {
+// In place: values [count] f32 become [count] bf16 or f16 at the same address.
+void round_to(DType type, std::vector<float>& values) {
   auto* const rounded = reinterpret_cast<unsigned char*>(values.data());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint16_t value = rounded_to_bf16(values[i]);
+    const std::uint16_t value = type == DType::bf16 ? to_bf16(values[i]) : to_f16(values[i]);
     std::memcpy(rounded + i * sizeof value, &value, sizeof value);
   }
 }
@@ -44,7 +37,7 @@ void load_weights(const WeightSource& source, const ParameterLayout& layout, Str
     const Parameter& parameter = *parameters[i];
     std::vector<float> staging(static_cast<std::size_t>(parameter.local.elements()));
     source.load(parameter, staging.data());
-    if (arena.dtype == DType::bf16) round_to_bf16(staging);
+    if (arena.dtype != DType::f32) round_to(arena.dtype, staging);
     const std::lock_guard lock(stream_turn);
     stream.copy(static_cast<char*>(arena.data) + parameter.offset * size, staging.data(), staging.size() * size);
     stream.synchronize();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/training/activation_pool.hpp"
+#include "actors/training/loading_threads.hpp"
 #include "actors/training/rank_state.hpp"
 
 namespace pipetrain {
@@ -29,6 +30,20 @@ std::size_t gpu_scratch_estimate(const RankSetup& setup) {
   const auto attention = static_cast<std::size_t>(config.heads * config.head_dim / ranks) * 12;
   const auto product = static_cast<std::size_t>(config.hidden) * (ranks > 1 ? 8 : 4);
   return (std::size_t{64} << 20) + tokens * std::max(attention, product);
+}
+
+// Of each thread: pieces of both operands of a product, eight heads of a sequence in attention's backward, and four rows.
+std::size_t cpu_scratch_estimate(const RankSetup& setup, unsigned threads) {
+  if (!setup.numerics.precision.rounds_weights()) return 0;
+  const auto& config = setup.config;
+  const std::int64_t ranks = setup.groups.tensor ? setup.groups.tensor->size() : 1;
+  const std::int64_t packed = (config.heads + 2 * config.kv_heads) * config.head_dim / ranks;
+  const std::int64_t inner = config.intermediate / ranks, words = config.vocabulary / ranks + 8;
+  constexpr std::int64_t piece = 256;
+  const std::int64_t summed = std::max({config.hidden, inner, packed, words, setup.shape.tokens()});
+  const std::int64_t floats = 2 * piece * summed + piece * piece + 8 * setup.shape.sequence * config.head_dim +
+                              4 * std::max({config.hidden, 2 * inner, packed, words});
+  return static_cast<std::size_t>(threads) * static_cast<std::size_t>(floats) * sizeof(float);
 }
 
 Tensor lane_tensor(const RankSetup& setup, InputKind kind, int chunk, const Shape& hidden) {
@@ -71,7 +86,10 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   MemoryUse use = RankState::memory(setup, model.parameters());
   use.parameters += model.fp8_weight_bytes();
   use.workspace = model.workspace_bytes();
-  if (setup.device && setup.device->id().kind == DeviceKind::cuda) use.workspace += gpu_scratch_estimate(setup);
+  if (setup.device) {
+    const bool gpu = setup.device->id().kind == DeviceKind::cuda;
+    use.workspace += gpu ? gpu_scratch_estimate(setup) : cpu_scratch_estimate(setup, loading_threads(*setup.device));
+  }
   use.activations = ActivationPool::bytes(model, setup.needs);
   add_outside(setup, OffloadedActivations::bytes(model, setup.needs), use);
   const Shape hidden = model.hidden_shape();

@@ -20,10 +20,13 @@ StageModelSpec model_spec(const RankSetup& setup);
 // What the operations of a GPU take for themselves, beside the model's workspace.
 std::size_t gpu_scratch_estimate(const RankSetup& setup);
 
+// What the compute threads of a CPU take for numbers of 16 bits that they widen; 0 in fp32.
+std::size_t cpu_scratch_estimate(const RankSetup& setup, unsigned threads);
+
 // Adds what is kept outside of the setup's device, and what the host needs to carry it there.
 void add_outside(const RankSetup& setup, const PlaceBytes& bytes, MemoryUse& use);
 
-// With it where the setup's device is a GPU.
+// With what the operations of the setup's device take.
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model);
 
 }  // namespace pipetrain

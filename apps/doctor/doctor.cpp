@@ -17,6 +17,7 @@
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "data/parquet.hpp"
+#include "ops/half_products.hpp"
 #include "ops/ops.hpp"
 #include "tuning/measured_devices.hpp"
 
@@ -36,7 +37,8 @@ bool check_cpu() {
   const auto stream = device->make_stream("doctor");
   try {
     make_cpu_ops(*stream);
-    print_fact("cpu", "ok: fp32");
+    print_fact("cpu",
+               fmt::format("ok: fp32, bf16 ({}), fp16 ({})", half_products(DType::bf16).how, half_products(DType::f16).how));
     return true;
   } catch (const Error& error) {
     print_fact("cpu", error.what());

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "apps/options/device_choice.hpp"
+#include "apps/options/numerics_options.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "core/mesh.hpp"
@@ -81,8 +82,8 @@ void read_layout(const OptionValues& values, const Machine& machine, GenerateOpt
   options.notes.insert(options.notes.end(), train.notes.begin(), train.notes.end());
   const bool gpu = options.devices.kind == DeviceKind::cuda;
   const bool bf16 = values.choice("precision", {"fp32", "bf16"}).value_or(gpu ? 1 : 0) == 1;
-  if (bf16 && !gpu) values.fail("precision", "bf16 is not built yet on the CPU; use fp32");
   options.precision = bf16 ? Precision::bf16() : Precision::fp32();
+  if (auto note = precision_note(options.precision, gpu)) options.notes.push_back(std::move(*note));
   if (const auto seconds = values.integer("stall-timeout", 0, 1'000'000)) options.stall = std::chrono::seconds(*seconds);
 }
 

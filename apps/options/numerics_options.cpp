@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/mode_names.hpp"
+#include "ops/half_products.hpp"
 
 namespace pipetrain {
 namespace {
@@ -22,9 +23,14 @@ Precision read_precision(const OptionValues& values, bool gpu, const Precision& 
   constexpr Precision precisions[] = {Precision::fp32(), Precision::bf16(), Precision::fp16(), Precision::fp8()};
   const auto choice = values.choice("precision", {"fp32", "bf16", "fp16", "fp8"});
   const Precision precision = choice ? precisions[*choice] : otherwise;
-  if (precision != Precision::fp32() && !gpu)
-    values.fail("precision", fmt::format("{} is not built yet on the CPU; use fp32", precision_name(precision)));
+  if (precision.fp8_products && !gpu) values.fail("precision", "fp8 is not built on the CPU; use fp32, bf16 or fp16");
   return precision;
+}
+
+std::optional<std::string> precision_note(const Precision& precision, bool gpu) {
+  if (gpu || !precision.rounds_weights() || half_products(precision.compute).native) return std::nullopt;
+  return fmt::format("{} on this CPU: products are widened to fp32, which is slower than --precision fp32",
+                     precision_name(precision));
 }
 
 std::optional<Recompute> read_recompute(const OptionValues& values) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "apps/options/option_values.hpp"
 #include "model/loss_scale.hpp"
@@ -13,6 +14,8 @@ namespace pipetrain {
 // All throw Error(input) that names the option.
 // --precision, else `otherwise`.
 Precision read_precision(const OptionValues& values, bool gpu, const Precision& otherwise);
+// What to tell of a precision that this host's processor has no instructions for.
+std::optional<std::string> precision_note(const Precision& precision, bool gpu);
 // Nothing where --recompute is not given.
 std::optional<Recompute> read_recompute(const OptionValues& values);
 // --recompute-num-layers, of a run that recomputes so. Nothing where it is not given.

@@ -251,7 +251,9 @@ void read_run(const Sources& sources, TrainOptions& options, const std::function
   read_chunks_and_order(values, run);
   read_length_and_optimizer(values, run);
   choose_devices(values, machine, options);
-  run.numerics = read_numerics(values, run.devices.kind == DeviceKind::cuda);
+  const bool gpu = run.devices.kind == DeviceKind::cuda;
+  run.numerics = read_numerics(values, gpu);
+  if (auto note = precision_note(run.numerics.precision, gpu)) options.notes.push_back(std::move(*note));
   run.loss_scale = read_loss_scale(values, run.numerics.precision);
   read_files(values, options);
   read_fault(environment, run);

@@ -131,7 +131,9 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
     const auto given = values.number(name, OptionValues::Range::from_to(range.least / unit, range.most / unit));
     return given ? *given * unit : otherwise;
   };
-  const double flops = request.precision != Precision::fp32() ? usual.bf16_flops.value_or(usual.fp32_flops) : usual.fp32_flops;
+  // On a CPU fp16 products are fp32's, widened.
+  const bool half = gpu ? request.precision != Precision::fp32() : request.precision == Precision::bf16();
+  const double flops = half ? usual.bf16_flops.value_or(usual.fp32_flops) : usual.fp32_flops;
   request.speed.memory_bytes = read("memory", gib, memory_range, usual.memory_bytes);
   request.speed.flops = read("tflops", 1e12, flops_range, flops);
   request.speed.fp8_flops = read("fp8-tflops", 1e12, flops_range, usual_fp8_factor * request.speed.flops);

@@ -1,7 +1,7 @@
 """One training step of a Llama in PyTorch on the CPU, for ./dev bench cpu.
 
 Takes the model's sizes as one JSON object in its argument, warms up, prints "ready VERSION", then for every line on stdin
-trains one step (gradient accumulation over the microbatches, clipping, AdamW; fp32) and prints the seconds it took and the processor seconds of all threads.
+trains one step (gradient accumulation over the microbatches, clipping, AdamW; fp32, or with "bf16" autocast over fp32 weights) and prints the seconds it took and the processor seconds of all threads.
 """
 
 import json
@@ -74,7 +74,9 @@ def main():
     def step():
         optimizer.zero_grad()
         for microbatch in tokens:
-            (loss_of(microbatch[:, :-1], microbatch[:, 1:]) / sizes["microbatches"]).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=sizes.get("bf16", False)):
+                loss = loss_of(microbatch[:, :-1], microbatch[:, 1:]) / sizes["microbatches"]
+            loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 

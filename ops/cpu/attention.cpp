@@ -7,6 +7,7 @@
 
 #include "ops/cpu/dropout_factors.hpp"
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/rows.hpp"
 #include "ops/cpu/sgemm.hpp"
 #include "ops/cpu/vector_math.hpp"
 
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::int64_t block = 64;  // query rows
 
-// A [S, D] matrix inside a packed one.
+// A [S, D] matrix of floats inside a larger one.
 struct Head {
   float* data;
   std::int64_t stride;
@@ -26,19 +27,55 @@ struct Heads {
   Head q, k, v;
 };
 
-Heads heads_of(const AttentionShape& shape, const Tensor& packed, std::int64_t batch, std::int64_t head) {
-  const std::int64_t stride = shape.packed_cols(), group = shape.heads / shape.kv_heads;
-  float* base = packed.as<float>() + batch * shape.sequence * stride;
-  const std::int64_t kv = head / group;
-  return {{base + head * shape.head_dim, stride},
-          {base + (shape.heads + kv) * shape.head_dim, stride},
-          {base + (shape.heads + shape.kv_heads + kv) * shape.head_dim, stride}};
+// A head where operations have it: rows and columns of a packed tensor of any activation type.
+struct Place {
+  const Tensor& packed;
+  std::int64_t first_row, first_col, rows, dim;
+  char* row(std::int64_t at) const { return element_at(packed, (first_row + at) * packed.cols() + first_col); }
+};
+
+// `plane`: counted over query, key and value heads.
+Place head_of(const AttentionShape& shape, const Tensor& packed, std::int64_t batch, std::int64_t plane) {
+  return {packed, batch * shape.sequence, plane * shape.head_dim, shape.sequence, shape.head_dim};
 }
 
-Head output_head(const AttentionShape& shape, const Tensor& out, std::int64_t batch, std::int64_t head) {
-  const std::int64_t stride = shape.heads * shape.head_dim;
-  return {out.as<float>() + batch * shape.sequence * stride + head * shape.head_dim, stride};
+struct Planes {
+  std::int64_t q, k, v;
+};
+Planes planes_of(const AttentionShape& shape, std::int64_t head) {
+  const std::int64_t kv = head / (shape.heads / shape.kv_heads);
+  return {head, shape.heads + kv, shape.heads + shape.kv_heads + kv};
 }
+
+// A head as floats for the length of a tile: there, or widened in memory of the thread.
+class WideHead {
+ public:
+  explicit WideHead(const Place& place)
+      : place_(place),
+        there_(place.packed.dtype == DType::f32),
+        wide_(there_ ? 0 : place.rows * place.dim),
+        head_(there_ ? Head{reinterpret_cast<float*>(place.row(0)), place.packed.cols()} : Head{wide_.data(), place.dim}) {}
+
+  const WideHead& load() const {
+    if (there_) return *this;
+    for (std::int64_t row = 0; row < place_.rows; ++row)
+      widen(place_.packed.dtype, place_.row(row), place_.dim, head_.row(row));
+    return *this;
+  }
+  // Rounds what was written.
+  void store() const {
+    if (there_) return;
+    for (std::int64_t row = 0; row < place_.rows; ++row)
+      narrow(place_.packed.dtype, head_.row(row), place_.dim, place_.row(row));
+  }
+  operator Head() const { return head_; }
+
+ private:
+  Place place_;
+  bool there_;
+  Floats wide_;
+  Head head_;
+};
 
 // Scratch of the thread, kept for the next tile.
 float* scratch(std::size_t which, std::int64_t elements) {
@@ -237,22 +274,27 @@ void attention(CpuStream& stream, const AttentionShape& shape, const AttentionAr
   stream.parallel_for(shape.batch * shape.heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.heads, head = tile % shape.heads;
     const Sight sight(shape, args.documents, args.dropout, batch);
-    forward_head({shape, sight, head}, heads_of(shape, args.qkv, batch, head), output_head(shape, args.out, batch, head),
+    const Planes planes = planes_of(shape, head);
+    const WideHead q(head_of(shape, args.qkv, batch, planes.q)), k(head_of(shape, args.qkv, batch, planes.k)),
+        v(head_of(shape, args.qkv, batch, planes.v)), out(head_of(shape, args.out, batch, head));
+    forward_head({shape, sight, head}, {q.load(), k.load(), v.load()}, out,
                  args.log_sum_exp.as<float>() + tile * shape.sequence);
+    out.store();
   });
 }
 
 void cached_attention(CpuStream& stream, const AttentionShape& shape, const CachedAttentionArgs& args) {
   const std::int64_t dim = shape.head_dim, row = 2 * shape.kv_heads * dim, group = shape.heads / shape.kv_heads;
-  const auto* packed = args.qkv.as<float>();
-  auto* cache = args.cache.as<float>();
-  for (std::int64_t t = 0; t < shape.sequence; ++t)
-    std::copy_n(packed + t * shape.packed_cols() + shape.heads * dim, row, cache + (args.first + t) * row);
+  for (std::int64_t t = 0; t < shape.sequence; ++t) {
+    const char* const fresh = element_at(args.qkv, t * shape.packed_cols() + shape.heads * dim);
+    std::copy_n(fresh, static_cast<std::size_t>(row) * size_of(args.qkv.dtype), element_at(args.cache, (args.first + t) * row));
+  }
   stream.parallel_for(shape.heads, [&](std::int64_t head) {
-    Heads in = heads_of(shape, args.qkv, 0, head);
-    in.k = {cache + head / group * dim, row};
-    in.v = {cache + (shape.kv_heads + head / group) * dim, row};
-    cached_head(shape, args.first, in, output_head(shape, args.out, 0, head));
+    const auto cached = [&](std::int64_t plane) { return Place{args.cache, 0, plane * dim, args.first + shape.sequence, dim}; };
+    const WideHead q(head_of(shape, args.qkv, 0, head)), k(cached(head / group)), v(cached(shape.kv_heads + head / group)),
+        out(head_of(shape, args.out, 0, head));
+    cached_head(shape, args.first, {q.load(), k.load(), v.load()}, out);
+    out.store();
   });
 }
 
@@ -261,15 +303,20 @@ void attention_backward(CpuStream& stream, const AttentionShape& shape, const At
   stream.parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t tile) {
     const std::int64_t batch = tile / shape.kv_heads, first_head = tile % shape.kv_heads * group;
     const Sight sight(shape, args.documents, args.dropout, batch);
-    const Heads shared = heads_of(shape, args.dqkv, batch, first_head);
-    clear(shared.k, shape.sequence, shape.head_dim);
-    clear(shared.v, shape.sequence, shape.head_dim);
+    const Planes planes = planes_of(shape, first_head);
+    const WideHead k(head_of(shape, args.qkv, batch, planes.k)), v(head_of(shape, args.qkv, batch, planes.v)),
+        dk(head_of(shape, args.dqkv, batch, planes.k)), dv(head_of(shape, args.dqkv, batch, planes.v));
+    k.load(), v.load();
+    clear(dk, shape.sequence, shape.head_dim);
+    clear(dv, shape.sequence, shape.head_dim);
     for (std::int64_t head = first_head; head < first_head + group; ++head) {
       const float* log_sum_exp = args.log_sum_exp.as<float>() + (batch * shape.heads + head) * shape.sequence;
-      backward_head({shape, sight, head}, heads_of(shape, args.qkv, batch, head),
-                    {output_head(shape, args.dout, batch, head), output_head(shape, args.out, batch, head), log_sum_exp},
-                    heads_of(shape, args.dqkv, batch, head));
+      const WideHead q(head_of(shape, args.qkv, batch, head)), dq(head_of(shape, args.dqkv, batch, head)),
+          dout(head_of(shape, args.dout, batch, head)), out(head_of(shape, args.out, batch, head));
+      backward_head({shape, sight, head}, {q.load(), k, v}, {dout.load(), out.load(), log_sum_exp}, {dq, dk, dv});
+      dq.store();
     }
+    dk.store(), dv.store();
   });
 }
 

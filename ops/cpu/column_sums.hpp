@@ -8,15 +8,15 @@
 
 namespace pipetrain::cpu {
 
-// total [cols] += what work(row, sums) adds to sums [cols] for each row; partial [tiles, cols] is room for the tiles' sums,
-// which are added in order.
+// total [cols] += what work(begin, end, sums) adds to sums [cols] for the rows [begin, end); partial [tiles, cols] is room for
+// the tiles' sums, which are added in order.
 template <class Work>
 void add_column_sums(CpuStream& stream, std::int64_t rows, const Tensor& partial, const Tensor& total, const Work& work) {
   const std::int64_t tiles = partial.rows(), cols = partial.cols();
   stream.parallel_for(tiles, [&](std::int64_t tile) {
     float* sums = partial.as<float>() + tile * cols;
     std::memset(sums, 0, static_cast<std::size_t>(cols) * sizeof(float));
-    for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) work(row, sums);
+    work(rows * tile / tiles, rows * (tile + 1) / tiles, sums);
   });
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     const float* sums = partial.as<float>() + tile * cols;

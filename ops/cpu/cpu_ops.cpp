@@ -31,9 +31,9 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::matmul(s, kind, args.in, args.w, false, scratch.product); });
     sum_ranks(tp, scratch.product, scratch.sum);
     if (args.residual) {
-      enqueue([=](CpuStream& s) { cpu::add(s, *args.residual, scratch.sum, args.out); });
+      enqueue([=](CpuStream& s) { cpu::add_rounded(s, scratch.sum, *args.residual, args.out); });
     } else {
-      stream_.copy(out.data, scratch.sum.data, out.bytes());
+      round(scratch.sum, out);
     }
   }
 
@@ -62,7 +62,8 @@ class CpuOps : public Ops {
                  const Tensor& out) override {
     const ArenaScope scope(*workspace_);
     const cpu::EmbeddingScratch scratch(*workspace_, tp, ids, table);
-    const Tensor rows = tp.size() == 1 ? out : scratch.rows;
+    Tensor rows = tp.size() == 1 ? out : scratch.rows;
+    rows.dtype = table.dtype;
     enqueue([=](CpuStream& s) { cpu::embedding(s, ids, table, first_id, rows); });
     if (tp.size() > 1) scatter_sum(tp, rows, out);
   }
@@ -168,6 +169,10 @@ class CpuOps : public Ops {
 
   void adamw(const AdamWArgs& args, const AdamW& settings) override {
     enqueue([=](CpuStream& s) { cpu::adamw(s, args, settings); });
+  }
+
+  void round(const Tensor& source, const Tensor& target) override {
+    enqueue([=](CpuStream& s) { cpu::round(s, source, target); });
   }
 
   void square_sum(const Tensor& tensor, const Tensor& sum) override {

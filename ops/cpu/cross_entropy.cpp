@@ -2,25 +2,27 @@
 #include <cmath>
 
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
 #include "ops/cpu/vector_math.hpp"
 
 namespace pipetrain::cpu {
 
 void row_max(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& found) {
-  const std::int64_t stride = args.logits.cols(), cols = args.vocabulary.count;
+  const std::int64_t cols = args.vocabulary.count;
   for_row_tiles(stream, args.logits.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      found.maxima.as<float>()[row] = cols > 0 ? lane_max(args.logits.as<float>() + row * stride, cols) : -INFINITY;
-    }
+    const Rows logits(args.logits, cols);
+    for (std::int64_t row = begin; row < end; ++row)
+      found.maxima.as<float>()[row] = cols > 0 ? lane_max(logits[row], cols) : -INFINITY;
   });
 }
 
 void row_sums(CpuStream& stream, const CrossEntropyArgs& args, const LossSums& found) {
-  const std::int64_t rows = args.logits.rows(), stride = args.logits.cols(), cols = args.vocabulary.count;
+  const std::int64_t rows = args.logits.rows(), cols = args.vocabulary.count;
   for_row_tiles(stream, rows, cols, [&](std::int64_t begin, std::int64_t end) {
+    const Rows logits(args.logits, cols);
     for (std::int64_t row = begin; row < end; ++row) {
-      const float* logit = args.logits.as<float>() + row * stride;
+      const float* logit = logits[row];
       const float most = found.maxima.as<float>()[row];
       const std::int64_t target = args.targets.as<std::int32_t>()[row] - args.vocabulary.first;
       found.sums.as<float>()[row] = lane_sum(cols, [=](std::int64_t i) { return fast_exp(logit[i] - most); });
@@ -43,27 +45,30 @@ void token_losses(const CrossEntropyArgs& args, const LossSums& found) {
 void cross_entropy_backward(CpuStream& stream, const CrossEntropyBackwardArgs& args) {
   const std::int64_t stride = args.logits.cols(), cols = args.vocabulary.count;
   for_row_tiles(stream, args.logits.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+    const Rows logits(args.logits);
     for (std::int64_t row = begin; row < end; ++row) {
-      float* logit = args.logits.as<float>() + row * stride;
       const std::int32_t id = args.targets.as<std::int32_t>()[row];
       const float norm = args.log_sum_exp.as<float>()[row], weight = id >= 0 ? args.scale : 0.0F;
-      for (std::int64_t i = 0; i < cols; ++i) logit[i] = weight * fast_exp(logit[i] - norm);
-      std::fill(logit + cols, logit + stride, 0.0F);
       const std::int64_t target = id - args.vocabulary.first;
-      if (id >= 0 && target >= 0 && target < cols) logit[target] -= args.scale;
+      logits.update(row, [&](float* logit) {
+        for (std::int64_t i = 0; i < cols; ++i) logit[i] = weight * fast_exp(logit[i] - norm);
+        std::fill(logit + cols, logit + stride, 0.0F);
+        if (id >= 0 && target >= 0 && target < cols) logit[target] -= args.scale;
+      });
     }
   });
 }
 
 void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows) {
   const std::int64_t cols = rows.shape[1], runs = rows.shape[0], length = targets.elements() / runs;
+  const Rows rows_of(logits, cols);
   for (std::int64_t run = 0; run < runs; ++run) {
     const auto* const first = targets.as<std::int32_t>() + run * length;
     std::int64_t last = length - 1;
     while (last >= 0 && first[last] < 0) --last;
     double* const out = rows.as<double>() + run * cols;
-    const float* const from = logits.as<float>() + (run * length + last) * logits.cols();
-    for (std::int64_t col = 0; col < cols; ++col) out[col] = last < 0 ? 0.0 : from[col];
+    std::fill_n(out, cols, 0.0);
+    if (last >= 0) std::copy_n(rows_of[run * length + last], cols, out);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "ops/cpu/dropout_factors.hpp"
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
 
 namespace pipetrain::cpu {
@@ -7,13 +8,16 @@ namespace {
 
 constexpr std::int64_t run = 512;  // columns whose factors are drawn together
 
-void dropout_row(const DropoutArgs& args, std::int64_t row) {
+// The row's elements; residual: may be null.
+struct DroppedRow {
+  const float *x, *residual;
+  float* out;
+};
+void dropout_row(const DropoutArgs& args, std::int64_t row, const DroppedRow& of) {
   const std::int64_t cols = args.x.cols(), token = args.first_token + row;
   const DropoutRow at{.sample = args.dropout.first_sample + static_cast<std::uint32_t>(token / args.sequence),
                       .row = static_cast<std::uint32_t>(token % args.sequence)};
-  const float* x = args.x.as<float>() + row * cols;
-  const float* residual = args.residual ? args.residual->as<float>() + row * cols : nullptr;
-  float* out = args.out.as<float>() + row * cols;
+  const auto [x, residual, out] = of;
   float factors[run];
   for (std::int64_t first = 0; first < cols; first += run) {
     const std::int64_t count = std::min(run, cols - first);
@@ -29,7 +33,10 @@ void dropout_row(const DropoutArgs& args, std::int64_t row) {
 
 void dropout(CpuStream& stream, const DropoutArgs& args) {
   for_row_tiles(stream, args.x.rows(), args.x.cols(), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) dropout_row(args, row);
+    const Rows x(args.x), outs(args.out);
+    const OptionalRows residual(args.residual);
+    for (std::int64_t row = begin; row < end; ++row)
+      outs.write(row, [&](float* out) { dropout_row(args, row, {x[row], residual[row], out}); });
   });
 }
 

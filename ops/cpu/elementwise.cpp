@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
 #include "ops/cpu/vector_math.hpp"
 
@@ -24,6 +25,26 @@ void add(CpuStream& stream, const Tensor& a, const Tensor& b, const Tensor& out)
   } else {
     add_elements<float>(stream, a, b, out);
   }
+}
+
+void round(CpuStream& stream, const Tensor& source, const Tensor& target) {
+  for_elements(stream, target.elements(), [&](std::int64_t begin, std::int64_t end) {
+    narrow(target.dtype, source.as<float>() + begin, end - begin, element_at(target, begin));
+  });
+}
+
+void add_rounded(CpuStream& stream, const Tensor& source, const Tensor& addend, const Tensor& target) {
+  for_elements(stream, target.elements(), [&](std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t run = 1024;
+    const float* const sums = source.as<float>();
+    float wide[run];
+    for (std::int64_t first = begin; first < end; first += run) {
+      const std::int64_t count = std::min(run, end - first);
+      widen(addend.dtype, element_at(addend, first), count, wide);
+      for (std::int64_t i = 0; i < count; ++i) wide[i] += sums[first + i];
+      narrow(target.dtype, wide, count, element_at(target, first));
+    }
+  });
 }
 
 void square_sums(CpuStream& stream, const Tensor& tensor, const Tensor& sums) {

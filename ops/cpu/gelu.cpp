@@ -1,5 +1,6 @@
 #include "ops/cpu/column_sums.hpp"
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
 #include "ops/cpu/vector_math.hpp"
 
@@ -36,18 +37,21 @@ void backward_row(const float* dy, const float* x, const float* bias, float* dx,
 
 void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& y) {
   const std::int64_t cols = x.cols();
+  const Vector shift(bias);
   for_row_tiles(stream, x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      forward_row(x.as<float>() + row * cols, bias.as<float>(), y.as<float>() + row * cols, cols);
-    }
+    const Rows in(x), outs(y);
+    for (std::int64_t row = begin; row < end; ++row)
+      outs.write(row, [&](float* out) { forward_row(in[row], shift, out, cols); });
   });
 }
 
 void gelu_backward(CpuStream& stream, const GeluBackwardArgs& args, const Tensor& partial) {
   const std::int64_t cols = args.x.cols();
-  add_column_sums(stream, args.x.rows(), partial, args.dbias, [&](std::int64_t row, float* sums) {
-    backward_row(args.dy.as<float>() + row * cols, args.x.as<float>() + row * cols, args.bias.as<float>(),
-                 args.dx.as<float>() + row * cols, sums, cols);
+  const Vector shift(args.bias);
+  add_column_sums(stream, args.x.rows(), partial, args.dbias, [&](std::int64_t begin, std::int64_t end, float* sums) {
+    const Rows dy(args.dy), x(args.x), dx(args.dx);
+    for (std::int64_t row = begin; row < end; ++row)
+      dx.write(row, [&](float* out) { backward_row(dy[row], x[row], shift, out, sums, cols); });
   });
 }
 

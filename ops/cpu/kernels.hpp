@@ -1,4 +1,5 @@
-// The CPU's kernels, f32. They run inside a CPU stream's work and use its threads; shapes are those of ops/ops.hpp.
+// The CPU's kernels: activations of 16 bits are widened to fp32 row by row and results rounded, products of them take fp32
+// sums. They run inside a CPU stream's work and use its threads; shapes are those of ops/ops.hpp.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +59,9 @@ constexpr std::int64_t square_sum_block = 65536;
 // sums: one per block.
 void square_sums(CpuStream& stream, const Tensor& tensor, const Tensor& sums);
 void square_sum(CpuStream& stream, const Tensor& tensor, const Tensor& sum, const Tensor& partial);
+// target = source f32 in 16 bits; target = source + addend of target's type, rounded once.
+void round(CpuStream& stream, const Tensor& source, const Tensor& target);
+void add_rounded(CpuStream& stream, const Tensor& source, const Tensor& addend, const Tensor& target);
 // out = a + b, element by element; f32 or f64.
 void add(CpuStream& stream, const Tensor& a, const Tensor& b, const Tensor& out);
 

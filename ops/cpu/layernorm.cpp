@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
 #include "ops/cpu/vector_math.hpp"
 
@@ -52,34 +53,41 @@ void backward_row(const BackwardRow& of, RowStatistics row, std::int64_t cols) {
 
 void layer_norm(CpuStream& stream, const LayerNormArgs& args) {
   const std::int64_t cols = args.x.cols();
-  const float *gain = args.weight.as<float>(), *shift = args.bias.as<float>();
+  const Vector gains(args.weight), shifts(args.bias);
+  const float *const gain = gains, *const shift = shifts;
   for_row_tiles(stream, args.x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+    const Rows x(args.x), y(args.y);
     for (std::int64_t row = begin; row < end; ++row) {
-      const float* in = args.x.as<float>() + row * cols;
-      float* out = args.y.as<float>() + row * cols;
+      const float* in = x[row];
       const RowStatistics found = statistics(in, cols, args.eps);
       args.mean.as<float>()[row] = found.mean;
       args.inv_std.as<float>()[row] = found.inv_std;
-      for (std::int64_t i = 0; i < cols; ++i) out[i] = (in[i] - found.mean) * found.inv_std * gain[i] + shift[i];
+      y.write(row, [&](float* out) {
+        for (std::int64_t i = 0; i < cols; ++i) out[i] = (in[i] - found.mean) * found.inv_std * gain[i] + shift[i];
+      });
     }
   });
 }
 
 void layer_norm_backward(CpuStream& stream, const LayerNormBackwardArgs& args, const Tensor& partial) {
   const std::int64_t rows = args.x.rows(), cols = args.x.cols(), tiles = partial.rows();
+  const Vector gain(args.weight);
   stream.parallel_for(tiles, [&](std::int64_t tile) {
     float* sums = partial.as<float>() + tile * 2 * cols;
     std::memset(sums, 0, static_cast<std::size_t>(2 * cols) * sizeof(float));
+    const Rows dy(args.dy), x(args.x), dx(args.dx);
+    const OptionalRows residual(args.residual);
     for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) {
-      const float* residual = args.residual ? args.residual->as<float>() + row * cols : nullptr;
-      backward_row({.dy = args.dy.as<float>() + row * cols,
-                    .x = args.x.as<float>() + row * cols,
-                    .gain = args.weight.as<float>(),
-                    .residual = residual,
-                    .dx = args.dx.as<float>() + row * cols,
-                    .dgain = sums,
-                    .dbias = sums + cols},
-                   {args.mean.as<float>()[row], args.inv_std.as<float>()[row]}, cols);
+      dx.write(row, [&](float* out) {
+        backward_row({.dy = dy[row],
+                      .x = x[row],
+                      .gain = gain,
+                      .residual = residual[row],
+                      .dx = out,
+                      .dgain = sums,
+                      .dbias = sums + cols},
+                     {args.mean.as<float>()[row], args.inv_std.as<float>()[row]}, cols);
+      });
     }
   });
   for (std::int64_t tile = 0; tile < tiles; ++tile) {

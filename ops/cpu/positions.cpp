@@ -1,12 +1,13 @@
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
 #include "ops/document_positions.hpp"
 
 namespace pipetrain::cpu {
 namespace {
 
-void add_row(const float* values, float* sums, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; ++i) sums[i] += values[i];
+void add_row(const float* values, float* sums, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) sums[i] += values[i];
 }
 
 // Tiles are runs of columns, because any token may have any position; each gets its tokens in order.
@@ -15,9 +16,10 @@ void documents_grad(CpuStream& stream, const PositionsGradArgs& args) {
   const auto* documents = args.documents->as<std::int32_t>();
   stream.parallel_for(tiles, [&](std::int64_t tile) {
     const std::int64_t begin = cols * tile / tiles, end = cols * (tile + 1) / tiles;
+    const Rows dy(args.dy);
     for (std::int64_t row = 0; row < args.dy.rows(); ++row) {
       const std::int64_t position = position_of(args.first_token + row, args.sequence, documents);
-      add_row(args.dy.as<float>() + row * cols, args.dtable.as<float>() + position * cols, begin, end);
+      add_row(dy.read(row, begin, end), args.dtable.as<float>() + position * cols + begin, end - begin);
     }
   });
 }
@@ -28,9 +30,10 @@ void add_positions(CpuStream& stream, const AddPositionsArgs& args) {
   const std::int64_t cols = args.x.cols();
   const auto* documents = args.documents ? args.documents->as<std::int32_t>() : nullptr;
   for_row_tiles(stream, args.x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+    const Rows table(args.table), x(args.x);
     for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t position = position_of(args.first_token + row, args.sequence, documents);
-      add_row(args.table.as<float>() + position * cols, args.x.as<float>() + row * cols, 0, cols);
+      const float* const added = table[position_of(args.first_token + row, args.sequence, documents)];
+      x.update(row, [&](float* values) { add_row(added, values, cols); });
     }
   });
 }
@@ -40,10 +43,11 @@ void positions_grad(CpuStream& stream, const PositionsGradArgs& args) {
   if (args.documents) return documents_grad(stream, args);
   const std::int64_t rows = args.dy.rows(), cols = args.dy.cols(), sequence = args.sequence;
   for_row_tiles(stream, sequence, cols, [&](std::int64_t begin, std::int64_t end) {
+    const Rows dy(args.dy);
     for (std::int64_t position = begin; position < end; ++position) {
       const std::int64_t first = (position - args.first_token % sequence + sequence) % sequence;
       for (std::int64_t row = first; row < rows; row += sequence) {
-        add_row(args.dy.as<float>() + row * cols, args.dtable.as<float>() + position * cols, 0, cols);
+        add_row(dy[row], args.dtable.as<float>() + position * cols, cols);
       }
     }
   });

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
 #include "ops/cpu/vector_math.hpp"
 
@@ -9,16 +10,19 @@ namespace pipetrain::cpu {
 
 void rms_norm(CpuStream& stream, const RmsNormArgs& args) {
   const std::int64_t cols = args.x.cols();
-  const float* gain = args.weight.as<float>();
+  const Vector gains(args.weight);
+  const float* const gain = gains;
   const float eps = args.eps;
   for_row_tiles(stream, args.x.rows(), cols, [&](std::int64_t begin, std::int64_t end) {
+    const Rows x(args.x), y(args.y);
     for (std::int64_t row = begin; row < end; ++row) {
-      const float* in = args.x.as<float>() + row * cols;
-      float* out = args.y.as<float>() + row * cols;
+      const float* in = x[row];
       const double squares = lane_sum<double>(cols, [in](std::int64_t i) { return static_cast<double>(in[i]) * in[i]; });
       const auto scale = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(cols) + eps));
       args.inv_rms.as<float>()[row] = scale;
-      for (std::int64_t i = 0; i < cols; ++i) out[i] = in[i] * scale * gain[i];
+      y.write(row, [&](float* out) {
+        for (std::int64_t i = 0; i < cols; ++i) out[i] = in[i] * scale * gain[i];
+      });
     }
   });
 }
@@ -47,18 +51,17 @@ void backward_row(const BackwardRow& row, float scale, std::int64_t cols) {
 
 void rms_norm_backward(CpuStream& stream, const RmsNormBackwardArgs& args, const Tensor& partial) {
   const std::int64_t rows = args.x.rows(), cols = args.x.cols(), tiles = partial.rows();
+  const Vector gain(args.weight);
   stream.parallel_for(tiles, [&](std::int64_t tile) {
     float* sums = partial.as<float>() + tile * cols;
     std::memset(sums, 0, static_cast<std::size_t>(cols) * sizeof(float));
+    const Rows dy(args.dy), x(args.x), dx(args.dx);
+    const OptionalRows residual(args.residual);
     for (std::int64_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; ++row) {
-      const float* residual = args.residual ? args.residual->as<float>() + row * cols : nullptr;
-      backward_row({.dy = args.dy.as<float>() + row * cols,
-                    .x = args.x.as<float>() + row * cols,
-                    .gain = args.weight.as<float>(),
-                    .residual = residual,
-                    .dx = args.dx.as<float>() + row * cols,
-                    .dgain = sums},
-                   args.inv_rms.as<float>()[row], cols);
+      dx.write(row, [&](float* out) {
+        backward_row({.dy = dy[row], .x = x[row], .gain = gain, .residual = residual[row], .dx = out, .dgain = sums},
+                     args.inv_rms.as<float>()[row], cols);
+      });
     }
   });
   float* total = args.dweight.as<float>();

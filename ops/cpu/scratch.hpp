@@ -18,7 +18,7 @@ struct ScatterScratch {
   }
 };
 
-// Of embedding with several ranks: every token's row as far as this rank has it.
+// Of embedding with several ranks: every token's row as far as this rank has it; memory for f32, used in the table's type.
 struct EmbeddingScratch {
   Tensor rows;
   EmbeddingScratch(Arena& arena, const TensorParallel& tp, const Tensor& ids, const Tensor& table) {

@@ -5,15 +5,13 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "ops/cpu/single_threaded.hpp"
 
 // Of the OpenMP library that oneDNN runs on; its header comes with one compiler only.
 extern "C" void omp_set_num_threads(int);
 
 namespace pipetrain::cpu {
-namespace {
-
-// The tiles are the parallelism: a product that starts a team of threads would give other bits, and its idle threads would spin
-// beside ours. OpenMP keeps this setting per calling thread.
+// OpenMP keeps this setting per calling thread.
 void be_single_threaded() {
   thread_local const bool set = [] {
     omp_set_num_threads(1);
@@ -21,8 +19,6 @@ void be_single_threaded() {
   }();
   static_cast<void>(set);
 }
-
-}  // namespace
 
 void sgemm(const Product& product) {
   be_single_threaded();

@@ -1,4 +1,5 @@
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
 #include "ops/cpu/vector_math.hpp"
 
@@ -28,9 +29,10 @@ void swiglu(CpuStream& stream, const SwigluArgs& args) {
   const Tensor gate_up = args.gate_up, y = args.y;
   const std::int64_t inner = y.cols();
   for_row_tiles(stream, y.rows(), inner, [&](std::int64_t begin, std::int64_t end) {
+    const Rows gates(gate_up), outs(y);
     for (std::int64_t row = begin; row < end; ++row) {
-      const float* gate = gate_up.as<float>() + row * 2 * inner;
-      forward_row(gate, gate + inner, y.as<float>() + row * inner, inner);
+      const float* gate = gates[row];
+      outs.write(row, [&](float* out) { forward_row(gate, gate + inner, out, inner); });
     }
   });
 }
@@ -39,10 +41,10 @@ void swiglu_backward(CpuStream& stream, const SwigluBackwardArgs& args) {
   const Tensor dy = args.dy, gate_up = args.gate_up, dgate_up = args.dgate_up;
   const std::int64_t inner = dy.cols();
   for_row_tiles(stream, dy.rows(), inner, [&](std::int64_t begin, std::int64_t end) {
+    const Rows grads(dy), gates(gate_up), dgates(dgate_up);
     for (std::int64_t row = begin; row < end; ++row) {
-      const float* gate = gate_up.as<float>() + row * 2 * inner;
-      float* dgate = dgate_up.as<float>() + row * 2 * inner;
-      backward_row(dy.as<float>() + row * inner, gate, gate + inner, dgate, dgate + inner, inner);
+      const float *grad = grads[row], *gate = gates[row];
+      dgates.write(row, [&](float* dgate) { backward_row(grad, gate, gate + inner, dgate, dgate + inner, inner); });
     }
   });
 }

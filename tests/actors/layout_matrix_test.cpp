@@ -58,6 +58,7 @@ class RandomLayouts {
     tiny.layers = number(fewest, fewest + 1);
     tiny.dropout = flag() ? 0.3 : 0;
     tiny.isolated = flag();
+    tiny.precision = number(0, 2);
     return tiny;
   }
 

@@ -197,9 +197,11 @@ TEST_CASE("a checkpoint of several processes is that of one, and any number of t
 }
 
 TEST_CASE("real processes that exchange by UCX give the bits of one", "[processes]") {
-  for (const TinyRun& tiny : {TinyRun{.layout = {.pp = 2}}, TinyRun{.family = Family::gpt2, .tied = true, .layout = {.pp = 2}},
-                              TinyRun{.layout = {.dp = 2}}, TinyRun{.layout = {.tp = 2}},
-                              TinyRun{.tied = true, .layout = {.dp = 2, .zero = most_zero_stages}}}) {
+  for (const TinyRun& tiny :
+       {TinyRun{.layout = {.pp = 2}}, TinyRun{.family = Family::gpt2, .tied = true, .layout = {.pp = 2}},
+        TinyRun{.layout = {.dp = 2}}, TinyRun{.layout = {.tp = 2}},
+        TinyRun{.tied = true, .layout = {.dp = 2, .zero = most_zero_stages}},
+        TinyRun{.precision = 1, .layout = {.pp = 2, .dp = 2}}, TinyRun{.precision = 2, .layout = {.pp = 2, .tp = 2}}}) {
     INFO(to_string(tiny));
     const RunRecord one = run(tiny);
     Followers followers(2, tiny);
@@ -219,7 +221,7 @@ TEST_CASE("the estimate for several processes is what they hold, with mirrors an
   };
   for (const TinyRun& tiny :
        {TinyRun{.tied = true, .layout = {.pp = 2}}, TinyRun{.layout = {.pp = 2, .schedule = "zb-v", .chunks = 2}},
-        TinyRun{.layout = {.dp = 2}}, TinyRun{.layout = {.tp = 2}}}) {
+        TinyRun{.layout = {.dp = 2}}, TinyRun{.layout = {.tp = 2}}, TinyRun{.precision = 1, .layout = {.pp = 2, .dp = 2}}}) {
     INFO(to_string(tiny));
     const TrainJob alone = job_of(tiny);
     const auto estimated = estimate_job(alone, PlannedProcesses{2, TransportKind::ucx}).devices;

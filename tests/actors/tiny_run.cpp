@@ -5,6 +5,7 @@
 
 #include "catch.hpp"
 #include "model/families/family.hpp"
+#include "model/mode_names.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/plan_text.hpp"
 
@@ -12,6 +13,7 @@ namespace pipetrain::test {
 namespace {
 
 constexpr std::chrono::seconds stall{20};
+constexpr Precision precisions[] = {Precision::fp32(), Precision::bf16(), Precision::fp16()};
 
 ModelConfig tiny_config(const TinyRun& tiny) {
   ModelConfig config = family_config(tiny.family);
@@ -59,10 +61,11 @@ std::shared_ptr<const schedules::Plan> plan_from_text(const Layout& layout, int 
 }  // namespace
 
 std::string to_string(const TinyRun& tiny) {
-  return fmt::format("{}{}, {} layers, sequence {}, {} microbatches, dropout {}{}, {}, threads {}{}",
-                     tiny.family == Family::gpt2 ? "GPT-2" : "Llama", tiny.tied ? ", tied" : "", tiny.layers, tiny.sequence,
-                     tiny.microbatches, tiny.dropout, tiny.isolated ? ", documents apart" : "", to_string(tiny.layout),
-                     tiny.layout.threads, tiny.from_file ? ", plan from a file" : "");
+  return fmt::format("{}{} in {}, {} layers, sequence {}, {} microbatches, dropout {}{}, {}, threads {}{}",
+                     tiny.family == Family::gpt2 ? "GPT-2" : "Llama", tiny.tied ? ", tied" : "",
+                     precision_name(precisions[tiny.precision]), tiny.layers, tiny.sequence, tiny.microbatches, tiny.dropout,
+                     tiny.isolated ? ", documents apart" : "", to_string(tiny.layout), tiny.layout.threads,
+                     tiny.from_file ? ", plan from a file" : "");
 }
 
 TrainJob job_of(const TinyRun& tiny) {
@@ -81,7 +84,9 @@ TrainJob job_of(const TinyRun& tiny) {
   if (tiny.from_file) job.layout.plan = plan_from_text(layout, tiny.microbatches);
   job.layout.order = layout.order;
   job.devices.threads = layout.threads;
+  job.numerics.precision = precisions[tiny.precision];
   job.numerics.recompute = layout.recompute;
+  if (tiny.precision == 2) job.loss_scale.initial = 256;
   job.zero.stage = layout.zero;
   job.optimizer.weight_decay = 0.1F;
   job.learning_rate.kind = LearningRate::Kind::constant;

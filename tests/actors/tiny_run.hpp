@@ -16,6 +16,7 @@ struct TinyRun {
   double dropout = 0;      // everywhere
   bool isolated = false;   // documents of one token and more in each sample
   bool from_file = false;  // the plan goes through its text form
+  int precision = 0;       // 0: fp32, 1: bf16, 2: fp16 with a loss scale
   Layout layout;
 };
 

@@ -134,7 +134,7 @@ TEST_CASE("generate refuses what is wrong in one line") {
   check(given + "--system s", "--system s: needs --chat");
   check(given + "--tp 3", "--tp 3: ");
   check(given + "--pp 19", "the model's 16 attention and MLP blocks are too few for 19 stages");
-  check(given + "--precision bf16", "--precision bf16: ");
+  check(given + "--precision fp8", "--precision fp8: ");
   check(given + "--tokenizer no/such", "--tokenizer no/such: ");
   check(given + "--beams 4", "--beams: ");
   check(given + "--tokenizer " + fixtures + "llama3.json", "--prompt: the tokenizer gives the id ");

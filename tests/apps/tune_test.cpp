@@ -170,7 +170,7 @@ TEST_CASE("tune names what is wrong in one line") {
   CHECK_THAT(wrong("--devices 8 --recompute-num-layers 2"),
              Contains("--recompute-num-layers 2: ") && Contains("add --recompute"));
   CHECK_THAT(wrong("--devices 8 --recompute some"), Contains("must be one of none, selective, full"));
-  CHECK_THAT(wrong("--devices 8 --device cpu --precision bf16"), Contains("not built yet on the CPU"));
+  CHECK_THAT(wrong("--devices 8 --device cpu --precision fp8"), Contains("not built on the CPU"));
   CHECK_THAT(wrong("--devices 8 --plans /nonexistent/plans"), Contains("cannot be made"));
   const TempFolder folder;
   const auto measured = [&](const std::string& text) { return "--measured " + folder.write("d.json", text).string(); };

@@ -3,6 +3,7 @@
 #include "actors/generation/generator.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "catch.hpp"
@@ -42,6 +43,28 @@ TEST_CASE("logits are transformers', the same to the bit at every pp, and close 
       REQUIRE(other.size() == logits.size());
       for (std::size_t i = 0; i < logits.size(); ++i) CHECK(other[i] == Approx(logits[i]).margin(2e-5));
     }
+  }
+}
+
+TEST_CASE("logits in bf16 are near transformers', the same to the bit at every pp, and close at every tp and cut of a prompt") {
+  for (const auto& one : golden_texts()) {
+    INFO(one.at("model"));
+    const auto& longest = one.at("answers")[1];
+    const Ids ids = longest.at("prompt");
+    const auto job = [&](int pp, int tp) {
+      GenerationJob made = golden_job(one, pp, tp);
+      made.precision = Precision::bf16();
+      return made;
+    };
+    Generator whole(job(1, 1)), stages(job(4, 1)), ranks(job(1, 2));
+    const auto logits = logits_after(whole, {{0, ids}});
+    const std::vector<double> expected = longest.at("logits");
+    const double largest = std::abs(
+        *std::max_element(expected.begin(), expected.end(), [](double a, double b) { return std::abs(a) < std::abs(b); }));
+    for (std::size_t i = 0; i < expected.size(); ++i) CHECK(logits[i] == Approx(expected[i]).margin(0.03 * largest));
+    CHECK(logits_after(stages, {{0, ids}}) == logits);
+    for (const auto& other : {logits_after(ranks, {{0, ids}}), logits_after(whole, singly(ids))})
+      for (std::size_t i = 0; i < logits.size(); ++i) CHECK(other[i] == Approx(logits[i]).margin(0.03 * largest));
   }
 }
 

@@ -11,8 +11,8 @@ namespace {
 class CpuBackend : public OpsBackend {
  public:
   std::string name() const override { return "cpu"; }
-  std::vector<DType> dtypes() const override { return {DType::f32}; }
-  double tolerance(DType) const override { return 1e-5; }
+  std::vector<DType> dtypes() const override { return {DType::f32, DType::bf16, DType::f16}; }
+  double tolerance(DType dtype) const override { return dtype == DType::f32 ? 1e-5 : dtype == DType::bf16 ? 1e-2 : 2e-3; }
   int max_ranks() const override { return 4; }
   std::unique_ptr<Device> make_device(int rank, int threads) const override { return make_cpu_device(rank, threads); }
   std::vector<std::unique_ptr<Group>> make_groups(const std::vector<Device*>& devices) const override {

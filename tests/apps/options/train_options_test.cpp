@@ -5,8 +5,11 @@
 
 #include "apps/options/option_table.hpp"
 
+#include <algorithm>
+
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "ops/half_products.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;
@@ -265,6 +268,16 @@ TEST_CASE("GPUs are taken when there are enough") {
   REQUIRE(cpu.notes.size() == 1);
   CHECK(cpu.notes[0] == "pp 5 x tp 1 x dp 1 takes 5 GPUs, and 4 are visible: using the CPU");
   CHECK(parse({"--device", "cpu", "--pp", "2"}, {}, four_gpus).run.devices.threads == 4);
+}
+
+TEST_CASE("a CPU computes in bf16 and fp16, and a run is told where its processor has no instructions for them") {
+  for (const DType type : {DType::bf16, DType::f16}) {
+    const std::string name = type == DType::bf16 ? "bf16" : "fp16";
+    const auto options = parse({"--precision", name, "--device", "cpu"});
+    CHECK(options.run.numerics.precision.compute == type);
+    const std::string note = name + " on this CPU: products are widened to fp32, which is slower than --precision fp32";
+    CHECK(std::count(options.notes.begin(), options.notes.end(), note) == (half_products(type).native ? 0 : 1));
+  }
 }
 
 TEST_CASE("help names every option of the contract") {

@@ -1,0 +1,41 @@
+// One product of matrices of 16 bits on the calling thread.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.hpp"
+
+namespace pipetrain::cpu {
+
+// As Matrix (ops/cpu/sgemm.hpp), in bf16 or f16.
+struct HalfMatrix {
+  const std::uint16_t* data = nullptr;
+  std::int64_t stride = 0;  // between stored rows
+  bool transposed = false;
+
+  // Where the element of the matrix, after transposing, is.
+  const std::uint16_t* at(std::int64_t row, std::int64_t col) const {
+    return transposed ? data + col * stride + row : data + row * stride + col;
+  }
+};
+
+// c [m, n] = a [m, k] b [k, n], plus c where it accumulates, summed up in fp32 and rounded once.
+struct HalfProduct {
+  std::int64_t m = 0, n = 0, k = 0;
+  HalfMatrix a, b;
+  DType type = DType::bf16;  // of a and b
+  void* c = nullptr;
+  DType c_type = DType::f32;  // or that of a and b
+  std::int64_t c_stride = 0;  // between rows
+  bool accumulate = false;
+};
+
+// As dnnl_gemm or, where oneDNN does not multiply this type on this processor, in fp32 after widening. Thread-safe; the same
+// shapes and strides give the same bits on any thread. Throws Error(out_of_memory).
+void half_gemm(const HalfProduct& product);
+
+// The two ways. Only where multiplies(type) the first.
+void onednn_gemm(const HalfProduct& product);
+void widened_gemm(const HalfProduct& product);
+
+}  // namespace pipetrain::cpu
