@@ -68,11 +68,11 @@ void LogForecast::begin_step() {
   running_.clear();
 }
 
-bool LogForecast::take(Type type, const Action& action) {
-  auto& actions = open(type);
-  const auto found = std::find(actions.begin(), actions.end(), action);
-  if (found == actions.end()) return false;
-  actions.erase(found);
+bool OpenActions::take(const Action& action) {
+  if (!empty() && oldest() == action) return take_oldest(), true;
+  const auto found = std::find(actions_.begin() + static_cast<std::ptrdiff_t>(first_), actions_.end(), action);
+  if (found == actions_.end()) return false;
+  actions_.erase(found);
   return true;
 }
 
@@ -128,9 +128,9 @@ void StageLogWriter::launched(const Action& action) {
 }
 
 void StageLogWriter::put_open(Type type, const Action& action, Time now) {
-  const auto& open = forecast_.open(type);
-  const bool foreseen = !open.empty() && open.front() == action;
-  forecast_.take(type, action);
+  OpenActions& open = forecast_.open(type);
+  const bool foreseen = !open.empty() && open.oldest() == action;
+  open.take(action);
   if (foreseen) return message(type == Type::enqueued ? foreseen_enqueued : foreseen_completed, now);
   put(type, now);
   put_action(action);
@@ -157,152 +157,164 @@ StageLog StageLogWriter::take(const std::vector<LoggedAction>& actions) {
 
 // --- reading ---
 
-inline int StageLogReader::byte() {
-  if (at_ == bytes_.size()) fail("ends in the middle of an event");
-  return static_cast<unsigned char>(bytes_[at_++]);
-}
+// Where a log is being read, and the time there. Each read() has its own, which then stays in registers.
+class StageLogReader::Cursor {
+ public:
+  Cursor(std::int64_t base_ns, std::string_view bytes)
+      : begin_(bytes.data()), at_(begin_), end_(begin_ + bytes.size()), time_(base_ns) {}
 
-inline std::uint64_t StageLogReader::varint() {
-  std::uint64_t value = 0;
-  for (int shift = 0; shift < 63; shift += 7) {
-    const int next = byte();
-    value |= static_cast<std::uint64_t>(next & 127) << shift;
-    if (next < 128) return value;
+  bool at_end() const { return at_ == end_; }
+  std::int64_t time() const { return time_; }  // of the last message
+  int byte() {
+    if (at_ == end_) fail("ends in the middle of an event");
+    return static_cast<unsigned char>(*at_++);
   }
-  fail("has a number that is too large");
-}
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 63; shift += 7) {
+      const int next = byte();
+      value |= static_cast<std::uint64_t>(next & 127) << shift;
+      if (next < 128) return value;
+    }
+    fail("has a number that is too large");
+  }
+  std::int64_t message_time() {
+    const std::uint64_t ticks = varint();
+    if (ticks > static_cast<std::uint64_t>(most_time / log_tick_ns)) fail("has a time that no clock shows");
+    time_ += static_cast<std::int64_t>(ticks) * log_tick_ns;
+    if (time_ > most_time) fail("has a time that no clock shows");
+    return time_;
+  }
+  [[noreturn, gnu::noinline]] void fail(const char* what) const {
+    throw LogError(static_cast<std::size_t>(at_ - begin_), what);
+  }
 
-inline void StageLogReader::message_time(StageEvent& event) {
-  const std::uint64_t ticks = varint();
-  if (ticks > static_cast<std::uint64_t>(most_time / log_tick_ns)) fail("has a time that no clock shows");
-  time_ += static_cast<std::int64_t>(ticks) * log_tick_ns;
-  if (time_ > most_time) fail("has a time that no clock shows");
-  event.time = time_;
-}
+ private:
+  const char *begin_, *at_, *end_;
+  std::int64_t time_;
+};
 
-inline void StageLogReader::check(const Action& action) const {
+inline void StageLogReader::check(const Cursor& in, const Action& action) const {
   const int numbers = has_microbatch(action.kind) ? microbatches_ : is_custom(action.kind) ? customs_ : 0;
   const bool fits = action.chunk >= 0 && action.chunk < chunks_ && action.microbatch < numbers &&
                     (numbers > 0 ? action.microbatch >= 0 : action.microbatch == -1);
-  if (!fits) fail("has an action that is not in the plan");
+  if (!fits) in.fail("has an action that is not in the plan");
 }
 
-void StageLogReader::read_action(Action& action) {
-  const int kind = byte();
-  const std::uint64_t chunk = varint(), microbatch = varint();
+void StageLogReader::read_action(Cursor& in, Action& action) {
+  const int kind = in.byte();
+  const std::uint64_t chunk = in.varint(), microbatch = in.varint();
   if (kind >= action_kinds || chunk >= static_cast<std::uint64_t>(chunks_) ||
       microbatch > static_cast<std::uint64_t>(std::max(microbatches_, customs_)))
-    fail("has an action that is not in the plan");
+    in.fail("has an action that is not in the plan");
   action = {static_cast<ActionKind>(kind), static_cast<std::int16_t>(chunk), static_cast<std::int32_t>(microbatch) - 1};
-  check(action);
+  check(in, action);
 }
 
 // The action of an enqueued or completed event, out of those that are open.
-inline void StageLogReader::close(StageEvent& event, bool foreseen) {
-  auto& open = forecast_.open(event.type);
+inline void StageLogReader::close(Cursor& in, StageEvent& event, bool foreseen) {
+  OpenActions& open = forecast_.open(event.type);
   if (foreseen) {
-    if (open.empty()) fail("says that an action came to its end, and none was launched");
-    event.action = open.front();
-    open.erase(open.begin());
+    if (open.empty()) in.fail("says that an action came to its end, and none was launched");
+    event.action = open.oldest();
+    open.take_oldest();
   } else {
-    read_action(event.action);
-    if (!forecast_.take(event.type, event.action)) fail("says that an action came to its end that was not launched");
+    read_action(in, event.action);
+    if (!open.take(event.action)) in.fail("says that an action came to its end that was not launched");
   }
 }
 
 // An opcode that names chunk and kind.
-inline void StageLogReader::read_short(int opcode, StageEvent& event) {
+inline void StageLogReader::read_short(Cursor& in, int opcode, StageEvent& event) {
   const ShortEvent& code = short_events[static_cast<std::size_t>(opcode)];
-  if (code.chunk >= chunks_) fail("has a chunk that is not in the plan");
+  if (code.chunk >= chunks_) in.fail("has a chunk that is not in the plan");
   event.type = code.type;
   event.input = code.input;
   event.action.kind = code.kind;
   event.action.chunk = code.chunk;
   if (code.type == Type::launched) {
     event.action.microbatch = forecast_.next_launch(code.kind, code.chunk);
-    event.time = time_;
-    check(event.action);
+    event.time = in.time();
+    check(in, event.action);
   } else {
-    message_time(event);
+    event.time = in.message_time();
     event.action.microbatch = code.type == Type::input ? forecast_.next_input(code.input, code.chunk) : -1;
   }
 }
 
 // An opcode that is a type, with the rest behind it.
-void StageLogReader::read_long(int opcode, StageEvent& event) {
+void StageLogReader::read_long(Cursor& in, int opcode, StageEvent& event) {
   event.type = static_cast<Type>(opcode);
-  event.time = time_;
-  if (event.type != Type::launched) message_time(event);
+  event.time = in.time();
+  if (event.type != Type::launched) event.time = in.message_time();
   if (event.type == Type::input || event.type == Type::credit) {
-    const int kind = byte();
-    if (kind >= (event.type == Type::input ? input_kinds : credit_kinds)) fail("has an input of no kind");
-    const std::uint64_t chunk = varint(), microbatch = event.type == Type::input ? varint() : 0;
+    const int kind = in.byte();
+    if (kind >= (event.type == Type::input ? input_kinds : credit_kinds)) in.fail("has an input of no kind");
+    const std::uint64_t chunk = in.varint(), microbatch = event.type == Type::input ? in.varint() : 0;
     if (chunk >= static_cast<std::uint64_t>(chunks_) || microbatch >= static_cast<std::uint64_t>(microbatches_))
-      fail("has an input that is not in the plan");
+      in.fail("has an input that is not in the plan");
     event.input = static_cast<InputKind>(kind);
     event.action.chunk = static_cast<std::int16_t>(chunk);
     event.action.microbatch = static_cast<std::int32_t>(microbatch);
   }
-  if (event.type == Type::launched) read_action(event.action);
-  if (event.type == Type::enqueued || event.type == Type::completed) close(event, false);
+  if (event.type == Type::launched) read_action(in, event.action);
+  if (event.type == Type::enqueued || event.type == Type::completed) close(in, event, false);
 }
 
-void StageLogReader::read_signal(StageEvent& event) {
+void StageLogReader::read_signal(Cursor& in, StageEvent& event) {
   event.type = Type::signalled;
-  message_time(event);
-  const std::uint64_t custom = varint();
-  if (custom >= static_cast<std::uint64_t>(customs_)) fail("has a custom action that is not in the plan");
+  event.time = in.message_time();
+  const std::uint64_t custom = in.varint();
+  if (custom >= static_cast<std::uint64_t>(customs_)) in.fail("has a custom action that is not in the plan");
   event.action = {ActionKind::custom, 0, static_cast<std::int32_t>(custom)};
 }
 
-inline void StageLogReader::read_event(int opcode, StageEvent& event) {
-  if (opcode >= short_launch) return read_short(opcode, event);
+inline void StageLogReader::read_event(Cursor& in, int opcode, StageEvent& event) {
+  if (opcode >= short_launch) return read_short(in, opcode, event);
   if (opcode == foreseen_enqueued || opcode == foreseen_completed) {
     event.type = opcode == foreseen_enqueued ? Type::enqueued : Type::completed;
-    message_time(event);
-    return close(event, true);
+    event.time = in.message_time();
+    return close(in, event, true);
   }
-  if (opcode == signalled_code) return read_signal(event);
-  if (opcode > static_cast<int>(Type::completed)) fail("has an event of no kind");
-  read_long(opcode, event);
+  if (opcode == signalled_code) return read_signal(in, event);
+  if (opcode > static_cast<int>(Type::completed)) in.fail("has an event of no kind");
+  read_long(in, opcode, event);
 }
 
-void StageLogReader::read_times(std::int64_t base_ns, LogEvents& out) {
+void StageLogReader::read_times(Cursor& in, std::int64_t base_ns, LogEvents& out) {
   std::int64_t end = base_ns;
   const auto distance = [&] {
-    const std::uint64_t value = varint();
-    if (value > static_cast<std::uint64_t>(most_time)) fail("has a time that no clock shows");
+    const std::uint64_t value = in.varint();
+    if (value > static_cast<std::uint64_t>(most_time)) in.fail("has a time that no clock shows");
     return unzigzag(value);
   };
   for (LoggedAction& one : out.actions) {
     one.start = end + distance();
     one.end = end = one.start + distance();
-    if (end > 2 * most_time || end < -2 * most_time) fail("has a time that no clock shows");
+    if (end > 2 * most_time || end < -2 * most_time) in.fail("has a time that no clock shows");
   }
 }
 
 void StageLogReader::read(std::int64_t base_ns, std::string_view bytes, LogEvents& out) {
-  bytes_ = bytes;
-  at_ = 0;
-  time_ = base_ns;
+  Cursor in(base_ns, bytes);
   out.events.clear();
   out.actions.clear();
   if (bytes.empty()) return;
-  if (base_ns < 0 || base_ns > most_time / 2) fail("has a time that no clock shows");
+  if (base_ns < 0 || base_ns > most_time / 2) in.fail("has a time that no clock shows");
   for (;;) {
-    const int opcode = byte();
+    const int opcode = in.byte();
     if (opcode == times_follow || opcode == no_times) {
-      if (opcode == times_follow) read_times(base_ns, out);
+      if (opcode == times_follow) read_times(in, base_ns, out);
       break;
     }
     StageEvent& next = out.events.emplace_back();  // read in place: an event that is copied at once is waited for
-    read_event(opcode, next);
+    read_event(in, opcode, next);
     if (next.type == Type::begin_training || next.type == Type::begin_evaluation) forecast_.begin_step();
     if (next.type == Type::input) forecast_.input(next.input, next.action.chunk, next.action.microbatch);
     if (next.type == Type::launched) forecast_.launched(next.action);
     if (next.type == Type::completed) out.actions.push_back({next.action, 0, 0});
   }
-  if (at_ != bytes_.size()) fail("has bytes behind its end");
+  if (!in.at_end()) in.fail("has bytes behind its end");
 }
 
 }  // namespace pipetrain::schedules

@@ -55,6 +55,23 @@ struct LogEvents {
   std::vector<LoggedAction> actions;  // in the order of completion
 };
 
+// Actions on their way, oldest first. As a rule the oldest is the first to be taken out.
+class OpenActions {
+ public:
+  bool empty() const { return first_ == actions_.size(); }
+  const Action& oldest() const { return actions_[first_]; }
+  void add(const Action& action) { actions_.push_back(action); }
+  void take_oldest() {
+    if (++first_ == actions_.size()) clear();
+  }
+  bool take(const Action& action);  // the oldest that equals it; false where there is none
+  void clear() { actions_.clear(), first_ = 0; }
+
+ private:
+  std::vector<Action> actions_;
+  std::size_t first_ = 0;  // those before it were taken out
+};
+
 // What comes next as a rule, kept alike by who writes and who reads.
 class LogForecast {
  public:
@@ -67,17 +84,15 @@ class LogForecast {
   std::int32_t& next_input(InputKind kind, int chunk) { return inputs_[3 * index(chunk) + static_cast<std::size_t>(kind)]; }
   void launched(const Action& action) {
     if (is_compute(action.kind)) launches_[index(action.chunk)][static_cast<std::size_t>(action.kind)] = action.microbatch + 1;
-    not_enqueued_.push_back(action);
-    running_.push_back(action);
+    not_enqueued_.add(action);
+    running_.add(action);
   }
   // The microbatch of the next action of this kind and chunk.
   std::int32_t next_launch(ActionKind kind, int chunk) const {
     return is_compute(kind) ? launches_[index(chunk)][static_cast<std::size_t>(kind)] : -1;
   }
-  // Actions launched and not yet enqueued, or completed; oldest first.
-  std::vector<Action>& open(StageEvent::Type type) { return type == StageEvent::Type::enqueued ? not_enqueued_ : running_; }
-  // Takes the oldest action that equals it. False where there is none.
-  bool take(StageEvent::Type type, const Action& action);
+  // Actions launched and not yet enqueued, or completed.
+  OpenActions& open(StageEvent::Type type) { return type == StageEvent::Type::enqueued ? not_enqueued_ : running_; }
 
  private:
   static std::size_t index(int chunk) { return static_cast<std::size_t>(chunk); }
@@ -85,7 +100,7 @@ class LogForecast {
   int microbatches_;
   std::vector<std::int32_t> inputs_;                   // [chunk][input kind]
   std::vector<std::array<std::int32_t, 4>> launches_;  // [chunk][compute kind]
-  std::vector<Action> not_enqueued_, running_;
+  OpenActions not_enqueued_, running_;
 };
 
 // Not thread-safe; one per stage.
@@ -139,25 +154,20 @@ class StageLogReader {
   void read(std::int64_t base_ns, std::string_view bytes, LogEvents& out);
 
  private:
-  [[noreturn]] void fail(const char* what) const { throw LogError(at_, what); }
-  int byte();
-  std::uint64_t varint();
-  void message_time(StageEvent& event);
+  class Cursor;
+
   // Each sets all that the event of this opcode has.
-  void read_event(int opcode, StageEvent& event);
-  void read_short(int opcode, StageEvent& event);
-  void read_long(int opcode, StageEvent& event);
-  void read_signal(StageEvent& event);
-  void read_action(Action& action);
-  void check(const Action& action) const;
-  void close(StageEvent& event, bool foreseen);
-  void read_times(std::int64_t base_ns, LogEvents& out);
+  void read_event(Cursor& in, int opcode, StageEvent& event);
+  void read_short(Cursor& in, int opcode, StageEvent& event);
+  void read_long(Cursor& in, int opcode, StageEvent& event);
+  void read_signal(Cursor& in, StageEvent& event);
+  void read_action(Cursor& in, Action& action);
+  void check(const Cursor& in, const Action& action) const;
+  void close(Cursor& in, StageEvent& event, bool foreseen);
+  void read_times(Cursor& in, std::int64_t base_ns, LogEvents& out);
 
   int chunks_, microbatches_, customs_;
   LogForecast forecast_;
-  std::string_view bytes_;
-  std::size_t at_ = 0;
-  std::int64_t time_ = 0;  // of the last message
 };
 
 }  // namespace pipetrain::schedules

@@ -2,13 +2,6 @@
 
 #include <algorithm>
 
-// Inlines all that a function calls; not with a sanitizer, whose checks in all of it keep the compiler for minutes.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define PIPETRAIN_FLAT
-#else
-#define PIPETRAIN_FLAT [[gnu::flatten]]
-#endif
-
 namespace pipetrain::schedules {
 
 namespace {
@@ -119,7 +112,8 @@ void Replay::load(const RecordedStep& step) {
     Stage& stage = of(log);
     const auto base = std::chrono::duration_cast<std::chrono::nanoseconds>(bytes.base.time_since_epoch()).count();
     stage.reader.read(base, bytes.bytes, stage.log);
-    stage.next = 0;
+    stage.next = stage.log.events.data();
+    stage.end = stage.next + stage.log.events.size();
     stage.silent = bytes.bytes.empty();
     if (stage.silent) ++norms_;  // may have been done
     actions_ += std::ssize(stage.log.actions);
@@ -154,12 +148,12 @@ std::int64_t Replay::ends() const {
 }
 
 // As far as the causes of its messages have been replayed. Flat, because an event takes some tens of nanoseconds, of which
-// calls would be a sixth.
-PIPETRAIN_FLAT void Replay::advance(int log) {
+// calls would be a sixth; what only throws stays out of line, here and in the protocol.
+[[gnu::flatten]] void Replay::advance(int log) {
   Stage& stage = of(log);
   try {
-    while (stage.next < stage.log.events.size()) {
-      const StageEvent& event = stage.log.events[stage.next];
+    while (stage.next != stage.end) {
+      const StageEvent& event = *stage.next;
       if (event.type == Type::launched) fail(log, "it was launched when nothing had come");
       if (event.time > until_ || !take(log, event)) return;
       decide(log);
@@ -247,22 +241,23 @@ void Replay::complete(int log, const Action& action) {
 // The protocol must launch what was launched, and no more.
 void Replay::decide(int log) {
   Stage& stage = of(log);
-  const int chunks = run_.plan.placement.chunks();
-  const bool may_launch = stage.log.events[stage.next].type != Type::enqueued;  // of which the protocol does not hear
+  const bool may_launch = stage.next->type != Type::enqueued;  // of which the protocol does not hear
   ++stage.next;
-  if (!may_launch && (stage.next == stage.log.events.size() || stage.log.events[stage.next].type != Type::launched)) return;
+  if (!may_launch && !stage.launches_next()) return;
   for (;;) {
-    const auto chosen = stage.protocol.next();
-    const bool more = stage.next < stage.log.events.size();
-    const bool was_launched = more && stage.log.events[stage.next].type == Type::launched;
-    if (!chosen && !was_launched) return;
-    if (!was_launched) fail(log, "replayed, " + to_string(*chosen, chunks) + " is launched before it");
-    const Action& action = stage.log.events[stage.next].action;
-    if (!chosen) fail(log, "replayed, it is not: " + stage.protocol.waiting_for());
-    if (*chosen != action) fail(log, "replayed, " + to_string(*chosen, chunks) + " is launched instead");
-    launch(log, action);
+    const Action* const chosen = stage.protocol.next();
+    if (!chosen && !stage.launches_next()) return;
+    if (!chosen || !stage.launches_next() || *chosen != stage.next->action) disagree(log, chosen);
+    launch(log, *chosen);
     ++stage.next;
   }
+}
+
+void Replay::disagree(int log, const Action* chosen) const {
+  const Stage& stage = of(log);
+  if (!chosen) fail(log, "replayed, it is not: " + stage.protocol.waiting_for());
+  fail(log, "replayed, " + to_string(*chosen, run_.plan.placement.chunks()) +
+                (stage.launches_next() ? " is launched instead" : " is launched before it"));
 }
 
 void Replay::launch(int log, const Action& action) {
@@ -308,7 +303,7 @@ void Replay::release(int log, QueueState* queue, int producer, const Action& act
 void Replay::expect_end() const {
   for (int log = 0; log < run_.logs(); ++log) {
     const Stage& stage = of(log);
-    if (stage.next < stage.log.events.size()) fail(log, "replayed, nobody has sent it");
+    if (stage.next != stage.end) fail(log, "replayed, nobody has sent it");
     if (!failed_ && !stage.protocol.step_done())
       throw ReplayError("step " + std::to_string(step_) + ", stage " + std::to_string(run_.stage_of(log)) +
                         ": the record ends before the step: " + stage.protocol.waiting_for());
@@ -335,9 +330,9 @@ void Replay::fail(int log, const std::string& what) const {
   const std::string place = "step " + std::to_string(step_) + ", " +
                             (run_.replicas > 1 ? "replica " + std::to_string(run_.replica_of(log)) + " " : "") + "stage " +
                             std::to_string(run_.stage_of(log));
-  const std::string event =
-      stage.next < stage.log.events.size() ? to_string(stage.log.events[stage.next], run_.plan.placement.chunks()) : "its end";
-  throw ReplayError(place + ", event " + std::to_string(stage.next + 1) + " (" + event + "): " + what);
+  const std::string event = stage.next != stage.end ? to_string(*stage.next, run_.plan.placement.chunks()) : "its end";
+  throw ReplayError(place + ", event " + std::to_string(stage.next - stage.log.events.data() + 1) + " (" + event +
+                    "): " + what);
 }
 
 }  // namespace pipetrain::schedules

@@ -78,8 +78,10 @@ class Replay {
     StageLogReader reader;
     LogEvents log;
     std::vector<Chunk> chunks;
-    std::size_t next = 0;  // event
-    bool silent = false;   // its log is missing: what it sent is not known
+    const StageEvent *next = nullptr, *end = nullptr;  // of the log's events
+    bool silent = false;                               // its log is missing: what it sent is not known
+
+    bool launches_next() const { return next != end && next->type == StageEvent::Type::launched; }
   };
 
   Stage& of(int log) { return stages_[static_cast<std::size_t>(log)]; }
@@ -98,12 +100,13 @@ class Replay {
   bool take_signal(int log, const StageEvent& event);
   void complete(int log, const Action& action);
   void decide(int log);
+  [[noreturn, gnu::noinline]] void disagree(int log, const Action* chosen) const;
   void launch(int log, const Action& action);
   void pass_on(int log, const Action& action);
   void send(int log, InputKind kind, const Action& action);
   void release(int log, QueueState* queue, int producer, const Action& action);
   void expect_end() const;
-  [[noreturn]] void fail(int log, const std::string& what) const;
+  [[noreturn, gnu::noinline]] void fail(int log, const std::string& what) const;
 
   RecordedRun run_;
   std::vector<Stage> stages_;

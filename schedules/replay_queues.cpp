@@ -8,6 +8,13 @@ constexpr std::size_t input_kinds = 3;
 
 }  // namespace
 
+std::vector<int> QueueState::microbatches(SlotPlace place) const {
+  std::vector<int> found;
+  for (int microbatch = 0; microbatch < std::ssize(places); ++microbatch)
+    if (places[static_cast<std::size_t>(microbatch)] == place) found.push_back(microbatch);
+  return found;
+}
+
 ReplayQueues::ReplayQueues(const RecordedRun& run)
     : virtual_stages_(static_cast<std::size_t>(run.plan.placement.virtual_stages())) {
   for (int pipeline = 0; pipeline < run.replicas * run.parts; ++pipeline)
@@ -17,8 +24,14 @@ ReplayQueues::ReplayQueues(const RecordedRun& run)
       const auto add = [&](InputKind kind, int slots, bool fed) {
         places_.push_back(slots > 0 ? static_cast<int>(queues_.size()) : -1);
         if (slots == 0) return;
-        queues_.push_back(
-            {pipeline / run.parts, pipeline % run.parts, v, kind, fed, fed ? slots : 0, fed ? 0 : slots, {}, {}, {}});
+        QueueState& queue = queues_.emplace_back();
+        queue.replica = pipeline / run.parts;
+        queue.part = pipeline % run.parts;
+        queue.virtual_stage = v;
+        queue.kind = kind;
+        queue.fed = fed;
+        (fed ? queue.free : queue.returning) = slots;
+        queue.places.resize(static_cast<std::size_t>(run.plan.microbatches));
       };
       add(InputKind::activation, needs.activation_slots, v == 0);
       add(InputKind::gradient, needs.gradient_slots, false);

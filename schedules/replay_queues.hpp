@@ -2,60 +2,53 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "schedules/recording.hpp"
 
 namespace pipetrain::schedules {
 
-// Where the slots of one queue are. A slot is free at the producer, being filled by it, on its way, held by the consumer, or on
-// its way back.
+// Where a microbatch's slot is: with its producer, on its way, or with the consumer.
+enum class SlotPlace : std::uint8_t { none, filling, sent, held };
+
+// Where the slots of one queue are. One that no microbatch has is free at the producer or on its way back.
 struct QueueState {
   int replica = 0, part = 0;
   int virtual_stage = 0;  // that consumes
   InputKind kind = InputKind::activation;
   bool fed = false;  // by a feeder, whose slots nobody records
   int free = 0, returning = 0;
-  std::vector<int> filling, sent, held;  // microbatches
+  std::vector<SlotPlace> places;  // by microbatch
+
+  std::vector<int> microbatches(SlotPlace place) const;  // that are there
 
   void fill(int microbatch);
-  void send(int microbatch);
+  void send(int microbatch) { at(microbatch) = SlotPlace::sent; }
   bool arrive(int microbatch);  // false where it was not on its way
   void release(int microbatch);
   bool credit();  // false where no slot is on its way back
+
+ private:
+  SlotPlace& at(int microbatch) { return places[static_cast<std::size_t>(microbatch)]; }
 };
 
 // Inline, because a replay spends much of its time here.
 
-inline bool take_out(std::vector<int>& microbatches, int microbatch) {
-  const std::size_t count = microbatches.size();
-  std::size_t at = 0;
-  while (at < count && microbatches[at] != microbatch) ++at;
-  if (at == count) return false;
-  for (; at + 1 < count; ++at) microbatches[at] = microbatches[at + 1];
-  microbatches.pop_back();
-  return true;
-}
-
 inline void QueueState::fill(int microbatch) {
   free = std::max(0, free - 1);
-  filling.push_back(microbatch);
-}
-
-inline void QueueState::send(int microbatch) {
-  take_out(filling, microbatch);
-  sent.push_back(microbatch);
+  at(microbatch) = SlotPlace::filling;
 }
 
 inline bool QueueState::arrive(int microbatch) {
-  if (!fed && !take_out(sent, microbatch)) return false;
+  if (!fed && at(microbatch) != SlotPlace::sent) return false;
   if (fed) --free;
-  held.push_back(microbatch);
+  at(microbatch) = SlotPlace::held;
   return true;
 }
 
 inline void QueueState::release(int microbatch) {
-  take_out(held, microbatch);
+  at(microbatch) = SlotPlace::none;
   ++(fed ? free : returning);
 }
 

@@ -1,6 +1,7 @@
 #include "schedules/stage_protocol.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 
 #include "schedules/check_customs.hpp"
@@ -64,6 +65,7 @@ class StageProtocol::Machine {
   const std::vector<Action>& planned_list() const { return plan_->stages[static_cast<std::size_t>(stage_)]; }
   bool is_ready_order() const { return ready_ && list_ == &planned_list(); }
   void set_list(StepKind kind, const std::vector<Action>* list = nullptr);
+  bool has_chunk(int index) const { return index >= 0 && static_cast<std::size_t>(index) < chunks_.size(); }
   const Chunk& chunk(int index) const { return chunks_[static_cast<std::size_t>(index)]; }
   Chunk& chunk(int index) { return chunks_[static_cast<std::size_t>(index)]; }
   bool next_is_move() const { return !ready_ && is_move(list()[launched_].kind); }
@@ -76,7 +78,13 @@ class StageProtocol::Machine {
   void launch(const Action& action);
   std::string describe(const Action& action) const;
   std::string describe_custom(int number) const;
-  [[noreturn]] void impossible(const std::string& what) const;
+  // Out of line, so that what calls them stays small.
+  [[noreturn, gnu::noinline]] void impossible(const std::string& what) const;
+  [[noreturn, gnu::noinline]] void impossible_input(InputKind kind, int chunk, int microbatch, const char* why) const;
+  [[noreturn, gnu::noinline]] void impossible_credit(InputKind output, int chunk, const char* why) const;
+  [[noreturn, gnu::noinline]] void impossible_signal(int custom, const char* why) const;
+  [[noreturn, gnu::noinline]] void impossible_begin() const;
+  [[noreturn, gnu::noinline]] void impossible_end(const Action& action) const;
 
   std::shared_ptr<const Plan> plan_;
   int stage_;
@@ -135,7 +143,7 @@ void StageProtocol::Machine::set_list(StepKind kind, const std::vector<Action>* 
 }
 
 void StageProtocol::Machine::begin_step(StepKind kind, const std::vector<Action>* given) {
-  if (state_ == State::running && !all_launched()) impossible("a step begins although " + waiting_for());
+  if (state_ == State::running && !all_launched()) impossible_begin();
   state_ = State::running;
   if (given || list_ != (kind == StepKind::evaluation ? &forwards_ : &planned_list())) set_list(kind, given);
   launched_ = launched_computes_ = 0;
@@ -145,37 +153,33 @@ void StageProtocol::Machine::begin_step(StepKind kind, const std::vector<Action>
 }
 
 void StageProtocol::Machine::input_arrived(InputKind kind, int c, int microbatch) {
-  const auto text = [&] {
-    return std::string("the ") + name_of(kind) + " of microbatch " + std::to_string(microbatch) + " for chunk " +
-           std::to_string(c);
-  };
-  if (c < 0 || static_cast<std::size_t>(c) >= chunks_.size() || microbatch < 0 || microbatch >= plan_->microbatches)
-    impossible(text() + " is not in the plan");
+  if (!has_chunk(c) || microbatch < 0 || microbatch >= plan_->microbatches)
+    impossible_input(kind, c, microbatch, "is not in the plan");
   const bool is_last = chunk(c).is_last;
-  if ((kind == InputKind::gradient && is_last) || (kind == InputKind::target && !is_last))
-    impossible(text() + (is_last ? " comes, but it is the last of the model" : " comes, but it is not the last of the model"));
+  if (kind == InputKind::gradient && is_last) impossible_input(kind, c, microbatch, "comes, but it is the last of the model");
+  if (kind == InputKind::target && !is_last)
+    impossible_input(kind, c, microbatch, "comes, but it is not the last of the model");
   if (state_ == State::running && inputs_.add(kind, c, microbatch)) return;
   // It had arrived already, so this is the coming step's: its sender knows that all compute of this step is over here.
   const bool may_be_early = state_ != State::running || launched_computes_ == computes_;
-  if (!may_be_early || !inputs_.add_for_coming_step(kind, c, microbatch)) impossible(text() + " arrives twice");
+  if (!may_be_early || !inputs_.add_for_coming_step(kind, c, microbatch))
+    impossible_input(kind, c, microbatch, "arrives twice");
 }
 
 void StageProtocol::Machine::credit_returned(InputKind output, int c) {
-  if (c < 0 || static_cast<std::size_t>(c) >= chunks_.size())
-    impossible("a credit comes for chunk " + std::to_string(c) + ", which is not in the plan");
+  if (!has_chunk(c)) impossible_credit(output, c, "is not in the plan");
   if (output == InputKind::activation && !chunk(c).is_last) {
     ++chunk(c).activation_credits;
   } else if (output == InputKind::gradient && !chunk(c).is_first) {
     ++chunk(c).gradient_credits;
   } else {
-    impossible(std::string("a credit comes for the ") + name_of(output) + " of chunk " + std::to_string(c) +
-               ", which sends none");
+    impossible_credit(output, c, "sends none");
   }
 }
 
 std::span<const std::int32_t> StageProtocol::Machine::completed(const Action& action) {
   const auto found = std::find(in_flight_.begin(), in_flight_.end(), action);
-  if (found == in_flight_.end()) impossible(to_string(action, plan_->placement.chunks()) + " completes but is not running");
+  if (found == in_flight_.end()) impossible_end(action);
   in_flight_.erase(found);
   if (!is_move(action.kind)) --computing_;
   if (!customs_ || list_ == &forwards_) return {};
@@ -186,8 +190,8 @@ void StageProtocol::Machine::signalled(int custom) {
   if (state_ == State::aborted) return;  // it was sent before its sender heard of the abort
   const auto number = static_cast<std::size_t>(custom);
   if (custom < 0 || number >= plan_->custom.size() || plan_->custom[number].stage != stage_)
-    impossible("a signal comes for " + custom_name(*plan_, custom) + ", which is not on this stage");
-  if (has_signals(custom)) impossible("a signal comes for " + custom_name(*plan_, custom) + ", which has all");
+    impossible_signal(custom, "is not on this stage");
+  if (has_signals(custom)) impossible_signal(custom, "has all");
   ++customs_->signals[number];
 }
 
@@ -319,6 +323,25 @@ void StageProtocol::Machine::impossible(const std::string& what) const {
   throw std::logic_error("stage " + std::to_string(stage_) + ": " + what);
 }
 
+void StageProtocol::Machine::impossible_input(InputKind kind, int c, int microbatch, const char* why) const {
+  impossible(std::string("the ") + name_of(kind) + " of microbatch " + std::to_string(microbatch) + " for chunk " +
+             std::to_string(c) + " " + why);
+}
+
+void StageProtocol::Machine::impossible_credit(InputKind output, int c, const char* why) const {
+  impossible(std::string("a credit comes for the ") + name_of(output) + " of chunk " + std::to_string(c) + ", which " + why);
+}
+
+void StageProtocol::Machine::impossible_signal(int custom, const char* why) const {
+  impossible("a signal comes for " + custom_name(*plan_, custom) + ", which " + why);
+}
+
+void StageProtocol::Machine::impossible_begin() const { impossible("a step begins although " + waiting_for()); }
+
+void StageProtocol::Machine::impossible_end(const Action& action) const {
+  impossible(to_string(action, plan_->placement.chunks()) + " completes but is not running");
+}
+
 StageProtocol::StageProtocol(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)
     : machine_(std::make_unique<Machine>(std::move(plan), stage, order, run_ahead)) {}
 StageProtocol::~StageProtocol() = default;
@@ -334,11 +357,7 @@ std::span<const std::int32_t> StageProtocol::completed(const Action& action) { r
 void StageProtocol::signalled(int custom) { machine_->signalled(custom); }
 void StageProtocol::verdict(bool apply) { machine_->verdict(apply); }
 void StageProtocol::abort() { machine_->abort(); }
-std::optional<Action> StageProtocol::next() {
-  static constexpr std::optional<Action> nothing;  // one that is made here is written in parts and waited for, see choose()
-  const Action* const action = machine_->next();
-  return action ? std::optional(*action) : nothing;
-}
+const Action* StageProtocol::next() { return machine_->next(); }
 bool StageProtocol::step_done() const { return machine_->step_done(); }
 int StageProtocol::in_flight() const { return machine_->in_flight(); }
 const std::vector<Action>& StageProtocol::running() const { return machine_->running(); }

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,8 +61,9 @@ class StageProtocol {
   // aborted one may still be on its way.
   void abort();
 
-  // The next action to launch now, if any. It counts as launched: its inputs and its output's credit are taken.
-  std::optional<Action> next();
+  // The next action to launch now; null where there is none. It counts as launched: its inputs and its output's credit are
+  // taken. Valid until the next call.
+  const Action* next();
 
   bool step_done() const;                      // every action of the step has completed, or abort() was called
   int in_flight() const;                       // actions launched and not completed

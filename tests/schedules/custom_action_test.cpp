@@ -142,17 +142,21 @@ TEST_CASE("a stage that stands before a custom action says what it waits for") {
   const auto plan = std::make_shared<const Plan>(
       plan_of(head + "custom X0: gather after 1:F0 1:X1\ncustom X1: b\nstage 0: F0 X0 F1 B0 B1\nstage 1: F0 X1 B0 F1 B1\n"));
   StageProtocol stage(plan, 0, Order::planned);
+  const auto next = [&] {
+    const Action* const action = stage.next();
+    return action ? to_string(*action) : "";
+  };
   stage.begin_step();
   for (int slot = 0; slot < 2; ++slot) stage.credit_returned(InputKind::activation, 0);
   stage.input_arrived(InputKind::activation, 0, 0);
-  CHECK(stage.next() == Action{ActionKind::forward, 0, 0});
+  CHECK(next() == "F0");
   CHECK(stage.completed({ActionKind::forward, 0, 0}).empty());
-  CHECK_FALSE(stage.next());
+  CHECK(next() == "");
   CHECK(stage.waiting_for() == "X0 (gather) waits for 1:F0 and 1:X1: 0 of 2 have come");
   stage.signalled(0);
-  CHECK_FALSE(stage.next());
+  CHECK(next() == "");
   stage.signalled(0);
   CHECK_THROWS_WITH(stage.signalled(0), Contains("X0 (gather), which has all"));
   CHECK_THROWS_WITH(stage.signalled(1), Contains("X1 (b), which is not on this stage"));
-  CHECK(stage.next() == Action{ActionKind::custom, 0, 0});
+  CHECK(next() == "X0");
 }
