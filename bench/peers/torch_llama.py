@@ -4,14 +4,16 @@ attention, fused AdamW, torch.distributed.pipelining schedules, DTensor tensor p
     torchrun --nproc_per_node 2 torch_llama.py --model llama2-7b --layers 16 --pp 2 --gas 16
 
 Parameters, gradients and optimizer state are bf16 without replicas, which is lighter than fp32 master weights; with --dp they are fp32,
-sharded, and computed with in bf16; --offload keeps those in host memory, where AdamW runs too. Gradients are not clipped. Tokens are random. Rank 0 prints one line: RESULT and a JSON object with the
-seconds of a step (median, least and most), tokens/s and model TFLOP/s of one GPU, and the peak GiB of each rank.
+sharded, and computed with in bf16; --offload keeps those in host memory, where AdamW runs too. Gradients are not clipped, and neither
+their norm nor the loss is looked at but with --report 1. Tokens are random. Rank 0 prints one line: RESULT and a JSON object with the seconds of a
+step (median, least and most), tokens/s and model TFLOP/s of one GPU, and the peak GiB of each rank.
 
 Shapes: B sequences of a microbatch, S tokens of a sequence, H hidden size, D head size, V vocabulary.
 """
 import argparse
 import contextlib
 import json
+import math
 import os
 import statistics
 import time
@@ -72,6 +74,7 @@ def parse_arguments():
     parser.add_argument("--offload", type=int, default=0, help="1: FSDP2 with parameters and optimizer on the CPU, also of one rank")
     parser.add_argument("--fp8", type=int, default=0, help="1: the layers' products in 8 bits, by torchao; one scale a tensor")
     parser.add_argument("--compile", type=int, default=1)
+    parser.add_argument("--report", type=int, default=0, help="1: every step takes the norm of all gradients and reads the loss; not with tensor ranks or replicas")
     parser.add_argument("--attention", choices=("cudnn", "flash"), default="cudnn")
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4)
@@ -291,22 +294,39 @@ class Run:
 
     def step(self):
         with self.loss_context(), sdpa_kernel([self.attention]):
-            self.pipeline_gradients() if self.schedule else self.gradients()
+            losses = self.pipeline_gradients() if self.schedule else self.gradients()
+        if self.arguments.report and not math.isfinite(sum(self.report(losses))):
+            raise SystemExit("torch_llama: the loss or a gradient is not finite")
         self.optimizer.step()
         for parameter in self.parameters:
             parameter.grad = None
 
+    @torch.no_grad()
+    def report(self, losses):
+        """The loss of the step and the norm of all stages' gradients, in every process."""
+        norm = torch.nn.utils.get_total_norm([one.grad for one in self.parameters if one.grad is not None])
+        loss = torch.stack(losses).double().mean() if losses else torch.zeros((), dtype=torch.float64, device=norm.device)
+        both = torch.stack([loss, norm.double().square()])
+        if dist.is_initialized():
+            dist.all_reduce(both)
+        loss, square = both.tolist()
+        return loss, math.sqrt(square)
+
     def pipeline_gradients(self):
         ends = dict(target=self.targets, losses=[]) if self.count - 1 in self.virtual else {}
         self.schedule.step(*([self.tokens] if 0 in self.virtual else []), **ends)
+        return ends.get("losses", [])
 
     def gradients(self):
+        losses = []
         batch, last = self.arguments.mbs, self.arguments.gas - 1
         for number in range(self.arguments.gas):
             if self.arguments.dp > 1 or self.arguments.offload:
                 self.parts[0].set_requires_gradient_sync(number == last)
             rows = slice(number * batch, (number + 1) * batch)
-            self.loss(self.parts[0](self.tokens[rows]), self.targets[rows]).backward()
+            losses.append(self.loss(self.parts[0](self.tokens[rows]), self.targets[rows]))
+            losses[-1].backward()
+        return [one.detach() for one in losses]
 
 
 # --- Measuring ---
@@ -342,6 +362,8 @@ def main():
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world != arguments.pp * arguments.tp * arguments.dp:
         raise SystemExit(f"torch_llama: pp x tp x dp takes {arguments.pp * arguments.tp * arguments.dp} ranks, not {world}")
+    if arguments.report and world != arguments.pp:
+        raise SystemExit("torch_llama: --report 1 is of --tp 1 and --dp 1")
     if arguments.fp8 and arguments.tp > 1:
         raise SystemExit("torch_llama: --fp8 1 is of --tp 1")
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))

@@ -3,13 +3,16 @@
     PYTHONPATH=build/python python bench/peers/torch_pipelining.py [--schedule 1f1b|interleaved] [--layers 8 --width 256]
 
 PyTorch's side runs one process a stage with gloo, ours one process with a thread a stage, and with --processes a second time with a process a stage;
-all have one compute thread a stage. They take turns, and each prints its median step. One JSON line: tokens/s of ours, of ours in processes and of
-PyTorch's, and their ratios to PyTorch's; and the processor seconds that a step took of each, over all its threads and processes, which other work on the
-machine disturbs less.
+all have one compute thread a stage. Both sides give the norm of all stages' gradients and read the loss in every step (with --bare 1 PyTorch's side
+leaves the norm out, which ours cannot). They take turns, and each prints its median step. One JSON line: tokens/s of ours, of ours in processes and
+of PyTorch's, and their ratios to PyTorch's; and the processor seconds that a step took of each, over all its threads and processes, which other work on
+the machine disturbs less.
 """
 import argparse
 import json
+import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -39,6 +42,15 @@ def batch_of(options, step):
     generator = torch.Generator().manual_seed(step)
     tokens = torch.randint(0, VOCABULARY, (options.microbatches * options.rows, options.length + 1), generator=generator)
     return tokens[:, :-1], tokens[:, 1:]
+
+
+def norm_of(parameters):
+    """Of the gradients of all ranks' parameters together, as a user of torch.distributed.pipelining has to take it."""
+    import torch.distributed as dist
+
+    square = torch.nn.utils.get_total_norm([one.grad for one in parameters if one.grad is not None]).double().square()
+    dist.all_reduce(square)
+    return square.sqrt().item()
 
 
 def timed(options, step, wait=lambda: None):
@@ -87,7 +99,8 @@ def peer(options):
         schedule = Schedule1F1B(stages[0], options.microbatches, loss_fn=loss)
     else:
         schedule = ScheduleInterleaved1F1B(stages, options.microbatches, loss_fn=loss)
-    optimizer = torch.optim.AdamW([one for stage in stages for one in stage.submod.parameters()], lr=1e-3)
+    parameters = [one for stage in stages for one in stage.submod.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3)
 
     def step(inputs, targets):
         losses = []
@@ -98,6 +111,8 @@ def peer(options):
             schedule.step(target=targets, losses=losses)
         else:
             schedule.step()
+        if not options.bare and not math.isfinite(norm_of(parameters)):
+            raise SystemExit("torch_pipelining: a gradient is not finite")
         optimizer.step()
         return float(sum(losses) / len(losses)) if losses else None
 
@@ -116,7 +131,7 @@ def run_apart(side):
         [sys.executable, *launch, __file__, *sys.argv[1:], "--side", side],
         stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    lines = [json.loads(one) for one in re.findall(r"\[\d[^]]*\]", done.stdout)]  # processes may share a line
     return max(line[0] for line in lines), sum(line[1] for line in lines), lines[-1][2]
 
 
@@ -132,6 +147,7 @@ def main():
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--processes", action="store_true", help="ours in a process a stage too")
+    parser.add_argument("--bare", type=int, default=0, help="1: PyTorch's side takes no norm")
     parser.add_argument("--side", choices=["ours", "processes", "peer"])
     options = parser.parse_args()
     if options.side in ("ours", "processes"):

@@ -1,5 +1,6 @@
 """pipetrain.torch beside torch.distributed.pipelining on GPUs: the same parts of a Llama (torch_llama.py), compiled layer by layer, with the
-same attention, loss, optimizer and tokens. Ours is one process with a thread a GPU, or with "processes" after a schedule's name a process a GPU and
+same attention, loss, optimizer and tokens. Both sides take the norm of all gradients and read the loss in every step; with "bare" after its schedule's
+name PyTorch's side does neither, which ours cannot. Ours is one process with a thread a GPU, or with "processes" after a schedule's name a process a GPU and
 CUDA IPC; PyTorch's is a process a GPU with NCCL.
 
     PYTHONPATH=build/python python bench/peers/torch_stages.py [--model llama2-7b --layers 16 --pp 2 --gas 16]
@@ -90,9 +91,10 @@ def measured(options, name):
     here = Path(__file__).resolve()
     sizes = [f"--{key}={getattr(options, key)}" for key in ("model", "layers", "pp", "gas", "mbs", "seq", "compile", "warmup", "steps")]
     try:
-        if name in THEIRS:
+        theirs, *how = name.split()
+        if theirs in THEIRS:
             launch = ["-m", "torch.distributed.run", f"--nproc_per_node={options.pp}", str(here.parent / "torch_llama.py")]
-            found = run_apart(options, [*launch, *sizes, "--schedule", name])
+            found = run_apart(options, [*launch, *sizes, "--schedule", theirs, f"--report={int('bare' not in how)}"])
             return found and {"seconds": [found["sec_step"], *found["spread"]], "peak_gib": found["mem_gib"]}
         launch = ["-m", "torch.distributed.run", f"--nproc_per_node={options.pp}"] if "processes" in name else []
         found = run_apart(options, [*launch, str(here), *sizes, "--side", name])
@@ -124,9 +126,10 @@ def main():
         if found is not None:
             rates[name] = round(tokens / found["seconds"][0], 1)
         print(json.dumps({"bench": f"torch stages, {name}", "tokens/s/GPU": rates.get(name), **(found or {"failed": True})}), flush=True)
-    best = max((rates[name] for name in THEIRS if name in rates), default=None)
+    theirs = {name for name in rates if name.split()[0] in THEIRS}
+    best = max((rates[name] for name in theirs if "bare" not in name), default=None)
     if best:
-        print(json.dumps({"of PyTorch's fastest": {name: round(rate / best, 3) for name, rate in rates.items() if name not in THEIRS}}))
+        print(json.dumps({"of PyTorch's fastest": {name: round(rate / best, 3) for name, rate in rates.items() if name not in theirs}}))
 
 
 if __name__ == "__main__":

@@ -27,10 +27,16 @@ def _differentiable(value: Any) -> Any:
     return value
 
 
-def _norm(gradient: Tensor) -> Tensor:
-    """In double precision; summed in no less than single, and without a copy of the gradient in another precision."""
-    half = gradient.dtype in (torch.float16, torch.bfloat16)
-    return torch.linalg.vector_norm(gradient, dtype=torch.float32 if half else None).double()
+def _squared_norm(gradients: Sequence[Tensor]) -> Tensor:
+    """In double precision; summed in no less than single, and without a copy of a gradient in another precision."""
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}
+    for one in gradients:
+        by_dtype.setdefault(one.dtype, []).append(one)
+    norms: list[Tensor] = []
+    for dtype, same in by_dtype.items():
+        half = dtype in (torch.float16, torch.bfloat16)
+        norms += torch._foreach_norm(same, dtype=torch.float32 if half else None)
+    return torch.stack([one.double() for one in norms]).square().sum()
 
 
 class _Forward:
@@ -80,6 +86,7 @@ class TorchStage(Stage):
         if recompute:
             self._refuse_dropout()
         self._linears = split_linears(self._modules) if split_linear else [[] for _ in self._modules]
+        self._weights = self._find_weights()
 
     def _refuse_dropout(self) -> None:
         for module in self._modules:
@@ -97,12 +104,14 @@ class TorchStage(Stage):
         for linears in self._linears:
             join_linears(linears)
 
-    def _weights(self, launch: Launch) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-        """Of the launch's chunk: parameters whose gradients autograd gives, and those of split linears."""
-        left = [one.weight for one in self._linears[launch.chunk]]
-        known = {id(one) for one in left}
-        own = [one for one in self._modules[launch.chunk].parameters() if one.requires_grad and id(one) not in known]
-        return own, left
+    def _find_weights(self) -> list[tuple[list[nn.Parameter], list[nn.Parameter]]]:
+        """Of each chunk: parameters whose gradients autograd gives, and those of split linears."""
+        found = []
+        for module, linears in zip(self._modules, self._linears):
+            left = [one.weight for one in linears]
+            known = {id(one) for one in left}
+            found.append(([one for one in module.parameters() if one.requires_grad and id(one) not in known], left))
+        return found
 
     def begin_step(self, step: int, learning_rate: float) -> None:
         self._kept.clear()
@@ -110,6 +119,7 @@ class TorchStage(Stage):
         self._learning_rate = learning_rate
         for parameter in self.parameters:
             parameter.grad = None
+        self._weights = self._find_weights()  # anew, because some may have been frozen meanwhile
 
     def forward(self, launch: Launch) -> Any:
         inputs = as_tuple(self._receiver.receive(launch.activation))
@@ -178,18 +188,22 @@ class TorchStage(Stage):
     def backward(self, launch: Launch) -> Any:
         kept = self._computed(launch, last=True)
         inputs = kept.differentiable_inputs()
-        parameters, left = self._weights(launch)
+        parameters, left = self._weights[launch.chunk]
         wanted = [*inputs, *parameters, *left]
         if not wanted or not kept.outputs:
             return self._sent_back(launch, [None] * len(inputs), kept)
-        with backward_of(left, None):
-            found = torch.autograd.grad(kept.outputs, wanted, self._gradients(launch, kept), allow_unused=True)
+        gradients = self._gradients(launch, kept)
+        if not left:  # each is added to `.grad` as soon as it is there
+            torch.autograd.backward(kept.outputs, gradients, inputs=wanted)
+            return self._sent_back(launch, [one.grad for one in inputs], kept)
+        with backward_of(left, None):  # what autograd gives for those of `left` only stands in for their gradients
+            found = torch.autograd.grad(kept.outputs, wanted, gradients, allow_unused=True)
         add_gradients(parameters, found[len(inputs) : len(inputs) + len(parameters)])
         return self._sent_back(launch, found[: len(inputs)], kept)
 
     def input_grad(self, launch: Launch) -> Any:
         kept = self._computed(launch, last=False)
-        parameters, left = self._weights(launch)
+        parameters, left = self._weights[launch.chunk]
         kept.split = SplitBackward(kept.outputs, kept.differentiable_inputs(), parameters, left)
         kept.weight_gradients = WeightGradients(self._checked)
         with backward_of(left, kept.weight_gradients):
@@ -198,7 +212,7 @@ class TorchStage(Stage):
 
     def weight_grad(self, launch: Launch) -> None:
         kept = self._kept.pop((launch.chunk, launch.microbatch))
-        with backward_of(self._weights(launch)[1], None):
+        with backward_of(self._weights[launch.chunk][1], None):
             kept.split.weight_grad()
         kept.weight_gradients.add()
 
@@ -209,8 +223,11 @@ class TorchStage(Stage):
 
     def norm(self) -> list[float]:
         """The sum of the squares of this stage's gradients, and its part of the loss."""
-        squares = [_norm(one.grad).square() for one in self.parameters if one.grad is not None]
-        return [float(sum(squares)) if squares else 0.0, float(sum(one.double() for one in self._losses)) if self._losses else 0.0]
+        gradients = [one.grad for one in self.parameters if one.grad is not None]
+        nothing = torch.zeros((), dtype=torch.float64, device=self.device)
+        squares = _squared_norm(gradients) if gradients else nothing
+        loss = torch.stack(self._losses).double().sum().to(self.device) if self._losses else nothing
+        return torch.stack([squares, loss]).tolist()  # at once, because the host waits for the GPU here
 
     def verdict(self, apply: bool, grad_scale: float) -> None:
         self._grad_scale = grad_scale
