@@ -9,19 +9,25 @@ namespace pipetrain {
 
 struct Offload {
   bool optimizer = false;             // its states, and master weights that operations do not read
+  bool parameters = false;            // the weights that operations read, which are fetched ahead of use
   bool activations = false;           // of microbatches that wait for their backward, see schedules::offload_activations()
   double activation_fraction = 1;     // of the microbatches of each stage's chunks, at most
   std::filesystem::path folder = {};  // of files for them, on a disk; empty: host memory
 
-  bool any() const { return optimizer || activations; }
+  bool any() const { return optimizer || parameters || activations; }
   bool to_disk() const { return any() && !folder.empty(); }
   bool operator==(const Offload&) const = default;
 };
 
 // As --offload has it: "optimizer,activations".
 inline std::string to_string(const Offload& offload) {
-  std::string text = offload.optimizer ? "optimizer" : "";
-  if (offload.activations) text += text.empty() ? "activations" : ",activations";
+  std::string text;
+  const auto add = [&text](bool given, const char* word) {
+    if (given) text += (text.empty() ? "" : ",") + std::string(word);
+  };
+  add(offload.optimizer, "optimizer");
+  add(offload.parameters, "parameters");
+  add(offload.activations, "activations");
   return text.empty() ? "none" : text;
 }
 

@@ -58,12 +58,13 @@ double LayoutCosts::again_seconds(const Block& block, const Layout& layout, Reco
          (flops / product_rate(block) + (normed + inner) * activation_bytes(request_) / request_.speed.memory_rate);
 }
 
-// Of the parts of a block's weights that other replicas own.
+// Of the parts of a block's weights that other replicas own, or of all of them where they are offloaded.
 double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) const {
   const int replicas = gathering(layout);
-  if (replicas == 1) return 0;
   const double bytes =
       static_cast<double>(block_parameter_count(request_.config, block)) / layout.tp * activation_bytes(request_);
+  if (request_.offload.parameters) return bytes / request_.speed.offload_rate;
+  if (replicas == 1) return 0;
   const LinkSpeed link = links_.replicas(layout);
   return bytes * (replicas - 1) / replicas / link.rate + (replicas - 1) * link.latency;
 }
@@ -74,7 +75,7 @@ double LayoutCosts::product_rate(const Block& block) const {
 }
 
 // Each number is read in 16 bits and written in 8, in two layouts: what the block's two matrices are applied to, and the
-// gradients of what they give. Weights that replicas divide are rounded for each use.
+// gradients of what they give. Weights that come for each use are rounded for each use.
 Rounding LayoutCosts::rounding_seconds(const Block& block, const Layout& layout) const {
   const ModelConfig& config = request_.config;
   if (!multiplies_in_fp8(block, config.layers, {.precision = request_.precision})) return {};
@@ -84,7 +85,8 @@ Rounding LayoutCosts::rounding_seconds(const Block& block, const Layout& layout)
   const auto inner = static_cast<double>(is_mlp ? config.intermediate : config.heads * config.head_dim);
   const auto outer = static_cast<double>(is_mlp ? config.mlp_columns() : packed);
   const auto hidden = static_cast<double>(config.hidden), tokens = static_cast<double>(layout.microbatch * request_.sequence);
-  const double weights = gathering(layout) > 1 ? static_cast<double>(block_parameter_count(config, block)) / layout.tp : 0;
+  const bool comes = gathering(layout) > 1 || request_.offload.parameters;
+  const double weights = comes ? static_cast<double>(block_parameter_count(config, block)) / layout.tp : 0;
   const auto seconds = [&](double columns) {
     return bytes * (tokens * (hidden + columns / layout.tp) + weights) / request_.speed.memory_rate;
   };
@@ -93,7 +95,7 @@ Rounding LayoutCosts::rounding_seconds(const Block& block, const Layout& layout)
 
 // Products of activations and weights cost as much in F as in I and in W; attention between positions has no weights, and its
 // two halves of the backward are both in I. Each tensor-parallel block gathers and scatters its activations once in F and in
-// I. Where replicas divide weights, F and I of a block take at least as long as the next one's weights travel.
+// I. Where replicas divide weights, or these are offloaded, F and I of a block take at least as long as the next one's travel.
 PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& layout) const {
   const DeviceSpeed& speed = request_.speed;
   const ModelConfig& config = request_.config;
@@ -152,12 +154,13 @@ double LayoutCosts::tied_seconds(const Layout& layout, const Placement& placemen
 double LayoutCosts::norm_seconds(double parameters) const { return parameters * gradient_bytes / request_.speed.memory_rate; }
 
 // Reads weights, gradients and both moments, writes all but the gradients.
-// Offloaded states and masters come in and go out meanwhile, both ways at once.
+// Offloaded states and masters come in and go out meanwhile, both ways at once; weights that operations read go out, and come
+// in first where they have no masters.
 double LayoutCosts::optimizer_seconds(double parameters) const {
   const double seconds = parameters * (7.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
-  if (!request_.offload.optimizer) return seconds;
-  const double outside = parameters * sizeof(float) * (rounded_bytes(request_) > 0 ? 3 : 2);
-  return std::max(seconds, outside / request_.speed.offload_rate);
+  const double states = request_.offload.optimizer ? sizeof(float) * (rounded_bytes(request_) > 0 ? 3.0 : 2.0) : 0;
+  const double operands = request_.offload.parameters ? activation_bytes(request_) : 0;
+  return std::max(seconds, parameters * (states + operands) / request_.speed.offload_rate);
 }
 
 std::vector<Link> LayoutCosts::edges(const Layout& layout) const {
@@ -217,7 +220,7 @@ double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& plac
   const double masters = rounded_bytes(request_) > 0 ? sizeof(float) : 0;
   const double states = request_.offload.optimizer ? 0 : 2 * sizeof(float) + masters;
   return most * (kept(zero.divides_states(), states) + kept(zero.divides_grads(), sizeof(float)) +
-                 kept(zero.divides_weights(), activation_bytes(request_)));
+                 kept(zero.divides_weights(), request_.offload.parameters ? 0 : activation_bytes(request_)));
 }
 
 }  // namespace pipetrain

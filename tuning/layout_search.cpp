@@ -138,7 +138,7 @@ class Search {
   }
   // The fastest first: 1 never takes longer than 0 by these costs, 2 as long as 1, and 3 gathers besides.
   std::vector<int> zeros(const Layout& layout) const {
-    if (layout.dp == 1) return {0};
+    if (layout.dp == 1 || request_.offload.parameters) return {0};
     if (request_.zero) return {*request_.zero};
     return {1, 2, 3};
   }

@@ -44,7 +44,8 @@ struct LayoutRequest {
   std::optional<Recompute> recompute;            // not given: the least that fits
   std::optional<std::int64_t> recompute_layers;  // of each chunk; of a kind that is given
   std::optional<int> zero;                       // of layouts with several replicas; not given: the fastest stage that fits
-  Offload offload;  // optimizer: of all layouts; activations: of those that do not fit without, by the fraction that is best
+  Offload offload;  // optimizer and parameters: of all layouts; activations: of those that do not fit without, by the fraction
+                    // that is best
   bool with_auto = false;  // also plans that auto makes for the costs and the memory
 };
 

@@ -8,15 +8,30 @@
 
 namespace pipetrain {
 
-OffloadedBlocks OffloadedOptimizer::blocks(const Optimizer& optimizer, std::size_t elements, bool offloads_weights) {
-  return {optimizer.states().size() + (offloads_weights ? 1 : 0), elements};
+namespace {
+
+std::vector<OffloadedStates::Window> windows(const OffloadedOptimizer::Setup& setup) {
+  if (setup.outside.operands == nullptr) return {};
+  return {{.array = setup.outside.operands, .fetched = !setup.rounds, .stored = true}};
+}
+
+std::size_t operand_bytes(const OffloadedOptimizer::Outside& outside) {
+  return outside.operands == nullptr ? 0 : size_of(outside.operands->type());
+}
+
+}  // namespace
+
+OffloadedBlocks OffloadedOptimizer::blocks(const Optimizer& optimizer, std::size_t elements, const Outside& outside,
+                                           std::size_t operand_bytes) {
+  return {(outside.states ? optimizer.states().size() : 0) + (outside.masters ? 1 : 0), elements, operand_bytes};
 }
 
 OffloadedOptimizer::OffloadedOptimizer(const Setup& setup, Ops& ops)
     : setup_(setup),
       ops_(ops),
-      states_({setup.device, ops.stream(), blocks(setup.optimizer, setup.elements, setup.offloads_weights), setup.folder,
-               setup.name}),
+      states_({setup.device, ops.stream(), setup.streams,
+               blocks(setup.optimizer, setup.elements, setup.outside, operand_bytes(setup.outside)), windows(setup),
+               setup.folder, setup.name}),
       parts_(states_.blocks().count()) {
   std::size_t last = 0;
   for (const auto& unit : setup_.units) {
@@ -39,8 +54,9 @@ OffloadedOptimizer::ByBlock OffloadedOptimizer::cut(const std::vector<OptimizerP
       const Region region = blocks.region(block);
       OptimizerPart piece = part;
       piece.elements = std::min(part.elements - done, region.end - at);
-      piece.state = at - region.begin;
-      piece.weight = setup_.offloads_weights ? piece.state : part.weight + done;
+      const std::size_t here = at - region.begin;
+      piece.state = setup_.outside.states ? here : at;
+      piece.weight = setup_.outside.masters || fetches_weights() ? here : part.weight + done;
       piece.grad += done;
       piece.rounded += done;
       cut[block].push_back(piece);
@@ -57,28 +73,49 @@ std::size_t OffloadedOptimizer::array(const std::string& state) const {
 }
 
 bool OffloadedOptimizer::keeps(const std::string& state) const {
-  if (state == weights_state) return setup_.offloads_weights;
+  if (state == weights_state) return setup_.outside.masters || fetches_weights();
+  if (!setup_.outside.states) return false;
   const auto& names = setup_.optimizer.states();
   return std::find(names.begin(), names.end(), state) != names.end();
 }
 
 void OffloadedOptimizer::read(const std::string& state, std::size_t begin, float* values, std::size_t count) {
   ops_.stream().synchronize();
+  if (state == weights_state && fetches_weights()) return setup_.outside.operands->read(begin, values, count);
   states_.read(array(state), begin, values, count);
 }
 
 void OffloadedOptimizer::write(const std::string& state, std::size_t begin, const float* values, std::size_t count) {
   ops_.stream().synchronize();
+  if (state == weights_state && fetches_weights()) {
+    states_.settle();
+    return setup_.outside.operands->write(begin, values, count);
+  }
   states_.write(array(state), begin, values, count);
 }
 
-void OffloadedOptimizer::round_weights(const std::vector<OptimizerPart>& parts, const Tensor& rounded) {
-  const ByBlock pieces = cut(parts);
+Tensor OffloadedOptimizer::masters_of(std::size_t block, const OffloadedStates::Block& here,
+                                      const OptimizerArenas& arenas) const {
+  const Region region = states_.blocks().region(block);
+  if (setup_.outside.masters) return span(here.arrays.front(), 0, region.size());
+  return span(arenas.weights, region.begin, region.size());
+}
+
+// Of all weights, also those that are not stepped, and of what lies between them.
+void OffloadedOptimizer::round_to_window(std::size_t block, const OffloadedStates::Block& here, const OptimizerArenas& arenas) {
+  const Tensor masters = masters_of(block, here, arenas);
+  ops_.round(masters, span(here.windows.front(), 0, static_cast<std::size_t>(masters.elements())));
+}
+
+void OffloadedOptimizer::round_weights(const std::vector<OptimizerPart>& parts, const OptimizerArenas& arenas) {
+  const bool to_window = setup_.outside.operands != nullptr;
+  const ByBlock pieces = to_window ? ByBlock(states_.blocks().count()) : cut(parts);
   for (std::size_t block = 0; block < pieces.size(); ++block) {
-    const auto& arrays = states_.acquire(block);
+    const OffloadedStates::Block& here = states_.acquire(block);
+    if (to_window) round_to_window(block, here, arenas);
     for (const OptimizerPart& piece : pieces[block])
-      ops_.round(span(arrays[0], piece.state, piece.elements), span(rounded, piece.rounded, piece.elements));
-    states_.release(block, OffloadedStates::Change::none);
+      ops_.round(span(here.arrays.front(), piece.state, piece.elements), span(arenas.rounded, piece.rounded, piece.elements));
+    states_.release(block, to_window ? OffloadedStates::Change::windows : OffloadedStates::Change::none);
   }
 }
 
@@ -86,12 +123,15 @@ void OffloadedOptimizer::step(const OptimizerArenas& arenas, const OptimizerStep
                               const std::function<void(std::size_t unit)>& stepped) {
   std::size_t unit = 0;
   for (std::size_t block = 0; block < parts_.size(); ++block) {
-    const auto& arrays = states_.acquire(block);
-    OptimizerArenas here{arenas.weights, arenas.grads, {}, arenas.rounded};
-    if (setup_.offloads_weights) here.weights = arrays.front();
-    here.states.assign(arrays.begin() + static_cast<std::ptrdiff_t>(masters()), arrays.end());
-    optimizer_step(parts_[block], ops_, here, setup_.optimizer, step);
-    states_.release(block, OffloadedStates::Change::stored);
+    const OffloadedStates::Block& here = states_.acquire(block);
+    OptimizerArenas own = arenas;
+    if (setup_.outside.masters) own.weights = here.arrays.front();
+    if (fetches_weights()) own.weights = here.windows.front();
+    if (setup_.outside.states)
+      own.states.assign(here.arrays.begin() + static_cast<std::ptrdiff_t>(masters()), here.arrays.end());
+    optimizer_step(parts_[block], ops_, own, setup_.optimizer, step);
+    if (setup_.outside.operands != nullptr && setup_.rounds) round_to_window(block, here, arenas);
+    states_.release(block, OffloadedStates::Change::all);
     for (; unit < last_blocks_.size() && last_blocks_[unit] <= block; ++unit) stepped(unit);
   }
   for (; unit < last_blocks_.size(); ++unit) stepped(unit);  // of a rank that has no block

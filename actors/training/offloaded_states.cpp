@@ -22,8 +22,8 @@ std::size_t block_length(std::size_t elements) {
 
 }  // namespace
 
-OffloadedBlocks::OffloadedBlocks(std::size_t arrays, std::size_t elements)
-    : arrays_(arrays), elements_(elements), block_(block_length(elements)) {}
+OffloadedBlocks::OffloadedBlocks(std::size_t arrays, std::size_t elements, std::size_t window_bytes)
+    : arrays_(arrays), elements_(elements), block_(block_length(elements)), window_bytes_(window_bytes) {}
 
 Region OffloadedBlocks::region(std::size_t block) const { return {block * block_, std::min(elements_, (block + 1) * block_)}; }
 
@@ -37,61 +37,76 @@ OffloadedStates::OffloadedStates(const Setup& setup) : setup_(setup) {
   Device& device = setup_.device;
   const OffloadedBlocks& blocks = setup_.blocks;
   const std::string what = setup_.name + ": offloaded optimizer states";
-  place_ = setup_.folder.empty() ? make_host_place(device, blocks.outside_bytes(), what)
-                                 : make_disk_place(device, setup_.folder, {blocks.outside_bytes(), blocks.block_bytes()});
+  if (blocks.arrays() > 0)
+    place_ = setup_.folder.empty() ? make_host_place(device, blocks.outside_bytes(), what)
+                                   : make_disk_place(device, setup_.folder, {blocks.outside_bytes(), blocks.block_bytes()});
   memory_ = device.allocate(blocks.device_bytes(), what);
-  in_ = device.make_stream(setup_.name + " in");
-  out_ = device.make_stream(setup_.name + " out");
   constexpr std::uintptr_t granularity = OffloadPlace::granularity;
   const auto first = (reinterpret_cast<std::uintptr_t>(memory_.data()) + granularity - 1) / granularity * granularity;
-  for (std::size_t i = 0; i < blocks.slots(); ++i) {
-    Slot slot;
-    slot.memory = reinterpret_cast<char*>(first) + i * blocks.block_bytes();
-    const auto elements = static_cast<std::int64_t>(blocks.block_elements());
-    for (std::size_t array = 0; array < blocks.arrays(); ++array)
-      slot.tensors.push_back({slot.memory + array * blocks.block_elements() * sizeof(float), {elements}, DType::f32});
-    slot.fetched = device.make_event();
-    slot.computed = device.make_event();
-    slot.stored = device.make_event();
-    slots_.push_back(std::move(slot));
-  }
+  for (std::size_t i = 0; i < blocks.slots(); ++i)
+    slots_.push_back(make_slot(reinterpret_cast<char*>(first) + i * blocks.slot_bytes()));
+}
+
+OffloadedStates::Slot OffloadedStates::make_slot(char* memory) const {
+  Slot slot;
+  slot.memory = memory;
+  const auto elements = static_cast<std::int64_t>(setup_.blocks.block_elements());
+  const auto add = [&](std::vector<Tensor>& tensors, DType type) {
+    tensors.push_back({memory, {elements}, type});
+    memory += tensors.back().bytes();
+  };
+  for (std::size_t array = 0; array < setup_.blocks.arrays(); ++array) add(slot.block.arrays, DType::f32);
+  for (const Window& window : setup_.windows) add(slot.block.windows, window.array->type());
+  slot.fetched = setup_.device.make_event();
+  slot.computed = setup_.device.make_event();
+  slot.stored = setup_.device.make_event();
+  return slot;
 }
 
 // A slot is free once what was in it has been stored.
 void OffloadedStates::fetch(std::size_t block) {
   Slot& slot = slot_of(block);
-  in_->wait(*slot.stored);
-  place_->fetch(*in_, block * setup_.blocks.block_bytes(), slot.memory, setup_.blocks.block_bytes());
-  in_->record(*slot.fetched);
+  Stream& in = *setup_.streams.in;
+  in.wait(*slot.stored);
+  if (place_) place_->fetch(in, block * setup_.blocks.block_bytes(), slot.memory, setup_.blocks.block_bytes());
+  for (std::size_t i = 0; i < setup_.windows.size(); ++i) {
+    const Window& window = setup_.windows[i];
+    if (window.fetched) window.array->fetch(setup_.blocks.region(block), slot.block.windows[i].data);
+  }
+  in.record(*slot.fetched);
 }
 
 void OffloadedStates::fetch_ahead() {
   for (; fetched_ < slots_.size(); ++fetched_) fetch(fetched_);
 }
 
-const std::vector<Tensor>& OffloadedStates::acquire(std::size_t block) {
+const OffloadedStates::Block& OffloadedStates::acquire(std::size_t block) {
   fetch_ahead();
   assert(block < fetched_);
   Slot& slot = slot_of(block);
   setup_.compute.wait(*slot.fetched);
-  return slot.tensors;
+  return slot.block;
 }
 
 void OffloadedStates::release(std::size_t block, Change change) {
   Slot& slot = slot_of(block);
+  Stream& out = *setup_.streams.out;
   setup_.compute.record(*slot.computed);
-  out_->wait(*slot.computed);
-  if (change == Change::stored)
-    place_->store(*out_, block * setup_.blocks.block_bytes(), slot.memory, setup_.blocks.block_bytes());
-  out_->record(*slot.stored);
+  out.wait(*slot.computed);
+  if (change == Change::all && place_)
+    place_->store(out, block * setup_.blocks.block_bytes(), slot.memory, setup_.blocks.block_bytes());
+  for (std::size_t i = 0; change != Change::none && i < setup_.windows.size(); ++i) {
+    const Window& window = setup_.windows[i];
+    if (window.stored) window.array->store(setup_.blocks.region(block), slot.block.windows[i].data);
+  }
+  out.record(*slot.stored);
   if (fetched_ < setup_.blocks.count()) fetch(fetched_++);
   if (block + 1 == setup_.blocks.count()) fetched_ = 0;
 }
 
 void OffloadedStates::settle() {
-  in_->synchronize();
-  out_->synchronize();
-  fetched_ = 0;  // what is in slots may be written over outside
+  setup_.streams.synchronize();
+  fetched_ = 0;
 }
 
 void OffloadedStates::read(std::size_t array, std::size_t begin, float* values, std::size_t count) {

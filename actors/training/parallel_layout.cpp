@@ -36,12 +36,24 @@ void check_recompute_layers(const TrainJob& job) {
               "the model has " + std::to_string(job.config.layers) + " layers; name as many or fewer of each stage's");
 }
 
+void check_offloaded_parameters(const TrainJob& job) {
+  if (!job.offload.parameters) return;
+  const std::string given = to_string(job.offload);
+  if (job.zero.stage > 0)
+    throw Error(ErrorKind::input, {"offload", given},
+                "weights that replicas divide or step in parts cannot be offloaded yet; use zero 0, or leave parameters out");
+  if (job.layout.order == schedules::Order::ready)
+    throw Error(ErrorKind::input, {"offload", given},
+                "weights are fetched in the plan's order, and the run's order is ready; use planned");
+}
+
 // Refuses a model that cannot be split or computed so before anything is opened.
 std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vector<std::vector<Block>>& parts,
                                              const std::shared_ptr<EngineChannel>& channel) {
   if (job.zero.divides_weights() && job.layout.order == schedules::Order::ready)
     throw Error(ErrorKind::input, {"zero", std::to_string(job.zero.stage)},
                 "replicas gather weights in one order, the plan's, and the run's order is ready; use planned");
+  check_offloaded_parameters(job);
   check_replayed(job);
   layout_parameters(job.config, parts, 0, job.layout.tp);
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);

@@ -69,7 +69,7 @@ StageModelSpec model_spec(const RankSetup& setup) {
           .chunks = setup.chunks,
           .shape = setup.shape,
           .numerics = setup.numerics,
-          .gathers_weights = setup.zero.divides_weights()};
+          .gathers_weights = setup.zero.divides_weights() || setup.offload.parameters};
 }
 
 void add_outside(const RankSetup& setup, const PlaceBytes& bytes, MemoryUse& use) {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "actors/training/fetched_parameters.hpp"
 #include "actors/training/gathered_parameters.hpp"
 #include "actors/training/loading_threads.hpp"
 #include "actors/training/published_parameters.hpp"
@@ -27,7 +28,28 @@ GatheredParameters::Sizes gathered_sizes(const StatePlaces& places, const RankSe
   return GatheredParameters::sizes(layout, places.units(), setup.zero.prefetch);
 }
 
-bool offloads_weights(const RankSetup& setup) { return setup.offload.optimizer && setup.numerics.precision.rounds_weights(); }
+// Master weights that operations do not read.
+bool offloads_masters(const RankSetup& setup) { return setup.offload.optimizer && setup.numerics.precision.rounds_weights(); }
+
+// The weights that the optimizer updates, masters or not.
+bool offloads_weights(const RankSetup& setup) {
+  return offloads_masters(setup) || (setup.offload.parameters && !setup.numerics.precision.rounds_weights());
+}
+
+FetchedParameters::Sizes fetched_sizes(const StatePlaces& places, const RankSetup& setup, const ParameterLayout& layout) {
+  return FetchedParameters::sizes(layout, places.units(), setup.zero.prefetch, setup.numerics.precision.compute);
+}
+
+OffloadedArray::Lengths operand_lengths(const StatePlaces& places, const RankSetup& setup, const ParameterLayout& layout) {
+  std::size_t largest = 0;
+  for (const ShardUnit& unit : places.units()) largest = std::max(largest, unit.weights.size());
+  return {layout.weight_elements, largest, setup.numerics.precision.compute};
+}
+
+// Bytes of a weight that the optimizer's step brings in and out for operations.
+std::size_t operand_bytes(const RankSetup& setup) {
+  return setup.offload.parameters ? size_of(setup.numerics.precision.compute) : 0;
+}
 
 }  // namespace
 
@@ -40,7 +62,7 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
       places_(layout, places_setup(setup)) {
   allocate_arenas();
   steps_ = places_.optimizer_parts();
-  if (setup.offload.optimizer) make_offloaded();
+  if (setup.offload.optimizer || setup.offload.parameters) make_offloaded();
   counted_ = places_.counted(setup.id.tp);
   if (setup.groups.data) make_reduction();
   make_parameters();
@@ -55,28 +77,46 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
 void RankState::allocate_arenas() {
   const Precision& precision = setup_.numerics.precision;
   const Length weights{offloads_weights(setup_) ? 0 : places_.weights(), precision.master};
-  const Length rounded{places_.rounded(), precision.compute};
+  const Length rounded{setup_.offload.parameters ? 0 : places_.rounded(), precision.compute};
   const Length grads{places_.grads(), precision.grad};
   if (weights.elements > 0) arenas_.weights = allocate(weights, "parameters");
   arenas_.grads = allocate(grads, "gradients");
   if (rounded.elements > 0) arenas_.rounded = allocate(rounded, "rounded parameters");
   if (places_.gathers_weights())
     gathered_ = allocate({gathered_sizes(places_, setup_, layout_).total(), operands().dtype}, "gathered parameters");
+  if (setup_.offload.parameters) {
+    const std::size_t bytes = fetched_sizes(places_, setup_, layout_).bytes();
+    gathered_ = allocate({bytes / size_of(precision.compute), precision.compute}, "fetched parameters");
+  }
   if (setup_.offload.optimizer) return;
   for (const std::string& name : optimizer_->states())
     arenas_.states.push_back(allocate({places_.states(), precision.master}, "optimizer state " + name));
 }
 
 void RankState::make_offloaded() {
+  const std::string name = to_string(setup_.id);
+  offload_streams_.emplace(*setup_.device, name);
+  if (setup_.offload.parameters) {
+    operands_ = std::make_unique<OffloadedArray>(
+        OffloadedArray::Setup{*setup_.device, *offload_streams_, setup_.offload.folder, name + ": offloaded parameters"},
+        operand_lengths(places_, setup_, layout_));
+  }
   offloaded_ = std::make_unique<OffloadedOptimizer>(
-      OffloadedOptimizer::Setup{*setup_.device, *optimizer_, steps_, places_.states(), offloads_weights(setup_),
-                                setup_.offload.folder, to_string(setup_.id)},
+      OffloadedOptimizer::Setup{.device = *setup_.device,
+                                .streams = *offload_streams_,
+                                .optimizer = *optimizer_,
+                                .units = steps_,
+                                .elements = places_.states(),
+                                .outside = {setup_.offload.optimizer, offloads_masters(setup_), operands_.get()},
+                                .rounds = setup_.numerics.precision.rounds_weights(),
+                                .folder = setup_.offload.folder,
+                                .name = name},
       ops_);
 }
 
 std::vector<Stream*> RankState::transfer_streams() const {
   std::vector<Stream*> streams;
-  if (offloaded_) streams = offloaded_->streams();
+  if (offload_streams_) streams = offload_streams_->all();
   if (reduction_) streams.push_back(&reduction_->stream());
   return streams;
 }
@@ -96,24 +136,31 @@ void RankState::make_reduction() {
 }
 
 void RankState::make_parameters() {
-  if (!places_.is_sharded()) {
+  if (!places_.is_sharded() && !operands_) {
     parameters_ = std::make_unique<ResidentParameters>(layout_, operands());
     return;
   }
+  std::unique_ptr<StepParameters> coming = operands_ ? make_fetched_parameters() : make_divided_parameters();
+  coming_ = coming.get();
+  parameters_ = std::move(coming);
+}
+
+std::unique_ptr<StepParameters> RankState::make_fetched_parameters() {
+  const auto sequence = [&](schedules::StepKind kind) { return block_sequence(layout_, setup_.actions, kind); };
+  return std::make_unique<FetchedParameters>(
+      FetchedParameters::Setup{layout_, places_.units(), *setup_.device, ops_.stream(), setup_.zero.prefetch}, *operands_,
+      gathered_.data, UnitTurns::Sequences{sequence(schedules::StepKind::training), sequence(schedules::StepKind::evaluation)});
+}
+
+std::unique_ptr<StepParameters> RankState::make_divided_parameters() {
   const DividedParameters::Setup setup{layout_,       places_.units(),      *setup_.device,
                                        ops_.stream(), reduction_->stream(), *setup_.groups.data};
-  std::unique_ptr<DividedParameters> divided;
-  if (places_.gathers_weights()) {
-    const GatheredParameters::Memory memory{operands(), gathered_, places_.shard_begins()};
-    const auto sequence = [&](schedules::StepKind kind) { return block_sequence(layout_, setup_.actions, kind); };
-    divided = std::make_unique<GatheredParameters>(
-        setup, memory, setup_.zero.prefetch,
-        GatheredParameters::Sequences{sequence(schedules::StepKind::training), sequence(schedules::StepKind::evaluation)});
-  } else {
-    divided = std::make_unique<PublishedParameters>(setup, operands());
-  }
-  divided_ = divided.get();
-  parameters_ = std::move(divided);
+  if (!places_.gathers_weights()) return std::make_unique<PublishedParameters>(setup, operands());
+  const GatheredParameters::Memory memory{operands(), gathered_, places_.shard_begins()};
+  const auto sequence = [&](schedules::StepKind kind) { return block_sequence(layout_, setup_.actions, kind); };
+  return std::make_unique<GatheredParameters>(
+      setup, memory, setup_.zero.prefetch,
+      GatheredParameters::Sequences{sequence(schedules::StepKind::training), sequence(schedules::StepKind::evaluation)});
 }
 
 MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layout) {
@@ -122,15 +169,20 @@ MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layou
   const std::size_t gathered = places.gathers_weights() ? gathered_sizes(places, setup, layout).total() : 0;
   MemoryUse use;
   const std::size_t weights = offloads_weights(setup) ? 0 : places.weights();
-  use.parameters = weights * size_of(precision.master) + (places.rounded() + gathered) * size_of(precision.compute);
+  const std::size_t rounded = setup.offload.parameters ? 0 : places.rounded();
+  use.parameters = weights * size_of(precision.master) + (rounded + gathered) * size_of(precision.compute);
+  if (setup.offload.parameters) {
+    use.parameters += fetched_sizes(places, setup, layout).bytes();
+    add_outside(setup, OffloadedArray::bytes(operand_lengths(places, setup, layout)), use);
+  }
   const auto optimizer = make_optimizer(setup.optimizer);
-  if (setup.offload.optimizer) {
-    const auto blocks = OffloadedOptimizer::blocks(*optimizer, places.states(), offloads_weights(setup));
+  if (setup.offload.optimizer || setup.offload.parameters) {
+    const auto blocks = OffloadedOptimizer::blocks(*optimizer, places.states(),
+                                                   {setup.offload.optimizer, offloads_masters(setup)}, operand_bytes(setup));
     use.optimizer = blocks.device_bytes();
     add_outside(setup, {blocks.outside_bytes(), blocks.block_bytes()}, use);
-  } else {
-    use.optimizer = optimizer->states().size() * places.states() * size_of(precision.master);
   }
+  if (!setup.offload.optimizer) use.optimizer += optimizer->states().size() * places.states() * size_of(precision.master);
   use.gradients = places.grads() * size_of(precision.grad);
   if (setup.saves) {
     for (const HeldPart& part : saved_parts(layout, places, setup.id)) use.snapshot += part.size() * sizeof(float);
@@ -162,14 +214,14 @@ std::size_t RankState::place(const std::string& state, const HeldPart& part) con
 
 void RankState::load(const InitialState& state) {
   load_state(weights_state, *state.weights);
-  if (arenas_.rounded.data) round_weights();
+  if (setup_.numerics.precision.rounds_weights()) round_weights();
   for (const auto& [name, source] : state.states) load_state(name, *source);
   applied_steps_ = state.applied_steps;
-  if (divided_ != nullptr) divided_->loaded();
+  if (coming_ != nullptr) coming_->loaded();
 }
 
 void RankState::round_weights() {
-  if (!offloads_weights(setup_)) {
+  if (!offloads_masters(setup_) && !operands_) {
     for (const HeldPart& part : places_.held())
       ops_.round(span(arenas_.weights, places_.weight_at(part), part.size()),
                  span(arenas_.rounded, places_.rounded_at(part), part.size()));
@@ -180,7 +232,7 @@ void RankState::round_weights() {
     const std::size_t at = places_.weight_at(part);
     parts.push_back({.elements = part.size(), .weight = at, .state = at, .rounded = places_.rounded_at(part)});
   }
-  offloaded_->round_weights(parts, arenas_.rounded);
+  offloaded_->round_weights(parts, arenas_);
 }
 
 bool RankState::is_offloaded(const std::string& state) const { return offloaded_ && offloaded_->keeps(state); }
@@ -232,7 +284,7 @@ void RankState::read(const StatePart& part, float* out) {
 
 void RankState::begin_step(schedules::StepKind kind) {
   if (reduction_) reduction_->begin_step();
-  if (divided_ != nullptr) divided_->begin_step(kind);
+  if (coming_ != nullptr) coming_->begin_step(kind);
   if (offloaded_ && kind == schedules::StepKind::training) offloaded_->fetch_ahead();
 }
 
@@ -293,7 +345,7 @@ void RankState::square_sums(const Tensor& sums) { pipetrain::square_sums(counted
 void RankState::step(float lr, float grad_scale) {
   if (snapshot_) snapshot_->protect(ops_.stream());
   run_optimizer({lr, ++applied_steps_, grad_scale}, [this](std::size_t unit) {
-    if (divided_ != nullptr) divided_->publish(unit);
+    if (coming_ != nullptr) coming_->publish(unit);
   });
 }
 
@@ -306,13 +358,13 @@ void RankState::run_optimizer(const OptimizerStep& step, const std::function<voi
 }
 
 void RankState::begin_rehearsal() {
-  ops_.stream().zero(operands());
+  if (operands().data) ops_.stream().zero(operands());
   if (gathered_.data) ops_.stream().zero(gathered_);
-  if (divided_ != nullptr) divided_->set_rehearsing(true);
+  if (coming_ != nullptr) coming_->set_rehearsing(true);
 }
 
 void RankState::end_rehearsal(const Tensor& sums) {
-  if (divided_ != nullptr) divided_->set_rehearsing(false);
+  if (coming_ != nullptr) coming_->set_rehearsing(false);
   ops_.stream().zero(arenas_.grads);
   square_sums(sums);
   run_optimizer({}, [](std::size_t) {});
@@ -320,7 +372,7 @@ void RankState::end_rehearsal(const Tensor& sums) {
 
 void RankState::spoil() {
   static const float nan = std::numeric_limits<float>::quiet_NaN();
-  const Tensor read = divided_ != nullptr ? divided_->settled() : operands();
+  const Tensor read = coming_ != nullptr ? coming_->settled() : operands();
   const std::size_t bytes = size_of(read.dtype);  // the upper half of a float is a bf16
   ops_.stream().copy(read.data, reinterpret_cast<const char*>(&nan) + sizeof nan - bytes, bytes);
 }

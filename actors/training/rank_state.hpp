@@ -10,13 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "actors/training/divided_parameters.hpp"
 #include "actors/training/gradient_reduction.hpp"
+#include "actors/training/offload_streams.hpp"
+#include "actors/training/offloaded_array.hpp"
 #include "actors/training/offloaded_optimizer.hpp"
 #include "actors/training/owner_sums.hpp"
 #include "actors/training/rank_setup.hpp"
 #include "actors/training/state_places.hpp"
 #include "actors/training/state_snapshot.hpp"
+#include "actors/training/step_parameters.hpp"
 #include "model/gradient_sums.hpp"
 #include "model/parameter_store.hpp"
 
@@ -95,9 +97,11 @@ class RankState {
   void write(const std::string& state, std::size_t begin, const float* values, std::size_t count);
   void round_weights();
   void run_optimizer(const OptimizerStep& step, const std::function<void(std::size_t unit)>& stepped);
-  // Of the weights, what operations read, or what is gathered for them to read.
+  // Of the weights, what operations read, or what is gathered for them to read; without memory where that is outside.
   const Tensor& operands() const { return arenas_.rounded.data ? arenas_.rounded : arenas_.weights; }
   void make_parameters();
+  std::unique_ptr<StepParameters> make_divided_parameters();
+  std::unique_ptr<StepParameters> make_fetched_parameters();
   void make_reduction();
   Tensor grads(const Region& region) const;
   TiedGrads tied_sums() const;
@@ -112,12 +116,14 @@ class RankState {
   OptimizerArenas arenas_;
   std::vector<std::vector<OptimizerPart>> steps_;  // by unit
   std::vector<CountedPart> counted_;
-  std::unique_ptr<OffloadedOptimizer> offloaded_;  // null: all states are arenas
+  std::optional<OffloadStreams> offload_streams_;
+  std::unique_ptr<OffloadedArray> operands_;       // null: they are on the device
+  std::unique_ptr<OffloadedOptimizer> offloaded_;  // null: all that it steps are arenas
   std::shared_ptr<OwnerSums> owner_sums_;          // null: all replicas keep all sums
   std::unique_ptr<GradientReduction> reduction_;   // null: one replica
   std::unique_ptr<ParameterStore> parameters_;
-  DividedParameters* divided_ = nullptr;  // the same, where replicas divide the state
-  Tensor gathered_;                       // without memory: nothing is gathered
+  StepParameters* coming_ = nullptr;  // the same, where weights are not always there
+  Tensor gathered_;                   // what they come into; without memory: nothing is gathered or fetched
   std::int64_t applied_steps_ = 0;
   std::optional<StateSnapshot> snapshot_;
 };

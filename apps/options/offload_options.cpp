@@ -19,7 +19,7 @@ Offload read_offload(const OptionValues& values) {
     } else if (word == "activations") {
       offload.activations = true;
     } else if (word == "parameters") {
-      values.fail("offload", word + " cannot be offloaded yet, only optimizer and activations; leave it out");
+      offload.parameters = true;
     } else {
       values.fail("offload", "must be none, or of optimizer, parameters and activations those to offload, with commas between");
     }
@@ -32,7 +32,8 @@ Offload read_offload(const OptionValues& values) {
   offload.activation_fraction = fraction.value_or(1);
   if (values.given("offload-to")) {
     if (!offload.any())
-      values.fail("offload-to", "there is nothing to put there; give --offload optimizer or activations too, or leave it out");
+      values.fail("offload-to",
+                  "there is nothing to put there; give --offload optimizer, parameters or activations too, or leave it out");
     offload.folder = values.text("offload-to").value_or("");
   }
   return offload;

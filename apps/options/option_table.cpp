@@ -53,10 +53,12 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Layout", "zero", "0|1|2|3",
        "what the replicas divide: 1 the optimizer's states and master weights, 2 gradients too, 3 weights too: docs/memory.md",
        "0"},
-      {"Layout", "zero-prefetch", "N", "with --zero 3: blocks whose weights are gathered ahead of the one in use", "1"},
-      {"Layout", "offload", "none|optimizer|activations",
+      {"Layout", "zero-prefetch", "N",
+       "with --zero 3 and --offload parameters: blocks whose weights come ahead of the one in use", "1"},
+      {"Layout", "offload", "none|optimizer|parameters|activations",
        "what lives outside of the devices, one or several with commas between: the optimizer's states, and master weights that "
-       "operations do not read; activations of microbatches that wait for their backward. The same bits: docs/memory.md",
+       "operations do not read; the weights that they read; activations of microbatches that wait for their backward. The same "
+       "bits: docs/memory.md",
        "none"},
       {"Layout", "activation-offload-fraction", "F",
        "with --offload activations: of each stage's microbatches, how many leave the device at most, those that wait longest "

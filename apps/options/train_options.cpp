@@ -77,11 +77,14 @@ void read_zero(const OptionValues& values, RunSettings& run) {
   run.zero.stage = static_cast<int>(values.integer("zero", 0, 3).value_or(0));
   if (run.zero.stage > 0 && run.batch.dp == 1)
     values.fail("zero", "divides state among replicas, and there is one; give --dp 2 or more, or leave it out");
+  run.offload = read_offload(values);
   const auto prefetch = values.integer("zero-prefetch", 0, 64);
-  if (prefetch && !run.zero.divides_weights())
+  if (prefetch && !run.zero.divides_weights() && !run.offload.parameters)
     values.fail(
         "zero-prefetch",
-        fmt::format("is of --zero 3, which gathers weights ahead of use, and --zero is {}; leave it out", run.zero.stage));
+        fmt::format("is of --zero 3 and --offload parameters, which bring weights ahead of use, and --zero is {}; leave "
+                    "it out",
+                    run.zero.stage));
   run.zero.prefetch = static_cast<int>(prefetch.value_or(run.zero.prefetch));
 }
 
@@ -97,7 +100,6 @@ void read_sizes(const OptionValues& values, RunSettings& run) {
                 fmt::format("pp {} x tp {} x dp {} is more than {} devices; use smaller sizes", layout.pp, layout.tp,
                             run.batch.dp, most_devices));
   read_zero(values, run);
-  run.offload = read_offload(values);
   layout.sequence_parallel = values.on_off("sequence-parallel").value_or(true) && layout.tp > 1;
 }
 

@@ -170,7 +170,9 @@ const std::vector<OptionSpec>& simulate_option_table() {
       {"Costs", "weight-grad", "T", "the same of W", "1"},
       {"Costs", "tp-comm", "T", "what the exchanges between tensor-parallel ranks add to F and to I of a whole stage", "0"},
       {"Costs", "gather-weights", "T",
-       "with weights that replicas divide (--zero 3): the time that those of a whole stage travel, which F and I take at least",
+       "with weights that replicas divide (--zero 3) or that are offloaded (--offload parameters): the time that those of a "
+       "whole "
+       "stage travel, which F and I take at least",
        "0"},
       {"Costs", "p2p", "T",
        "time of a message between two stages, which delays only the receiver; or one per edge: between neighbours, then from "

@@ -78,7 +78,8 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   line += " --schedule " + (layout.plan ? quoted(plan_path(options, layout).string()) : layout.schedule);
   if (layout.schedule == "interleaved" || layout.schedule == "looped-bfs") line += fmt::format(" --chunks {}", layout.chunks);
   const auto& request = options.request;
-  Offload offload{.optimizer = request.offload.optimizer, .activations = layout.offloaded_activations > 0};
+  Offload offload = request.offload;
+  offload.activations = layout.offloaded_activations > 0;
   if (offload.any()) line += fmt::format(" --offload {}", to_string(offload));
   if (offload.activations && layout.offloaded_activations < 1)
     line += fmt::format(" --activation-offload-fraction {:g}", layout.offloaded_activations);

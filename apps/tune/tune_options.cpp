@@ -124,6 +124,8 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.recompute_layers = read_recompute_layers(values, request.recompute);
   if (const auto zero = values.integer("zero", 0, most_zero_stages)) request.zero = static_cast<int>(*zero);
   request.offload = read_offloading(values, gpu);
+  if (request.offload.parameters && request.zero.value_or(0) > 0)
+    values.fail("zero", "weights that are offloaded are not divided; give --zero 0, or leave parameters out of --offload");
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
   request.global_batch =
       values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});
@@ -186,7 +188,7 @@ const std::vector<OptionSpec>& tune_option_table() {
        "all; where --recompute is not given, as few as fit"},
       {"Devices", "zero", "0|1|2|3", "what the replicas of layouts with dp > 1 divide, as of train",
        "for each layout the fastest that fits"},
-      {"Devices", "offload", "none|optimizer|activations",
+      {"Devices", "offload", "none|optimizer|parameters|activations",
        "what may live in the host's memory, as of train; activations where a layout does not fit without", "none"},
       {"Devices", "offload-bandwidth", "GB/S", "between a device and its host's memory, each way", "50"},
       {"Devices", "memory", "GIB", "what a run may take of each", "what the first visible GPU has free, else 80"},

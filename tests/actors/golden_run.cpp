@@ -48,6 +48,11 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
     job.offload.activation_fraction = layout.activations;
     job.offload.folder = fs::temp_directory_path();
   }
+  if (layout.parameters) {
+    job.offload.parameters = true;
+    job.offload.folder = fs::temp_directory_path();
+  }
+  job.zero.prefetch = layout.prefetch;
 }
 
 }  // namespace
@@ -55,7 +60,9 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
 std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
   return fmt::format("pp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} {}{}{}{}", layout.pp, layout.tp, layout.dp,
-                     layout.zero, layout.offload ? " offload" : "",
+                     layout.zero,
+                     fmt::format("{}{}{}", layout.offload ? " offload" : "", layout.parameters ? " parameters" : "",
+                                 layout.prefetch != 1 ? fmt::format(" prefetch {}", layout.prefetch) : ""),
                      layout.activations > 0 ? fmt::format(" activations {}", layout.activations) : "", layout.microbatch,
                      layout.schedule, layout.chunks, layout.order == schedules::Order::planned ? "planned" : "ready",
                      layout.sequence_parallel ? "" : " no sequence parallel", recompute[static_cast<int>(layout.recompute)],

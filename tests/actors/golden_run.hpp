@@ -22,7 +22,9 @@ struct Layout {
   int zero = 0;
   bool offload = false;  // the optimizer's states, to a folder of this test
   std::optional<std::int64_t> recompute_layers = {};
-  double activations = 0;  // this fraction of microbatches leaves the devices, for a folder of this test
+  double activations = 0;   // this fraction of microbatches leaves the devices, for a folder of this test
+  bool parameters = false;  // the weights that operations read, likewise
+  int prefetch = 1;         // of them, or of ZeRO 3
 };
 
 std::string to_string(const Layout& layout);

@@ -5,6 +5,7 @@
 #include "actors/training/offload_check.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "data/split.hpp"
 #include "golden_run.hpp"
 #include "model/costs.hpp"
 #include "model/named_model.hpp"
@@ -97,6 +98,21 @@ TEST_CASE("optimizer states on a disk give the bits of states in memory, over pp
   }
 }
 
+TEST_CASE("weights on a disk give the bits of weights in memory, with optimizer states there and without") {
+  for (Layout layout :
+       {Layout{1, 1, 1, 1}, Layout{2, 2, 1, 2, "zb-h1"}, Layout{2, 1, 2, 1, "zb-v", 2}, Layout{1, 1, 2, 2},
+        Layout{2, 1, 1, 1, "interleaved", 2}, Layout{2, 1, 1, 1, "looped-bfs", 2}, Layout{3, 1, 1, 1, "gpipe"}}) {
+    const RunRecord expected = run_random(layout, false);
+    layout.parameters = true;
+    constexpr Recompute kinds[] = {Recompute::none, Recompute::selective, Recompute::full};
+    for (layout.prefetch = 0; layout.prefetch < 4; ++layout.prefetch) {
+      layout.recompute = kinds[layout.prefetch % 3];
+      INFO(to_string(layout));
+      CHECK((run_random(layout, layout.prefetch % 2 == 0) == expected));
+    }
+  }
+}
+
 TEST_CASE("replicas that divide states offload their shares, to the same bits") {
   Layout layout{2, 1, 2, 1};
   const RunRecord plain = run_random(layout, false);
@@ -107,10 +123,31 @@ TEST_CASE("replicas that divide states offload their shares, to the same bits") 
   }
 }
 
+TEST_CASE("evaluations, tied weights and activations that leave go with weights on a disk") {
+  const auto job_of = [](bool parameters, const Layout& given) {
+    Layout layout = given;
+    layout.parameters = parameters;
+    TrainJob job = random_job(several_blocks_config(layout.pp < 3), 16, 12, layout);
+    job.offload.activations = parameters && layout.schedule == "gpipe";
+    job.evaluation = split_dataset(job.dataset, 20.0 / static_cast<double>(job.dataset->size()), 3).evaluation;
+    return job;
+  };
+  for (const Layout& layout : {Layout{1, 1, 1, 1}, Layout{2, 1, 1, 1, "gpipe"}, Layout{2, 2, 1, 2, "zb-v", 2}}) {
+    INFO(to_string(layout));
+    Trainer plain(job_of(false, layout)), fetching(job_of(true, layout));
+    for (int step = 0; step < 3; ++step) {
+      CHECK(plain.step().loss == fetching.step().loss);
+      CHECK(plain.evaluate()->loss == fetching.evaluate()->loss);
+    }
+  }
+}
+
 TEST_CASE("a checkpoint goes on with states on a disk or in memory, whichever wrote it") {
-  const auto job_from = [](const std::filesystem::path& checkpoint, bool offload) {
+  const bool parameters = GENERATE(false, true);
+  const auto job_from = [parameters](const std::filesystem::path& checkpoint, bool offload) {
     Layout layout{2, 1, 1, 2};
     layout.offload = offload;
+    layout.parameters = parameters && offload;
     TrainJob job = random_job(several_blocks_config(), 16, 12, layout);
     if (checkpoint.empty()) return job;
     const CheckpointManifest manifest = verify_checkpoint(checkpoint);
@@ -140,15 +177,19 @@ TEST_CASE("what offloading takes of devices and disk is estimated as it is alloc
   for (layout.zero = 0; layout.zero <= most_zero_stages; ++layout.zero) {
     TrainJob job = random_job(several_blocks_config(), 16, 12, layout);
     const auto resident = estimate_job(job).devices;
-    job.offload = {.optimizer = true, .folder = std::filesystem::temp_directory_path()};
-    const auto estimated = estimate_job(job).devices;
-    const auto taken = Trainer(job).memory();
-    REQUIRE(taken.size() == estimated.size());
-    for (std::size_t i = 0; i < taken.size(); ++i) {
-      CHECK(taken[i].use.optimizer == estimated[i].use.optimizer);
-      CHECK(taken[i].use.disk == estimated[i].use.disk);
-      CHECK(taken[i].use.host == 0);
-      CHECK(estimated[i].use.disk >= resident[i].use.optimizer);
+    for (const bool parameters : {false, true}) {
+      if (parameters && layout.zero > 0) continue;
+      job.offload = {.optimizer = true, .parameters = parameters, .folder = std::filesystem::temp_directory_path()};
+      const auto estimated = estimate_job(job).devices;
+      const auto taken = Trainer(job).memory();
+      REQUIRE(taken.size() == estimated.size());
+      for (std::size_t i = 0; i < taken.size(); ++i) {
+        CHECK(taken[i].use.parameters == estimated[i].use.parameters);
+        CHECK(taken[i].use.optimizer == estimated[i].use.optimizer);
+        CHECK(taken[i].use.disk == estimated[i].use.disk);
+        CHECK(taken[i].use.host == 0);
+        CHECK(estimated[i].use.disk >= resident[i].use.optimizer + (parameters ? resident[i].use.parameters : 0));
+      }
     }
   }
 }
@@ -185,6 +226,33 @@ TEST_CASE("of a real model in gpipe with 16 microbatches a device keeps at most 
   const MemoryUse use = estimate_job(job).devices.front().use;
   CHECK(static_cast<double>(use.activations) <= 6.01 / 16 * static_cast<double>(all));
   CHECK(static_cast<double>(use.disk) <= static_cast<double>(all));
+}
+
+TEST_CASE("of a real model a device keeps the weights of two blocks, and the disk has all, within 1 %") {
+  for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
+    TrainJob job = random_job(named_model("llama3.2-1b", 4), 16, 4, {1, 1, 1, 1});
+    job.numerics.precision = precision;
+    job.offload = {.optimizer = true, .parameters = true, .folder = std::filesystem::temp_directory_path()};
+    const auto count = static_cast<double>(parameter_count(job.config));
+    const double operand = precision.rounds_weights() ? 2 : 4, table = 128256.0 * 2048, mlp = 3.0 * 2048 * 8192;
+    const MemoryUse use = estimate_job(job).devices.front().use;
+    CHECK(static_cast<double>(use.disk) == Approx((precision.rounds_weights() ? 14 : 12) * count).epsilon(0.01));
+    CHECK(static_cast<double>(use.parameters) == Approx(operand * (table + 2 * mlp)).epsilon(0.01));
+    job.zero.prefetch = 3;
+    CHECK(static_cast<double>(estimate_job(job).devices.front().use.parameters) ==
+          Approx(operand * (table + 4 * mlp)).epsilon(0.01));
+  }
+}
+
+TEST_CASE("weights that cannot be offloaded are refused with why") {
+  TrainJob job = random_job(several_blocks_config(), 16, 12, {2, 1, 2, 1});
+  job.offload = {.parameters = true, .folder = std::filesystem::temp_directory_path()};
+  job.layout.order = schedules::Order::ready;
+  CHECK_THROWS_WITH(estimate_job(job), Contains("the run's order is ready; use planned"));
+  job.layout.order = schedules::Order::planned;
+  CHECK_NOTHROW(estimate_job(job));
+  job.zero.stage = 1;
+  CHECK_THROWS_WITH(estimate_job(job), Contains("use zero 0"));
 }
 
 TEST_CASE("of a real model a device keeps three blocks of states, and the disk has all, within 1 %") {

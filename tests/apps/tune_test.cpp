@@ -221,6 +221,16 @@ TEST_CASE("tune offloads what train would: states always, activations where a la
   }
   CHECK(moving > 0);
   CHECK_THAT(states[0]["command"].get<std::string>(), Contains("--offload optimizer"));
+  const json weights = layouts("--memory 24 --recompute selective --offload optimizer,parameters"),
+             far = layouts("--memory 24 --recompute selective --offload optimizer,parameters --offload-bandwidth 1");
+  CHECK(weights.size() > 0);
+  for (const json& one : weights) {
+    CHECK_THAT(one["command"].get<std::string>(), Contains("--offload optimizer,parameters"));
+    CHECK(one["zero"] == 0);
+    for (const json& other : far)
+      if (other["command"] == one["command"]) CHECK(other["step_seconds"] > one["step_seconds"]);
+  }
+  CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --zero 3 --offload parameters"), Contains("give --zero 0"));
   CHECK_THAT(refused("tune --model tiny --devices 2 --device cpu --offload activations"), Contains("tune plans for no disk"));
   CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --offload-bandwidth 9"), Contains("is of --offload"));
 }

@@ -50,6 +50,29 @@ TEST_CASE("optimizer states in host memory or on a disk give the bits of states 
   }
 }
 
+TEST_CASE("weights in host memory or on a disk give the bits of weights on GPUs", "[gpu]") {
+  for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp16(), Precision::fp8()}) {
+    if (!computes(precision)) continue;
+    for (Layout layout : {Layout{1, 1, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, Layout{2, 2, 1, 2, "zb-v", 2}, Layout{1, 1, 2, 2}}) {
+      ModelConfig config = half_config();
+      config.tied_embeddings = layout.pp == 2;
+      TrainJob plain = random_job(config, 128, 8, layout);
+      if (!on_gpus(plain, 1, precision)) return;
+      const RunRecord expected = run(std::move(plain), 4);
+      for (const std::filesystem::path& folder : offload_folders()) {
+        for (const bool optimizer : {false, true}) {
+          layout.prefetch = optimizer ? 1 : 2;
+          TrainJob offloaded = random_job(config, 128, 8, layout);
+          on_gpus(offloaded, 1, precision);
+          offloaded.offload = {.optimizer = optimizer, .parameters = true, .folder = folder};
+          INFO(to_string(layout) << ", " << precision_name(precision) << ", folder " << folder);
+          CHECK((run(std::move(offloaded), 4) == expected));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("activations in host memory or on a disk give the bits of activations on GPUs", "[gpu]") {
   const ModelConfig config = half_config();
   for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp8()}) {

@@ -211,6 +211,9 @@ TEST_CASE("what is offloaded, and where to") {
   CHECK_FALSE(parse({"--offload", "none"}).run.offload.any());
   CHECK(parse({"--offload", "optimizer"}).run.offload == Offload{.optimizer = true});
   CHECK(parse({"--offload", "optimizer", "--offload-to", "d"}).run.offload == Offload{.optimizer = true, .folder = "d"});
+  const RunSettings weights = parse({"--offload", "optimizer,parameters", "--zero-prefetch", "3"}).run;
+  CHECK(weights.offload == Offload{.optimizer = true, .parameters = true});
+  CHECK(weights.zero == Zero{.stage = 0, .prefetch = 3});
   CHECK(parse({"--offload", "activations,optimizer", "--activation-offload-fraction", "0.5"}).run.offload ==
         Offload{.optimizer = true, .activations = true, .activation_fraction = 0.5});
 }

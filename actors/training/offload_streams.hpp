@@ -1,0 +1,25 @@
+// The streams that carry what a rank keeps outside of its device: one in, one out, beside the rank's compute.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/device.hpp"
+
+namespace pipetrain {
+
+struct OffloadStreams {
+  OffloadStreams(Device& device, const std::string& name)
+      : in(device.make_stream(name + " in")), out(device.make_stream(name + " out")) {}
+
+  std::vector<Stream*> all() const { return {in.get(), out.get()}; }
+  void synchronize() {
+    in->synchronize();
+    out->synchronize();
+  }
+
+  std::unique_ptr<Stream> in, out;
+};
+
+}  // namespace pipetrain
