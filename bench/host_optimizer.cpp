@@ -1,0 +1,126 @@
+// AdamW where the optimizer's states lie in the host's memory: on CPU cores, in place, beside streaming them through a GPU,
+// which is what --offload optimizer does. Without a GPU only the first.
+//
+// bench_host_optimizer [PARAMETERS [THREADS...]]: 500,000,000, and the machine's cores. Each takes 16 bytes of locked memory.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "actors/training/offloaded_optimizer.hpp"
+#include "bench/result.hpp"
+#include "core/device.hpp"
+#include "core/error.hpp"
+#include "core/on_threads.hpp"
+#include "model/optimizer.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain::bench {
+namespace {
+
+// The median: others may want the machine too.
+double median_seconds(const std::function<void()>& work) {
+  constexpr int runs = 7;
+  std::vector<double> seconds;
+  work();
+  for (int run = 0; run < runs; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
+  return seconds[runs / 2];
+}
+
+void report_step(const std::string& name, std::size_t parameters, double seconds, double bytes) {
+  const auto count = static_cast<double>(parameters);
+  report(name, count / seconds / 1e9, "billion parameters/s");
+  report(name + ", memory", count * bytes / seconds / 1e9, "GB/s");
+}
+
+std::vector<OptimizerPart> one_part(std::size_t parameters) { return {{.elements = parameters}}; }
+
+// Reads weights, gradients and two moments, writes all but the gradients: 28 bytes.
+void step_on_cores(std::size_t parameters, int threads, Device* gpu) {
+  const auto cpu = make_cpu_device(0, threads);
+  const auto stream = cpu->make_stream("bench");
+  const auto ops = make_cpu_ops(*stream);
+  const auto optimizer = make_optimizer(OptimizerSettings{});
+  std::vector<Buffer> memory;
+  std::vector<Tensor> arenas;
+  const std::size_t bytes = parameters * sizeof(float);
+  for (int arena = 0; arena < 4; ++arena) {
+    memory.push_back((gpu != nullptr ? gpu : cpu.get())->allocate_host(bytes, "states"));
+    auto* const data = static_cast<char*>(memory.back().data());
+    const auto parts = static_cast<std::size_t>(threads);
+    on_threads(static_cast<unsigned>(threads), parts, [&](std::size_t i) {
+      const std::size_t begin = bytes / parts * i, end = i + 1 == parts ? bytes : begin + bytes / parts;
+      std::memset(data + begin, 0, end - begin);
+    });
+    arenas.push_back({data, {static_cast<std::int64_t>(parameters)}, DType::f32});
+  }
+  const OptimizerArenas all{arenas[0], arenas[1], {arenas[2], arenas[3]}, {}};
+  const auto step = [&] {
+    optimizer_step(one_part(parameters), *ops, all, *optimizer, {.lr = 1e-3F, .step = 5, .grad_scale = 1});
+    stream->synchronize();
+  };
+  report_step(
+      "AdamW in " + std::string(gpu != nullptr ? "locked " : "") + "host memory on " + std::to_string(threads) + " threads",
+      parameters, median_seconds(step), 28);
+}
+
+// Moments and master weights come in and go out, 12 bytes each way; gradients and rounded weights are the GPU's.
+void step_through_gpu(std::size_t parameters, Device& gpu) {
+  const auto stream = gpu.make_stream("bench");
+  const auto ops = make_cuda_ops(*stream, true);
+  const auto optimizer = make_optimizer(OptimizerSettings{});
+  const auto count = static_cast<std::int64_t>(parameters);
+  const Buffer grads = gpu.allocate(parameters * sizeof(float), "gradients"),
+               rounded = gpu.allocate(parameters * size_of(DType::bf16), "rounded weights");
+  const OptimizerArenas arenas{{}, {grads.data(), {count}, DType::f32}, {}, {rounded.data(), {count}, DType::bf16}};
+  stream->zero(arenas.grads);
+  OffloadStreams streams(gpu, "bench");
+  OffloadedOptimizer offloaded({.device = gpu,
+                                .streams = streams,
+                                .optimizer = *optimizer,
+                                .units = {one_part(parameters)},
+                                .elements = parameters,
+                                .outside = {.states = true, .masters = true},
+                                .rounds = true,
+                                .folder = {},
+                                .name = "bench"},
+                               *ops);
+  const auto step = [&] {
+    offloaded.step(arenas, {.lr = 1e-3F, .step = 5, .grad_scale = 1}, [](std::size_t) {});
+    stream->synchronize();
+    streams.synchronize();
+  };
+  report_step("AdamW streamed through " + to_string(gpu.id()), parameters, median_seconds(step), 24);
+}
+
+void run(int count, const char* const* arguments) {
+  const std::size_t parameters = count > 1 ? std::stoull(arguments[1]) : 500'000'000;
+  std::vector<int> threads;
+  for (int i = 2; i < count; ++i) threads.push_back(std::stoi(arguments[i]));
+  if (threads.empty()) threads.push_back(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  const std::unique_ptr<Device> gpu = cuda_device_count() > 0 ? make_cuda_device(0) : nullptr;
+  for (const int some : threads) step_on_cores(parameters, some, gpu.get());
+  if (gpu) step_through_gpu(parameters, *gpu);
+}
+
+}  // namespace
+}  // namespace pipetrain::bench
+
+int main(int count, char** arguments) {
+  try {
+    pipetrain::bench::run(count, arguments);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_host_optimizer: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}
