@@ -95,7 +95,7 @@ void step_through_gpu(std::size_t parameters, Device& gpu) {
                                 .name = "bench"},
                                *ops);
   const auto step = [&] {
-    offloaded.step(arenas, {.lr = 1e-3F, .step = 5, .grad_scale = 1}, [](std::size_t) {});
+    offloaded.step(arenas, {.lr = 1e-3F, .step = 5, .grad_scale = 1}, {[](std::size_t) {}, [](std::size_t) {}});
     stream->synchronize();
     streams.synchronize();
   };

@@ -10,11 +10,12 @@ namespace pipetrain {
 struct Offload {
   bool optimizer = false;             // its states, and master weights that operations do not read
   bool parameters = false;            // the weights that operations read, which are fetched ahead of use
+  bool gradients = false;             // of attention and MLP blocks' matrices, while nothing is added to them
   bool activations = false;           // of microbatches that wait for their backward, see schedules::offload_activations()
   double activation_fraction = 1;     // of the microbatches of each stage's chunks, at most
   std::filesystem::path folder = {};  // of files for them, on a disk; empty: host memory
 
-  bool any() const { return optimizer || parameters || activations; }
+  bool any() const { return optimizer || parameters || gradients || activations; }
   bool to_disk() const { return any() && !folder.empty(); }
   bool operator==(const Offload&) const = default;
 };
@@ -27,6 +28,7 @@ inline std::string to_string(const Offload& offload) {
   };
   add(offload.optimizer, "optimizer");
   add(offload.parameters, "parameters");
+  add(offload.gradients, "gradients");
   add(offload.activations, "activations");
   return text.empty() ? "none" : text;
 }

@@ -23,8 +23,9 @@ class ChunkSlot final : public ActivationSlot {
   Arena saved = Arena::measuring(), pending = Arena::measuring();  // until memory is set
   void* memory = nullptr;                                          // of saved; others once it has moved
   std::vector<std::unique_ptr<BlockCompute::Saved>> blocks;
-  std::vector<Tensor> inputs;      // [Tr, H] of each block
-  std::vector<KeptGradient> kept;  // from I until W
+  std::vector<Tensor> inputs;          // [Tr, H] of each block
+  std::vector<KeptGradient> kept;      // from I until W
+  std::vector<std::size_t> kept_ends;  // where those of each block end, from the chunk's last block to its first
   // Of the forward, for the backward.
   std::optional<DropoutDraws> draws;
   std::optional<Tensor> documents;
@@ -191,6 +192,9 @@ class TransformerStage final : public StageModel {
   void open(const StageBlock& block) const {
     if (listener_.opens) listener_.opens(block.index);
   }
+  void close(const StageBlock& block) const {
+    if (listener_.closes) listener_.closes(block.index);
+  }
 
   void upload_rotary_table() {
     const std::vector<float> table = rotary_table(config_, largest_.sequence);
@@ -232,6 +236,7 @@ class TransformerStage final : public StageModel {
     const ArenaScope scope(context.workspace);
     slot.pending.rewind(0);
     slot.kept.clear();
+    slot.kept_ends.clear();
     WeightGradients gradients = defer_weights
                                     ? WeightGradients::deferred(context.ops, slot.pending, accumulate, slot.kept)
                                     : WeightGradients::immediate(context.ops, context.workspace, accumulate, listener_.added);
@@ -247,6 +252,8 @@ class TransformerStage final : public StageModel {
       } else {
         with_weights(chunk.blocks[i], run);
       }
+      if (!defer_weights) close(chunk.blocks[i]);
+      slot.kept_ends.push_back(slot.kept.size());
       block_args.output_grad = block_args.input_grad;
     }
     slot.state = defer_weights ? ChunkSlot::State::pending : ChunkSlot::State::empty;
@@ -254,8 +261,14 @@ class TransformerStage final : public StageModel {
 
   void run_weight_grad(Ops& ops, int chunk, ChunkSlot& slot) const {
     assert(slot.state == ChunkSlot::State::pending);
-    for (const StageBlock& block : chunk_at(chunk).blocks) open(block);
-    for (const KeptGradient& gradient : slot.kept) compute(ops, gradient, listener_.added);
+    const auto& blocks = chunk_at(chunk).blocks;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const StageBlock& block = blocks[blocks.size() - 1 - i];
+      open(block);
+      for (; next < slot.kept_ends[i]; ++next) compute(ops, slot.kept[next], listener_.added);
+      close(block);
+    }
     slot.kept.clear();
     slot.state = ChunkSlot::State::empty;
   }

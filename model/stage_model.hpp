@@ -71,6 +71,8 @@ struct BackwardArgs {
 struct GradientListener {
   // Something is about to be added to gradients of this block (its index in ParameterLayout::blocks); may be null.
   std::function<void(std::size_t block)> opens;
+  // What has been enqueued so far has added to them, and nothing adds to them until they are opened again; may be null.
+  std::function<void(std::size_t block)> closes;
   GradientAdded added;  // may be null
 };
 

@@ -1,7 +1,6 @@
 #include "actors/training/gathered_parameters.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
 #include "core/buffer.hpp"
@@ -11,19 +10,6 @@ namespace pipetrain {
 namespace {
 
 std::size_t align_elements(std::size_t elements) { return align_up(elements * size_of(DType::bf16)) / size_of(DType::bf16); }
-
-bool is_end(const ParameterLayout& layout, std::size_t block) {
-  const BlockKind kind = layout.blocks[block].block.kind;
-  return kind == BlockKind::embedding || kind == BlockKind::head;
-}
-
-std::size_t unit_with(const std::vector<ShardUnit>& units, std::size_t offset) {
-  const auto found = std::find_if(units.begin(), units.end(), [offset](const ShardUnit& unit) {
-    return !unit.tied_copy && offset >= unit.weights.begin && offset < unit.weights.end;
-  });
-  assert(found != units.end());
-  return static_cast<std::size_t>(found - units.begin());
-}
 
 }  // namespace
 
@@ -51,7 +37,7 @@ GatheredParameters::Sizes GatheredParameters::sizes(const ParameterLayout& layou
     const std::size_t elements = align_elements(unit.weights.size());
     if (unit.vectors) {
       sizes.vectors += elements;
-    } else if (is_end(layout, unit.block)) {
+    } else if (is_table(layout, unit)) {
       sizes.table = std::max(sizes.table, elements);
     } else {
       largest = std::max(largest, elements);
@@ -62,11 +48,11 @@ GatheredParameters::Sizes GatheredParameters::sizes(const ParameterLayout& layou
   return sizes;
 }
 
-GatheredParameters::GatheredParameters(const Setup& setup, const Memory& memory, int prefetch, Sequences sequences)
+GatheredParameters::GatheredParameters(const Setup& setup, const Memory& memory, int prefetch, UnitTurns::Sequences sequences)
     : setup_(setup),
       memory_(memory),
-      depth_(static_cast<std::size_t>(prefetch)),
-      sequences_(std::move(sequences)),
+      turns_(setup.layout, setup.units, prefetch, std::move(sequences),
+             [this](std::size_t slot, std::size_t unit) { fill(slot, unit); }),
       stepped_(setup.device.make_event()),
       vectors_gathered_(setup.device.make_event()) {
   make_slots(prefetch);
@@ -76,17 +62,16 @@ GatheredParameters::GatheredParameters(const Setup& setup, const Memory& memory,
 void GatheredParameters::make_slots(int prefetch) {
   const Sizes all = sizes(setup_.layout, setup_.units, prefetch), one = sizes(setup_.layout, setup_.units, 0);
   std::size_t at = all.vectors;
-  const auto add = [&](bool table, std::size_t elements) {
+  const auto add = [&](std::size_t elements) {
     Slot slot;
-    slot.table = table;
     slot.begin = at;
     slot.gathered = setup_.device.make_event();
     slot.released = setup_.device.make_event();
     slots_.push_back(std::move(slot));
     at += elements;
   };
-  if (all.table > 0) add(true, all.table);
-  while (at < all.total()) add(false, one.slots);
+  if (all.table > 0) add(all.table);
+  while (at < all.total()) add(one.slots);
 }
 
 void GatheredParameters::make_views() {
@@ -100,22 +85,17 @@ void GatheredParameters::make_views() {
   };
   for (const BlockParameters& block : setup_.layout.blocks) {
     auto& by_slot = views_.emplace_back();
-    unit_of_.push_back(setup_.units.size());
     for (const Slot& slot : slots_) {
       auto& views = by_slot.emplace_back();
       for (const StoredTensor& tensor : block.tensors) {
         const std::size_t index = unit_with(setup_.units, tensor.offset);
         const ShardUnit& unit = setup_.units[index];
-        if (!unit.vectors) unit_of_.back() = index;
         const std::size_t begin = unit.vectors ? vector_begins_[index] : slot.begin;
         views.push_back({place(begin + tensor.offset - unit.weights.begin), tensor.shape, memory_.whole.dtype});
       }
     }
-    assert(unit_of_.back() < setup_.units.size());
   }
 }
-
-bool GatheredParameters::is_table(std::size_t unit) const { return is_end(setup_.layout, setup_.units[unit].block); }
 
 void GatheredParameters::gather(std::size_t index, const Tensor& target) {
   const ShardUnit& unit = setup_.units[index];
@@ -130,7 +110,6 @@ void GatheredParameters::gather(std::size_t index, const Tensor& target) {
 }
 
 void GatheredParameters::begin_step(schedules::StepKind kind) {
-  sequence_ = kind == schedules::StepKind::evaluation ? sequences_.evaluation : sequences_.training;
   setup_.compute.record(*stepped_);
   setup_.transfer.wait(*stepped_);
   for (std::size_t unit = 0; unit < setup_.units.size(); ++unit) {
@@ -139,12 +118,7 @@ void GatheredParameters::begin_step(schedules::StepKind kind) {
   }
   setup_.transfer.record(*vectors_gathered_);
   vectors_on_their_way_ = true;
-  for (Slot& slot : slots_) {
-    assert(!slot.held);
-    slot.unit.reset();
-  }
-  position_ = 0;
-  prefetch();
+  turns_.begin_step(kind);
 }
 
 Tensor GatheredParameters::settled() {
@@ -152,66 +126,25 @@ Tensor GatheredParameters::settled() {
   return memory_.whole;
 }
 
-GatheredParameters::Slot* GatheredParameters::holder(std::size_t unit) {
-  for (Slot& slot : slots_) {
-    if (slot.unit == unit) return &slot;
-  }
-  return nullptr;
-}
-
-GatheredParameters::Slot* GatheredParameters::free_slot(std::size_t unit, const std::vector<std::size_t>& soon) {
-  Slot* oldest = nullptr;
-  for (Slot& slot : slots_) {
-    const bool needed = slot.held || (slot.unit && std::find(soon.begin(), soon.end(), *slot.unit) != soon.end());
-    if (slot.table != is_table(unit) || needed) continue;
-    if (oldest == nullptr || slot.used < oldest->used) oldest = &slot;
-  }
-  return oldest;
-}
-
-void GatheredParameters::fill(Slot& slot, std::size_t unit) {
+void GatheredParameters::fill(std::size_t index, std::size_t unit) {
+  Slot& slot = slots_[index];
   setup_.transfer.wait(*slot.released);
   gather(unit, span(memory_.whole, slot.begin, setup_.units[unit].weights.size()));
   setup_.transfer.record(*slot.gathered);
-  slot.unit = unit;
   slot.on_its_way = true;
-  slot.used = ++clock_;
-}
-
-// The next block and as many behind it as are to be gathered ahead, as far as there is room.
-void GatheredParameters::prefetch() {
-  std::vector<std::size_t> soon;
-  for (std::size_t at = position_; at < sequence_.size() && soon.size() < depth_ + 1; ++at) {
-    const std::size_t unit = unit_of_[sequence_[at]];
-    if (std::find(soon.begin(), soon.end(), unit) != soon.end()) continue;
-    soon.push_back(unit);
-    if (holder(unit) != nullptr) continue;
-    Slot* slot = free_slot(unit, soon);
-    if (slot == nullptr) return;
-    fill(*slot, unit);
-  }
 }
 
 const std::vector<Tensor>& GatheredParameters::acquire(std::size_t block) {
-  const std::size_t unit = unit_of_[block];
-  if (rehearsing_) return views_[block][is_table(unit) ? 0 : slots_.size() - 1];
-  assert(position_ < sequence_.size() && sequence_[position_] == block);
-  if (holder(unit) == nullptr) prefetch();
-  Slot& slot = *holder(unit);
+  const bool of_table = is_table(setup_.layout, setup_.units[turns_.unit_of(block)]);
+  if (rehearsing_) return views_[block][of_table ? 0 : slots_.size() - 1];
+  const std::size_t index = turns_.acquire(block);
   settled();
-  if (std::exchange(slot.on_its_way, false)) setup_.compute.wait(*slot.gathered);
-  slot.held = true;
-  ++position_;
-  prefetch();
-  return views_[block][static_cast<std::size_t>(&slot - slots_.data())];
+  if (std::exchange(slots_[index].on_its_way, false)) setup_.compute.wait(*slots_[index].gathered);
+  return views_[block][index];
 }
 
 void GatheredParameters::release(std::size_t block) {
-  if (rehearsing_) return;
-  Slot& slot = *holder(unit_of_[block]);
-  setup_.compute.record(*slot.released);
-  slot.held = false;
-  slot.used = ++clock_;
+  if (!rehearsing_) setup_.compute.record(*slots_[turns_.release(block)].released);
 }
 
 }  // namespace pipetrain

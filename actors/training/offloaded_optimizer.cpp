@@ -34,11 +34,11 @@ OffloadedOptimizer::OffloadedOptimizer(const Setup& setup, Ops& ops)
                setup.folder, setup.name}),
       parts_(states_.blocks().count()) {
   std::size_t last = 0;
-  for (const auto& unit : setup_.units) {
-    const ByBlock own = cut(unit);
+  for (std::size_t unit = 0; unit < setup_.units.size(); ++unit) {
+    const ByBlock own = cut(setup_.units[unit]);
     for (std::size_t block = 0; block < own.size(); ++block) {
       if (own[block].empty()) continue;
-      parts_[block].insert(parts_[block].end(), own[block].begin(), own[block].end());
+      parts_[block].push_back({unit, own[block]});
       last = std::max(last, block);
     }
     last_blocks_.push_back(last);
@@ -119,8 +119,7 @@ void OffloadedOptimizer::round_weights(const std::vector<OptimizerPart>& parts, 
   }
 }
 
-void OffloadedOptimizer::step(const OptimizerArenas& arenas, const OptimizerStep& step,
-                              const std::function<void(std::size_t unit)>& stepped) {
+void OffloadedOptimizer::step(const OptimizerArenas& arenas, const OptimizerStep& step, const Listener& listener) {
   std::size_t unit = 0;
   for (std::size_t block = 0; block < parts_.size(); ++block) {
     const OffloadedStates::Block& here = states_.acquire(block);
@@ -129,12 +128,15 @@ void OffloadedOptimizer::step(const OptimizerArenas& arenas, const OptimizerStep
     if (fetches_weights()) own.weights = here.windows.front();
     if (setup_.outside.states)
       own.states.assign(here.arrays.begin() + static_cast<std::ptrdiff_t>(masters()), here.arrays.end());
-    optimizer_step(parts_[block], ops_, own, setup_.optimizer, step);
+    for (const UnitParts& unit_parts : parts_[block]) {
+      listener.steps(unit_parts.unit);
+      optimizer_step(unit_parts.parts, ops_, own, setup_.optimizer, step);
+    }
     if (setup_.outside.operands != nullptr && setup_.rounds) round_to_window(block, here, arenas);
     states_.release(block, OffloadedStates::Change::all);
-    for (; unit < last_blocks_.size() && last_blocks_[unit] <= block; ++unit) stepped(unit);
+    for (; unit < last_blocks_.size() && last_blocks_[unit] <= block; ++unit) listener.stepped(unit);
   }
-  for (; unit < last_blocks_.size(); ++unit) stepped(unit);  // of a rank that has no block
+  for (; unit < last_blocks_.size(); ++unit) listener.stepped(unit);  // of a rank that has no block
 }
 
 }  // namespace pipetrain

@@ -54,13 +54,21 @@ class OffloadedOptimizer {
 
   // Before a step that may end with step().
   void fetch_ahead() { states_.fetch_ahead(); }
-  // arenas: gradients, rounded weights, and the weights where they are not offloaded. `stepped` is called for every unit, in
-  // order, once all of it has been enqueued.
-  void step(const OptimizerArenas& arenas, const OptimizerStep& step, const std::function<void(std::size_t unit)>& stepped);
+  // Called in the order of units: before something of the unit is enqueued, perhaps several times; and for every unit, once all
+  // of it has been.
+  struct Listener {
+    std::function<void(std::size_t unit)> steps, stepped;
+  };
+  // arenas: gradients, rounded weights, and the weights where they are not offloaded.
+  void step(const OptimizerArenas& arenas, const OptimizerStep& step, const Listener& listener);
 
  private:
   // The part of it in each block, with the offsets that it has there.
   using ByBlock = std::vector<std::vector<OptimizerPart>>;
+  struct UnitParts {
+    std::size_t unit = 0;
+    std::vector<OptimizerPart> parts;
+  };
   ByBlock cut(const std::vector<OptimizerPart>& parts) const;
   std::size_t array(const std::string& state) const;
   std::size_t masters() const { return setup_.outside.masters ? 1 : 0; }
@@ -72,8 +80,8 @@ class OffloadedOptimizer {
   Setup setup_;
   Ops& ops_;
   OffloadedStates states_;
-  ByBlock parts_;
-  std::vector<std::size_t> last_blocks_;  // by unit: after which it and all before it have been stepped
+  std::vector<std::vector<UnitParts>> parts_;  // by block
+  std::vector<std::size_t> last_blocks_;       // by unit: after which it and all before it have been stepped
 };
 
 }  // namespace pipetrain

@@ -174,6 +174,7 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   if (state_->is_replicated() && setup_.same_order && action.microbatch == setup_.microbatches - 1)
     listener.added = [this](const Tensor& dw) { state_->start_reduction(dw); };
   if (state_->shares_gradient_memory()) listener.opens = [this](std::size_t block) { state_->open_gradients(block); };
+  if (state_->offloads_gradients()) listener.closes = [this](std::size_t block) { state_->close_gradients(block); };
   model_->listen(std::move(listener));
   const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(step_.loss_scale / step_.tokens)};
   switch (action.kind) {

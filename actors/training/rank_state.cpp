@@ -5,11 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "actors/training/fetched_parameters.hpp"
-#include "actors/training/gathered_parameters.hpp"
 #include "actors/training/loading_threads.hpp"
-#include "actors/training/published_parameters.hpp"
-#include "actors/training/rank_memory.hpp"
 #include "actors/training/saved_parts.hpp"
 #include "core/error.hpp"
 #include "core/on_threads.hpp"
@@ -18,40 +14,6 @@
 #include "model/weights/weights.hpp"
 
 namespace pipetrain {
-namespace {
-
-StatePlaces::Setup places_setup(const RankSetup& setup) {
-  return {setup.zero, place_among(setup.zero, setup.replicas, setup.id.dp), setup.numerics.precision, setup.actions};
-}
-
-GatheredParameters::Sizes gathered_sizes(const StatePlaces& places, const RankSetup& setup, const ParameterLayout& layout) {
-  return GatheredParameters::sizes(layout, places.units(), setup.zero.prefetch);
-}
-
-// Master weights that operations do not read.
-bool offloads_masters(const RankSetup& setup) { return setup.offload.optimizer && setup.numerics.precision.rounds_weights(); }
-
-// The weights that the optimizer updates, masters or not.
-bool offloads_weights(const RankSetup& setup) {
-  return offloads_masters(setup) || (setup.offload.parameters && !setup.numerics.precision.rounds_weights());
-}
-
-FetchedParameters::Sizes fetched_sizes(const StatePlaces& places, const RankSetup& setup, const ParameterLayout& layout) {
-  return FetchedParameters::sizes(layout, places.units(), setup.zero.prefetch, setup.numerics.precision.compute);
-}
-
-OffloadedArray::Lengths operand_lengths(const StatePlaces& places, const RankSetup& setup, const ParameterLayout& layout) {
-  std::size_t largest = 0;
-  for (const ShardUnit& unit : places.units()) largest = std::max(largest, unit.weights.size());
-  return {layout.weight_elements, largest, setup.numerics.precision.compute};
-}
-
-// Bytes of a weight that the optimizer's step brings in and out for operations.
-std::size_t operand_bytes(const RankSetup& setup) {
-  return setup.offload.parameters ? size_of(setup.numerics.precision.compute) : 0;
-}
-
-}  // namespace
 
 RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, const TensorParallel& tp, Ops& ops)
     : setup_(setup),
@@ -62,7 +24,7 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
       places_(layout, places_setup(setup)) {
   allocate_arenas();
   steps_ = places_.optimizer_parts();
-  if (setup.offload.optimizer || setup.offload.parameters) make_offloaded();
+  make_offloaded();
   counted_ = places_.counted(setup.id.tp);
   if (setup.groups.data) make_reduction();
   make_parameters();
@@ -74,44 +36,9 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
   if (setup_.saves) snapshot();
 }
 
-void RankState::allocate_arenas() {
-  const Precision& precision = setup_.numerics.precision;
-  const Length weights{offloads_weights(setup_) ? 0 : places_.weights(), precision.master};
-  const Length rounded{setup_.offload.parameters ? 0 : places_.rounded(), precision.compute};
-  const Length grads{places_.grads(), precision.grad};
-  if (weights.elements > 0) arenas_.weights = allocate(weights, "parameters");
-  arenas_.grads = allocate(grads, "gradients");
-  if (rounded.elements > 0) arenas_.rounded = allocate(rounded, "rounded parameters");
-  if (places_.gathers_weights())
-    gathered_ = allocate({gathered_sizes(places_, setup_, layout_).total(), operands().dtype}, "gathered parameters");
-  if (setup_.offload.parameters) {
-    const std::size_t bytes = fetched_sizes(places_, setup_, layout_).bytes();
-    gathered_ = allocate({bytes / size_of(precision.compute), precision.compute}, "fetched parameters");
-  }
-  if (setup_.offload.optimizer) return;
-  for (const std::string& name : optimizer_->states())
-    arenas_.states.push_back(allocate({places_.states(), precision.master}, "optimizer state " + name));
-}
-
-void RankState::make_offloaded() {
-  const std::string name = to_string(setup_.id);
-  offload_streams_.emplace(*setup_.device, name);
-  if (setup_.offload.parameters) {
-    operands_ = std::make_unique<OffloadedArray>(
-        OffloadedArray::Setup{*setup_.device, *offload_streams_, setup_.offload.folder, name + ": offloaded parameters"},
-        operand_lengths(places_, setup_, layout_));
-  }
-  offloaded_ = std::make_unique<OffloadedOptimizer>(
-      OffloadedOptimizer::Setup{.device = *setup_.device,
-                                .streams = *offload_streams_,
-                                .optimizer = *optimizer_,
-                                .units = steps_,
-                                .elements = places_.states(),
-                                .outside = {setup_.offload.optimizer, offloads_masters(setup_), operands_.get()},
-                                .rounds = setup_.numerics.precision.rounds_weights(),
-                                .folder = setup_.offload.folder,
-                                .name = name},
-      ops_);
+void RankState::open_gradients(std::size_t block) {
+  if (offloaded_grads_) return offloaded_grads_->open(block);
+  owner_sums_->open(ops_.stream(), block);
 }
 
 std::vector<Stream*> RankState::transfer_streams() const {
@@ -122,80 +49,6 @@ std::vector<Stream*> RankState::transfer_streams() const {
 }
 
 Tensor RankState::grads(const Region& region) const { return span(arenas_.grads, region.begin, region.size()); }
-
-void RankState::make_reduction() {
-  SumOverReplicas sum = sum_for_all(setup_.groups.data);
-  if (places_.is_sharded()) {
-    std::vector<OwnerSums::Unit> units;
-    for (std::size_t i = 0; i < places_.units().size(); ++i)
-      units.push_back({places_.units()[i], grads(places_.sums(i)), grads(places_.own_sums(i)), places_.is_pooled(i)});
-    owner_sums_ = std::make_shared<OwnerSums>(*setup_.device, setup_.groups.data, std::move(units));
-    sum = [owners = owner_sums_](Stream& stream, const Tensor& part) { owners->sum(stream, part); };
-  }
-  reduction_ = std::make_unique<GradientReduction>(*setup_.device, std::move(sum), "sums over replicas");
-}
-
-void RankState::make_parameters() {
-  if (!places_.is_sharded() && !operands_) {
-    parameters_ = std::make_unique<ResidentParameters>(layout_, operands());
-    return;
-  }
-  std::unique_ptr<StepParameters> coming = operands_ ? make_fetched_parameters() : make_divided_parameters();
-  coming_ = coming.get();
-  parameters_ = std::move(coming);
-}
-
-std::unique_ptr<StepParameters> RankState::make_fetched_parameters() {
-  const auto sequence = [&](schedules::StepKind kind) { return block_sequence(layout_, setup_.actions, kind); };
-  return std::make_unique<FetchedParameters>(
-      FetchedParameters::Setup{layout_, places_.units(), *setup_.device, ops_.stream(), setup_.zero.prefetch}, *operands_,
-      gathered_.data, UnitTurns::Sequences{sequence(schedules::StepKind::training), sequence(schedules::StepKind::evaluation)});
-}
-
-std::unique_ptr<StepParameters> RankState::make_divided_parameters() {
-  const DividedParameters::Setup setup{layout_,       places_.units(),      *setup_.device,
-                                       ops_.stream(), reduction_->stream(), *setup_.groups.data};
-  if (!places_.gathers_weights()) return std::make_unique<PublishedParameters>(setup, operands());
-  const GatheredParameters::Memory memory{operands(), gathered_, places_.shard_begins()};
-  const auto sequence = [&](schedules::StepKind kind) { return block_sequence(layout_, setup_.actions, kind); };
-  return std::make_unique<GatheredParameters>(
-      setup, memory, setup_.zero.prefetch,
-      GatheredParameters::Sequences{sequence(schedules::StepKind::training), sequence(schedules::StepKind::evaluation)});
-}
-
-MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layout) {
-  const Precision& precision = setup.numerics.precision;
-  const StatePlaces places(layout, places_setup(setup));
-  const std::size_t gathered = places.gathers_weights() ? gathered_sizes(places, setup, layout).total() : 0;
-  MemoryUse use;
-  const std::size_t weights = offloads_weights(setup) ? 0 : places.weights();
-  const std::size_t rounded = setup.offload.parameters ? 0 : places.rounded();
-  use.parameters = weights * size_of(precision.master) + (rounded + gathered) * size_of(precision.compute);
-  if (setup.offload.parameters) {
-    use.parameters += fetched_sizes(places, setup, layout).bytes();
-    add_outside(setup, OffloadedArray::bytes(operand_lengths(places, setup, layout)), use);
-  }
-  const auto optimizer = make_optimizer(setup.optimizer);
-  if (setup.offload.optimizer || setup.offload.parameters) {
-    const auto blocks = OffloadedOptimizer::blocks(*optimizer, places.states(),
-                                                   {setup.offload.optimizer, offloads_masters(setup)}, operand_bytes(setup));
-    use.optimizer = blocks.device_bytes();
-    add_outside(setup, {blocks.outside_bytes(), blocks.block_bytes()}, use);
-  }
-  if (!setup.offload.optimizer) use.optimizer += optimizer->states().size() * places.states() * size_of(precision.master);
-  use.gradients = places.grads() * size_of(precision.grad);
-  if (setup.saves) {
-    for (const HeldPart& part : saved_parts(layout, places, setup.id)) use.snapshot += part.size() * sizeof(float);
-    use.snapshot *= 1 + make_optimizer(setup.optimizer)->states().size();
-  }
-  return use;
-}
-
-Tensor RankState::allocate(const Length& length, const std::string& what) {
-  const std::size_t bytes = align_up(length.elements * size_of(length.dtype));
-  memory_.push_back(setup_.device->allocate(bytes, to_string(setup_.id) + ": " + what));
-  return {memory_.back().data(), {static_cast<std::int64_t>(length.elements)}, length.dtype};
-}
 
 const Tensor& RankState::arena(const std::string& state) const {
   if (state == weights_state) return arenas_.weights;
@@ -221,7 +74,7 @@ void RankState::load(const InitialState& state) {
 }
 
 void RankState::round_weights() {
-  if (!offloads_masters(setup_) && !operands_) {
+  if (!offloaded_ || (!offloaded_->keeps(weights_state) && !operands_)) {
     for (const HeldPart& part : places_.held())
       ops_.round(span(arenas_.weights, places_.weight_at(part), part.size()),
                  span(arenas_.rounded, places_.rounded_at(part), part.size()));
@@ -285,6 +138,7 @@ void RankState::read(const StatePart& part, float* out) {
 void RankState::begin_step(schedules::StepKind kind) {
   if (reduction_) reduction_->begin_step();
   if (coming_ != nullptr) coming_->begin_step(kind);
+  if (offloaded_grads_) offloaded_grads_->begin_step();
   if (offloaded_ && kind == schedules::StepKind::training) offloaded_->fetch_ahead();
 }
 
@@ -322,7 +176,7 @@ void RankState::sum_replicated(int chunk) { sum_replicated_grads(grads(places_.r
 
 // Of the table that is tied, all or this rank's run.
 TiedGrads RankState::tied_sums() const {
-  if (!places_.is_sharded()) return tied_grads(layout_, setup_.config, arenas_.grads);
+  if (!places_.is_sharded() && !places_.pools()) return tied_grads(layout_, setup_.config, arenas_.grads);
   TiedGrads tied;
   if (!setup_.config.tied_embeddings) return tied;
   if (find_tensor(layout_, TensorRole::token_table)) tied.embedding = grads(places_.own_sums(TensorRole::token_table));
@@ -340,7 +194,15 @@ void RankState::sum_tied() {
   }
 }
 
-void RankState::square_sums(const Tensor& sums) { pipetrain::square_sums(counted_, ops_, arenas_.grads, sums); }
+void RankState::square_sums(const Tensor& sums) {
+  std::size_t next = 0;
+  for (const CountedPart& part : counted_) {
+    read_gradients(places_.unit_of(layout_.parameters[part.parameter]));
+    pipetrain::square_sums({part}, ops_, arenas_.grads, span(sums, next, part.sums()));
+    next += part.sums();
+  }
+  read_gradients({});
+}
 
 void RankState::step(float lr, float grad_scale) {
   if (snapshot_) snapshot_->protect(ops_.stream());
@@ -350,11 +212,17 @@ void RankState::step(float lr, float grad_scale) {
 }
 
 void RankState::run_optimizer(const OptimizerStep& step, const std::function<void(std::size_t unit)>& stepped) {
-  if (offloaded_) return offloaded_->step(arenas_, step, stepped);
-  for (std::size_t unit = 0; unit < steps_.size(); ++unit) {
-    optimizer_step(steps_[unit], ops_, arenas_, *optimizer_, step);
-    stepped(unit);
+  const auto reads = [this](std::size_t unit) { read_gradients(unit); };
+  if (offloaded_) {
+    offloaded_->step(arenas_, step, {reads, stepped});
+  } else {
+    for (std::size_t unit = 0; unit < steps_.size(); ++unit) {
+      reads(unit);
+      optimizer_step(steps_[unit], ops_, arenas_, *optimizer_, step);
+      stepped(unit);
+    }
   }
+  read_gradients({});
 }
 
 void RankState::begin_rehearsal() {

@@ -13,6 +13,7 @@
 #include "actors/training/gradient_reduction.hpp"
 #include "actors/training/offload_streams.hpp"
 #include "actors/training/offloaded_array.hpp"
+#include "actors/training/offloaded_gradients.hpp"
 #include "actors/training/offloaded_optimizer.hpp"
 #include "actors/training/owner_sums.hpp"
 #include "actors/training/rank_setup.hpp"
@@ -37,7 +38,10 @@ class RankState {
   GradientPlaces gradient_places() const { return places_.gradient_places(arenas_.grads); }
   // Whether open_gradients() must be called before something is added to gradients of a block.
   bool shares_gradient_memory() const { return places_.pools(); }
-  void open_gradients(std::size_t block) { owner_sums_->open(ops_.stream(), block); }
+  void open_gradients(std::size_t block);
+  // Whether close_gradients() must be called once it has been added.
+  bool offloads_gradients() const { return offloaded_grads_ != nullptr; }
+  void close_gradients(std::size_t block) { offloaded_grads_->close(block); }
 
   // Every state that `state` names, from the host. Waits for the device. Throws Error(input) for a state that this rank's
   // optimizer lacks, and what the sources throw.
@@ -84,9 +88,15 @@ class RankState {
     std::size_t elements = 0;
     DType dtype = DType::f32;
   };
+  static StatePlaces::Setup places_setup(const RankSetup& setup);
   Tensor allocate(const Length& length, const std::string& what);
   void allocate_arenas();
   void make_offloaded();
+  void make_offloaded_gradients();
+  // Before the unit's gradients are read.
+  void read_gradients(std::optional<std::size_t> unit) {
+    if (offloaded_grads_) offloaded_grads_->read(unit);
+  }
   std::vector<HeldState> held() const;
   const Tensor& arena(const std::string& state) const;
   // Where a held part begins in this state's arena.
@@ -117,10 +127,12 @@ class RankState {
   std::vector<std::vector<OptimizerPart>> steps_;  // by unit
   std::vector<CountedPart> counted_;
   std::optional<OffloadStreams> offload_streams_;
-  std::unique_ptr<OffloadedArray> operands_;       // null: they are on the device
-  std::unique_ptr<OffloadedOptimizer> offloaded_;  // null: all that it steps are arenas
-  std::shared_ptr<OwnerSums> owner_sums_;          // null: all replicas keep all sums
-  std::unique_ptr<GradientReduction> reduction_;   // null: one replica
+  std::unique_ptr<OffloadedArray> operands_;  // null: they are on the device
+  std::unique_ptr<OffloadedArray> outside_grads_;
+  std::unique_ptr<OffloadedGradients> offloaded_grads_;  // null: they are on the device
+  std::unique_ptr<OffloadedOptimizer> offloaded_;        // null: all that it steps are arenas
+  std::shared_ptr<OwnerSums> owner_sums_;                // null: all replicas keep all sums
+  std::unique_ptr<GradientReduction> reduction_;         // null: one replica
   std::unique_ptr<ParameterStore> parameters_;
   StepParameters* coming_ = nullptr;  // the same, where weights are not always there
   Tensor gathered_;                   // what they come into; without memory: nothing is gathered or fetched

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "actors/training/offloaded_gradients.hpp"
 #include "core/buffer.hpp"
 #include "model/arena_views.hpp"
 
@@ -37,19 +38,24 @@ StatePlaces::StatePlaces(const ParameterLayout& layout, const Setup& setup)
 void StatePlaces::place_gradients() {
   pool_.begins.resize(units_.size());
   grads_ = layout_.grad_elements;
-  if (!is_sharded() || !setup_.zero.divides_grads() || setup_.actions.empty()) return;
-  pool_ = pool_gradients(layout_, units_, setup_.place.replicas, setup_.actions);
+  if (setup_.offloads_gradients) {
+    pool_ = gradient_slots(layout_, units_);
+  } else if (is_sharded() && setup_.zero.divides_grads() && !setup_.actions.empty()) {
+    pool_ = pool_gradients(layout_, units_, setup_.place.replicas, setup_.actions);
+  }
   if (pool_.is_empty()) return;
   grads_ = 0;
   for (std::size_t chunk = 0; chunk < layout_.chunk_grads.size(); ++chunk) {
     chunk_begins_.push_back(grads_);
     grads_ += layout_.zeroed_grads[chunk].end - layout_.chunk_grads[chunk].begin;
   }
+  constexpr std::size_t page = OffloadPlace::granularity / sizeof(float);
+  if (setup_.offloads_gradients) grads_ = (grads_ + page - 1) / page * page;
   pool_begin_ = grads_;
   grads_ += pool_.length;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     own_sum_begins_.push_back(grads_);
-    if (is_pooled(i)) grads_ += align_elements(run(units_[i]).size());
+    if (is_pooled(i) && is_sharded()) grads_ += align_elements(run(units_[i]).size());
   }
 }
 
@@ -85,7 +91,7 @@ Region StatePlaces::sums(std::size_t index) const {
 
 Region StatePlaces::own_sums(std::size_t index) const {
   const Region own = run(units_[index]);
-  const std::size_t begin = is_pooled(index) ? own_sum_begins_[index] : sums(index).begin + own.begin;
+  const std::size_t begin = is_pooled(index) && is_sharded() ? own_sum_begins_[index] : sums(index).begin + own.begin;
   return {begin, begin + own.size()};
 }
 

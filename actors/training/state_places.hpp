@@ -34,6 +34,7 @@ class StatePlaces {
     ReplicaPlace place;
     Precision precision;
     std::vector<schedules::Action> actions;  // of every step, in order; empty where the order is not known before
+    bool offloads_gradients = false;         // of a rank that divides nothing
   };
   // The layout outlives it.
   StatePlaces(const ParameterLayout& layout, const Setup& setup);
@@ -64,6 +65,7 @@ class StatePlaces {
   // Where the rank adds the unit up over its microbatches, and where its own run is once replicas have been added.
   Region sums(std::size_t unit) const;
   Region own_sums(std::size_t unit) const;
+  std::size_t unit_of(const Parameter& parameter) const { return unit_of_grad(parameter.grad_offset); }
   // Of a chunk, as in ParameterLayout.
   Region chunk_grads(int chunk) const;  // without what is in the pool
   Region replicated_grads(int chunk) const;

@@ -20,8 +20,11 @@ Offload read_offload(const OptionValues& values) {
       offload.activations = true;
     } else if (word == "parameters") {
       offload.parameters = true;
+    } else if (word == "gradients") {
+      offload.gradients = true;
     } else {
-      values.fail("offload", "must be none, or of optimizer, parameters and activations those to offload, with commas between");
+      values.fail("offload",
+                  "must be none, or of optimizer, parameters, gradients and activations those to offload, with commas between");
     }
   }
   if (none && count > 1) values.fail("offload", "none goes with nothing else; leave one out");
@@ -32,8 +35,9 @@ Offload read_offload(const OptionValues& values) {
   offload.activation_fraction = fraction.value_or(1);
   if (values.given("offload-to")) {
     if (!offload.any())
-      values.fail("offload-to",
-                  "there is nothing to put there; give --offload optimizer, parameters or activations too, or leave it out");
+      values.fail(
+          "offload-to",
+          "there is nothing to put there; give --offload optimizer, parameters, gradients or activations too, or leave it out");
     offload.folder = values.text("offload-to").value_or("");
   }
   return offload;

@@ -55,9 +55,10 @@ const std::vector<OptionSpec>& train_option_table() {
        "0"},
       {"Layout", "zero-prefetch", "N",
        "with --zero 3 and --offload parameters: blocks whose weights come ahead of the one in use", "1"},
-      {"Layout", "offload", "none|optimizer|parameters|activations",
+      {"Layout", "offload", "none|optimizer|parameters|gradients|activations",
        "what lives outside of the devices, one or several with commas between: the optimizer's states, and master weights that "
-       "operations do not read; the weights that they read; activations of microbatches that wait for their backward. The same "
+       "operations do not read; the weights that they read; gradients of blocks' matrices (dp 1); activations of microbatches "
+       "that wait for their backward. The same "
        "bits: docs/memory.md",
        "none"},
       {"Layout", "activation-offload-fraction", "F",

@@ -48,8 +48,9 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
     job.offload.activation_fraction = layout.activations;
     job.offload.folder = fs::temp_directory_path();
   }
-  if (layout.parameters) {
-    job.offload.parameters = true;
+  if (layout.parameters || layout.gradients) {
+    job.offload.parameters = layout.parameters;
+    job.offload.gradients = layout.gradients;
     job.offload.folder = fs::temp_directory_path();
   }
   job.zero.prefetch = layout.prefetch;
@@ -61,7 +62,8 @@ std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
   return fmt::format("pp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} {}{}{}{}", layout.pp, layout.tp, layout.dp,
                      layout.zero,
-                     fmt::format("{}{}{}", layout.offload ? " offload" : "", layout.parameters ? " parameters" : "",
+                     fmt::format("{}{}{}{}", layout.offload ? " offload" : "", layout.parameters ? " parameters" : "",
+                                 layout.gradients ? " gradients" : "",
                                  layout.prefetch != 1 ? fmt::format(" prefetch {}", layout.prefetch) : ""),
                      layout.activations > 0 ? fmt::format(" activations {}", layout.activations) : "", layout.microbatch,
                      layout.schedule, layout.chunks, layout.order == schedules::Order::planned ? "planned" : "ready",

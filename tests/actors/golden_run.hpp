@@ -24,6 +24,7 @@ struct Layout {
   std::optional<std::int64_t> recompute_layers = {};
   double activations = 0;   // this fraction of microbatches leaves the devices, for a folder of this test
   bool parameters = false;  // the weights that operations read, likewise
+  bool gradients = false;   // of blocks' matrices, likewise
   int prefetch = 1;         // of them, or of ZeRO 3
 };
 

@@ -113,6 +113,64 @@ TEST_CASE("weights on a disk give the bits of weights in memory, with optimizer 
   }
 }
 
+TEST_CASE("gradients on a disk give the bits of gradients in memory, alone and with all else there") {
+  for (Layout layout :
+       {Layout{1, 1, 1, 1}, Layout{2, 2, 1, 2, "zb-h1"}, Layout{2, 1, 1, 1, "zb-v", 2}, Layout{2, 1, 1, 1, "interleaved", 2},
+        Layout{1, 1, 1, 12}, Layout{2, 1, 1, 1, "looped-bfs", 2}, Layout{3, 1, 1, 1, "gpipe"}}) {
+    const bool tied = layout.schedule != "1f1b" || layout.microbatch == 1;
+    const auto run_with = [&](bool gradients, bool others) {
+      layout.gradients = gradients;
+      layout.offload = layout.parameters = others;
+      ModelConfig config = several_blocks_config(tied);
+      config.layers = 4;
+      return run(random_job(config, 16, 12, layout), 2);
+    };
+    const RunRecord expected = run_with(false, false);
+    for (const bool others : {false, true}) {
+      INFO(to_string(layout) << (tied ? ", tied" : ""));
+      CHECK((run_with(true, others) == expected));
+    }
+  }
+}
+
+TEST_CASE("in 16 bits too, what is on a disk gives the bits of what is in memory") {
+  for (const Precision& precision : {Precision::bf16(), Precision::fp16()}) {
+    const auto run_with = [&](const Offload& offload) {
+      TrainJob job = random_job(several_blocks_config(true), 16, 12, {2, 1, 1, 2, "zb-v", 2});
+      job.numerics.precision = precision;
+      job.offload = offload;
+      if (offload.any()) job.offload.folder = std::filesystem::temp_directory_path();
+      return run(std::move(job), 3);
+    };
+    const RunRecord expected = run_with({});
+    for (const bool optimizer : {false, true}) {
+      CHECK((run_with({.optimizer = optimizer, .parameters = true}) == expected));
+      CHECK((run_with({.optimizer = optimizer, .parameters = true, .gradients = true}) == expected));
+    }
+  }
+}
+
+TEST_CASE("gradients that leave are counted as they are allocated, and are refused where replicas add theirs up") {
+  TrainJob job = random_job(several_blocks_config(true), 16, 12, {2, 1, 1, 1});
+  const auto resident = estimate_job(job).devices;
+  job.offload = {.gradients = true, .folder = std::filesystem::temp_directory_path()};
+  const auto estimated = estimate_job(job).devices;
+  const auto taken = Trainer(job).memory();
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    CHECK(taken[i].use.gradients == estimated[i].use.gradients);
+    CHECK(taken[i].use.disk == estimated[i].use.disk);
+    CHECK(estimated[i].use.disk > 0);
+  }
+  job = random_job(named_model("llama3.2-1b", 8), 16, 4, {1, 1, 1, 1});
+  job.offload = {.gradients = true, .folder = std::filesystem::temp_directory_path()};
+  const double mlp = 3.0 * 2048 * 8192, attention = 2048.0 * (2048 + 2 * 512 + 2048), table = 128256.0 * 2048;
+  const MemoryUse use = estimate_job(job).devices.front().use;
+  CHECK(static_cast<double>(use.gradients) == Approx(4 * (2 * table + 3 * mlp)).epsilon(0.01));
+  CHECK(static_cast<double>(use.disk) == Approx(4 * 8 * (mlp + attention)).epsilon(0.01));
+  job.batch = {2, 1, 1};
+  CHECK_THROWS_WITH(estimate_job(job), Contains("there are 2; use dp 1"));
+}
+
 TEST_CASE("replicas that divide states offload their shares, to the same bits") {
   Layout layout{2, 1, 2, 1};
   const RunRecord plain = run_random(layout, false);

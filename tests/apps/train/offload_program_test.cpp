@@ -1,0 +1,117 @@
+// Offloading as a user sees it: the same lines of metrics, files and results, what is refused, and a model of ten times what a
+// limit on memory leaves room for without.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/pipetrain_program.hpp"
+#include "catch.hpp"
+#include "skip.hpp"
+#include "temp_folder.hpp"
+
+using namespace pipetrain;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+using nlohmann::json;
+
+namespace {
+
+const std::string small = "--device cpu --seq-len 16 --layers 2 --pp 2 --microbatches 3 ";
+const std::string everything =
+    "--offload optimizer,parameters,gradients --offload-to " + std::filesystem::temp_directory_path().string();
+
+Result succeeded(const std::string& arguments, const std::string& limit = "") {
+  const Result result = run(arguments, limit);
+  INFO(arguments << ": " << result.err);
+  REQUIRE(result.status == 0);
+  return result;
+}
+
+// Losses and norms of training, and losses of evaluations, in order.
+std::vector<double> numbers(const std::string& file) {
+  std::vector<double> numbers;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    const json row = json::parse(line);
+    for (const char* name : {"loss", "grad_norm", "eval_loss"})
+      if (row.contains(name)) numbers.push_back(row[name]);
+  }
+  return numbers;
+}
+
+std::string read_all(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("a run with everything on a disk evaluates, saves, goes on and exports as one without") {
+  const TempFolder folder;
+  const std::string text = folder.path() / "eval.txt";
+  std::ofstream(text) << std::string(200, 'a') << " some words to be read " << std::string(200, 'b');
+  const auto trained = [&](const std::string& name, const std::string& first, const std::string& second) {
+    const std::string at = folder.path() / name;
+    const std::string run =
+        small + "--eval-data " + text + " --eval-interval 2 --save-interval 2 --metrics " + at + ".jsonl --save " + at;
+    succeeded(run + " --steps 2 " + first);
+    succeeded(run + " --steps 4 --resume " + second);
+    succeeded("export --load " + at + "/step-00000004 --out " + at + "-model");
+    return numbers(at + ".jsonl");
+  };
+  const std::vector<double> plain = trained("plain", "", "");
+  CHECK(plain.size() >= 8);
+  CHECK(trained("outside", everything, everything) == plain);
+  CHECK(trained("then", "", everything) == plain);
+  const std::string weights = read_all(folder.path() / "plain-model" / "model.safetensors");
+  CHECK(weights.size() > 1000);
+  for (const char* name : {"outside-model", "then-model"})
+    CHECK(read_all(folder.path() / name / "model.safetensors") == weights);
+}
+
+TEST_CASE("offloading that cannot be is one line") {
+  const std::string to = " --offload-to " + std::filesystem::temp_directory_path().string();
+  CHECK_THAT(refused(small + "--offload parameters"), StartsWith("--offload parameters: a CPU's memory is the host's already"));
+  CHECK_THAT(refused(small + "--offload parameters --dp 2 --zero 3" + to), Contains("use zero 0"));
+  CHECK_THAT(refused(small + "--offload parameters --order ready" + to), Contains("the run's order is ready; use planned"));
+  CHECK_THAT(refused(small + "--offload gradients --dp 2" + to), Contains("there are 2; use dp 1"));
+  CHECK_THAT(refused(small + "--offload parameters --offload-to /proc"), Contains("no direct I/O"));
+  CHECK_THAT(refused(small + "--model llama2-70b --init random --layers 80 --offload parameters,optimizer,gradients" + to),
+             Contains("make room, or take another disk"));
+}
+
+TEST_CASE("a model of ten times what memory has room for without trains with all of it on a disk", "[slow]") {
+  // One arena: the C library reserves address space of 64 MiB for those of each thread, which counts and holds nothing.
+  const std::string limit = "export MALLOC_ARENA_MAX=1; ulimit -v 800000;";
+  if (run("--version", limit).status != 0) return test::skip("the program does not start in so little memory");
+  const TempFolder folder;
+  const auto arguments = [&](int layers) {
+    const auto model = folder.path() / std::to_string(layers);
+    std::filesystem::create_directory(model);
+    std::ofstream(model / "config.json") << json{{"model_type", "llama"},
+                                                 {"architectures", {"LlamaForCausalLM"}},
+                                                 {"hidden_size", 512},
+                                                 {"num_hidden_layers", layers},
+                                                 {"num_attention_heads", 8},
+                                                 {"num_key_value_heads", 8},
+                                                 {"intermediate_size", 2048},
+                                                 {"vocab_size", 512},
+                                                 {"max_position_embeddings", 128},
+                                                 {"rms_norm_eps", 1e-5},
+                                                 {"tie_word_embeddings", false}};
+    return "--model " + model.string() + " --init random --device cpu --seq-len 64 --microbatches 2 --steps 2 ";
+  };
+  // Without, `most` layers fit, and one more is refused.
+  int most = 4;
+  while (run(arguments(most + 1) + "--dry-run", limit).status == 0) ++most;
+  CHECK_THAT(run(arguments(most + 1), limit).err, Contains("the run needs about"));
+  const auto file = folder.path() / "metrics.jsonl";
+  succeeded(arguments(10 * most) + "--recompute full --metrics " + file.string() +
+                " --offload optimizer,parameters,gradients --offload-to " + folder.path().string(),
+            limit);
+  const std::vector<double> got = numbers(file);
+  REQUIRE(got.size() == 4);
+  CHECK(got[2] < got[0]);
+}
