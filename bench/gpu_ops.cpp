@@ -19,6 +19,7 @@
 #include "bench/result.hpp"
 #include "core/device_name.hpp"
 #include "core/error.hpp"
+#include "model/blocks/fp8_memory.hpp"
 #include "ops/ops.hpp"
 
 using namespace pipetrain;
@@ -285,39 +286,57 @@ class GpuBench {
     }
   }
 
+  // The same with scales of tiles or blocks, which it finds on the way.
+  void quantise_blocks(std::int64_t rows, std::int64_t cols) {
+    const double bytes = static_cast<double>(rows * cols);
+    for (const Fp8Scales scales : {Fp8Scales::tiles, Fp8Scales::blocks}) {
+      const char* kind = scales == Fp8Scales::tiles ? "tiles" : "blocks";
+      const auto make_set = [=, this] {
+        const Fp8Matrix to = bench_.make_fp8({rows, cols}, DType::e4m3, scales);
+        return std::vector<Tensor>{make({rows, cols}, DType::bf16), to.rows, to.cols, to.row_scales, to.col_scales};
+      };
+      with_sets(fmt::format("quantise, {}, {} x {}", kind, rows, cols), 4 * bytes, make_set, [&](auto& t) {
+        ops_->quantise(
+            {.x = t[0], .out = {.rows = t[1], .cols = t[2], .scales = scales, .row_scales = t[3], .col_scales = t[4]}});
+      });
+    }
+  }
+
   // The products of a block's matrix in fp8, of quantised random numbers.
-  void fp8_matrix(const char* name, std::int64_t n, std::int64_t k) {
-    const auto quantised = [&](std::int64_t rows, std::int64_t cols, DType type) {
-      const Fp8Matrix matrix{make({rows, cols}, type), make({cols, rows}, type), make({2}, DType::f32)};
-      ops_->quantise({.x = make({rows, cols}, DType::bf16), .out = matrix});
+  void fp8_matrix(const char* name, std::int64_t n, std::int64_t k, bool blocks) {
+    const auto quantised = [&](const Shape& shape, DType type, Fp8Scales scales) {
+      const Fp8Matrix matrix =
+          blocks ? bench_.make_fp8(shape, DType::e4m3, scales) : bench_.make_fp8(shape, type, Fp8Scales::tensor);
+      ops_->quantise({.x = make(shape, DType::bf16), .out = matrix});
       return matrix;
     };
-    const Fp8Matrix x = quantised(tokens_, k, DType::e4m3), w = quantised(n, k, DType::e4m3);
-    const Fp8Matrix dy = quantised(tokens_, n, DType::e5m2);
+    const Fp8Matrix x = quantised({tokens_, k}, DType::e4m3, Fp8Scales::tiles);
+    const Fp8Matrix w = quantised({n, k}, DType::e4m3, Fp8Scales::blocks);
+    const Fp8Matrix dy = quantised({tokens_, n}, DType::e5m2, Fp8Scales::tiles);
     const Tensor y = make({tokens_, n}, DType::bf16), dx = make({tokens_, k}, DType::bf16), dw = make({n, k}, DType::f32);
     const double flops = 2.0 * static_cast<double>(tokens_ * n * k);
-    const std::string size = fmt::format(" in fp8 {} ({} x {} x {})", name, tokens_, n, k);
-    const auto rows = [](const Fp8Matrix& m) { return Fp8Operand{m.rows, m.scale}; };
-    const auto cols = [](const Fp8Matrix& m) { return Fp8Operand{m.cols, m.scale}; };
-    report_flops("forward" + size, flops, [&] { ops_->fp8_matmul({.a = rows(x), .b = rows(w), .out = y}); });
-    report_flops("input_grad" + size, flops, [&] { ops_->fp8_matmul({.a = rows(dy), .b = cols(w), .out = dx}); });
+    const std::string size = fmt::format(" in fp8{} {} ({} x {} x {})", blocks ? " blockwise" : "", name, tokens_, n, k);
+    report_flops("forward" + size, flops, [&] { ops_->fp8_matmul({.a = rows_of(x), .b = rows_of(w), .out = y}); });
+    report_flops("input_grad" + size, flops, [&] { ops_->fp8_matmul({.a = rows_of(dy), .b = cols_of(w), .out = dx}); });
     report_flops("weight_grad" + size, flops,
-                 [&] { ops_->fp8_matmul({.a = cols(dy), .b = cols(x), .addend = dw, .out = dw}); });
+                 [&] { ops_->fp8_matmul({.a = cols_of(dy), .b = cols_of(x), .addend = dw, .out = dw}); });
     bench_.free_all();
   }
 
   void fp8() {
     if (!cuda_multiplies_fp8(0)) return;
-    quantise(tokens_, 4096);
-    quantise(tokens_, 6144);
-    quantise(tokens_, 14336);
-    quantise(tokens_, 28672);
-    fp8_matrix("qkv 8b", 6144, 4096);
-    fp8_matrix("o", 4096, 4096);
-    fp8_matrix("gate_up 8b", 28672, 4096);
-    fp8_matrix("down 8b", 4096, 14336);
-    fp8_matrix("gate_up 7b", 22016, 4096);
-    fp8_matrix("down 7b", 4096, 11008);
+    for (const std::int64_t cols : {4096, 6144, 14336, 28672}) {
+      quantise(tokens_, cols);
+      quantise_blocks(tokens_, cols);
+    }
+    struct Matrix {
+      const char* name;
+      std::int64_t n, k;
+    };
+    for (const auto& [name, n, k] :
+         {Matrix{"qkv 8b", 6144, 4096}, Matrix{"o", 4096, 4096}, Matrix{"gate_up 8b", 28672, 4096},
+          Matrix{"down 8b", 4096, 14336}, Matrix{"gate_up 7b", 22016, 4096}, Matrix{"down 7b", 4096, 11008}})
+      for (const bool blocks : {false, true}) fp8_matrix(name, n, k, blocks);
   }
 
   void matrices() {

@@ -26,7 +26,9 @@ Fp8Weights::Fp8Weights(const ParameterLayout& layout, std::int64_t layers, const
     if (!multiplies_in_fp8(block.block, layers, numerics)) continue;
     for (const StoredTensor& tensor : block.tensors) {
       Fp8Matrix& matrix = own.matrices.emplace_back();
-      if (is_matrix(tensor.role)) matrix.rows = {nullptr, tensor.shape, DType::e4m3};
+      if (!is_matrix(tensor.role)) continue;
+      matrix.rows = {nullptr, tensor.shape, DType::e4m3};
+      matrix.scales = numerics.precision.fp8_blockwise ? Fp8Scales::blocks : Fp8Scales::tensor;
     }
   }
   place(memory_);
@@ -36,7 +38,8 @@ void Fp8Weights::place(Arena& memory) {
   for (BlockMatrices& block : blocks_) {
     if (takes_turns_) memory.rewind(0);
     for (Fp8Matrix& matrix : block.matrices) {
-      if (matrix.rows.shape.rank() > 0) matrix = allocate_fp8(matrix.rows.shape, DType::e4m3, {&memory, &memory});
+      if (matrix.rows.shape.rank() > 0)
+        matrix = allocate_fp8(matrix.rows.shape, {DType::e4m3, matrix.scales}, {&memory, &memory});
     }
   }
 }

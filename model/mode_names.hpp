@@ -18,4 +18,13 @@ constexpr const char* precision_name(const Precision& precision) {
   return precision.compute == DType::bf16 ? "bf16" : precision.compute == DType::f16 ? "fp16" : "fp32";
 }
 
+constexpr const char* fp8_recipe_name(const Precision& precision) {
+  return precision.fp8_blockwise ? "blockwise" : "tensorwise";
+}
+
+// Both in one, for people and profiles.
+constexpr const char* numbers_name(const Precision& precision) {
+  return precision.fp8_blockwise ? "fp8 blockwise" : precision_name(precision);
+}
+
 }  // namespace pipetrain

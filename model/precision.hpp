@@ -11,6 +11,8 @@ struct Precision {
   DType grad = DType::f32;     // of weights: added up over microbatches and replicas
   DType comm = DType::f32;     // what stages send each other
   bool fp8_products = false;   // those of attention and MLP blocks with their weights: of e4m3, gradients in e5m2
+  // With scales of 1 x 128 (activations and gradients) and 128 x 128 numbers (weights) instead of one a tensor, all in e4m3.
+  bool fp8_blockwise = false;
 
   static constexpr Precision fp32() { return {}; }
   // Mixed: fp32 master weights are rounded once a step to what the operations read.
@@ -20,12 +22,17 @@ struct Precision {
 
   // bf16, but for the blocks' products.
   static constexpr Precision fp8() { return {.compute = DType::bf16, .comm = DType::bf16, .fp8_products = true}; }
+  static constexpr Precision fp8_of_blocks() {
+    Precision precision = fp8();
+    precision.fp8_blockwise = true;
+    return precision;
+  }
 
   bool rounds_weights() const { return compute != master; }
   bool operator==(const Precision&) const = default;
 };
 
-// Throws Error(unavailable) for a mixture that is not built: only fp32(), bf16(), fp16() and fp8() are.
+// Throws Error(unavailable) for a mixture that is not built: only those above are.
 void check_precision(const Precision& precision);
 
 }  // namespace pipetrain

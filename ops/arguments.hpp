@@ -59,30 +59,49 @@ struct BackwardScatterArgs {
 constexpr std::int64_t fp8_multiple = 16;
 constexpr std::int64_t round_up_to_fp8(std::int64_t count) { return (count + fp8_multiple - 1) / fp8_multiple * fp8_multiple; }
 
-// A matrix [M, N] in e4m3 or e5m2 under one scale, in the two layouts that products of 8 bits need, in which the dimension that
-// is summed over lies fastest.
+// What one scale of a matrix in 8 bits is for: what its numbers are multiplied by to be what they stand for.
+enum class Fp8Scales : std::uint8_t {
+  tensor,  // all of the matrix
+  tiles,   // fp8_block numbers along the dimension that is summed over; each layout is rounded by scales of its own
+  blocks,  // fp8_block x fp8_block numbers, the same ones in both layouts
+};
+constexpr std::int64_t fp8_block = 128;
+
+// Of the scales of tiles or blocks of a layout [R, C], which is summed over along C, in f32: [C's tiles, R], or
+// [R's blocks, C's blocks rounded up to a multiple of 4], zero behind those that there are. That is how cuBLASLt reads them.
+inline Shape fp8_scale_shape(Fp8Scales scales, const Shape& layout) {
+  const auto blocks = [](std::int64_t count) { return (count + fp8_block - 1) / fp8_block; };
+  if (scales == Fp8Scales::tiles) return {blocks(layout[1]), layout[0]};
+  return {blocks(layout[0]), (blocks(layout[1]) + 3) / 4 * 4};
+}
+
+// A matrix [M, N] in e4m3 or e5m2, in the two layouts that products of 8 bits need, in which the dimension that is summed over
+// lies fastest.
 struct Fp8Matrix {
   Tensor rows = {};   // [M, N]; without a shape: not there
   Tensor cols = {};   // [N, round_up_to_fp8(M)]: the transpose, zero behind its M columns; without a shape: not there
-  Tensor scale = {};  // [2] f32: what a number of 8 bits is multiplied by to be what it stands for; the largest magnitude
+  Tensor scale = {};  // of tensor: [2] f32, the scale and the largest magnitude; else without a shape
+  Fp8Scales scales = Fp8Scales::tensor;
+  Tensor row_scales = {}, col_scales = {};  // of tiles and blocks: those of each layout that is there, see fp8_scale_shape()
 };
 
 inline Tensor largest_of(const Tensor& scale) { return scale.row_range(1, 2); }
 struct QuantiseArgs {
   Tensor x;               // [M, N] bf16
   Fp8Matrix out;          // written
-  bool measured = false;  // out.scale already ends with x's largest magnitude: it is read and not searched for
+  bool measured = false;  // of tensor: out.scale already ends with x's largest magnitude: it is read and not searched for
 };
 
 // One layout of an Fp8Matrix: its rows or its cols.
 struct Fp8Operand {
   Tensor values;
   Tensor scale;
+  Fp8Scales scales = Fp8Scales::tensor;
 };
 
 struct Fp8MatmulArgs {
-  Fp8Operand a;                       // [M, K]
-  Fp8Operand b;                       // [N, K] e4m3
+  Fp8Operand a;                       // [M, K]; of tiles M is a multiple of 4
+  Fp8Operand b;                       // [N, K] e4m3; not of blocks where a is
   std::optional<Tensor> addend = {};  // as out, added before the one rounding to out's dtype; may be out's memory
   Tensor out;                         // [M, N] bf16 or f32, written; of fp8_matmul_scatter this rank's rows
 };

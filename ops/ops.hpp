@@ -80,9 +80,9 @@ class Ops {
     weight_grad({.dy = args.dy, .x = args.x, .dw = args.dw, .accumulate = args.accumulate});
     matmul_scatter(tp, MatmulKind::input_grad, {.in = args.dy, .w = args.w, .out = args.dx});
   }
-  // out = x in 8 bits: x / s rounded to the nearest, s the scale by which x's largest magnitude becomes the type's largest. An
-  // infinity or NaN in x makes all of out NaN. Throws Error(unavailable) where there are no 8 bits, as on CPUs; so do the next
-  // two.
+  // out = x in 8 bits: x / s rounded to the nearest, s the scale by which the largest magnitude of what it is for (Fp8Scales)
+  // becomes the type's largest. An infinity or NaN in that makes all of it NaN. Tiles and blocks are in e4m3 (DeepSeek-AI
+  // 2024, "DeepSeek-V3 Technical Report"). Throws Error(unavailable) where there are no 8 bits, as on CPUs; so do the next two.
   virtual void quantise(const QuantiseArgs& args);
   // out = a b^T, both as the numbers that they stand for, summed up in fp32, plus addend.
   virtual void fp8_matmul(const Fp8MatmulArgs& args);

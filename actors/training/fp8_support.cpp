@@ -38,6 +38,18 @@ void check_sizes(const ModelConfig& config, int tp) {
                      over_ranks ? ", or a smaller tp" : ""));
 }
 
+// Tiles lie in columns of as many scales as a microbatch has tokens, of which products take multiples of 4.
+void check_tokens(const TrainJob& job) {
+  if (!job.numerics.precision.fp8_blockwise || job.dataset == nullptr) return;
+  constexpr std::int64_t multiple = 4;
+  const std::int64_t tokens = job.batch.microbatch * job.dataset->sequence_length();
+  if (tokens % multiple == 0) return;
+  throw Error(ErrorKind::input, {"fp8-recipe", "blockwise"},
+              fmt::format("a microbatch of {} x {} tokens is no multiple of {}, as its products need; give another seq-len or "
+                          "microbatch, or use tensorwise",
+                          job.batch.microbatch, job.dataset->sequence_length(), multiple));
+}
+
 }  // namespace
 
 void check_fp8(const TrainJob& job) {
@@ -45,6 +57,7 @@ void check_fp8(const TrainJob& job) {
   if (!job.numerics.precision.fp8_products) return;
   if (job.devices.kind != DeviceKind::cuda) refuse("products in 8 bits are not built on the CPU; use fp32");
   check_sizes(job.config, job.layout.tp);
+  check_tokens(job);
   const std::vector<int> first{0};
   for (const int gpu : job.devices.gpus.empty() ? first : job.devices.gpus) {
     const std::string name = cuda_device_name(gpu);

@@ -58,6 +58,7 @@ void add_layout(const RunSettings& settings, NamedValues& values) {
 
 void add_numerics(const RunSettings& settings, NamedValues& values) {
   values.emplace_back("precision", precision_name(settings.numerics.precision));
+  values.emplace_back("fp8-recipe", fp8_recipe_name(settings.numerics.precision));
   values.emplace_back("num-layers-at-start-in-bf16", text(settings.numerics.bf16_layers.at_start));
   values.emplace_back("num-layers-at-end-in-bf16", text(settings.numerics.bf16_layers.at_end));
   values.emplace_back("recompute", name_of(settings.numerics.recompute));

@@ -125,7 +125,7 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.tied = job.config.tied_embeddings;
   layout_.schedule = job.layout.schedule;
   layout_.device = job.devices.kind == DeviceKind::cpu ? "cpu" : "cuda";
-  layout_.precision = precision_name(job.numerics.precision);
+  layout_.precision = numbers_name(job.numerics.precision);
   layout_.recompute = name_of(job.numerics.recompute);
   layout_.recompute_layers = static_cast<int>(job.numerics.recompute_layers.value_or(0));
   layout_.zero = job.zero.stage;

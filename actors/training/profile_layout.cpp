@@ -41,8 +41,8 @@ Numerics numerics_of(const Profile& profile) {
   for (const Recompute mode : recompute_modes)
     if (profile.recompute == name_of(mode)) numerics.recompute = mode;
   if (profile.recompute_layers > 0) numerics.recompute_layers = profile.recompute_layers;
-  for (const Precision& precision : {Precision::bf16(), Precision::fp16(), Precision::fp8()})
-    if (profile.precision == precision_name(precision)) numerics.precision = precision;
+  for (const Precision& precision : {Precision::bf16(), Precision::fp16(), Precision::fp8(), Precision::fp8_of_blocks()})
+    if (profile.precision == numbers_name(precision)) numerics.precision = precision;
   numerics.deterministic = profile.deterministic.value_or(true);
   return numerics;
 }

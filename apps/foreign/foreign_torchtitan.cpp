@@ -92,7 +92,7 @@ constexpr ForeignKey keys[] = {
     {"activation_checkpoint.*", holds, "selective has one meaning here: docs/architecture.md"},
     {"compile.*", holds, "nothing is compiled at run time"},
     {"comm.*", holds, "a step that makes no progress is ended by --stall-timeout"},
-    {"float8.*", refused, "leave it out and give --precision fp8, which scales each tensor by its largest magnitude"},
+    {"float8.*", refused, "leave it out and give --precision fp8, whose scales --fp8-recipe chooses"},
     {"quantize.*", refused, "leave it out; of 8 bits there is --precision fp8"},
     {"mx.*", refused, "scales of blocks are not built yet; leave it out"},
     {"validation.enable", holds, "the other keys ask for evaluations"},

@@ -33,6 +33,14 @@ std::optional<std::string> precision_note(const Precision& precision, bool gpu) 
                      precision_name(precision));
 }
 
+Precision read_fp8_recipe(const OptionValues& values, const Precision& precision) {
+  const auto choice = values.choice("fp8-recipe", {"tensorwise", "blockwise"});
+  if (choice && !precision.fp8_products)
+    values.fail("fp8-recipe",
+                fmt::format("is of precision fp8, and this run's is {}; leave it out", precision_name(precision)));
+  return choice == std::size_t{1} ? Precision::fp8_of_blocks() : precision;
+}
+
 std::optional<Recompute> read_recompute(const OptionValues& values) {
   std::vector<std::string> names;
   for (const Recompute mode : recompute_modes) names.emplace_back(name_of(mode));
@@ -50,7 +58,7 @@ std::optional<std::int64_t> read_recompute_layers(const OptionValues& values, st
 
 Numerics read_numerics(const OptionValues& values, bool gpu) {
   Numerics numerics;
-  numerics.precision = read_precision(values, gpu, gpu ? Precision::bf16() : Precision::fp32());
+  numerics.precision = read_fp8_recipe(values, read_precision(values, gpu, gpu ? Precision::bf16() : Precision::fp32()));
   const auto layers = [&](const char* name) { return values.integer(name, 0, most_layers).value_or(0); };
   numerics.bf16_layers = {layers("num-layers-at-start-in-bf16"), layers("num-layers-at-end-in-bf16")};
   numerics.recompute = read_recompute(values).value_or(numerics.recompute);

@@ -16,6 +16,8 @@ namespace pipetrain {
 Precision read_precision(const OptionValues& values, bool gpu, const Precision& otherwise);
 // What to tell of a precision that this host's processor has no instructions for.
 std::optional<std::string> precision_note(const Precision& precision, bool gpu);
+// precision with --fp8-recipe.
+Precision read_fp8_recipe(const OptionValues& values, const Precision& precision);
 // Nothing where --recompute is not given.
 std::optional<Recompute> read_recompute(const OptionValues& values);
 // --recompute-num-layers, of a run that recomputes so. Nothing where it is not given.

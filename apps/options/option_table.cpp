@@ -105,6 +105,11 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Numbers and devices", "precision", "fp32|bf16|fp16|fp8",
        "of computation; bf16 and fp16 on GPUs only; fp8, on Hopper GPUs: bf16 with the blocks' matrix products in 8 bits",
        "fp32 on CPU, bf16 on GPU"},
+      {"Numbers and devices", "fp8-recipe", "tensorwise|blockwise",
+       "with --precision fp8: one scale a tensor, gradients in e5m2; or one for each 128 numbers, of weights for each 128 x "
+       "128, "
+       "all in e4m3",
+       "tensorwise"},
       {"Numbers and devices", "num-layers-at-start-in-bf16", "N", "with --precision fp8: the first N layers multiply in bf16",
        "0"},
       {"Numbers and devices", "num-layers-at-end-in-bf16", "N", "with --precision fp8: the last N layers do", "0"},

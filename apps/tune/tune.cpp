@@ -86,6 +86,7 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   if (layout.recompute != Recompute::none) line += fmt::format(" --recompute {}", name_of(layout.recompute));
   if (layout.recompute_layers) line += fmt::format(" --recompute-num-layers {}", *layout.recompute_layers);
   line += fmt::format(" --precision {}", precision_name(request.precision));
+  if (request.precision.fp8_blockwise) line += fmt::format(" --fp8-recipe {}", fp8_recipe_name(request.precision));
   if (request.device == DeviceKind::cpu) line += " --device cpu";
   return line;
 }

@@ -120,7 +120,8 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   if (gpu && !bf16_by_default && !values.given("precision"))
     options.notes.push_back(
         fmt::format("planned in fp32: attention in bf16 on GPUs has no heads of size {}", request.config.head_dim));
-  request.precision = read_precision(values, gpu, bf16_by_default ? Precision::bf16() : Precision::fp32());
+  request.precision =
+      read_fp8_recipe(values, read_precision(values, gpu, bf16_by_default ? Precision::bf16() : Precision::fp32()));
   check_fp8(values, request);
   request.recompute = read_recompute(values);
   request.recompute_layers = read_recompute_layers(values, request.recompute);
@@ -184,6 +185,7 @@ const std::vector<OptionSpec>& tune_option_table() {
       {"Devices", "device", "auto|cpu|cuda", "what they are; auto: those measured, else GPUs", "auto"},
       {"Devices", "precision", "fp32|bf16|fp16|fp8", "of computation, as of train",
        "fp32 on CPU, bf16 on GPU where the model's heads allow it"},
+      {"Devices", "fp8-recipe", "tensorwise|blockwise", "with --precision fp8: what a scale is for, as of train", "tensorwise"},
       {"Devices", "recompute", "none|selective|full", "what the backward computes again, as of train",
        "for each layout the least that fits"},
       {"Devices", "recompute-num-layers", "N", "with --recompute: only the first N layers of each stage, as of train",

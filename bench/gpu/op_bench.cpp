@@ -23,6 +23,19 @@ Tensor OpBench::make(const Shape& shape, DType dtype) {
   return tensor;
 }
 
+Fp8Matrix OpBench::make_fp8(const Shape& shape, DType dtype, Fp8Scales scales) {
+  Fp8Matrix matrix;
+  matrix.scales = scales;
+  matrix.rows = make(shape, dtype), matrix.cols = make({shape[1], round_up_to_fp8(shape[0])}, dtype);
+  if (scales == Fp8Scales::tensor) {
+    matrix.scale = make({2}, DType::f32);
+  } else {
+    matrix.row_scales = make(fp8_scale_shape(scales, matrix.rows.shape), DType::f32);
+    matrix.col_scales = make(fp8_scale_shape(scales, matrix.cols.shape), DType::f32);
+  }
+  return matrix;
+}
+
 void OpBench::fill(const Tensor& tensor) {
   if (tensor.dtype != DType::f32 && tensor.dtype != DType::bf16) return stream_->zero(tensor);
   for (std::size_t at = 0; at < tensor.bytes(); at += source_.bytes()) {

@@ -22,6 +22,8 @@ class OpBench {
 
   // f32 and bf16: random, between 1/4 and 2, either sign; other types: zero. Freed by free_all().
   Tensor make(const Shape& shape, DType dtype);
+  // Without values, in both layouts.
+  Fp8Matrix make_fp8(const Shape& shape, DType dtype, Fp8Scales scales);
   // i32 ids below the vocabulary.
   Tensor make_ids(std::int64_t tokens, std::int64_t vocabulary);
   void fill(const Tensor& tensor);

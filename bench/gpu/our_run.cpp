@@ -41,6 +41,7 @@ std::vector<std::string> train_arguments(const Row& row, const Schedule& schedul
   add("--recompute", schedule.recompute);
   add("--device", row.on_cpu ? "cpu" : "cuda");
   add("--precision", row.precision());
+  if (row.fp8_blocks) add("--fp8-recipe", "blockwise");
   if (row.on_cpu) add("--threads", 1);
   add("--lr", "1e-5");
   add("--steps", steps);

@@ -9,6 +9,7 @@
 
 #include "bench/gpu/our_run.hpp"
 #include "core/process_group.hpp"
+#include "model/blocks/fp8_memory.hpp"
 #include "model/config.hpp"
 #include "ops/ops.hpp"
 
@@ -50,17 +51,17 @@ struct ProductTensors {
 };
 
 // The three products of matrices that are rounded once.
-void add_fp8_calls(OpBench& bench, const ProductTensors& t, std::vector<std::function<void()>>& calls) {
+void add_fp8_calls(OpBench& bench, const ProductTensors& t, bool blocks, std::vector<std::function<void()>>& calls) {
   Ops& ops = bench.ops();
-  const auto rounded = [&](const Tensor& x, DType type) {
-    const Fp8Matrix matrix{bench.make(x.shape, type), bench.make({x.cols(), round_up_to_fp8(x.rows())}, type),
-                           bench.make({2}, DType::f32)};
+  const auto rounded = [&](const Tensor& x, DType type, Fp8Scales scales) {
+    const Fp8Matrix matrix = bench.make_fp8(x.shape, blocks ? DType::e4m3 : type, blocks ? scales : Fp8Scales::tensor);
     ops.quantise({.x = x, .out = matrix});
     return matrix;
   };
-  const Fp8Matrix x = rounded(t.x, DType::e4m3), w = rounded(t.w, DType::e4m3), dy = rounded(t.dy, DType::e5m2);
-  const Fp8Operand x_rows{x.rows, x.scale}, x_cols{x.cols, x.scale}, w_rows{w.rows, w.scale}, w_cols{w.cols, w.scale};
-  const Fp8Operand dy_rows{dy.rows, dy.scale}, dy_cols{dy.cols, dy.scale};
+  const Fp8Matrix x = rounded(t.x, DType::e4m3, Fp8Scales::tiles), w = rounded(t.w, DType::e4m3, Fp8Scales::blocks);
+  const Fp8Matrix dy = rounded(t.dy, DType::e5m2, Fp8Scales::tiles);
+  const Fp8Operand x_rows = rows_of(x), x_cols = cols_of(x), w_rows = rows_of(w), w_cols = cols_of(w);
+  const Fp8Operand dy_rows = rows_of(dy), dy_cols = cols_of(dy);
   calls.emplace_back([=, &ops] { ops.fp8_matmul({.a = x_rows, .b = w_rows, .out = t.y}); });
   calls.emplace_back([=, &ops] { ops.fp8_matmul({.a = dy_rows, .b = w_cols, .out = t.dx}); });
   calls.emplace_back([=, &ops] { ops.fp8_matmul({.a = dy_cols, .b = x_cols, .addend = t.dw, .out = t.dw}); });
@@ -77,7 +78,7 @@ std::vector<std::function<void()>> calls_of(OpBench& bench, const Row& row) {
     const Tensor y = bench.make({tokens, matrix.outputs}, dtype), dy = bench.make(y.shape, dtype);
     const Tensor w = bench.make({matrix.outputs, matrix.inputs}, dtype), dw = bench.make(w.shape, DType::f32);
     if (row.fp8 && std::string_view(matrix.name) != "head") {
-      add_fp8_calls(bench, {x, w, dy, y, dx, dw}, calls);
+      add_fp8_calls(bench, {x, w, dy, y, dx, dw}, row.fp8_blocks, calls);
       continue;
     }
     calls.emplace_back([=, &ops] { ops.gather_matmul({}, MatmulKind::forward, {.shard = x, .w = w, .full = x, .out = y}); });

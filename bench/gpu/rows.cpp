@@ -87,7 +87,8 @@ std::vector<Row> long_rows() {
   return rows;
 }
 
-// In 8 bits. The last has no peer: it stands beside its own row in bf16.
+// In 8 bits, with one scale a tensor and then with scales of blocks, which have no peer, nor has tp 2: they stand beside their
+// own rows in bf16.
 std::vector<Row> fp8_rows() {
   Row eight_layers;
   eight_layers.name = "llama3-8b-8l";
@@ -103,6 +104,13 @@ std::vector<Row> fp8_rows() {
   }
   rows.back().least = 0;
   rows.back().peers.clear();
+  for (std::size_t i = 0, count = rows.size(); i < count; ++i) {
+    Row& row = rows.emplace_back(Row(rows[i]));
+    row.name += "-block";
+    row.fp8_blocks = true;
+    row.least = 0;
+    row.peers.clear();
+  }
   return rows;
 }
 
@@ -145,7 +153,7 @@ std::string Row::layout() const {
     if (size > 1) text += fmt::format("{} {}, ", option, size);
   }
   if (zero > 0) text += fmt::format("zero {}, ", zero);
-  if (fp8) text += "fp8, ";
+  if (fp8) text += fp8_blocks ? "fp8 blockwise, " : "fp8, ";
   return text + fmt::format("{} microbatches of {} x {}", microbatches, microbatch, sequence);
 }
 

@@ -29,8 +29,9 @@ struct Row {
   int pp = 1, tp = 1, dp = 1;
   std::int64_t microbatch = 1, microbatches = 1;  // of one replica
   std::int64_t sequence = 4096;
-  int zero = 0;      // stage of ZeRO; the peer always shards its replicas' state (FSDP2)
-  bool fp8 = false;  // the layers' products in 8 bits; the peer's by torchao's float8, which it runs at tp 1 only
+  int zero = 0;             // stage of ZeRO; the peer always shards its replicas' state (FSDP2)
+  bool fp8 = false;         // the layers' products in 8 bits; the peer's by torchao's float8, which it runs at tp 1 only
+  bool fp8_blocks = false;  // ours with scales of tiles and blocks of 128
   // The best one measured counts (see RowResult); the first where only one is to be run. Likewise the peer's.
   std::vector<Schedule> schedules{{}};
   std::vector<PeerVariant> peers{{}};

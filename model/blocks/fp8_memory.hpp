@@ -8,8 +8,27 @@
 
 namespace pipetrain {
 
-inline Fp8Operand rows_of(const Fp8Matrix& matrix) { return {matrix.rows, matrix.scale}; }
-inline Fp8Operand cols_of(const Fp8Matrix& matrix) { return {matrix.cols, matrix.scale}; }
+inline bool has_tensor_scale(const Fp8Matrix& matrix) { return matrix.scales == Fp8Scales::tensor; }
+
+inline Fp8Operand rows_of(const Fp8Matrix& matrix) {
+  return {matrix.rows, has_tensor_scale(matrix) ? matrix.scale : matrix.row_scales, matrix.scales};
+}
+inline Fp8Operand cols_of(const Fp8Matrix& matrix) {
+  return {matrix.cols, has_tensor_scale(matrix) ? matrix.scale : matrix.col_scales, matrix.scales};
+}
+
+// How a matrix is rounded.
+struct Fp8Form {
+  DType type = DType::e4m3;
+  Fp8Scales scales = Fp8Scales::tensor;
+};
+// Of what is multiplied with this weight, and of the gradients of its products.
+inline Fp8Form values_beside(const Fp8Matrix& weight) {
+  return {DType::e4m3, has_tensor_scale(weight) ? Fp8Scales::tensor : Fp8Scales::tiles};
+}
+inline Fp8Form gradients_beside(const Fp8Matrix& weight) {
+  return has_tensor_scale(weight) ? Fp8Form{DType::e5m2, Fp8Scales::tensor} : Fp8Form{DType::e4m3, Fp8Scales::tiles};
+}
 
 inline Tensor allocate_fp8_scale(Arena& memory) { return memory.allocate({2}, DType::f32); }
 
@@ -18,13 +37,25 @@ struct Fp8Places {
   Arena* rows = nullptr;
   Arena* cols = nullptr;
 };
-// scale: where it is already; else it lies with the cols, or without them with the rows.
-inline Fp8Matrix allocate_fp8(const Shape& shape, DType type, const Fp8Places& places,
+// scale: that of the tensor, where it is already; else it lies with the cols, or without them with the rows. Those of tiles and
+// blocks lie with their layout.
+inline Fp8Matrix allocate_fp8(const Shape& shape, const Fp8Form& form, const Fp8Places& places,
                               const std::optional<Tensor>& scale = std::nullopt) {
   Fp8Matrix matrix;
-  if (places.cols) matrix.cols = places.cols->allocate({shape[1], round_up_to_fp8(shape[0])}, type);
-  matrix.scale = scale ? *scale : allocate_fp8_scale(places.cols ? *places.cols : *places.rows);
-  if (places.rows) matrix.rows = places.rows->allocate(shape, type);
+  matrix.scales = form.scales;
+  const bool of_tensor = has_tensor_scale(matrix);
+  const auto scales_of = [&](Arena& memory, const Tensor& layout) {
+    return of_tensor ? Tensor{} : memory.allocate(fp8_scale_shape(form.scales, layout.shape), DType::f32);
+  };
+  if (places.cols) {
+    matrix.cols = places.cols->allocate({shape[1], round_up_to_fp8(shape[0])}, form.type);
+    matrix.col_scales = scales_of(*places.cols, matrix.cols);
+  }
+  if (of_tensor) matrix.scale = scale ? *scale : allocate_fp8_scale(places.cols ? *places.cols : *places.rows);
+  if (places.rows) {
+    matrix.rows = places.rows->allocate(shape, form.type);
+    matrix.row_scales = scales_of(*places.rows, matrix.rows);
+  }
   return matrix;
 }
 

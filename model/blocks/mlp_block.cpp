@@ -47,7 +47,7 @@ std::int64_t MlpBlock::inner_cols(const Tensor& projected) const {
 }
 
 std::optional<Tensor> MlpBlock::scale_of_activation(Arena& memory) const {
-  const bool measures = activation_ == Activation::swiglu && down_.in_fp8();
+  const bool measures = activation_ == Activation::swiglu && down_.takes_scale();
   return measures ? std::optional(allocate_fp8_scale(memory)) : std::nullopt;
 }
 

@@ -62,10 +62,11 @@ void NormedProjection::norm_into(const BlockContext& context, const Saved& saved
   const Tensor wide = context.workspace.allocate({context.tokens(), norm_.hidden()}, context.dtype);
   const std::int64_t first = gathers ? context.tp.shard_begin(context.tokens()) : 0;
   const Tensor shard = wide.row_range(first, first + context.shard_rows());
-  const auto largest = gathers ? std::nullopt : std::optional(largest_of(normed.scale));
+  const bool measures = !gathers && has_tensor_scale(normed);
+  const auto largest = measures ? std::optional(largest_of(normed.scale)) : std::nullopt;
   norm_.forward(context.ops, {.x = saved.input, .y = shard, .statistics = saved.statistics, .largest = largest});
   if (gathers) context.ops.gather(context.tp, shard, wide);
-  context.ops.quantise({.x = wide, .out = normed, .measured = !gathers});
+  context.ops.quantise({.x = wide, .out = normed, .measured = measures});
 }
 
 Tensor NormedProjection::forward_in_fp8(const BlockContext& context, const Tensor& input, const KeptMemory& memory,
@@ -76,13 +77,13 @@ Tensor NormedProjection::forward_in_fp8(const BlockContext& context, const Tenso
   saved.statistics = norm_.allocate_statistics(context.shard_rows(), *memory.results);
   const Tensor output = memory.results->allocate({context.tokens(), matrix_.weight.rows()}, context.dtype);
   saved.normed_fp8 = {};
-  if (kept) saved.normed_fp8 = allocate_fp8(whole, DType::e4m3, {.cols = kept});
+  const Fp8Form form = values_beside(matrix_.fp8);
+  if (kept) saved.normed_fp8 = allocate_fp8(whole, form, {.cols = kept});
 
   const ArenaScope scope(context.workspace);
-  Fp8Matrix normed = saved.normed_fp8;
-  const auto scale = kept ? std::optional(normed.scale) : std::nullopt;
-  const Fp8Matrix for_product = allocate_fp8(whole, DType::e4m3, {.rows = &context.workspace}, scale);
-  normed.rows = for_product.rows, normed.scale = for_product.scale;
+  const auto scale = kept ? std::optional(saved.normed_fp8.scale) : std::nullopt;
+  Fp8Matrix normed = allocate_fp8(whole, form, {.rows = &context.workspace}, scale);
+  normed.cols = saved.normed_fp8.cols, normed.col_scales = saved.normed_fp8.col_scales;
   norm_into(context, saved, normed);
   context.ops.fp8_matmul({.a = rows_of(normed), .b = rows_of(matrix_.fp8), .out = output});
   if (roles_.bias) context.ops.add_bias(output, bias_.weight);
@@ -94,11 +95,11 @@ void NormedProjection::backward_in_fp8(const BlockContext& context, const Backwa
   const ArenaScope scope(context.workspace);
   Fp8Matrix normed = saved.normed_fp8;
   if (normed.cols.shape.rank() == 0) {  // only where nothing is gathered
-    normed = allocate_fp8(saved.input.shape, DType::e4m3, {.cols = &gradients.memory()});
+    normed = allocate_fp8(saved.input.shape, values_beside(matrix_.fp8), {.cols = &gradients.memory()});
     norm_into(context, saved, normed);
   }
-  const Fp8Matrix output_grad =
-      allocate_fp8(args.output_grad.shape, DType::e5m2, {.rows = &context.workspace, .cols = &gradients.memory()}, args.scale);
+  const Fp8Matrix output_grad = allocate_fp8(args.output_grad.shape, gradients_beside(matrix_.fp8),
+                                             {.rows = &context.workspace, .cols = &gradients.memory()}, args.scale);
   context.ops.quantise({.x = args.output_grad, .out = output_grad, .measured = args.scale.has_value()});
   if (roles_.bias) context.ops.bias_grad(args.output_grad, bias_.grad);
   gradients.add({.a = cols_of(output_grad), .b = cols_of(normed), .out = matrix_.grad});

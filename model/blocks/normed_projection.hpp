@@ -38,7 +38,7 @@ class NormedProjection {
     Tensor output_grad;                   // [T, N]; must stay valid as the WeightGradients ask
     std::optional<Tensor> residual = {};  // [Tr, H], the gradient that went around the block
     Tensor input_grad;                    // [Tr, H], written; may be the memory of the forward's input
-    std::optional<Tensor> scale = {};     // [2] f32 in 8 bits: ends with output_grad's largest magnitude; valid as that is
+    std::optional<Tensor> scale = {};  // [2] f32 in 8 bits with one scale a tensor: ends with output_grad's largest magnitude
   };
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, const Saved& saved) const;
 

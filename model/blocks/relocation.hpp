@@ -20,9 +20,7 @@ struct Relocation {
     if (at >= begin && at - begin < bytes) view.data = static_cast<char*>(to) + (at - begin);
   }
   void move(Fp8Matrix& matrix) const {
-    move(matrix.rows);
-    move(matrix.cols);
-    move(matrix.scale);
+    for (Tensor* const view : {&matrix.rows, &matrix.cols, &matrix.scale, &matrix.row_scales, &matrix.col_scales}) move(*view);
   }
 };
 

@@ -17,7 +17,7 @@ void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs
   }
   const ArenaScope scope(context.workspace);
   const Fp8Matrix input =
-      allocate_fp8(args.input.shape, DType::e4m3, {.rows = &context.workspace, .cols = args.kept}, args.scale);
+      allocate_fp8(args.input.shape, values_beside(matrix_.fp8), {.rows = &context.workspace, .cols = args.kept}, args.scale);
   saved.input = args.kept ? input : Fp8Matrix{};
   context.ops.quantise({.x = args.input, .out = input, .measured = args.scale.has_value()});
   context.ops.fp8_matmul_scatter(context.tp,
@@ -46,7 +46,7 @@ void ResidualProjection::backward_in_fp8(const BlockContext& context, const Back
   const ArenaScope scope(context.workspace);
   Fp8Matrix input = saved.input;
   if (input.cols.shape.rank() == 0) {
-    input = allocate_fp8(args.input.shape, DType::e4m3, {.cols = &gradients.memory()});
+    input = allocate_fp8(args.input.shape, values_beside(matrix_.fp8), {.cols = &gradients.memory()});
     context.ops.quantise({.x = args.input, .out = input});
   }
   const bool drops = dropout_.active(context);
@@ -54,7 +54,8 @@ void ResidualProjection::backward_in_fp8(const BlockContext& context, const Back
   const Tensor gathered = context.gathers() || drops ? context.workspace.allocate(whole, context.dtype) : args.output_grad;
   const Tensor shard = drops ? undropped(context, args.output_grad, gathered) : args.output_grad;
   if (context.gathers()) context.ops.gather(context.tp, shard, gathered);
-  const Fp8Matrix output_grad = allocate_fp8(whole, DType::e5m2, {.rows = &context.workspace, .cols = &gradients.memory()});
+  const Fp8Matrix output_grad =
+      allocate_fp8(whole, gradients_beside(matrix_.fp8), {.rows = &context.workspace, .cols = &gradients.memory()});
   context.ops.quantise({.x = gathered, .out = output_grad});
   if (roles_.bias) context.ops.bias_grad(shard, bias_.grad);
   context.ops.fp8_matmul({.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = args.input_grad});

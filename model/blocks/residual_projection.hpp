@@ -12,6 +12,8 @@ class ResidualProjection {
   void bind(const BoundTensors& tensors);
 
   bool in_fp8() const { return matrix_.in_fp8(); }
+  // Whether tensors beside the matrix have one scale, which whatever computes them can measure.
+  bool takes_scale() const { return in_fp8() && matrix_.fp8.scales == Fp8Scales::tensor; }
 
   // Of a matrix in 8 bits.
   struct Saved {
@@ -23,7 +25,7 @@ class ResidualProjection {
     Tensor residual;                   // [Tr, H]
     Tensor output;                     // [Tr, H], written: residual + dropout(input x matrix (+ bias))
     Arena* kept = nullptr;             // in 8 bits: for the input's cols; null: the backward makes them again
-    std::optional<Tensor> scale = {};  // [2] f32 in 8 bits: ends with input's largest magnitude; kept as the cols are
+    std::optional<Tensor> scale = {};  // [2] f32 where takes_scale(): ends with input's largest magnitude; kept as the cols are
   };
   void forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const;
 

@@ -71,6 +71,7 @@ class CudaOps : public Ops {
 
   void quantise(const QuantiseArgs& args) override {
     enqueue("quantise", [&](cudaStream_t native) {
+      if (args.out.scales != Fp8Scales::tensor) return cuda::quantise_blocks(native, args.x, args.out);
       if (!args.measured) cuda::largest_magnitude(native, args.x, largest_of(args.out.scale), multiprocessors_);
       cuda::quantise(native, args.x, args.out);
     });

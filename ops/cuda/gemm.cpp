@@ -6,6 +6,7 @@
 #include "core/buffer.hpp"
 #include "core/error.hpp"
 #include "ops/cuda/gemm_choice.hpp"
+#include "ops/cuda/gemm_scales.hpp"
 #include "ops/cuda/small_gemm.hpp"
 
 namespace pipetrain::cuda {
@@ -75,9 +76,12 @@ class Preference {
 }  // namespace
 
 std::size_t Gemm::Hash::operator()(const Key& key) const noexcept {
-  std::size_t hash =
-      static_cast<std::size_t>(key.product) * 64 + static_cast<std::size_t>(key.in) * 8 + static_cast<std::size_t>(key.out);
-  for (const std::int64_t size : {key.m, key.n, key.k}) hash = (hash ^ static_cast<std::size_t>(size)) * 0x9E3779B97F4A7C15U;
+  const GemmShape& shape = key.shape;
+  std::size_t hash = static_cast<std::size_t>(key.a_scales) * 4 + static_cast<std::size_t>(key.b_scales);
+  hash = hash * 512 + static_cast<std::size_t>(shape.product) * 64 + static_cast<std::size_t>(shape.in) * 8 +
+         static_cast<std::size_t>(shape.out);
+  for (const std::int64_t size : {shape.m, shape.n, shape.k})
+    hash = (hash ^ static_cast<std::size_t>(size)) * 0x9E3779B97F4A7C15U;
   return hash;
 }
 
@@ -108,15 +112,18 @@ const Gemm::Plan& Gemm::plan(const Key& key, const Scales& scales) {
   if (found != plans_.end()) return found->second;
 
   Plan plan;
+  const GemmShape& shape = key.shape;
   check(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "making an operation", device_);
-  const cublasOperation_t first = key.product == Product::y ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const cublasOperation_t second = key.product == Product::dw ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t first = shape.product == Product::y ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t second = shape.product == Product::dw ? CUBLAS_OP_T : CUBLAS_OP_N;
   check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "transposing",
         device_);
   check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "transposing",
         device_);
-  if (size_of(key.in) == 1) {
-    const std::int8_t fast_sums = key.in == DType::e4m3 ? 1 : 0;
+  if (size_of(shape.in) == 1) {
+    set_scale_modes(plan.operation, key.b_scales, key.a_scales, device_);
+    const bool of_tensors = key.a_scales == Fp8Scales::tensor;
+    const std::int8_t fast_sums = of_tensors && shape.in == DType::e4m3 ? 1 : 0;
     check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast_sums, sizeof fast_sums),
           "choosing how to add up", device_);
     set_scales(plan, scales, device_);
@@ -126,17 +133,19 @@ const Gemm::Plan& Gemm::plan(const Key& key, const Scales& scales) {
                                      static_cast<std::uint64_t>(rows), cols),
           "making a layout", device_);
   };
-  layout(plan.b, type_of_b(key.in), key.product == Product::y ? key.n : key.k, b_cols_of(key));
-  layout(plan.a, key.in, key.product == Product::dw ? key.k : key.m, a_cols_of(key));
-  layout(plan.out, key.out, key.m, key.n);
+  layout(plan.b, type_of_b(shape.in), shape.product == Product::y ? shape.n : shape.k, b_cols_of(shape));
+  layout(plan.a, shape.in, shape.product == Product::dw ? shape.k : shape.m, a_cols_of(shape));
+  layout(plan.out, shape.out, shape.m, shape.n);
 
   choose_algorithm(key, plan);
   return plans_.emplace(key, plan).first->second;
 }
 
 void Gemm::choose_algorithm(const Key& key, Plan& plan) {
-  const std::uint32_t a_alignment = row_alignment(a_cols_of(key), key.in);
-  const std::uint32_t b_alignment = row_alignment(b_cols_of(key), type_of_b(key.in));
+  const GemmShape& shape = key.shape;
+  const bool of_tensors = key.a_scales == Fp8Scales::tensor;
+  const std::uint32_t a_alignment = row_alignment(a_cols_of(shape), shape.in);
+  const std::uint32_t b_alignment = row_alignment(b_cols_of(shape), type_of_b(shape.in));
   Preference preference(device_);
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, gemm_workspace, device_);
   // Sums of split products in fp32 and apart from the output: in place they round to the output's type on the way.
@@ -144,18 +153,18 @@ void Gemm::choose_algorithm(const Key& key, Plan& plan) {
                  device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b_alignment, device_);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a_alignment, device_);
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, row_alignment(key.n, key.out), device_);
-  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, row_alignment(key.n, key.out), device_);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, row_alignment(shape.n, shape.out), device_);
+  preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, row_alignment(shape.n, shape.out), device_);
   cublasLtMatmulHeuristicResult_t results[gemm_algorithms] = {};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.b, plan.a, plan.out, plan.out,
                                                                preference.get(), gemm_algorithms, results, &count);
   if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
     throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": cuBLASLt has no algorithm for a product of " +
-                                            std::to_string(key.m) + " x " + std::to_string(key.n) + " x " +
-                                            std::to_string(key.k) + " in " + to_string(key.in));
+                                            std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " +
+                                            std::to_string(shape.k) + " in " + to_string(shape.in));
   }
-  const int rank = rank_ >= 0 ? rank_ : gemm_choice(key, device_);
+  const int rank = rank_ >= 0 ? rank_ : of_tensors ? gemm_choice(shape, device_) : 0;
   if (rank >= count) {
     throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": cuBLASLt has only " + std::to_string(count) +
                                             " algorithms for a product, not number " + std::to_string(rank));
@@ -164,7 +173,7 @@ void Gemm::choose_algorithm(const Key& key, Plan& plan) {
 }
 
 cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void* workspace) {
-  const auto& [product, a, b, addend, out, a_scale, b_scale] = operands;
+  const auto& [product, a, b, addend, out, a_scale, b_scale, a_scales, b_scales] = operands;
   assert(b.dtype == type_of_b(a.dtype));
   const std::int64_t m = out.rows(), n = out.cols(), k = product == Product::dw ? a.rows() : a.cols();
   if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
@@ -176,7 +185,7 @@ cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void
     return CUBLAS_STATUS_SUCCESS;
   }
   const Scales scales{a_scale, b_scale};
-  const Plan& plan = this->plan({m, n, k, product, a.dtype, out.dtype}, scales);
+  const Plan& plan = this->plan({{m, n, k, product, a.dtype, out.dtype}, a_scales, b_scales}, scales);
   if (a_scale != nullptr) set_scales(plan, scales, device_);
   const float one = 1, beta = addend == nullptr ? 0.0F : 1.0F;
   return cublasLtMatmul(handle_, plan.operation, &one, b.data, plan.b, a.data, plan.a, &beta,

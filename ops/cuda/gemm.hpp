@@ -9,6 +9,7 @@
 
 #include "core/dtype.hpp"
 #include "core/tensor.hpp"
+#include "ops/arguments.hpp"
 #include "ops/gemm_shape.hpp"
 
 namespace pipetrain::cuda {
@@ -25,8 +26,9 @@ struct GemmOperands {
   Tensor a, b;                   // f32, bf16 or f16, of one type; or a in e4m3 or e5m2, b in e4m3, and the product y
   const void* addend = nullptr;  // null: nothing; out's shape and type, and possibly its memory
   Tensor out;                    // of the inputs' type or f32; bf16 or f32 where they have 8 bits
-  // On the device, aligned to 16 bytes: what each number of a, of b is multiplied by. For 8 bits only, which need them.
+  // On the device, aligned to 16 bytes: what the numbers of a, of b are multiplied by. For 8 bits only, which need them.
   const float *a_scale = nullptr, *b_scale = nullptr;
+  Fp8Scales a_scales = Fp8Scales::tensor, b_scales = Fp8Scales::tensor;  // not both of blocks, nor one of a tensor
 };
 
 // Not thread-safe. The algorithm is one of the heuristics' list: the first, or the one that gemm_choice() names for this shape,
@@ -41,12 +43,16 @@ class Gemm {
 
   // out = product of a and b, plus addend. Accumulates in fp32 (small fp32 products in fp64), rounds once. Products of e4m3 by
   // e4m3, which are forward ones, add up in the tensor cores, whose sums have fewer bits than fp32; those of gradients in e5m2
-  // move the sums out of them into fp32 registers as they grow. workspace: of
-  // gemm_workspace bytes. Throws Error(unavailable) when cuBLASLt has no algorithm.
+  // move the sums out of them into fp32 registers as they grow, and so do all whose scales are of tiles or blocks. workspace:
+  // of gemm_workspace bytes. Throws Error(unavailable) when cuBLASLt has no algorithm.
   cublasStatus_t run(cudaStream_t stream, const GemmOperands& operands, void* workspace);
 
  private:
-  using Key = GemmShape;
+  struct Key {
+    GemmShape shape;
+    Fp8Scales a_scales, b_scales;
+    bool operator==(const Key&) const = default;
+  };
   struct Hash {
     std::size_t operator()(const Key& key) const noexcept;
   };

@@ -57,6 +57,9 @@ void largest_magnitude(cudaStream_t stream, const Tensor& x, const Tensor& large
 // out.scale ends with x's largest magnitude.
 void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
 
+// quantise_blocks.cu: out with scales of tiles or of blocks
+void quantise_blocks(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out);
+
 // embedding.cu
 void embedding(cudaStream_t stream, const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out);
 std::size_t embedding_grad_scratch(std::int64_t tokens);  // bytes

@@ -47,7 +47,7 @@ ParallelMatmul::PartialProduct ParallelMatmul::partial_product(MatmulKind kind, 
 }
 
 void ParallelMatmul::sum_over_ranks(const TensorParallel& tp, const PartialProduct& product) {
-  if (sums_in_pieces(tp, product, {})) return;
+  if (!product.whole && sums_in_pieces(tp, product, {})) return;
   // With shards, partial sums travel in the activations' type and are added in fp32; without, they stay fp32 all the way.
   Tensor partial{nullptr, {product.rows, product.cols}, tp.sequence_parallel ? product.out.dtype : DType::f32};
   Tensor sum{nullptr, {product.out.rows(), product.cols}, DType::f32};
@@ -76,15 +76,19 @@ void ParallelMatmul::fp8_matmul(const Fp8MatmulArgs& args) {
             .addend = args.addend ? args.addend->data : nullptr,
             .out = args.out,
             .a_scale = factor(args.a),
-            .b_scale = factor(args.b)});
+            .b_scale = factor(args.b),
+            .a_scales = args.a.scales,
+            .b_scales = args.b.scales});
 }
 
 void ParallelMatmul::fp8_matmul_scatter(const TensorParallel& tp, const Fp8MatmulArgs& args) {
   if (tp.size() == 1) return fp8_matmul(args);
   const auto make = [&](std::int64_t begin, std::int64_t end, const Tensor& part) {
-    fp8_matmul({.a = {args.a.values.row_range(begin, end), args.a.scale}, .b = args.b, .out = part});
+    fp8_matmul({.a = {args.a.values.row_range(begin, end), args.a.scale, args.a.scales}, .b = args.b, .out = part});
   };
-  sum_over_ranks(tp, {args.a.values.rows(), args.b.values.rows(), make, args.addend, args.out});
+  PartialProduct product{args.a.values.rows(), args.b.values.rows(), make, args.addend, args.out};
+  product.whole = args.a.scales == Fp8Scales::tiles;  // the scales of some rows do not lie together
+  sum_over_ranks(tp, product);
 }
 
 bool ParallelMatmul::backward_scatter_in_pieces(const TensorParallel& tp, const BackwardScatterArgs& args) {

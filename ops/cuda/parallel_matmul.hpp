@@ -37,6 +37,7 @@ class ParallelMatmul {
     std::function<void(std::int64_t begin, std::int64_t end, const Tensor& part)> make;  // enqueues these rows of it
     std::optional<Tensor> residual;                                                      // as `out`
     Tensor out;                                                                          // of the sum, this rank's rows
+    bool whole = false;                                                                  // made of all rows at once
   };
   PartialProduct partial_product(MatmulKind kind, const MatmulScatterArgs& args);
   void sum_over_ranks(const TensorParallel& tp, const PartialProduct& product);

@@ -1,8 +1,7 @@
 // Matrices in 8 bits, in both layouts, from one read.
-#include <cuda_fp8.h>
-
 #include <algorithm>
 
+#include "ops/cuda/fp8_tile.cuh"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
@@ -10,20 +9,19 @@
 namespace pipetrain::cuda {
 namespace {
 
-constexpr int threads = 256;
 constexpr int unroll = 4;  // packs a thread: their loads are in flight together
 
 __global__ void largest_kernel(const bf16* x, unsigned* largest, std::int64_t packs) {
   wait_for_previous();
   constexpr int W = full_width<bf16>;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads * unroll;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * tile_threads * unroll;
   unsigned found = 0;  // of both halves of a word
-  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * threads * unroll + threadIdx.x; first < packs;
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * tile_threads * unroll + threadIdx.x; first < packs;
        first += stride) {
     uint4 in[unroll] = {};
 #pragma unroll
     for (int n = 0; n < unroll; ++n) {
-      if (first + n * threads < packs) in[n] = reinterpret_cast<const uint4*>(x)[first + n * threads];
+      if (first + n * tile_threads < packs) in[n] = reinterpret_cast<const uint4*>(x)[first + n * tile_threads];
     }
 #pragma unroll
     for (int n = 0; n < unroll; ++n) {
@@ -35,46 +33,6 @@ __global__ void largest_kernel(const bf16* x, unsigned* largest, std::int64_t pa
   raise_by_block<float>(largest, max(found << 16, found & 0xffff0000U));
 }
 
-// Of the type's numbers, the largest.
-template <__nv_fp8_interpretation_t type>
-constexpr float type_maximum = type == __NV_E4M3 ? 448.0F : 57344.0F;
-
-// What x is multiplied by: NaN where not all of it is finite. Zeros stay zeros; where the quotient is infinite the largest
-// number takes its place.
-template <__nv_fp8_interpretation_t type>
-__device__ float scale_of(float largest) {
-  if (largest == 0) return 1;
-  if (!isfinite(largest)) return __int_as_float(0x7fffffff);
-  const float scale = type_maximum<type> / largest;
-  return isinf(scale) ? 3.402823466e38F : scale;
-}
-
-template <__nv_fp8_interpretation_t type>
-__device__ unsigned quantise4(const bf16* x, float scale) {
-  const auto pair = [&](const bf16* two) -> unsigned {
-    return __nv_cvt_float2_to_fp8x2({to_float(two[0]) * scale, to_float(two[1]) * scale}, __NV_SATFINITE, type);
-  };
-  return pair(x) | pair(x + 2) << 16;
-}
-
-// a[i] holds 4 columns of row i, the result[j] 4 rows of column j.
-__device__ void transpose4(const unsigned (&a)[4], unsigned (&result)[4]) {
-  const unsigned upper_left = __byte_perm(a[0], a[1], 0x5140), upper_right = __byte_perm(a[0], a[1], 0x7362);
-  const unsigned lower_left = __byte_perm(a[2], a[3], 0x5140), lower_right = __byte_perm(a[2], a[3], 0x7362);
-  result[0] = __byte_perm(upper_left, lower_left, 0x5410);
-  result[1] = __byte_perm(upper_left, lower_left, 0x7632);
-  result[2] = __byte_perm(upper_right, lower_right, 0x5410);
-  result[3] = __byte_perm(upper_right, lower_right, 0x7632);
-}
-
-constexpr int tile = 128;               // rows and columns of a block
-constexpr int row_words = tile / 4;     // of a column of the transposed tile
-constexpr int column_packs = tile / 8;  // of 8 columns
-
-// The transposed tile in shared memory. With this distance between columns neither access below has two threads of a warp in
-// one bank.
-__device__ int word_at(int column, int row_word) { return column * (row_words + 1) + column / 32 + row_word; }
-
 struct QuantiseTask {
   const bf16* x;               // [m, n]
   unsigned char *rows, *cols;  // null: not wanted
@@ -83,8 +41,8 @@ struct QuantiseTask {
 };
 
 template <__nv_fp8_interpretation_t type>
-__global__ void __launch_bounds__(threads, 6) quantise_kernel(QuantiseTask task) {
-  __shared__ unsigned transposed[tile * (row_words + 1) + tile / 32];
+__global__ void __launch_bounds__(tile_threads, 6) quantise_kernel(QuantiseTask task) {
+  __shared__ unsigned transposed[transposed_words];
   wait_for_previous();
   const float scale = scale_of<type>(task.scale[1]);
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) task.scale[0] = 1 / scale;
@@ -123,13 +81,7 @@ __global__ void __launch_bounds__(threads, 6) quantise_kernel(QuantiseTask task)
   }
   if (task.cols == nullptr) return;
   __syncthreads();
-  // Each thread writes 16 rows of a column, each warp 4 columns at once.
-  const std::int64_t row = first_row + lane % 8 * 16;
-  for (int c = warp * 4 + lane / 8; c < tile; c += threads / 8) {
-    if (first_column + c >= task.n || row >= task.padded_m) continue;
-    const unsigned* const words = transposed + word_at(c, lane % 8 * 4);
-    *reinterpret_cast<uint4*>(task.cols + (first_column + c) * task.padded_m + row) = {words[0], words[1], words[2], words[3]};
-  }
+  write_transposed({task.cols, task.n, task.padded_m}, transposed, first_row, first_column);
 }
 
 }  // namespace
@@ -138,8 +90,8 @@ void largest_magnitude(cudaStream_t stream, const Tensor& x, const Tensor& large
   unsigned* const raised = begin_largest(stream, largest);
   const std::int64_t packs = x.elements() / full_width<bf16>;
   if (packs == 0) return;
-  const unsigned blocks = std::min(blocks_for(packs, threads * unroll), static_cast<unsigned>(multiprocessors) * 8);
-  launch(stream, largest_kernel, blocks, threads, 0, data_of<bf16>(x), raised, packs);
+  const unsigned blocks = std::min(blocks_for(packs, tile_threads * unroll), static_cast<unsigned>(multiprocessors) * 8);
+  launch(stream, largest_kernel, blocks, tile_threads, 0, data_of<bf16>(x), raised, packs);
 }
 
 void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out) {
@@ -156,7 +108,7 @@ void quantise(cudaStream_t stream, const Tensor& x, const Fp8Matrix& out) {
                           x.cols(),
                           padded};
   const dim3 blocks(blocks_for(x.cols(), tile), blocks_for(padded, tile));
-  launch(stream, type == DType::e4m3 ? quantise_kernel<__NV_E4M3> : quantise_kernel<__NV_E5M2>, blocks, threads, 0, task);
+  launch(stream, type == DType::e4m3 ? quantise_kernel<__NV_E4M3> : quantise_kernel<__NV_E5M2>, blocks, tile_threads, 0, task);
 }
 
 }  // namespace pipetrain::cuda

@@ -61,3 +61,19 @@ TEST_CASE("layers that stay in bf16 are those of a run in fp8, and leave some") 
   job.numerics.bf16_layers.at_end = 2;
   CHECK_THAT(refusal(job), Contains("num-layers-at-end-in-bf16 2") && Contains("this run's is fp32"));
 }
+
+TEST_CASE("scales of tiles need microbatches whose tokens they divide") {
+  for (const auto& [sequence, microbatch, taken] : {std::tuple(30, 1, false), {30, 2, true}, {64, 1, true}, {33, 2, false}}) {
+    TrainJob job = fp8_job();
+    job.config.vocabulary = 256;  // of the text that ships inside
+    job.dataset = random_job(job.config, sequence, 4, {}).dataset;
+    job.batch.microbatch = microbatch;
+    CHECK(refusal(job) == "taken");
+    job.numerics.precision = Precision::fp8_of_blocks();
+    if (taken) {
+      CHECK(refusal(job) == "taken");
+    } else {
+      CHECK_THAT(refusal(job), Contains("fp8-recipe blockwise: ") && Contains("no multiple of 4") && Contains("tensorwise"));
+    }
+  }
+}

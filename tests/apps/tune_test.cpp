@@ -66,6 +66,8 @@ TEST_CASE("tune plans in fp8, faster than in bf16, over tensor-parallel ranks wh
   const json fp8 = tuned("--precision fp8"), bf16 = tuned("--precision bf16");
   CHECK(fp8[0]["step_seconds"].get<double>() < 0.8 * bf16[0]["step_seconds"].get<double>());
   CHECK_THAT(fp8[0]["command"].get<std::string>(), Contains(" --precision fp8"));
+  const json blockwise = tuned("--precision fp8 --fp8-recipe blockwise");
+  CHECK_THAT(blockwise[0]["command"].get<std::string>(), Contains(" --precision fp8 --fp8-recipe blockwise"));
   CHECK(std::any_of(fp8.begin(), fp8.end(), [](const json& layout) { return layout["tp"] == 4; }));
   CHECK(tuned("--precision fp8 --fp8-tflops 400")[0]["step_seconds"].get<double>() >= bf16[0]["step_seconds"].get<double>());
 }
@@ -167,6 +169,8 @@ TEST_CASE("tune names what is wrong in one line") {
   CHECK_THAT(wrong("--devices 8 --precision fp4"), Contains("must be one of fp32, bf16, fp16"));
   CHECK_THAT(wrong("--devices 8 --device cuda --precision bf16 --fp8-tflops 900"),
              Contains("--fp8-tflops 900: is of --precision fp8"));
+  CHECK_THAT(wrong("--devices 8 --device cuda --precision bf16 --fp8-recipe blockwise"),
+             Contains("--fp8-recipe blockwise: is of precision fp8"));
   CHECK_THAT(wrong("--devices 8 --recompute-num-layers 2"),
              Contains("--recompute-num-layers 2: ") && Contains("add --recompute"));
   CHECK_THAT(wrong("--devices 8 --recompute some"), Contains("must be one of none, selective, full"));

@@ -80,6 +80,24 @@ TEST_CASE("in fp8 a tensor-parallel rank holds its part of the matrices, and the
   }
 }
 
+TEST_CASE("with scales of tiles and blocks a stage holds those of each layout beside it") {
+  const Numerics bf16{.precision = Precision::bf16()}, blocks{.precision = Precision::fp8_of_blocks()};
+  const auto tokens = static_cast<std::size_t>(shape.tokens());
+  // Of each layout a scale for 128 x 128 weights, rows of a multiple of 4: qkv, attention's output, gate and up, down.
+  const auto block_bytes = [](std::size_t rows, std::size_t cols) {
+    const auto of = [](std::size_t r, std::size_t c) {
+      return align_up(4 * ((r + 127) / 128) * (((c + 127) / 128 + 3) / 4 * 4));
+    };
+    return of(rows, cols) + of(cols, rows);
+  };
+  const std::size_t scales = block_bytes(512, 256) + block_bytes(256, 256) + block_bytes(1024, 256) + block_bytes(256, 512);
+  CHECK(measured(blocks).weights == 3 * (2 * matrices + scales));
+  // Kept for W: the columns of both norms' outputs, of the heads and of the MLP's inner ones, a scale for 128 tokens of each.
+  constexpr std::size_t less = 2 * 256 + 512 - 4 * 64, columns = 2 * 256 + 4 * 64 + 512;
+  CHECK(measured(bf16).activations.saved - measured(blocks).activations.saved ==
+        3 * (tokens * less - 4 * columns * (tokens / 128)));
+}
+
 TEST_CASE("blocks whose weights are gathered for each use take turns in 8 bits") {
   const std::size_t mlp = 256 * 1024 + 512 * 256;
   CHECK(measured({.precision = Precision::fp8()}, {}, true).weights == 2 * mlp + 2 * scale);

@@ -42,7 +42,7 @@ TEST_CASE("optimizer states in host memory or on a disk give the bits of states 
           TrainJob offloaded = random_job(config, 128, 8, layout);
           on_gpus(offloaded, 1, precision);
           offloaded.offload = {.optimizer = true, .folder = folder};
-          INFO(to_string(layout) << ", " << precision_name(precision) << ", folder " << folder);
+          INFO(to_string(layout) << ", " << numbers_name(precision) << ", folder " << folder);
           CHECK((run(std::move(offloaded), 4) == expected));
         }
       }
@@ -75,7 +75,7 @@ TEST_CASE("weights in host memory or on a disk give the bits of weights on GPUs"
 
 TEST_CASE("activations in host memory or on a disk give the bits of activations on GPUs", "[gpu]") {
   const ModelConfig config = half_config();
-  for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp8()}) {
+  for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp8(), Precision::fp8_of_blocks()}) {
     if (!computes(precision)) continue;
     for (Layout layout : {Layout{1, 1, 1, 1, "gpipe"}, Layout{2, 1, 1, 1, "interleaved", 2}, Layout{4, 1, 1, 1, "zb-h2"},
                           Layout{2, 2, 1, 1, "gpipe"}, Layout{2, 1, 2, 1, "looped-bfs", 2}}) {
@@ -90,7 +90,7 @@ TEST_CASE("activations in host memory or on a disk give the bits of activations 
             TrainJob offloaded = random_job(config, 128, 12 * layout.dp, layout);
             on_gpus(offloaded, gpus, precision);
             offloaded.offload = {.activations = true, .activation_fraction = fraction, .folder = folder};
-            INFO(to_string(layout) << ", " << precision_name(precision) << ", " << gpus << " GPUs, folder " << folder);
+            INFO(to_string(layout) << ", " << numbers_name(precision) << ", " << gpus << " GPUs, folder " << folder);
             CHECK((run(std::move(offloaded), 4) == expected));
           }
         }

@@ -51,8 +51,8 @@ void check_follows(const ModelConfig& config, const Precision& precision, const 
       TrainJob job = gentle_job(config, layout);
       if (!computes(precision) || !on_gpus(job, gpus, precision)) continue;
       if (precision == Precision::fp16()) job.loss_scale = {.dynamic = true, .initial = 65536};
-      INFO(precision_name(precision) << ", tied " << config.tied_embeddings << ", " << to_string(layout) << " on " << gpus
-                                     << " GPUs");
+      INFO(numbers_name(precision) << ", tied " << config.tied_embeddings << ", " << to_string(layout) << " on " << gpus
+                                   << " GPUs");
       const RunRecord record = run(std::move(job), 30);
       if (first.loss.empty()) first = record;
       CHECK((record == first));
@@ -136,7 +136,8 @@ TEST_CASE("fp32 on GPUs is the same to the bit over pp, schedule, order and reru
 }
 
 TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in deterministic bf16, fp16 and fp8", "[gpu]") {
-  for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp16(), Precision::fp8()}) {
+  for (const Precision& precision :
+       {Precision::fp32(), Precision::bf16(), Precision::fp16(), Precision::fp8(), Precision::fp8_of_blocks()}) {
     const auto job = [&](const Layout& layout) { return random_job(half_config(), 128, 8, layout); };
     for (const int gpus : {1, 2}) {
       for (Layout layout : {Layout{2, 1, 1, 2}, Layout{1, 2, 1, 2}, Layout{2, 1, 1, 2, "zb-h1"}, Layout{2, 2, 1, 2, "zb-h1"}}) {
@@ -149,7 +150,7 @@ TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in determi
           layout.recompute_layers = layers > 0 ? std::optional<std::int64_t>(layers) : std::nullopt;
           TrainJob again = job(layout);
           on_gpus(again, gpus, precision);
-          INFO(to_string(layout) << " on " << gpus << " GPUs, " << precision_name(precision));
+          INFO(to_string(layout) << " on " << gpus << " GPUs, " << numbers_name(precision));
           CHECK((run(std::move(again), 3) == kept));
         }
       }
@@ -158,7 +159,7 @@ TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in determi
 }
 
 TEST_CASE("every stage of ZeRO gives the bits of none on GPUs, in fp32 and in deterministic bf16 and fp8", "[gpu]") {
-  for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp8()}) {
+  for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp8(), Precision::fp8_of_blocks()}) {
     for (const int gpus : {1, 2}) {
       for (Layout layout : {Layout{1, 1, 2, 2}, Layout{1, 1, 2, 4}, Layout{2, 1, 2, 1, "zb-h1"}, Layout{1, 2, 2, 1},
                             Layout{1, 1, 2, 1, "looped-bfs", 2}, Layout{1, 1, 3, 2}}) {
@@ -172,7 +173,7 @@ TEST_CASE("every stage of ZeRO gives the bits of none on GPUs, in fp32 and in de
         for (layout.zero = 1; layout.zero <= most_zero_stages; ++layout.zero) {
           TrainJob divided = job();
           on_gpus(divided, gpus, precision);
-          INFO(to_string(layout) << " on " << gpus << " GPUs, " << precision_name(precision));
+          INFO(to_string(layout) << " on " << gpus << " GPUs, " << numbers_name(precision));
           CHECK((run(std::move(divided), 3) == whole));
         }
       }
@@ -187,8 +188,28 @@ TEST_CASE("bf16, fp16 and fp8 follow fp32, and are the same to the bit over pp w
     TrainJob exact = gentle_job(config, {1, 1, 1, 2});
     if (!on_gpus(exact, 1)) return;
     const RunRecord reference = run(std::move(exact), 30);
-    for (const Precision& precision : {Precision::bf16(), Precision::fp16(), Precision::fp8()})
+    for (const Precision& precision : {Precision::bf16(), Precision::fp16(), Precision::fp8(), Precision::fp8_of_blocks()})
       check_follows(config, precision, reference);
+  }
+}
+
+// Thirty steps over two tensor-parallel ranks, as check_follows().
+void check_follows_over_ranks(const Precision& precision, bool sequence_parallel, const RunRecord& reference) {
+  std::optional<RunRecord> first;
+  for (const int gpus : {1, 2}) {
+    for (Layout layout : {Layout{1, 2, 1, 2}, Layout{2, 2, 1, 2}, Layout{2, 2, 1, 2, "zb-h1"}}) {
+      layout.sequence_parallel = sequence_parallel;
+      TrainJob job = gentle_job(half_config(), layout);
+      if (!on_gpus(job, gpus, precision)) continue;
+      INFO(numbers_name(precision) << ", " << to_string(layout) << " on " << gpus << " GPUs");
+      const RunRecord record = run(std::move(job), 30);
+      if (!first) first = record;
+      CHECK((record == *first));
+      for (std::size_t step = 0; step < record.loss.size(); ++step) {
+        INFO("step " << step + 1 << ": " << record.loss[step] << " and " << reference.loss[step]);
+        CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= 0.05);
+      }
+    }
   }
 }
 
@@ -198,24 +219,8 @@ TEST_CASE("fp8 over tensor-parallel ranks follows fp32, and is the same to the b
   TrainJob exact = gentle_job(half_config(), {1, 1, 1, 2});
   on_gpus(exact, 1);
   const RunRecord reference = run(std::move(exact), 30);
-  for (const bool sequence_parallel : {true, false}) {
-    std::optional<RunRecord> first;
-    for (const int gpus : {1, 2}) {
-      for (Layout layout : {Layout{1, 2, 1, 2}, Layout{2, 2, 1, 2}, Layout{2, 2, 1, 2, "zb-h1"}}) {
-        layout.sequence_parallel = sequence_parallel;
-        TrainJob job = gentle_job(half_config(), layout);
-        if (!on_gpus(job, gpus, Precision::fp8())) continue;
-        INFO(to_string(layout) << " on " << gpus << " GPUs");
-        const RunRecord record = run(std::move(job), 30);
-        if (!first) first = record;
-        CHECK((record == *first));
-        for (std::size_t step = 0; step < record.loss.size(); ++step) {
-          INFO("step " << step + 1 << ": " << record.loss[step] << " and " << reference.loss[step]);
-          CHECK(std::abs(record.loss[step] / reference.loss[step] - 1) <= 0.05);
-        }
-      }
-    }
-  }
+  for (const Precision& precision : {Precision::fp8(), Precision::fp8_of_blocks()})
+    for (const bool sequence_parallel : {true, false}) check_follows_over_ranks(precision, sequence_parallel, reference);
 }
 
 TEST_CASE("layers at the ends of a model in fp8 stay in bf16 where a run says so, alike on every layout", "[gpu]") {

@@ -265,6 +265,11 @@ TEST_CASE("GPUs are taken when there are enough") {
   CHECK(fp8.bf16_layers.at_start == 2);
   CHECK(fp8.bf16_layers.at_end == 0);
   CHECK(fp8.deterministic);
+  const auto recipe = [](const char* name) {
+    return parse({"--precision", "fp8", "--fp8-recipe", name}, {}, four_gpus).run.numerics.precision;
+  };
+  CHECK(recipe("tensorwise") == Precision::fp8());
+  CHECK(recipe("blockwise") == Precision::fp8_of_blocks());
   CHECK(parse({"--pp", "2", "--devices", "3,1"}, {}, four_gpus).run.devices.gpus == std::vector<int>{3, 1});
   const TrainOptions cpu = parse({"--pp", "5"}, {}, four_gpus);
   CHECK(cpu.run.devices.kind == DeviceKind::cpu);

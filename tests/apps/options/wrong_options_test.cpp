@@ -91,6 +91,9 @@ TEST_CASE("options and values of later are errors that say so") {
   CHECK_THAT(error_of({"--context-parallel-size", "2"}), Contains("here it is --cp, which is not built yet"));
   CHECK_THAT(error_of({"--precision", "fp8", "--device", "cpu"}),
              StartsWith("--precision fp8: fp8 is not built on the CPU; use fp32, bf16 or fp16"));
+  CHECK_THAT(error_of({"--fp8-recipe", "blockwise"}),
+             StartsWith("--fp8-recipe blockwise: is of precision fp8, and this run's is fp32"));
+  CHECK_THAT(error_of({"--fp8-recipe", "delayed"}), Contains("must be one of tensorwise, blockwise"));
   CHECK_THAT(error_of({"--num-layers-at-start-in-bf16", "-1"}), StartsWith("--num-layers-at-start-in-bf16 -1: "));
   CHECK_THAT(error_of({"--schedule", "plan.csv"}), StartsWith("--schedule plan.csv: there is no such file"));
   for (const char* precision : {"bf16", "fp16"}) CHECK(error_of({"--precision", precision, "--device", "cpu"}) == "no error");

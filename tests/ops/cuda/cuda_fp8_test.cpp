@@ -9,24 +9,11 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "core/device_name.hpp"
 #include "fp8.hpp"
-#include "ops/ops_fixture.hpp"
-#include "skip.hpp"
+#include "ops/cuda/fp8_gpu.hpp"
 
 namespace pipetrain::testing {
 namespace {
-
-const OpsBackend* gpu_with_fp8() {
-  for (const OpsBackend* backend : ops_backends()) {
-    if (backend->name() != "cuda") continue;
-    if (cuda_multiplies_fp8(0)) return backend;
-    test::skip("this GPU does not multiply in 8 bits");
-    return nullptr;
-  }
-  test::needs_gpus(0);
-  return nullptr;
-}
 
 Fp8Matrix make_matrix(TestRank& rank, const Shape& shape, DType type) {
   return {rank.poisoned(shape, type), rank.poisoned({shape[1], round_up_to_fp8(shape[0])}, type),
