@@ -68,6 +68,7 @@ TEST_CASE("tune plans in fp8, faster than in bf16, over tensor-parallel ranks wh
   CHECK_THAT(fp8[0]["command"].get<std::string>(), Contains(" --precision fp8"));
   const json blockwise = tuned("--precision fp8 --fp8-recipe blockwise");
   CHECK_THAT(blockwise[0]["command"].get<std::string>(), Contains(" --precision fp8 --fp8-recipe blockwise"));
+  CHECK(blockwise[0]["step_seconds"].get<double>() > fp8[0]["step_seconds"].get<double>());
   CHECK(std::any_of(fp8.begin(), fp8.end(), [](const json& layout) { return layout["tp"] == 4; }));
   CHECK(tuned("--precision fp8 --fp8-tflops 400")[0]["step_seconds"].get<double>() >= bf16[0]["step_seconds"].get<double>());
 }
