@@ -105,6 +105,35 @@ Offload read_offloading(const OptionValues& values, bool gpu) {
   return offload;
 }
 
+// Of a device of that kind and of its links, in what the request computes.
+DeviceSpeed read_speed(const OptionValues& values, const Usual& usual, const LayoutRequest& request) {
+  DeviceSpeed speed = request.speed;
+  const auto read = [&](const char* name, double unit, const DeviceRange& range, double otherwise) {
+    const auto given = values.number(name, OptionValues::Range::from_to(range.least / unit, range.most / unit));
+    return given ? *given * unit : otherwise;
+  };
+  // On a CPU fp16 products are fp32's, widened.
+  const bool half =
+      request.device == DeviceKind::cuda ? request.precision != Precision::fp32() : request.precision == Precision::bf16();
+  const double flops = half ? usual.bf16_flops.value_or(usual.fp32_flops) : usual.fp32_flops;
+  speed.memory_bytes = read("memory", gib, memory_range, usual.memory_bytes);
+  speed.flops = read("tflops", 1e12, flops_range, flops);
+  speed.fp8_flops = read("fp8-tflops", 1e12, flops_range,
+                         (request.precision.fp8_blockwise ? usual_blocks_factor : usual_fp8_factor) * speed.flops);
+  speed.link_rate = read("bandwidth", 1e9, rate_range, usual.link_rate);
+  speed.offload_rate = read("offload-bandwidth", 1e9, rate_range, speed.offload_rate);
+  speed.memory_rate = read("memory-bandwidth", 1e9, rate_range, usual.memory_rate);
+  const auto microseconds = [&](const char* name, double otherwise) {
+    const auto given = values.number(name, OptionValues::Range::from_to(0, 1e9));
+    return given ? *given * 1e-6 : otherwise;
+  };
+  speed.latency = microseconds("latency", usual.latency);
+  speed.block_overhead = microseconds("block-overhead", usual.block_overhead);
+  speed.host_link_rate = read("host-bandwidth", 1e9, rate_range, usual.host_link_rate);
+  speed.host_latency = microseconds("host-latency", usual.host_latency);
+  return speed;
+}
+
 void read_devices(const OptionValues& values, TuneOptions& options) {
   const Usual usual = usual_numbers(values, options);
   auto& request = options.request;
@@ -133,30 +162,8 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
   request.global_batch =
       values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});
-  const auto read = [&](const char* name, double unit, const DeviceRange& range, double otherwise) {
-    const auto given = values.number(name, OptionValues::Range::from_to(range.least / unit, range.most / unit));
-    return given ? *given * unit : otherwise;
-  };
-  // On a CPU fp16 products are fp32's, widened.
-  const bool half = gpu ? request.precision != Precision::fp32() : request.precision == Precision::bf16();
-  const double flops = half ? usual.bf16_flops.value_or(usual.fp32_flops) : usual.fp32_flops;
-  request.speed.memory_bytes = read("memory", gib, memory_range, usual.memory_bytes);
-  request.speed.flops = read("tflops", 1e12, flops_range, flops);
-  request.speed.fp8_flops =
-      read("fp8-tflops", 1e12, flops_range,
-           (request.precision.fp8_blockwise ? usual_blocks_factor : usual_fp8_factor) * request.speed.flops);
-  request.speed.link_rate = read("bandwidth", 1e9, rate_range, usual.link_rate);
-  request.speed.offload_rate = read("offload-bandwidth", 1e9, rate_range, request.speed.offload_rate);
-  request.speed.memory_rate = read("memory-bandwidth", 1e9, rate_range, usual.memory_rate);
-  const auto microseconds = [&](const char* name, double otherwise) {
-    const auto given = values.number(name, OptionValues::Range::from_to(0, 1e9));
-    return given ? *given * 1e-6 : otherwise;
-  };
-  request.speed.latency = microseconds("latency", usual.latency);
-  request.speed.block_overhead = microseconds("block-overhead", usual.block_overhead);
+  request.speed = read_speed(values, usual, request);
   request.hosts = read_hosts(values, request.devices, usual.hosts);
-  request.speed.host_link_rate = read("host-bandwidth", 1e9, rate_range, usual.host_link_rate);
-  request.speed.host_latency = microseconds("host-latency", usual.host_latency);
 }
 
 // A folder that is there or can be made in one that is.
