@@ -2,6 +2,9 @@
 // scheduler a thread of its must wake first, which takes longer than what the actor does then.
 #pragma once
 
+#include <cstddef>
+#include <optional>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -35,8 +38,16 @@ class ActorRunner : public caf::execution_unit {
   void exec_later(caf::resumable* job) override;
 
  private:
+  // Where a BriefActor lies in objects of a type, in bytes behind their resumable; nothing in those that are none.
+  struct Type {
+    const std::type_info* info;
+    std::optional<std::ptrdiff_t> brief;
+  };
+
+  const BriefActor* as_brief(const caf::resumable* job);
   void run();
 
+  std::vector<Type> types_;
   std::vector<caf::resumable*> jobs_;  // each with a reference
 };
 
