@@ -1,7 +1,8 @@
 """One training step of a Llama in PyTorch on the CPU, for ./dev bench cpu.
 
 Takes the model's sizes as one JSON object in its argument, warms up, prints "ready VERSION", then for every line on stdin
-trains one step (gradient accumulation over the microbatches, clipping, AdamW; fp32, or with "bf16" autocast over fp32 weights) and prints the seconds it took and the processor seconds of all threads.
+trains one step (gradient accumulation over the microbatches, clipping, AdamW; fp32, or with "bf16" autocast over fp32 weights) and prints
+the seconds it took and the processor seconds of all threads.
 """
 
 import json
