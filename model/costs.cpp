@@ -50,14 +50,15 @@ double block_flops_per_token(const ModelConfig& config, const Block& block, std:
   return block.kind == BlockKind::attention ? matmul + 6.0 * score_products(config, sequence) : matmul;
 }
 
-// The forward without the block's last matrix.
+// The forward without the block's last matrix; of a head in chunks all of it.
 double block_recompute_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence,
-                                       Recompute recompute) {
-  if (recompute != Recompute::full) return 0;
+                                       Recompute recompute, int loss_chunks) {
   const auto matmul = [&](TensorRole role) {
     const auto has_role = [&](const TensorSpec& tensor) { return tensor.role == role; };
     return 2.0 * static_cast<double>(elements_of(config, block.kind, has_role));
   };
+  if (block.kind == BlockKind::head) return loss_chunks > 1 ? matmul(TensorRole::output_weight) : 0;
+  if (recompute != Recompute::full) return 0;
   switch (block.kind) {
     case BlockKind::attention:
       return matmul(TensorRole::qkv_weight) + 2.0 * score_products(config, sequence);

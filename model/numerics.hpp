@@ -20,6 +20,8 @@ struct Numerics {
   // Given: only the first so many layers of each chunk do so (two blocks a layer, whichever comes first), the others what
   // computes the next less: selective where it is full, else nothing. Results do not depend on it.
   std::optional<std::int64_t> recompute_layers = {};
+  // How many chunks the head and the loss take a microbatch's tokens in; 1: all at once. See chunked_head_block.hpp.
+  int loss_chunks = 1;
   Bf16Layers bf16_layers = {};
   bool deterministic = true;  // see make_cuda_ops()
 };

@@ -77,7 +77,7 @@ std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int 
   const Recompute again = numerics.recompute_layers ? lighter(numerics.recompute) : numerics.recompute;
   const auto cost_of = [&](const Block& block) {
     return static_cast<std::int64_t>(block_flops_per_token(config, block, sequence) +
-                                     block_recompute_flops_per_token(config, block, sequence, again));
+                                     block_recompute_flops_per_token(config, block, sequence, again, numerics.loss_chunks));
   };
   Prefix prefix{0};
   for (std::size_t i = 0; i < inner; ++i) {

@@ -54,7 +54,7 @@ class TransformerStage final : public StageModel {
       const BlockParameters& block = layout_.blocks[index];
       Chunk& chunk = chunks_.at(static_cast<std::size_t>(block.chunk));
       const Recompute again = recompute[static_cast<std::size_t>(block.chunk)].at(chunk.blocks.size());
-      chunk.blocks.push_back({make_block(config_, block, tp_), index, again});
+      chunk.blocks.push_back({make_block(config_, block, tp_, numerics_.loss_chunks), index, again});
       chunk.blocks.back().compute->bind({block, without_memory[index], no_grads[index], fp8_.of(index)});
       chunk.begins_model |= block.block.kind == BlockKind::embedding;
     }

@@ -46,9 +46,10 @@ std::string stage_lines(const JobEstimate& estimate) {
 }
 
 std::string recomputation(const Numerics& numerics) {
-  if (numerics.recompute == Recompute::none) return "";
-  std::string text = fmt::format(", recompute {}", name_of(numerics.recompute));
+  std::string text;
+  if (numerics.recompute != Recompute::none) text += fmt::format(", recompute {}", name_of(numerics.recompute));
   if (numerics.recompute_layers) text += fmt::format(" of {}", counted(*numerics.recompute_layers, "layer"));
+  if (numerics.loss_chunks > 1) text += fmt::format(", loss in {} chunks", numerics.loss_chunks);
   return text;
 }
 

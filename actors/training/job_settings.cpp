@@ -63,6 +63,7 @@ void add_numerics(const RunSettings& settings, NamedValues& values) {
   values.emplace_back("num-layers-at-end-in-bf16", text(settings.numerics.bf16_layers.at_end));
   values.emplace_back("recompute", name_of(settings.numerics.recompute));
   values.emplace_back("recompute-num-layers", text(settings.numerics.recompute_layers));
+  values.emplace_back("loss-chunks", text(settings.numerics.loss_chunks));
   values.emplace_back("deterministic", text(settings.numerics.deterministic));
   values.emplace_back("optimizer", settings.optimizer.name);
   values.emplace_back("beta1", text(settings.optimizer.beta1));

@@ -36,6 +36,13 @@ void check_recompute_layers(const TrainJob& job) {
               "the model has " + std::to_string(job.config.layers) + " layers; name as many or fewer of each stage's");
 }
 
+void check_loss_chunks(const TrainJob& job) {
+  if (job.numerics.loss_chunks == 1 || !job.config.classifies()) return;
+  throw Error(ErrorKind::input, {"loss-chunks", std::to_string(job.numerics.loss_chunks)},
+              "chunks keep the logits of a vocabulary small, and this model has " + std::to_string(job.config.outputs()) +
+                  " classes; leave it out");
+}
+
 void check_offloaded_parameters(const TrainJob& job) {
   if (!job.offload.parameters) return;
   const std::string given = to_string(job.offload);
@@ -67,6 +74,7 @@ std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vec
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);
   check_fp8(job);
   check_recompute_layers(job);
+  check_loss_chunks(job);
   return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;
 }
 

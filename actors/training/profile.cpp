@@ -38,6 +38,7 @@ std::string Profile::conditions() const {
   if (!precision.empty()) text += ", " + precision;
   if (!recompute.empty()) text += ", recompute " + recompute;
   if (recompute_layers > 0) text += " of " + counted(recompute_layers, "layer");
+  if (loss_chunks > 1) text += ", loss in " + counted(loss_chunks, "chunk");
   if (zero > 0) text += ", zero " + std::to_string(zero);
   if (deterministic) text += std::string(", deterministic ") + (*deterministic ? "on" : "off");
   if (device == "cpu" && threads > 0) text += ", threads " + std::to_string(threads);
@@ -128,6 +129,7 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.precision = numbers_name(job.numerics.precision);
   layout_.recompute = name_of(job.numerics.recompute);
   layout_.recompute_layers = static_cast<int>(job.numerics.recompute_layers.value_or(0));
+  layout_.loss_chunks = job.numerics.loss_chunks;
   layout_.zero = job.zero.stage;
   layout_.threads = job.devices.threads;
   layout_.deterministic = job.numerics.deterministic;

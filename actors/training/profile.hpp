@@ -40,6 +40,7 @@ struct Profile {
   // How it computed. Profiles of earlier builds do not tell: empty, 0 and nothing.
   std::string precision, recompute;  // as the options are given
   int recompute_layers = 0;          // of each chunk; 0: all
+  int loss_chunks = 1;               // of Numerics
   int zero = 0;                      // stage of ZeRO
   int threads = 0;                   // of one CPU device
   std::optional<bool> deterministic;

@@ -104,6 +104,7 @@ void read_conditions(const Reader& reader, const json& layout, Profile& profile)
   profile.recompute = reader.text(layout, "recompute");
   if (layout.contains("recompute_num_layers"))
     profile.recompute_layers = static_cast<int>(reader.count(layout, "recompute_num_layers"));
+  if (layout.contains("loss_chunks")) profile.loss_chunks = static_cast<int>(reader.count(layout, "loss_chunks"));
   if (layout.contains("zero")) profile.zero = static_cast<int>(reader.count(layout, "zero"));
   profile.deterministic = reader.flag(layout, "deterministic");
   profile.threads = static_cast<int>(reader.count(layout, "threads"));
@@ -122,6 +123,7 @@ void write_profile(std::ostream& out, const Profile& profile) {
     layout["precision"] = profile.precision;
     layout["recompute"] = profile.recompute;
     if (profile.recompute_layers > 0) layout["recompute_num_layers"] = profile.recompute_layers;
+    if (profile.loss_chunks > 1) layout["loss_chunks"] = profile.loss_chunks;
     if (profile.zero > 0) layout["zero"] = profile.zero;
     layout["deterministic"] = *profile.deterministic;
     layout["threads"] = profile.threads;

@@ -41,6 +41,7 @@ Numerics numerics_of(const Profile& profile) {
   for (const Recompute mode : recompute_modes)
     if (profile.recompute == name_of(mode)) numerics.recompute = mode;
   if (profile.recompute_layers > 0) numerics.recompute_layers = profile.recompute_layers;
+  numerics.loss_chunks = profile.loss_chunks;
   for (const Precision& precision : {Precision::bf16(), Precision::fp16(), Precision::fp8(), Precision::fp8_of_blocks()})
     if (profile.precision == numbers_name(precision)) numerics.precision = precision;
   numerics.deterministic = profile.deterministic.value_or(true);
@@ -120,15 +121,16 @@ struct Flops {
   ByKind forward{}, input_grad{}, weight_grad{};
 };
 
-Flops flops_of(const ModelConfig& config, std::int64_t sequence, Recompute most) {
+Flops flops_of(const ModelConfig& config, std::int64_t sequence, const Numerics& numerics) {
   Flops flops;
   for (std::size_t k = 0; k < kinds; ++k) {
     const Block block{static_cast<BlockKind>(k % block_kinds), 0};
-    const Recompute recompute = k < block_kinds ? most : lighter(most);
+    const Recompute recompute = k < block_kinds ? numerics.recompute : lighter(numerics.recompute);
     const double all = block_flops_per_token(config, block, sequence), products = block_flops_per_token(config, block, 0);
     flops.forward[k] = all / 3;
     flops.weight_grad[k] = products / 3;  // the scores of attention have no weights
-    flops.input_grad[k] = all - all / 3 - products / 3 + block_recompute_flops_per_token(config, block, sequence, recompute);
+    flops.input_grad[k] = all - all / 3 - products / 3 +
+                          block_recompute_flops_per_token(config, block, sequence, recompute, numerics.loss_chunks);
   }
   return flops;
 }
@@ -143,7 +145,7 @@ class Relayout {
     new_parts_ = partition_blocks(config_, to_.virtual_stages(), measured.sequence, numerics);
     kinds_ = kinds_of(parts_, numerics);
     new_kinds_ = kinds_of(new_parts_, numerics);
-    flops_ = flops_of(config_, measured.sequence, numerics.recompute);
+    flops_ = flops_of(config_, measured.sequence, numerics);
   }
 
   Profile result() && {

@@ -14,7 +14,7 @@ namespace pipetrain {
 namespace {
 
 constexpr double usual_dynamic_scale = 65536;
-constexpr std::int64_t most_layers = 1'000'000;
+constexpr std::int64_t most_layers = 1'000'000, most_loss_chunks = 1'000'000;
 constexpr OptionValues::Range scale_range{.minimum = 0, .above = true, .has_maximum = true, .maximum = 1e30};
 
 }  // namespace
@@ -63,6 +63,7 @@ Numerics read_numerics(const OptionValues& values, bool gpu) {
   numerics.bf16_layers = {layers("num-layers-at-start-in-bf16"), layers("num-layers-at-end-in-bf16")};
   numerics.recompute = read_recompute(values).value_or(numerics.recompute);
   numerics.recompute_layers = read_recompute_layers(values, numerics.recompute);
+  numerics.loss_chunks = static_cast<int>(values.integer("loss-chunks", 1, most_loss_chunks).value_or(1));
   numerics.deterministic = values.on_off("deterministic").value_or(true);
   return numerics;
 }

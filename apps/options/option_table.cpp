@@ -127,6 +127,10 @@ const std::vector<OptionSpec>& train_option_table() {
        "only the first N layers of each stage (with chunks, of each chunk); the others keep more: with full they recompute as "
        "selective does, with selective nothing",
        "all"},
+      {"Numbers and devices", "loss-chunks", "N",
+       "the head and the loss take a microbatch's tokens in N chunks, one after the other, so that logits never stand whole; "
+       "computes them twice",
+       "1"},
       {"Numbers and devices", "deterministic", "on|off", "the same bits in every run and for every pp and schedule", "on"},
       {"Numbers and devices", "device", "auto|cpu|cuda", "auto takes GPUs if pp x tp x dp are there, else the CPU", "auto"},
       {"Numbers and devices", "devices", "LIST", "GPUs to use, in rank order, e.g. 0,1,2,3", "the first ones"},

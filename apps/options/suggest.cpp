@@ -191,6 +191,7 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"pipeline", "--pp"},
       {"partition", cut_by_cost},
       {"partition-method", cut_by_cost},
+      {"num-output-chunks", "--loss-chunks"},
       {"context-parallel-size", "--cp"},
       {"context-parallel-degree", "--cp"},
       {"expert-model-parallel-size", "expert parallelism is not built yet; leave it out"},

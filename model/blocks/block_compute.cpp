@@ -3,6 +3,7 @@
 #include <cassert>
 
 #include "model/blocks/attention_block.hpp"
+#include "model/blocks/chunked_head_block.hpp"
 #include "model/blocks/embedding_block.hpp"
 #include "model/blocks/head_block.hpp"
 #include "model/blocks/mlp_block.hpp"
@@ -29,8 +30,8 @@ VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp) {
   return {split.begin(tp.rank()), split.count(tp.rank())};
 }
 
-std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters,
-                                         const TensorParallel& tp) {
+std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp,
+                                         int loss_chunks) {
   switch (parameters.block.kind) {
     case BlockKind::embedding:
       return std::make_unique<EmbeddingBlock>(config, tp);
@@ -39,6 +40,7 @@ std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockP
     case BlockKind::mlp:
       return std::make_unique<MlpBlock>(config, parameters);
     case BlockKind::head:
+      if (loss_chunks > 1) return std::make_unique<ChunkedHeadBlock>(config, tp, loss_chunks);
       return std::make_unique<HeadBlock>(config, tp);
   }
   assert(false);

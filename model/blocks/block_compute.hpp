@@ -106,8 +106,8 @@ class BlockCompute {
 
 // Of a vocabulary's rows, or of a head's, those that this rank has.
 VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp);
-// The block of these parameters on this rank.
-std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters,
-                                         const TensorParallel& tp);
+// The block of these parameters on this rank. loss_chunks: see Numerics.
+std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp,
+                                         int loss_chunks = 1);
 
 }  // namespace pipetrain

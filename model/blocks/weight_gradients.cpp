@@ -3,14 +3,22 @@
 namespace pipetrain {
 
 void compute(Ops& ops, const KeptGradient& gradient, const GradientAdded& added) {
-  if (const auto* wide = std::get_if<WeightGradArgs>(&gradient)) {
+  const bool announces = gradient.last && added;
+  if (const auto* wide = std::get_if<WeightGradArgs>(&gradient.product)) {
     ops.weight_grad(*wide);
-    if (added) added(wide->dw);
+    if (announces) added(wide->dw);
   } else {
-    const auto& in_fp8 = std::get<Fp8MatmulArgs>(gradient);
+    const auto& in_fp8 = std::get<Fp8MatmulArgs>(gradient.product);
     ops.fp8_matmul(in_fp8);
-    if (added) added(in_fp8.out);
+    if (announces) added(in_fp8.out);
   }
+}
+
+WeightGradients WeightGradients::of_part(bool first, bool last) const {
+  WeightGradients part = *this;
+  if (!first) part.accumulate_ = Accumulate::yes;
+  part.last_ = last;
+  return part;
 }
 
 Tensor WeightGradients::take_place(const Shape& shape) {
@@ -27,7 +35,8 @@ void WeightGradients::add(Fp8MatmulArgs args) {
   add_or_keep(args);
 }
 
-void WeightGradients::add_or_keep(const KeptGradient& gradient) {
+void WeightGradients::add_or_keep(const std::variant<WeightGradArgs, Fp8MatmulArgs>& product) {
+  const KeptGradient gradient{product, last_};
   if (defers()) {
     kept_->push_back(gradient);
   } else {
@@ -38,11 +47,11 @@ void WeightGradients::add_or_keep(const KeptGradient& gradient) {
 void WeightGradients::add_and_scatter(const TensorParallel& tp, BackwardScatterArgs args) {
   args.accumulate = accumulate_;
   if (defers()) {
-    kept_->push_back(WeightGradArgs{.dy = args.dy, .x = args.x, .dw = args.dw, .accumulate = args.accumulate});
+    kept_->push_back({WeightGradArgs{.dy = args.dy, .x = args.x, .dw = args.dw, .accumulate = args.accumulate}, last_});
     ops_.matmul_scatter(tp, MatmulKind::input_grad, {.in = args.dy, .w = args.w, .out = args.dx});
   } else {
     ops_.backward_scatter(tp, args);
-    if (added_) added_(args.dw);
+    if (last_ && added_) added_(args.dw);
   }
 }
 

@@ -13,7 +13,10 @@
 namespace pipetrain {
 
 // A gradient still to be computed, of matrices in the activations' type or in 8 bits. Its tensors stay valid until it has been.
-using KeptGradient = std::variant<WeightGradArgs, Fp8MatmulArgs>;
+struct KeptGradient {
+  std::variant<WeightGradArgs, Fp8MatmulArgs> product;
+  bool last = true;  // of the microbatch's products for this matrix
+};
 
 // Callback after each matrix gradient: one microbatch's part has been added to it in the stream's order.
 using GradientAdded = std::function<void(const Tensor& dw)>;
@@ -33,6 +36,8 @@ class WeightGradients {
   }
 
   bool defers() const { return kept_ != nullptr; }
+  // For part of a microbatch's tokens, where a block takes them in several: each matrix is added once a part, in their order.
+  WeightGradients of_part(bool first, bool last) const;
   // Memory for a matrix's input or output gradient that will be added below; as with any arena, it ends with the caller's
   // ArenaScope, if that is of the same arena.
   Tensor allocate(const Shape& shape, DType dtype) { return memory_.allocate(shape, dtype); }
@@ -42,7 +47,7 @@ class WeightGradients {
   Tensor take_place(const Shape& shape);
   void leave_place(const Tensor& values) { left_ = values; }
 
-  // Once a matrix, without `accumulate`, which is the microbatch's.
+  // Once a matrix and part, without `accumulate`, which is the microbatch's.
   void add(WeightGradArgs args);
   // The same of a = dy and b = x in 8 bits, out = dw; without addend.
   void add(Fp8MatmulArgs args);
@@ -53,13 +58,14 @@ class WeightGradients {
   WeightGradients(Ops& ops, Arena& memory, Accumulate accumulate, std::vector<KeptGradient>* kept, GradientAdded added)
       : ops_(ops), memory_(memory), accumulate_(accumulate), kept_(kept), added_(std::move(added)) {}
 
-  void add_or_keep(const KeptGradient& gradient);
+  void add_or_keep(const std::variant<WeightGradArgs, Fp8MatmulArgs>& product);
 
   Ops& ops_;
   Arena& memory_;
   Accumulate accumulate_;
   std::vector<KeptGradient>* kept_;
   GradientAdded added_;
+  bool last_ = true;  // see KeptGradient
   Tensor left_;
 };
 

@@ -41,6 +41,7 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
   job.devices.threads = layout.threads;
   job.numerics.recompute = layout.recompute;
   job.numerics.recompute_layers = layout.recompute_layers;
+  job.numerics.loss_chunks = layout.loss_chunks;
   job.zero.stage = layout.zero;
   if (layout.offload) job.offload = {.optimizer = true, .folder = fs::temp_directory_path()};
   if (layout.activations > 0) {
@@ -60,7 +61,7 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
 
 std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
-  return fmt::format("pp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} {}{}{}{}", layout.pp, layout.tp, layout.dp,
+  return fmt::format("pp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} {}{}{}{}{}", layout.pp, layout.tp, layout.dp,
                      layout.zero,
                      fmt::format("{}{}{}{}", layout.offload ? " offload" : "", layout.parameters ? " parameters" : "",
                                  layout.gradients ? " gradients" : "",
@@ -68,7 +69,8 @@ std::string to_string(const Layout& layout) {
                      layout.activations > 0 ? fmt::format(" activations {}", layout.activations) : "", layout.microbatch,
                      layout.schedule, layout.chunks, layout.order == schedules::Order::planned ? "planned" : "ready",
                      layout.sequence_parallel ? "" : " no sequence parallel", recompute[static_cast<int>(layout.recompute)],
-                     layout.recompute_layers ? fmt::format(" of {} layers", *layout.recompute_layers) : "");
+                     layout.recompute_layers ? fmt::format(" of {} layers", *layout.recompute_layers) : "",
+                     layout.loss_chunks > 1 ? fmt::format(" loss in {} chunks", layout.loss_chunks) : "");
 }
 
 TrainJob golden_job(const std::string& name, const Layout& layout) {

@@ -26,6 +26,7 @@ struct Layout {
   bool parameters = false;  // the weights that operations read, likewise
   bool gradients = false;   // of blocks' matrices, likewise
   int prefetch = 1;         // of them, or of ZeRO 3
+  int loss_chunks = 1;
 };
 
 std::string to_string(const Layout& layout);

@@ -59,6 +59,7 @@ class RandomLayouts {
     tiny.dropout = flag() ? 0.3 : 0;
     tiny.isolated = flag();
     tiny.precision = number(0, 2);
+    layout.loss_chunks = number(1, 4);
     return tiny;
   }
 

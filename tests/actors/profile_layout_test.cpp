@@ -58,6 +58,7 @@ Profile profiled(const Placement& placement, bool split, const BlockSeconds& sec
   profile.stages.resize(static_cast<std::size_t>(placement.stages()));
   profile.recompute = name_of(numerics.recompute);
   profile.recompute_layers = static_cast<int>(numerics.recompute_layers.value_or(0));
+  profile.loss_chunks = numerics.loss_chunks;
   const auto parts = partition_blocks(model(), placement.virtual_stages(), sequence, numerics);
   for (int stage = 0; stage < placement.stages(); ++stage) {
     StageProfile& row = profile.stages[static_cast<std::size_t>(stage)];
@@ -68,7 +69,8 @@ Profile profiled(const Placement& placement, bool split, const BlockSeconds& sec
       for (std::size_t i = 0; i < blocks.size(); ++i) {
         const Block& block = blocks[i];
         const auto kind = static_cast<std::size_t>(block.kind);
-        const double again = 1e-9 * block_recompute_flops_per_token(model(), block, sequence, recompute[i]);
+        const double again =
+            1e-9 * block_recompute_flops_per_token(model(), block, sequence, recompute[i], numerics.loss_chunks);
         cell.forward += seconds.forward[kind];
         (split ? cell.input_grad : cell.backward) += seconds.input_grad[kind] + again;
         (split ? cell.weight_grad : cell.backward) += seconds.weight_grad[kind];
@@ -118,6 +120,15 @@ TEST_CASE("layers that recompute, all or some of each stage's, take what their F
             Approx(step_seconds(profiled(to, true, seconds, numerics), "zb-h1", 1)).epsilon(1e-9));
     }
   }
+}
+
+TEST_CASE("a head in chunks takes its second forward's FLOPs in other layouts too") {
+  const BlockSeconds seconds = seconds_by_flops();
+  const Numerics numerics{.loss_chunks = 4};
+  const Profile measured = profiled(Placement::looping(2, 1), true, seconds, numerics);
+  const auto to = Placement::looping(4, 1);
+  CHECK(step_seconds(profile_for(measured, to, true), "zb-h1", 1) ==
+        Approx(step_seconds(profiled(to, true, seconds, numerics), "zb-h1", 1)).epsilon(1e-9));
 }
 
 TEST_CASE("a head that is slower than its FLOPs say is found out from stages with and without it") {

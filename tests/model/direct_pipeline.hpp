@@ -37,6 +37,7 @@ struct PipelineSetup {
   bool isolated = false;  // run_step's microbatches have documents of 1 to 3 tokens
   Recompute recompute = Recompute::none;
   std::optional<std::int64_t> recompute_layers = {};
+  int loss_chunks = 1;
   DeviceKind device = DeviceKind::cpu;  // cuda: tp must be 1
 };
 

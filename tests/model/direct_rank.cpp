@@ -14,7 +14,7 @@ Buffer poisoned(Device& device, std::size_t bytes) {
 }
 
 Numerics numerics_of(const PipelineSetup& setup) {
-  return {.recompute = setup.recompute, .recompute_layers = setup.recompute_layers};
+  return {.recompute = setup.recompute, .recompute_layers = setup.recompute_layers, .loss_chunks = setup.loss_chunks};
 }
 
 DirectPipeline::Stage::Stage(const PipelineSetup& setup, const Chunks& chunks, Device& device, Stream& stream,

@@ -134,7 +134,8 @@ TEST_CASE("StageModel follows the golden trajectories", "[golden]") {
         setup.shape = {microbatch, golden.sequence};
         setup.tp = tp;
         setup.sequence_parallel = tp > 1;
-        INFO(name << " tp " << tp << " microbatch " << microbatch);
+        setup.loss_chunks = microbatch == 2 ? 3 : 1;
+        INFO(name << " tp " << tp << " microbatch " << microbatch << ", " << setup.loss_chunks << " chunks of the loss");
         follow(golden, final_weights, setup);
       }
     }
@@ -146,12 +147,13 @@ TEST_CASE("StageModel follows the golden trajectories on a GPU", "[golden][gpu]"
   for (const std::string name : {"llama2_tiny", "llama3_tiny", "gpt2_tiny"}) {
     const Golden golden(name);
     const Tensors final_weights = FinalWeights(golden).load(golden.config);
-    for (const std::int64_t microbatch : {1, 4}) {
+    for (const auto& [microbatch, loss_chunks] : {std::pair{1, 1}, {4, 1}, {4, 3}}) {
       PipelineSetup setup;
       setup.config = golden.config;
       setup.shape = {microbatch, golden.sequence};
+      setup.loss_chunks = loss_chunks;
       setup.device = DeviceKind::cuda;
-      INFO(name << " microbatch " << microbatch);
+      INFO(name << " microbatch " << microbatch << ", " << loss_chunks << " chunks of the loss");
       follow(golden, final_weights, setup);
     }
   }

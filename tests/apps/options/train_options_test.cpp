@@ -249,6 +249,8 @@ TEST_CASE("recomputation has three modes") {
   CHECK(parse({"--recompute", "selective"}).run.numerics.recompute == Recompute::selective);
   CHECK(parse({}, {{"PIPETRAIN_RECOMPUTE", "full"}}).run.numerics.recompute == Recompute::full);
   CHECK_FALSE(parse({"--recompute", "full"}).run.numerics.recompute_layers);
+  CHECK(parse({}).run.numerics.loss_chunks == 1);
+  CHECK(parse({"--loss-chunks", "8"}).run.numerics.loss_chunks == 8);
   CHECK(parse({"--recompute", "full", "--recompute-num-layers", "6"}).run.numerics.recompute_layers == 6);
 }
 
@@ -294,7 +296,8 @@ TEST_CASE("help names every option of the contract") {
   for (const std::string& name : words(
            "model init layers data tokenizer pp tp dp sequence-parallel microbatch microbatches global-batch "
            "schedule chunks order seq-len shuffle seed steps epochs lr min-lr lr-schedule warmup-steps "
-           "warmup-ratio beta1 beta2 adam-eps weight-decay clip-grad precision recompute recompute-num-layers deterministic "
+           "warmup-ratio beta1 beta2 adam-eps weight-decay clip-grad precision recompute recompute-num-layers loss-chunks "
+           "deterministic "
            "device "
            "devices threads save save-interval save-keep save-keep-every load resume metrics tensorboard trace profile report "
            "log-interval config dry-run help version"))

@@ -89,6 +89,8 @@ TEST_CASE("options and values of later are errors that say so") {
   }
   CHECK(error_of({"--cp", "1", "--slices", "1", "--post-validation", "off"}) == "no error");
   CHECK_THAT(error_of({"--context-parallel-size", "2"}), Contains("here it is --cp, which is not built yet"));
+  CHECK_THAT(error_of({"--loss-chunks", "0"}), StartsWith("--loss-chunks"));
+  CHECK_THAT(error_of({"--num-output-chunks", "8"}), Contains("--loss-chunks"));
   CHECK_THAT(error_of({"--precision", "fp8", "--device", "cpu"}),
              StartsWith("--precision fp8: fp8 is not built on the CPU; use fp32, bf16 or fp16"));
   CHECK_THAT(error_of({"--fp8-recipe", "blockwise"}),
