@@ -6,6 +6,15 @@
 #include <utility>
 
 namespace pipetrain {
+namespace {
+
+std::vector<Region> regions(const std::vector<ShardUnit>& units) {
+  std::vector<Region> regions;
+  for (const ShardUnit& unit : units) regions.push_back(unit.weights);
+  return regions;
+}
+
+}  // namespace
 
 std::size_t FetchedParameters::Sizes::bytes() const {
   return vectors + (slots.table ? table : 0) + slots.blocks * block + OffloadPlace::granularity;
@@ -30,17 +39,15 @@ FetchedParameters::Sizes FetchedParameters::sizes(const ParameterLayout& layout,
 
 FetchedParameters::FetchedParameters(const Setup& setup, OffloadedArray& weights, void* memory, UnitTurns::Sequences sequences)
     : setup_(setup),
-      weights_(weights),
+      weights_(setup.device, weights, regions(setup.units)),
       turns_(setup.layout, setup.units, setup.prefetch, std::move(sequences),
              [this](std::size_t slot, std::size_t unit) { fill(slot, unit); }),
-      being_stored_(setup.units.size(), false),
       stepped_(setup.device.make_event()),
       vectors_fetched_(setup.device.make_event()) {
   constexpr std::uintptr_t granularity = OffloadPlace::granularity;
   const auto begin = (reinterpret_cast<std::uintptr_t>(memory) + granularity - 1) / granularity * granularity;
   make_slots(reinterpret_cast<char*>(begin));
   make_views();
-  for (std::size_t unit = 0; unit < setup_.units.size(); ++unit) stored_.push_back(setup.device.make_event());
 }
 
 void FetchedParameters::make_slots(char* memory) {
@@ -59,11 +66,6 @@ void FetchedParameters::make_slots(char* memory) {
   }
 }
 
-char* FetchedParameters::first(std::size_t unit, char* pages) const {
-  const DType type = weights_.type();
-  return pages + OffloadedArray::lead(setup_.units[unit].weights, type) * size_of(type);
-}
-
 void FetchedParameters::make_views() {
   for (const BlockParameters& block : setup_.layout.blocks) {
     auto& by_slot = views_.emplace_back();
@@ -71,7 +73,7 @@ void FetchedParameters::make_views() {
       auto& views = by_slot.emplace_back();
       for (const StoredTensor& tensor : block.tensors) {
         const std::size_t unit = unit_with(setup_.units, tensor.offset);
-        char* const begin = first(unit, vector_pages_[unit] != nullptr ? vector_pages_[unit] : slot.pages);
+        char* const begin = weights_.first(unit, vector_pages_[unit] != nullptr ? vector_pages_[unit] : slot.pages);
         const std::size_t offset = tensor.offset - setup_.units[unit].weights.begin;
         views.push_back({begin + offset * size_of(weights_.type()), tensor.shape, weights_.type()});
       }
@@ -79,49 +81,34 @@ void FetchedParameters::make_views() {
   }
 }
 
-void FetchedParameters::fetch(std::size_t unit, char* pages) {
-  if (being_stored_[unit]) {
-    weights_.streams().in->wait(*stored_[unit]);
-    being_stored_[unit] = false;
-  }
-  weights_.fetch(setup_.units[unit].weights, pages);
-}
-
 void FetchedParameters::fill(std::size_t index, std::size_t unit) {
   Slot& slot = slots_[index];
-  Stream& in = *weights_.streams().in;
+  Stream& in = weights_.in();
   in.wait(*slot.released);
-  fetch(unit, slot.pages);
+  weights_.fetch(unit, slot.pages);
   in.record(*slot.fetched);
   slot.on_its_way = true;
 }
 
 // Whoever read the vectors of the step before has to be done.
 void FetchedParameters::begin_step(schedules::StepKind kind) {
-  Stream& in = *weights_.streams().in;
+  Stream& in = weights_.in();
   setup_.compute.record(*stepped_);
   in.wait(*stepped_);
   for (std::size_t unit = 0; unit < setup_.units.size(); ++unit) {
-    if (vector_pages_[unit] != nullptr) fetch(unit, vector_pages_[unit]);
+    if (vector_pages_[unit] != nullptr) weights_.fetch(unit, vector_pages_[unit]);
   }
   in.record(*vectors_fetched_);
   vectors_on_their_way_ = true;
   turns_.begin_step(kind);
 }
 
-void FetchedParameters::publish(std::size_t unit) {
-  weights_.streams().out->record(*stored_[unit]);
-  being_stored_[unit] = true;
-}
-
-void FetchedParameters::loaded() { weights_.streams().synchronize(); }
-
 Tensor FetchedParameters::settled() {
   if (std::exchange(vectors_on_their_way_, false)) setup_.compute.wait(*vectors_fetched_);
   for (std::size_t unit = 0; unit < setup_.units.size(); ++unit) {
     if (vector_pages_[unit] == nullptr) continue;
     const auto elements = static_cast<std::int64_t>(setup_.units[unit].weights.size());
-    return {first(unit, vector_pages_[unit]), {elements}, weights_.type()};
+    return {weights_.first(unit, vector_pages_[unit]), {elements}, weights_.type()};
   }
   return {slots_.front().pages, {1}, weights_.type()};
 }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/training/offloaded_array.hpp"
+#include "actors/training/offloaded_units.hpp"
 #include "actors/training/step_parameters.hpp"
 #include "actors/training/unit_turns.hpp"
 
@@ -36,8 +36,8 @@ class FetchedParameters final : public StepParameters {
   FetchedParameters(const Setup& setup, OffloadedArray& weights, void* memory, UnitTurns::Sequences sequences);
 
   void begin_step(schedules::StepKind kind) override;
-  void publish(std::size_t unit) override;
-  void loaded() override;
+  void publish(std::size_t unit) override { weights_.stored(unit); }
+  void loaded() override { weights_.settle(); }
   void set_rehearsing(bool rehearsing) override { rehearsing_ = rehearsing; }
   Tensor settled() override;
   const std::vector<Tensor>& acquire(std::size_t block) override;
@@ -52,19 +52,14 @@ class FetchedParameters final : public StepParameters {
 
   void make_slots(char* memory);
   void make_views();
-  // Where a unit's first element is, in memory that it was fetched into.
-  char* first(std::size_t unit, char* pages) const;
-  void fetch(std::size_t unit, char* pages);
   void fill(std::size_t slot, std::size_t unit);
 
   Setup setup_;
-  OffloadedArray& weights_;
+  OffloadedUnits weights_;
   UnitTurns turns_;
   std::vector<char*> vector_pages_;  // by unit; null: no vectors
   std::vector<Slot> slots_;
   std::vector<std::vector<std::vector<Tensor>>> views_;  // by block and slot
-  std::vector<std::unique_ptr<Event>> stored_;           // by unit
-  std::vector<bool> being_stored_;                       // by unit
   std::unique_ptr<Event> stepped_, vectors_fetched_;
   bool rehearsing_ = false, vectors_on_their_way_ = false;
 };

@@ -48,9 +48,9 @@ GatheredParameters::Sizes GatheredParameters::sizes(const ParameterLayout& layou
   return sizes;
 }
 
-GatheredParameters::GatheredParameters(const Setup& setup, const Memory& memory, int prefetch, UnitTurns::Sequences sequences)
+GatheredParameters::GatheredParameters(const Setup& setup, Memory memory, int prefetch, UnitTurns::Sequences sequences)
     : setup_(setup),
-      memory_(memory),
+      memory_(std::move(memory)),
       turns_(setup.layout, setup.units, prefetch, std::move(sequences),
              [this](std::size_t slot, std::size_t unit) { fill(slot, unit); }),
       stepped_(setup.device.make_event()),
@@ -99,7 +99,7 @@ void GatheredParameters::make_views() {
 
 void GatheredParameters::gather(std::size_t index, const Tensor& target) {
   const ShardUnit& unit = setup_.units[index];
-  const Tensor own = span(memory_.shard, memory_.shard_begins[index], unit.run(setup_.replicas.rank()).size());
+  const Tensor own = memory_.runs->acquire(setup_.transfer, index);
   const RowSplit rows(unit.cuts);
   // Where copy engines can move matrices, every multiprocessor is left to the blocks that compute meanwhile.
   if (PiecewiseTransfer* pieces = unit.vectors ? nullptr : setup_.replicas.in_pieces()) {
@@ -107,6 +107,7 @@ void GatheredParameters::gather(std::size_t index, const Tensor& target) {
   } else {
     setup_.replicas.all_gather(setup_.transfer, own, target, rows);
   }
+  memory_.runs->release(setup_.transfer, index);
 }
 
 void GatheredParameters::begin_step(schedules::StepKind kind) {

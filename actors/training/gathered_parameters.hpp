@@ -1,5 +1,5 @@
-// Weights of which every replica keeps only its own runs between uses: the matrices or the table of a block are gathered into a
-// slot ahead of use, and the slot goes to another block after it. Vectors are small and always there.
+// Weights of which every replica keeps only its own runs between uses (OwnRuns): the matrices or the table of a block are
+// gathered into a slot ahead of use, and the slot goes to another block after it. Vectors are small and always there.
 //
 // What is gathered when follows from the step's sequence of blocks (UnitTurns), so that all replicas gather the same units in
 // the same order. Not thread-safe: used by the rank's worker only.
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/training/divided_parameters.hpp"
+#include "actors/training/own_runs.hpp"
 #include "actors/training/unit_turns.hpp"
 #include "schedules/action.hpp"
 
@@ -31,15 +32,14 @@ class GatheredParameters final : public DividedParameters {
   static Sizes sizes(const ParameterLayout& layout, const std::vector<ShardUnit>& units, int prefetch);
 
   struct Memory {
-    Tensor shard;                           // this rank's runs
-    Tensor whole;                           // [sizes.total()]
-    std::vector<std::size_t> shard_begins;  // where each unit's run begins in the shard
+    std::unique_ptr<OwnRuns> runs;  // this rank's
+    Tensor whole;                   // [sizes.total()]
   };
-  GatheredParameters(const Setup& setup, const Memory& memory, int prefetch, UnitTurns::Sequences sequences);
+  GatheredParameters(const Setup& setup, Memory memory, int prefetch, UnitTurns::Sequences sequences);
 
   void begin_step(schedules::StepKind kind) override;
-  void publish(std::size_t) override {}
-  void loaded() override {}
+  void publish(std::size_t unit) override { memory_.runs->publish(unit); }
+  void loaded() override { memory_.runs->loaded(); }
   void set_rehearsing(bool rehearsing) override { rehearsing_ = rehearsing; }
   Tensor settled() override;
   const std::vector<Tensor>& acquire(std::size_t block) override;

@@ -45,12 +45,8 @@ void check_loss_chunks(const TrainJob& job) {
 
 void check_offloaded_parameters(const TrainJob& job) {
   if (!job.offload.parameters) return;
-  const std::string given = to_string(job.offload);
-  if (job.zero.stage > 0)
-    throw Error(ErrorKind::input, {"offload", given},
-                "weights that replicas divide or step in parts cannot be offloaded yet; use zero 0, or leave parameters out");
   if (job.layout.order == schedules::Order::ready)
-    throw Error(ErrorKind::input, {"offload", given},
+    throw Error(ErrorKind::input, {"offload", to_string(job.offload)},
                 "weights are fetched in the plan's order, and the run's order is ready; use planned");
 }
 

@@ -31,7 +31,7 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
   Stream& stream = ops_.stream();
   stream.zero(arenas_.grads);  // what lies between two tensors is summed over replicas, too
   if (arenas_.weights.data != nullptr) stream.zero(arenas_.weights);
-  if (places_.is_sharded() || arenas_.rounded.data != nullptr) stream.zero(operands());  // rows that pad a table stay zero
+  if (arenas_.rounded.data != nullptr) stream.zero(arenas_.rounded);  // rows that pad a table stay zero
   for (const Tensor& state : arenas_.states) stream.zero(state);
   if (setup_.saves) snapshot();
 }

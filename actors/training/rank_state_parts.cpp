@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "actors/training/fetched_parameters.hpp"
+#include "actors/training/fetched_runs.hpp"
 #include "actors/training/gathered_parameters.hpp"
 #include "actors/training/published_parameters.hpp"
 #include "actors/training/rank_memory.hpp"
@@ -30,10 +31,22 @@ FetchedParameters::Sizes fetched_sizes(const StatePlaces& places, const RankSetu
   return FetchedParameters::sizes(layout, places.units(), setup.zero.prefetch, setup.numerics.precision.compute);
 }
 
-OffloadedArray::Lengths operand_lengths(const StatePlaces& places, const RankSetup& setup, const ParameterLayout& layout) {
-  std::size_t largest = 0;
-  for (const ShardUnit& unit : places.units()) largest = std::max(largest, unit.weights.size());
-  return {layout.weight_elements, largest, setup.numerics.precision.compute};
+// All weights, or this rank's runs of them where replicas divide them: at the places of the optimizer's states.
+OffloadedArray::Lengths operand_lengths(const StatePlaces& places, const RankSetup& setup) {
+  std::size_t largest = OffloadedBlocks(0, places.states()).block_elements();
+  for (const ShardUnit& unit : places.units()) {
+    const Region fetched = places.gathers_weights() ? places.run(unit) : unit.weights;
+    largest = std::max(largest, fetched.size());
+  }
+  return {places.states(), largest, setup.numerics.precision.compute};
+}
+
+// What weights come into, for operations to read, and on their way there.
+std::size_t coming_bytes(const StatePlaces& places, const RankSetup& setup, const ParameterLayout& layout) {
+  const DType type = setup.numerics.precision.compute;
+  if (!places.gathers_weights()) return setup.offload.parameters ? fetched_sizes(places, setup, layout).bytes() : 0;
+  const std::size_t gathered = gathered_sizes(places, setup, layout).total() * size_of(type);
+  return gathered + (setup.offload.parameters ? FetchedRuns::bytes(places.shard_runs(), type) : 0);
 }
 
 // More than StatePlaces::grads(): where they move as pages, they begin with one.
@@ -56,7 +69,7 @@ std::size_t operand_bytes(const RankSetup& setup) {
 
 StatePlaces::Setup RankState::places_setup(const RankSetup& setup) {
   return {setup.zero, place_among(setup.zero, setup.replicas, setup.id.dp), setup.numerics.precision, setup.actions,
-          setup.offload.gradients};
+          setup.offload};
 }
 
 void RankState::allocate_arenas() {
@@ -69,8 +82,8 @@ void RankState::allocate_arenas() {
   if (setup_.offload.gradients) arenas_.grads = align_to_pages(arenas_.grads);
   if (rounded.elements > 0) arenas_.rounded = allocate(rounded, "rounded parameters");
   if (places_.gathers_weights())
-    gathered_ = allocate({gathered_sizes(places_, setup_, layout_).total(), operands().dtype}, "gathered parameters");
-  if (setup_.offload.parameters) {
+    gathered_ = allocate({gathered_sizes(places_, setup_, layout_).total(), precision.compute}, "gathered parameters");
+  if (setup_.offload.parameters && !places_.gathers_weights()) {
     const std::size_t bytes = fetched_sizes(places_, setup_, layout_).bytes();
     gathered_ = allocate({bytes / size_of(precision.compute), precision.compute}, "fetched parameters");
   }
@@ -88,7 +101,7 @@ void RankState::make_offloaded() {
   if (setup_.offload.parameters) {
     operands_ = std::make_unique<OffloadedArray>(
         OffloadedArray::Setup{*setup_.device, *offload_streams_, setup_.offload.folder, name + ": offloaded parameters"},
-        operand_lengths(places_, setup_, layout_));
+        operand_lengths(places_, setup_));
   }
   offloaded_ = std::make_unique<OffloadedOptimizer>(
       OffloadedOptimizer::Setup{.device = *setup_.device,
@@ -134,7 +147,7 @@ void RankState::make_parameters() {
     parameters_ = std::make_unique<ResidentParameters>(layout_, operands());
     return;
   }
-  std::unique_ptr<StepParameters> coming = operands_ ? make_fetched_parameters() : make_divided_parameters();
+  std::unique_ptr<StepParameters> coming = places_.is_sharded() ? make_divided_parameters() : make_fetched_parameters();
   coming_ = coming.get();
   parameters_ = std::move(coming);
 }
@@ -150,25 +163,27 @@ std::unique_ptr<StepParameters> RankState::make_divided_parameters() {
   const DividedParameters::Setup setup{layout_,       places_.units(),      *setup_.device,
                                        ops_.stream(), reduction_->stream(), *setup_.groups.data};
   if (!places_.gathers_weights()) return std::make_unique<PublishedParameters>(setup, operands());
-  const GatheredParameters::Memory memory{operands(), gathered_, places_.shard_begins()};
+  GatheredParameters::Memory memory{nullptr, gathered_};
+  if (operands_) {
+    memory.runs = std::make_unique<FetchedRuns>(*setup_.device, *operands_, places_.shard_runs(), to_string(setup_.id));
+  } else {
+    memory.runs = std::make_unique<ResidentRuns>(operands(), places_.shard_runs());
+  }
   const auto sequence = [&](schedules::StepKind kind) { return block_sequence(layout_, setup_.actions, kind); };
   return std::make_unique<GatheredParameters>(
-      setup, memory, setup_.zero.prefetch,
+      setup, std::move(memory), setup_.zero.prefetch,
       UnitTurns::Sequences{sequence(schedules::StepKind::training), sequence(schedules::StepKind::evaluation)});
 }
 
 MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layout) {
   const Precision& precision = setup.numerics.precision;
   const StatePlaces places(layout, places_setup(setup));
-  const std::size_t gathered = places.gathers_weights() ? gathered_sizes(places, setup, layout).total() : 0;
   MemoryUse use;
   const std::size_t weights = offloads_weights(setup) ? 0 : places.weights();
   const std::size_t rounded = setup.offload.parameters ? 0 : places.rounded();
-  use.parameters = weights * size_of(precision.master) + (rounded + gathered) * size_of(precision.compute);
-  if (setup.offload.parameters) {
-    use.parameters += fetched_sizes(places, setup, layout).bytes();
-    add_outside(setup, OffloadedArray::bytes(operand_lengths(places, setup, layout)), use);
-  }
+  use.parameters = weights * size_of(precision.master) + rounded * size_of(precision.compute);
+  use.parameters += coming_bytes(places, setup, layout);
+  if (setup.offload.parameters) add_outside(setup, OffloadedArray::bytes(operand_lengths(places, setup)), use);
   const auto optimizer = make_optimizer(setup.optimizer);
   if (setup.offload.optimizer || setup.offload.parameters) {
     const auto blocks = OffloadedOptimizer::blocks(*optimizer, places.states(),

@@ -23,7 +23,7 @@ StatePlaces::StatePlaces(const ParameterLayout& layout, const Setup& setup)
     : layout_(layout),
       setup_(setup),
       rounds_(setup.precision.rounds_weights()),
-      weights_sharded_(setup.place.replicas > 1 && (rounds_ || setup.zero.divides_weights())),
+      weights_sharded_(gathers_weights() || (is_sharded() && rounds_)),
       units_(shard_units(layout, setup.place.replicas)),
       held_(held_parts(layout, units_, setup.place.replica)) {
   for (const ShardUnit& unit : units_) {
@@ -38,7 +38,7 @@ StatePlaces::StatePlaces(const ParameterLayout& layout, const Setup& setup)
 void StatePlaces::place_gradients() {
   pool_.begins.resize(units_.size());
   grads_ = layout_.grad_elements;
-  if (setup_.offloads_gradients) {
+  if (setup_.offload.gradients) {
     pool_ = gradient_slots(layout_, units_);
   } else if (is_sharded() && setup_.zero.divides_grads() && !setup_.actions.empty()) {
     pool_ = pool_gradients(layout_, units_, setup_.place.replicas, setup_.actions);
@@ -50,7 +50,7 @@ void StatePlaces::place_gradients() {
     grads_ += layout_.zeroed_grads[chunk].end - layout_.chunk_grads[chunk].begin;
   }
   constexpr std::size_t page = OffloadPlace::granularity / sizeof(float);
-  if (setup_.offloads_gradients) grads_ = (grads_ + page - 1) / page * page;
+  if (setup_.offload.gradients) grads_ = (grads_ + page - 1) / page * page;
   pool_begin_ = grads_;
   grads_ += pool_.length;
   for (std::size_t i = 0; i < units_.size(); ++i) {
@@ -62,6 +62,15 @@ void StatePlaces::place_gradients() {
 std::size_t StatePlaces::rounded() const {
   if (!rounds_) return 0;
   return gathers_weights() ? shard_ : layout_.weight_elements;
+}
+
+std::vector<Region> StatePlaces::shard_runs() const {
+  std::vector<Region> runs;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    const std::size_t elements = units_[i].tied_copy ? 0 : run(units_[i]).size();
+    runs.push_back({shard_begins_[i], shard_begins_[i] + elements});
+  }
+  return runs;
 }
 
 std::size_t StatePlaces::shard_at(std::size_t unit, std::size_t offset) const {

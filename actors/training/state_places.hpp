@@ -12,6 +12,7 @@
 #include "actors/training/gradient_pool.hpp"
 #include "model/gradient_norm.hpp"
 #include "model/gradient_places.hpp"
+#include "model/offload.hpp"
 #include "model/optimizer.hpp"
 #include "model/precision.hpp"
 #include "model/shard_units.hpp"
@@ -34,13 +35,15 @@ class StatePlaces {
     ReplicaPlace place;
     Precision precision;
     std::vector<schedules::Action> actions;  // of every step, in order; empty where the order is not known before
-    bool offloads_gradients = false;         // of a rank that divides nothing
+    Offload offload;
   };
   // The layout outlives it.
   StatePlaces(const ParameterLayout& layout, const Setup& setup);
 
   bool is_sharded() const { return setup_.place.replicas > 1; }
-  bool gathers_weights() const { return is_sharded() && setup_.zero.divides_weights(); }
+  // Whether each replica keeps its own runs of the weights that operations read, and no more. Those that are offloaded are
+  // divided wherever states are: copies outside would only take more memory, and more of each replica's link to it.
+  bool gathers_weights() const { return is_sharded() && (setup_.zero.divides_weights() || setup_.offload.parameters); }
   const std::vector<ShardUnit>& units() const { return units_; }
   Region run(const ShardUnit& unit) const { return unit.run(setup_.place.replica); }
 
@@ -49,8 +52,8 @@ class StatePlaces {
   std::size_t weights() const { return weights_sharded_ ? shard_ : layout_.weight_elements; }  // that the optimizer updates
   std::size_t states() const { return is_sharded() ? shard_ : layout_.weight_elements; }       // each of the optimizer's
   std::size_t rounded() const;  // the weights' copy in the operations' type; 0: none
-  // Where each unit's own run begins in a shard.
-  const std::vector<std::size_t>& shard_begins() const { return shard_begins_; }
+  // Where each unit's own run is in a shard; of tied copies: empty.
+  std::vector<Region> shard_runs() const;
 
   // What this rank holds of states, and of the weights for others: whoever saves or loads asks for these.
   const std::vector<HeldPart>& held() const { return held_; }

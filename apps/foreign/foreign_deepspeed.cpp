@@ -64,7 +64,7 @@ constexpr ForeignKey keys[] = {
     {"zero_optimization.stage", maps, "zero"},
     {"zero_optimization.offload_optimizer.device", words, "offload", "none:none cpu:optimizer"},
     {"zero_optimization.offload_param.device", holds_for,
-     "weights are offloaded by --offload parameters, with zero 0; give that and leave it out", "none"},
+     "weights are offloaded by --offload parameters; give that and leave it out", "none"},
     {"zero_optimization.cpu_offload", when_on, "offload=optimizer"},
     {"zero_optimization.offload_optimizer.*", holds, "automatic"},
     {"zero_optimization.offload_param.*", holds, "automatic"},

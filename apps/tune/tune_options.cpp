@@ -158,7 +158,7 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   if (const auto zero = values.integer("zero", 0, most_zero_stages)) request.zero = static_cast<int>(*zero);
   request.offload = read_offloading(values, gpu);
   if (request.offload.parameters && request.zero.value_or(0) > 0)
-    values.fail("zero", "weights that are offloaded are not divided; give --zero 0, or leave parameters out of --offload");
+    values.fail("zero", "on GPUs parameters do not go with it yet; give --zero 0, or leave parameters out of --offload");
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
   request.global_batch =
       values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});

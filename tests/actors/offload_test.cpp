@@ -181,6 +181,30 @@ TEST_CASE("replicas that divide states offload their shares, to the same bits") 
   }
 }
 
+TEST_CASE("replicas that divide weights offload their runs of them, in every precision, to the same bits") {
+  for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
+    for (Layout layout :
+         {Layout{1, 1, 2, 1}, Layout{2, 1, 3, 1, "zb-v", 2}, Layout{1, 2, 2, 2}, Layout{2, 1, 4, 1, "looped-bfs", 2}}) {
+      const auto run_with = [&](bool tied, const Offload& offload) {
+        TrainJob job = random_job(several_blocks_config(tied), 16, 12, layout);
+        job.numerics.precision = precision;
+        job.offload = offload;
+        if (offload.any()) job.offload.folder = std::filesystem::temp_directory_path();
+        return run(std::move(job), 3);
+      };
+      for (const bool tied : {false, true}) {
+        layout.zero = 0;
+        const RunRecord expected = run_with(tied, {});
+        for (layout.zero = 1; layout.zero <= most_zero_stages; ++layout.zero) {
+          layout.prefetch = layout.zero == 2 ? 0 : layout.zero;
+          INFO(to_string(layout) << (tied ? ", tied" : ""));
+          CHECK((run_with(tied, {.optimizer = layout.zero != 2, .parameters = true}) == expected));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("evaluations, tied weights and activations that leave go with weights on a disk") {
   const auto job_of = [](bool parameters, const Layout& given) {
     Layout layout = given;
@@ -236,7 +260,6 @@ TEST_CASE("what offloading takes of devices and disk is estimated as it is alloc
     TrainJob job = random_job(several_blocks_config(), 16, 12, layout);
     const auto resident = estimate_job(job).devices;
     for (const bool parameters : {false, true}) {
-      if (parameters && layout.zero > 0) continue;
       job.offload = {.optimizer = true, .parameters = parameters, .folder = std::filesystem::temp_directory_path()};
       const auto estimated = estimate_job(job).devices;
       const auto taken = Trainer(job).memory();
@@ -246,7 +269,8 @@ TEST_CASE("what offloading takes of devices and disk is estimated as it is alloc
         CHECK(taken[i].use.optimizer == estimated[i].use.optimizer);
         CHECK(taken[i].use.disk == estimated[i].use.disk);
         CHECK(taken[i].use.host == 0);
-        CHECK(estimated[i].use.disk >= resident[i].use.optimizer + (parameters ? resident[i].use.parameters : 0));
+        const std::size_t weights = resident[i].use.parameters / (layout.zero > 0 ? 2 : 1);
+        CHECK(estimated[i].use.disk >= resident[i].use.optimizer + (parameters && layout.zero < 3 ? weights : 0));
       }
     }
   }
@@ -310,7 +334,7 @@ TEST_CASE("weights that cannot be offloaded are refused with why") {
   job.layout.order = schedules::Order::planned;
   CHECK_NOTHROW(estimate_job(job));
   job.zero.stage = 1;
-  CHECK_THROWS_WITH(estimate_job(job), Contains("use zero 0"));
+  CHECK_NOTHROW(estimate_job(job));
 }
 
 TEST_CASE("of a real model a device keeps three blocks of states, and the disk has all, within 1 %") {

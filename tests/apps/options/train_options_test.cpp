@@ -214,6 +214,7 @@ TEST_CASE("what is offloaded, and where to") {
   const RunSettings weights = parse({"--offload", "optimizer,parameters", "--zero-prefetch", "3"}).run;
   CHECK(weights.offload == Offload{.optimizer = true, .parameters = true});
   CHECK(weights.zero == Zero{.stage = 0, .prefetch = 3});
+  CHECK(parse({"--offload", "parameters", "--dp", "2", "--zero", "3"}).run.zero.stage == 3);
   CHECK(parse({"--offload", "gradients"}).run.offload == Offload{.gradients = true});
   CHECK(parse({"--offload", "activations,optimizer", "--activation-offload-fraction", "0.5"}).run.offload ==
         Offload{.optimizer = true, .activations = true, .activation_fraction = 0.5});

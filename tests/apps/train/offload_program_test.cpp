@@ -74,7 +74,6 @@ TEST_CASE("a run with everything on a disk evaluates, saves, goes on and exports
 TEST_CASE("offloading that cannot be is one line") {
   const std::string to = " --offload-to " + std::filesystem::temp_directory_path().string();
   CHECK_THAT(refused(small + "--offload parameters"), StartsWith("--offload parameters: a CPU's memory is the host's already"));
-  CHECK_THAT(refused(small + "--offload parameters --dp 2 --zero 3" + to), Contains("use zero 0"));
   CHECK_THAT(refused(small + "--offload parameters --order ready" + to), Contains("the run's order is ready; use planned"));
   CHECK_THAT(refused(small + "--offload gradients --dp 2" + to), Contains("there are 2; use dp 1"));
   CHECK_THAT(refused(small + "--offload parameters --offload-to /proc"), Contains("no direct I/O"));
