@@ -30,6 +30,8 @@ class OwnerSums {
   // Enqueues the sum over the replicas of a part [n] of some unit's sums, or of several that follow each other: to the owners,
   // of vectors to all. Where units share memory, of the one that was opened last.
   void sum(Stream& transfer, const Tensor& part);
+  // Of all of a unit, in the order of the list.
+  void sum_unit(Stream& transfer, std::size_t unit) { sum_in(transfer, units_[unit], 0, units_[unit].sums.elements()); }
 
  private:
   void sum_in(Stream& transfer, const Unit& unit, std::int64_t begin, std::int64_t end);

@@ -50,13 +50,6 @@ void check_offloaded_parameters(const TrainJob& job) {
                 "weights are fetched in the plan's order, and the run's order is ready; use planned");
 }
 
-void check_offloaded_gradients(const TrainJob& job) {
-  if (!job.offload.gradients || job.batch.dp == 1) return;
-  throw Error(ErrorKind::input, {"offload", to_string(job.offload)},
-              "replicas add their gradients up on the devices, and there are " + std::to_string(job.batch.dp) +
-                  "; use dp 1, or leave gradients out");
-}
-
 // Refuses a model that cannot be split or computed so before anything is opened.
 std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vector<std::vector<Block>>& parts,
                                              const std::shared_ptr<EngineChannel>& channel) {
@@ -64,7 +57,6 @@ std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vec
     throw Error(ErrorKind::input, {"zero", std::to_string(job.zero.stage)},
                 "replicas gather weights in one order, the plan's, and the run's order is ready; use planned");
   check_offloaded_parameters(job);
-  check_offloaded_gradients(job);
   check_replayed(job);
   layout_parameters(job.config, parts, 0, job.layout.tp);
   check_head_size(job.config, job.devices.kind, job.numerics.precision.compute);

@@ -171,10 +171,10 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   ActivationSlot& slot = activations_->take(action);
   // Of the step's last microbatch the gradients are final as they come.
   GradientListener listener;
-  if (state_->is_replicated() && setup_.same_order && action.microbatch == setup_.microbatches - 1)
-    listener.added = [this](const Tensor& dw) { state_->start_reduction(dw); };
+  const bool last = state_->is_replicated() && setup_.same_order && action.microbatch == setup_.microbatches - 1;
+  if (last) listener.added = [this](const Tensor& dw) { state_->start_reduction(dw); };
   if (state_->shares_gradient_memory()) listener.opens = [this](std::size_t block) { state_->open_gradients(block); };
-  if (state_->offloads_gradients()) listener.closes = [this](std::size_t block) { state_->close_gradients(block); };
+  if (state_->offloads_gradients()) listener.closes = [this, last](std::size_t block) { state_->close_gradients(block, last); };
   model_->listen(std::move(listener));
   const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(step_.loss_scale / step_.tokens)};
   switch (action.kind) {

@@ -27,6 +27,7 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
   make_offloaded();
   counted_ = places_.counted(setup.id.tp);
   if (setup.groups.data) make_reduction();
+  if (setup.offload.gradients) make_offloaded_gradients();
   make_parameters();
   Stream& stream = ops_.stream();
   stream.zero(arenas_.grads);  // what lies between two tensors is summed over replicas, too
@@ -166,10 +167,22 @@ StateSnapshot& RankState::snapshot() {
   return *snapshot_;
 }
 
-void RankState::start_reduction(const Tensor& grads) { reduction_->start(ops_.stream(), grads); }
+void RankState::start_reduction(const Tensor& grads) {
+  if (offloaded_grads_ && offloaded_grads_->holds(grads)) return;  // as its block is closed
+  reduction_->start(ops_.stream(), grads);
+}
 
 void RankState::reduce(int chunk) {
-  if (reduction_) reduction_->finish(ops_.stream(), grads(places_.chunk_grads(chunk)));
+  if (!reduction_) return;
+  if (offloaded_grads_) {
+    offloaded_grads_->sum(chunk);
+    for (std::size_t i = 0; i < places_.units().size(); ++i) {
+      const ShardUnit& unit = places_.units()[i];
+      const bool stays = places_.is_pooled(i) && !leaves_with_gradients(layout_, unit);
+      if (stays && unit.chunk == chunk) reduction_->finish(ops_.stream(), grads(places_.sums(i)));
+    }
+  }
+  reduction_->finish(ops_.stream(), grads(places_.chunk_grads(chunk)));
 }
 
 void RankState::sum_replicated(int chunk) { sum_replicated_grads(grads(places_.replicated_grads(chunk)), tp_, ops_); }

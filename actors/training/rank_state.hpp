@@ -41,7 +41,7 @@ class RankState {
   void open_gradients(std::size_t block);
   // Whether close_gradients() must be called once it has been added.
   bool offloads_gradients() const { return offloaded_grads_ != nullptr; }
-  void close_gradients(std::size_t block) { offloaded_grads_->close(block); }
+  void close_gradients(std::size_t block, bool last) { offloaded_grads_->close(block, last); }
 
   // Every state that `state` names, from the host. Waits for the device. Throws Error(input) for a state that this rank's
   // optimizer lacks, and what the sources throw.

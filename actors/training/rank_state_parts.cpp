@@ -68,8 +68,11 @@ std::size_t operand_bytes(const RankSetup& setup) {
 }  // namespace
 
 StatePlaces::Setup RankState::places_setup(const RankSetup& setup) {
-  return {setup.zero, place_among(setup.zero, setup.replicas, setup.id.dp), setup.numerics.precision, setup.actions,
-          setup.offload};
+  // One microbatch's gradients are complete as they come.
+  const bool leave_summed = setup.zero.divides_grads() && setup.replicas > 1 && setup.microbatches == 1 && setup.same_order;
+  return {
+      setup.zero,  place_among(setup.zero, setup.replicas, setup.id.dp), setup.numerics.precision, setup.actions, setup.offload,
+      leave_summed};
 }
 
 void RankState::allocate_arenas() {
@@ -96,7 +99,6 @@ void RankState::make_offloaded() {
   const Offload& offload = setup_.offload;
   const std::string name = to_string(setup_.id);
   if (offload.optimizer || offload.parameters || offload.gradients) offload_streams_.emplace(*setup_.device, name);
-  if (offload.gradients) make_offloaded_gradients();
   if (!offload.optimizer && !offload.parameters) return;
   if (setup_.offload.parameters) {
     operands_ = std::make_unique<OffloadedArray>(
@@ -120,22 +122,31 @@ void RankState::make_offloaded_gradients() {
   outside_grads_ =
       std::make_unique<OffloadedArray>(OffloadedArray::Setup{*setup_.device, *offload_streams_, setup_.offload.folder,
                                                              to_string(setup_.id) + ": offloaded gradients"},
-                                       outside_gradients(layout_, places_.units()));
+                                       outside_gradients(layout_, places_.units(), places_.offloaded_runs()));
   std::vector<void*> slots;
   for (std::size_t unit = 0; unit < places_.units().size(); ++unit) {
     const bool leaves = leaves_with_gradients(layout_, places_.units()[unit]);
     slots.push_back(leaves ? grads(places_.sums(unit)).data : nullptr);
   }
-  offloaded_grads_ = std::make_unique<OffloadedGradients>(
-      OffloadedGradients::Setup{layout_, places_.units(), *setup_.device, ops_.stream()}, *outside_grads_, slots);
+  OffloadedGradients::Setup setup{layout_, places_.units(), *setup_.device, ops_.stream(), places_.offloaded_runs()};
+  if (reduction_) {
+    setup.transfer = &reduction_->stream();
+    setup.sum = [this](Stream& transfer, std::size_t unit) {
+      if (owner_sums_) return owner_sums_->sum_unit(transfer, unit);
+      setup_.groups.data->all_reduce(transfer, grads(places_.sums(unit)), Reduction::sum);
+    };
+  }
+  offloaded_grads_ = std::make_unique<OffloadedGradients>(setup, *outside_grads_, slots);
 }
 
 void RankState::make_reduction() {
   SumOverReplicas sum = sum_for_all(setup_.groups.data);
   if (places_.is_sharded()) {
     std::vector<OwnerSums::Unit> units;
+    // Of offloaded ones the slots, in which units take turns too, are not opened here.
     for (std::size_t i = 0; i < places_.units().size(); ++i)
-      units.push_back({places_.units()[i], grads(places_.sums(i)), grads(places_.own_sums(i)), places_.is_pooled(i)});
+      units.push_back({places_.units()[i], grads(places_.sums(i)), grads(places_.own_sums(i)),
+                       places_.is_pooled(i) && !setup_.offload.gradients});
     owner_sums_ = std::make_shared<OwnerSums>(*setup_.device, setup_.groups.data, std::move(units));
     sum = [owners = owner_sums_](Stream& stream, const Tensor& part) { owners->sum(stream, part); };
   }
@@ -193,7 +204,8 @@ MemoryUse RankState::memory(const RankSetup& setup, const ParameterLayout& layou
   }
   if (!setup.offload.optimizer) use.optimizer += optimizer->states().size() * places.states() * size_of(precision.master);
   use.gradients = (places.grads() + grads_alignment(setup)) * size_of(precision.grad);
-  if (setup.offload.gradients) add_outside(setup, OffloadedArray::bytes(outside_gradients(layout, places.units())), use);
+  if (setup.offload.gradients)
+    add_outside(setup, OffloadedArray::bytes(outside_gradients(layout, places.units(), places.offloaded_runs())), use);
   if (setup.saves) {
     for (const HeldPart& part : saved_parts(layout, places, setup.id)) use.snapshot += part.size() * sizeof(float);
     use.snapshot *= 1 + make_optimizer(setup.optimizer)->states().size();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "actors/training/offloaded_gradients.hpp"
 #include "core/buffer.hpp"
 #include "model/arena_views.hpp"
 
@@ -55,7 +54,7 @@ void StatePlaces::place_gradients() {
   grads_ += pool_.length;
   for (std::size_t i = 0; i < units_.size(); ++i) {
     own_sum_begins_.push_back(grads_);
-    if (is_pooled(i) && is_sharded()) grads_ += align_elements(run(units_[i]).size());
+    if (sums_apart(i)) grads_ += align_elements(run(units_[i]).size());
   }
 }
 
@@ -100,7 +99,7 @@ Region StatePlaces::sums(std::size_t index) const {
 
 Region StatePlaces::own_sums(std::size_t index) const {
   const Region own = run(units_[index]);
-  const std::size_t begin = is_pooled(index) && is_sharded() ? own_sum_begins_[index] : sums(index).begin + own.begin;
+  const std::size_t begin = sums_apart(index) ? own_sum_begins_[index] : sums(index).begin + own.begin;
   return {begin, begin + own.size()};
 }
 

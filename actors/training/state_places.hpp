@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/training/gradient_pool.hpp"
+#include "actors/training/offloaded_gradients.hpp"
 #include "model/gradient_norm.hpp"
 #include "model/gradient_places.hpp"
 #include "model/offload.hpp"
@@ -36,6 +37,7 @@ class StatePlaces {
     Precision precision;
     std::vector<schedules::Action> actions;  // of every step, in order; empty where the order is not known before
     Offload offload;
+    bool grads_leave_summed = false;  // of offloaded ones: see GradientRuns
   };
   // The layout outlives it.
   StatePlaces(const ParameterLayout& layout, const Setup& setup);
@@ -65,6 +67,8 @@ class StatePlaces {
   std::size_t grads() const { return grads_; }
   bool pools() const { return !pool_.is_empty(); }
   bool is_pooled(std::size_t unit) const { return pool_.begins[unit].has_value(); }
+  // What of the gradients is outside, where they are offloaded.
+  GradientRuns offloaded_runs() const { return {setup_.place.replica, setup_.grads_leave_summed}; }
   // Where the rank adds the unit up over its microbatches, and where its own run is once replicas have been added.
   Region sums(std::size_t unit) const;
   Region own_sums(std::size_t unit) const;
@@ -88,6 +92,8 @@ class StatePlaces {
   std::size_t shard_at(std::size_t unit, std::size_t offset) const;
   std::size_t unit_of_grad(std::size_t grad_offset) const;
   void place_gradients();
+  // Whether the own run's sums have a place apart from those of all.
+  bool sums_apart(std::size_t unit) const { return is_pooled(unit) && is_sharded() && !setup_.offload.gradients; }
   Region moved(const Region& region, int chunk) const;
 
   const ParameterLayout& layout_;

@@ -57,7 +57,7 @@ const std::vector<OptionSpec>& train_option_table() {
        "with --zero 3 and --offload parameters: blocks whose weights come ahead of the one in use", "1"},
       {"Layout", "offload", "none|optimizer|parameters|gradients|activations",
        "what lives outside of the devices, one or several with commas between: the optimizer's states, and master weights that "
-       "operations do not read; the weights that they read; gradients of blocks' matrices (dp 1); activations of microbatches "
+       "operations do not read; the weights that they read; gradients of blocks' matrices; activations of microbatches "
        "that wait for their backward. The same "
        "bits: docs/memory.md",
        "none"},

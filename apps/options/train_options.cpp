@@ -78,6 +78,9 @@ void refuse_offload_on_gpus(const OptionValues& values, const RunSettings& run) 
   if (run.offload.parameters && run.zero.stage > 0)
     values.fail("offload", fmt::format("on GPUs parameters do not go with --zero {} yet; use --zero 0, or leave parameters out",
                                        run.zero.stage));
+  if (run.offload.gradients && run.batch.dp > 1)
+    values.fail("offload",
+                fmt::format("on GPUs gradients do not go with --dp {} yet; use --dp 1, or leave gradients out", run.batch.dp));
 }
 
 void read_zero(const OptionValues& values, RunSettings& run) {

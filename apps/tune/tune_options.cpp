@@ -99,7 +99,7 @@ Offload read_offloading(const OptionValues& values, bool gpu) {
   if (offload.any() && !gpu)
     values.fail("offload", "a CPU's memory is the host's already, and tune plans for no disk; leave it out");
   if (offload.gradients)
-    values.fail("offload", "tune plans for replicas, which add their gradients up on the devices; leave gradients out");
+    values.fail("offload", "tune plans for replicas on GPUs, which add their gradients up on the devices; leave gradients out");
   if (values.given("offload-bandwidth") && !offload.any())
     values.fail("offload-bandwidth", "is of --offload; give that too, or leave it out");
   return offload;

@@ -60,10 +60,17 @@ class RandomLayouts {
     tiny.isolated = flag();
     tiny.precision = number(0, 2);
     layout.loss_chunks = number(1, 4);
+    if (number(0, 11) == 0) offload(layout);
     return tiny;
   }
 
  private:
+  void offload(Layout& layout) {
+    layout.offload = flag();
+    layout.gradients = flag();
+    layout.parameters = layout.order == Order::planned && flag();
+    layout.prefetch = number(0, 2);
+  }
   // Not a standard distribution: a seed means the same layouts with every library.
   int number(int from, int to) { return from + static_cast<int>(random_() % static_cast<std::uint32_t>(to - from + 1)); }
   bool flag() { return number(0, 1) == 1; }

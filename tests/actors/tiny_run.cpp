@@ -115,6 +115,7 @@ TinyRun reference_of(TinyRun tiny) {
   layout.order = schedules::Order::planned;
   layout.recompute = Recompute::none;
   layout.zero = 0;
+  layout.offload = layout.parameters = layout.gradients = false;
   tiny.from_file = false;
   return tiny;
 }

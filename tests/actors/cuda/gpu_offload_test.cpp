@@ -97,6 +97,30 @@ TEST_CASE("runs of weights that replicas divide, in host memory or on a disk, gi
   }
 }
 
+// Likewise.
+TEST_CASE("replicas add gradients up that lie in host memory or on a disk, to the bits of gradients on GPUs", "[gpu]") {
+  for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
+    for (Layout layout : {Layout{1, 1, 2, 2}, Layout{1, 1, 2, 4}, Layout{2, 1, 2, 1, "zb-v", 2}}) {
+      for (const int gpus : {1, 2}) {
+        layout.zero = 0;
+        TrainJob plain = random_job(half_config(), 128, 8, layout);
+        if (!on_gpus(plain, gpus, precision)) continue;
+        const RunRecord expected = run(std::move(plain), 4);
+        for (layout.zero = 0; layout.zero <= most_zero_stages; ++layout.zero) {
+          for (const std::filesystem::path& folder : offload_folders()) {
+            TrainJob offloaded = random_job(half_config(), 128, 8, layout);
+            on_gpus(offloaded, gpus, precision);
+            const bool others = layout.zero % 2 == 1;
+            offloaded.offload = {.optimizer = others, .parameters = others, .gradients = true, .folder = folder};
+            INFO(to_string(layout) << ", " << numbers_name(precision) << ", " << gpus << " GPUs, folder " << folder);
+            CHECK((run(std::move(offloaded), 4) == expected));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("activations in host memory or on a disk give the bits of activations on GPUs", "[gpu]") {
   const ModelConfig config = half_config();
   for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp8(), Precision::fp8_of_blocks()}) {

@@ -55,7 +55,7 @@ TEST_CASE("a run with everything on a disk evaluates, saves, goes on and exports
   const auto trained = [&](const std::string& name, const std::string& first, const std::string& second) {
     const std::string at = folder.path() / name;
     const std::string run =
-        small + "--eval-data " + text + " --eval-interval 2 --save-interval 2 --metrics " + at + ".jsonl --save " + at;
+        small + "--dp 2 --eval-data " + text + " --eval-interval 2 --save-interval 2 --metrics " + at + ".jsonl --save " + at;
     succeeded(run + " --steps 2 " + first);
     succeeded(run + " --steps 4 --resume " + second);
     succeeded("export --load " + at + "/step-00000004 --out " + at + "-model");
@@ -65,9 +65,10 @@ TEST_CASE("a run with everything on a disk evaluates, saves, goes on and exports
   CHECK(plain.size() >= 8);
   CHECK(trained("outside", everything, everything) == plain);
   CHECK(trained("then", "", everything) == plain);
+  CHECK(trained("divided", everything + " --zero 3", everything + " --zero 1") == plain);
   const std::string weights = read_all(folder.path() / "plain-model" / "model.safetensors");
   CHECK(weights.size() > 1000);
-  for (const char* name : {"outside-model", "then-model"})
+  for (const char* name : {"outside-model", "then-model", "divided-model"})
     CHECK(read_all(folder.path() / name / "model.safetensors") == weights);
 }
 
@@ -75,7 +76,6 @@ TEST_CASE("offloading that cannot be is one line") {
   const std::string to = " --offload-to " + std::filesystem::temp_directory_path().string();
   CHECK_THAT(refused(small + "--offload parameters"), StartsWith("--offload parameters: a CPU's memory is the host's already"));
   CHECK_THAT(refused(small + "--offload parameters --order ready" + to), Contains("the run's order is ready; use planned"));
-  CHECK_THAT(refused(small + "--offload gradients --dp 2" + to), Contains("there are 2; use dp 1"));
   CHECK_THAT(refused(small + "--offload parameters --offload-to /proc"), Contains("no direct I/O"));
   CHECK_THAT(refused(small + "--model llama2-70b --init random --layers 80 --offload parameters,optimizer,gradients" + to),
              Contains("make room, or take another disk"));
