@@ -1,18 +1,57 @@
 #include "actors/engine/actor_runner.hpp"
 
+#include <optional>
+#include <typeinfo>
+
 namespace pipetrain {
 
+namespace {
+
+constexpr std::size_t messages_at_once = 64;
+
+// Where a BriefActor lies in objects of a type, in bytes behind their resumable; nothing in those that are none.
+struct Type {
+  const std::type_info* info;
+  std::optional<std::ptrdiff_t> brief;
+};
+
+// Those that a thread has met, and the list of its last runner, so that neither is made anew for every action.
+thread_local std::vector<Type> types;
+thread_local std::vector<caf::resumable*> spare_jobs;
+
+// As caf::scheduler::worker does. Whether it has more to do.
+bool resume(caf::resumable* job, caf::execution_unit* unit) {
+  switch (job->resume(unit, messages_at_once)) {
+    case caf::resumable::resume_later:
+      return true;
+    case caf::resumable::done:
+    case caf::resumable::awaiting_message:
+    case caf::resumable::shutdown_execution_unit:
+      caf::intrusive_ptr_release(job);
+      break;
+  }
+  return false;
+}
+
+}  // namespace
+
 // A dynamic_cast compares the names of a type's bases, which takes a twelfth of an action's time. So it is done once a type.
-const BriefActor* ActorRunner::as_brief(const caf::resumable* job) {
+const BriefActor* as_brief(const caf::resumable* job) {
   const auto* const bytes = reinterpret_cast<const char*>(job);
   const std::type_info* const info = &typeid(*job);
-  for (const Type& type : types_)
+  for (const Type& type : types)
     if (type.info == info) return type.brief ? reinterpret_cast<const BriefActor*>(bytes + *type.brief) : nullptr;
   const auto* const brief = dynamic_cast<const BriefActor*>(job);
-  types_.push_back({info, std::nullopt});
-  if (brief != nullptr) types_.back().brief = reinterpret_cast<const char*>(brief) - bytes;
+  types.push_back({info, std::nullopt});
+  if (brief != nullptr) types.back().brief = reinterpret_cast<const char*>(brief) - bytes;
   return brief;
 }
+
+ActorRunner::ActorRunner(caf::actor_system& system) : caf::execution_unit(&system), jobs_(std::move(spare_jobs)) {
+  jobs_.clear();
+}
+
+ActorRunner::~ActorRunner() { spare_jobs = std::move(jobs_); }
 
 void ActorRunner::exec_later(caf::resumable* job) {
   if (const BriefActor* brief = as_brief(job); brief != nullptr && brief->is_brief()) {
@@ -22,23 +61,15 @@ void ActorRunner::exec_later(caf::resumable* job) {
   }
 }
 
-// As caf::scheduler::worker does.
 void ActorRunner::run() {
-  constexpr std::size_t messages_at_once = 64;
-  for (std::size_t next = 0; next < jobs_.size(); ++next) {
-    caf::resumable* const job = jobs_[next];
-    switch (job->resume(this, messages_at_once)) {
-      case caf::resumable::resume_later:
-        jobs_.push_back(job);
-        break;
-      case caf::resumable::done:
-      case caf::resumable::awaiting_message:
-      case caf::resumable::shutdown_execution_unit:
-        caf::intrusive_ptr_release(job);
-        break;
-    }
-  }
+  for (std::size_t next = 0; next < jobs_.size(); ++next)
+    if (resume(jobs_[next], this)) jobs_.push_back(jobs_[next]);
   jobs_.clear();
+}
+
+void PassingTurn::exec_later(caf::resumable* job) {
+  const BriefActor* brief = as_brief(job);
+  if (brief == nullptr || !brief->only_passes_on() || resume(job, this)) unit_.exec_later(job);
 }
 
 }  // namespace pipetrain

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
-#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -17,13 +15,19 @@ class BriefActor {
  public:
   virtual ~BriefActor() = default;
   virtual bool is_brief() const { return true; }  // never changes
+  // Whether it only turns messages into others, so that it may run in the midst of another actor's turn. Never changes.
+  virtual bool only_passes_on() const { return false; }
 };
+
+// Null where the actor is none. Thread-safe.
+const BriefActor* as_brief(const caf::resumable* job);
 
 // Runs the brief actors that its messages wake, and those that they wake in turn, on the thread that calls it; other actors go
 // to the scheduler. One thread at a time.
 class ActorRunner : public caf::execution_unit {
  public:
-  explicit ActorRunner(caf::actor_system& system) : caf::execution_unit(&system) {}
+  explicit ActorRunner(caf::actor_system& system);
+  ~ActorRunner() override;
   ActorRunner(const ActorRunner&) = delete;
   ActorRunner& operator=(const ActorRunner&) = delete;
 
@@ -38,17 +42,21 @@ class ActorRunner : public caf::execution_unit {
   void exec_later(caf::resumable* job) override;
 
  private:
-  // Where a BriefActor lies in objects of a type, in bytes behind their resumable; nothing in those that are none.
-  struct Type {
-    const std::type_info* info;
-    std::optional<std::ptrdiff_t> brief;
-  };
-
-  const BriefActor* as_brief(const caf::resumable* job);
   void run();
 
-  std::vector<Type> types_;
   std::vector<caf::resumable*> jobs_;  // each with a reference
+};
+
+// What an actor's turn runs on, in the place of `unit`: those that only pass its messages on do so at once, on this thread, and
+// all others go to `unit`. A queue's work takes less time than giving it to another thread.
+class PassingTurn : public caf::execution_unit {
+ public:
+  explicit PassingTurn(caf::execution_unit& unit) : caf::execution_unit(&unit.system()), unit_(unit) {}
+
+  void exec_later(caf::resumable* job) override;
+
+ private:
+  caf::execution_unit& unit_;
 };
 
 }  // namespace pipetrain

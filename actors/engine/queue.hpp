@@ -21,6 +21,7 @@ class QueueActor : public caf::event_based_actor, public BriefActor {
 
   caf::behavior make_behavior() override;
   void on_exit() override;
+  bool only_passes_on() const override { return true; }
   const char* name() const override { return "queue"; }
 
  private:

@@ -116,6 +116,11 @@ void StageActor::on_exit() {
   launched_.clear();
 }
 
+caf::resumable::resume_result StageActor::resume(caf::execution_unit* unit, std::size_t most_messages) {
+  PassingTurn turn(*unit);
+  return caf::event_based_actor::resume(&turn, most_messages);
+}
+
 template <class Work>
 void StageActor::guarded(Work work) {
   try {

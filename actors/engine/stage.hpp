@@ -43,6 +43,7 @@ class StageActor : public caf::event_based_actor, public BriefActor {
 
   caf::behavior make_behavior() override;
   void on_exit() override;
+  resume_result resume(caf::execution_unit* unit, std::size_t most_messages) override;
   const char* name() const override { return "stage"; }
 
  private:

@@ -43,6 +43,61 @@ class BriefPassing : public Passing, public pipetrain::BriefActor {
   using Passing::Passing;
 };
 
+class QueueLike : public BriefPassing {
+ public:
+  using BriefPassing::BriefPassing;
+  bool only_passes_on() const override { return true; }
+};
+
+// As a stage: it answers a Begin by sending to one that passes it on to another, and then notes whether that one had its turn
+// meanwhile.
+struct Begin {
+  caf::actor through;
+  std::shared_ptr<std::promise<std::thread::id>> passed;
+  std::shared_ptr<std::promise<bool>> within_the_turn;
+};
+
+}  // namespace
+
+PIPETRAIN_MESSAGE(Begin)
+
+namespace {
+
+class Turning : public caf::event_based_actor {
+ public:
+  using caf::event_based_actor::event_based_actor;
+  caf::behavior make_behavior() override {
+    return {
+        [this](Begin& begin) {
+          auto passed = begin.passed->get_future();
+          send(begin.through, Ping{0, begin.passed});
+          begin.within_the_turn->set_value(passed.wait_for(std::chrono::seconds(0)) == std::future_status::ready &&
+                                           passed.get() == std::this_thread::get_id());
+        },
+    };
+  }
+  resume_result resume(caf::execution_unit* unit, std::size_t most_messages) override {
+    pipetrain::PassingTurn turn(*unit);
+    return caf::event_based_actor::resume(&turn, most_messages);
+  }
+};
+
+template <class Through>
+bool passes_within_the_turn() {
+  caf::actor_system_config config;
+  pipetrain::let_idle_threads_sleep(config);
+  caf::actor_system system(config);
+  const caf::actor stage = system.spawn<Turning>(), through = system.spawn<Through>();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // until the scheduler's threads let go of them
+  auto within = std::make_shared<std::promise<bool>>();
+  auto result = within->get_future();
+  caf::anon_send(stage, Begin{through, std::make_shared<std::promise<std::thread::id>>(), std::move(within)});
+  const bool yes = result.get();
+  caf::anon_send_exit(stage, caf::exit_reason::user_shutdown);
+  caf::anon_send_exit(through, caf::exit_reason::user_shutdown);
+  return yes;
+}
+
 // Which thread did the last of what one message set off, in a circle of an actor of each kind.
 template <class First, class Second>
 std::thread::id last_thread(int passes) {
@@ -78,4 +133,10 @@ TEST_CASE("brief actors run on the thread whose message wakes them, those that t
 TEST_CASE("actors that may take long never run on the thread of who wakes them") {
   CHECK(last_thread<Passing, BriefPassing>(0) != std::this_thread::get_id());
   CHECK(last_thread<BriefPassing, Passing>(1) != std::this_thread::get_id());
+}
+
+TEST_CASE("actors that only pass messages on do so within the turn of who sends to them, others never") {
+  bool within = false;
+  for (int round = 0; round < 50 && !within; ++round) within = passes_within_the_turn<QueueLike>();
+  CHECK(within);
 }
