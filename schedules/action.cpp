@@ -7,7 +7,7 @@ namespace pipetrain::schedules {
 
 namespace {
 
-constexpr std::string_view letters = "FBIWRSTNOXPG";  // in the order of ActionKind
+constexpr std::string_view letters = "FBIWRSTNOXPGV";  // in the order of ActionKind
 static_assert(letters.size() == action_kinds);
 
 // A decimal number without sign or leading zeros, at most `limit`; nothing when `text` is not one.
@@ -38,6 +38,7 @@ std::optional<Action> parse_action(std::string_view text) {
   if (at == std::string_view::npos) return std::nullopt;
   Action action;
   action.kind = static_cast<ActionKind>(letters.find(text[at]));
+  if (action.kind == ActionKind::preview) return std::nullopt;
   if (at > 0) {
     const auto chunk = parse_number(text.substr(0, at), std::numeric_limits<std::int16_t>::max());
     if (!chunk || !is_per_chunk(action.kind)) return std::nullopt;

@@ -26,14 +26,17 @@ enum class ActionKind : std::uint8_t {
   // values.
   offload,  // P: out of the device, after F
   reload,   // G: back, after P and before B or I
+  // V: the weights that operations read, as O would make them if the verdict is what it mostly is; what O keeps stays. Stands
+  // in no plan: StageProtocol puts it between N and O where the coming step begins before the verdict.
+  preview,
 };
-constexpr int action_kinds = 12;
+constexpr int action_kinds = 13;
 
 constexpr bool is_compute(ActionKind kind) { return kind <= ActionKind::weight_grad; }
 constexpr bool is_custom(ActionKind kind) { return kind == ActionKind::custom; }
 constexpr bool gives_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
 constexpr bool gives_weight_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::weight_grad; }
-constexpr bool is_move(ActionKind kind) { return kind >= ActionKind::offload; }
+constexpr bool is_move(ActionKind kind) { return kind == ActionKind::offload || kind == ActionKind::reload; }
 constexpr bool has_microbatch(ActionKind kind) { return is_compute(kind) || is_move(kind); }
 // Per chunk: compute, moves, R, S and T. N and O are of the whole stage and carry chunk 0.
 constexpr bool is_per_chunk(ActionKind kind) { return kind <= ActionKind::sum_tied || is_move(kind); }
@@ -49,7 +52,7 @@ struct Action {
 char letter(ActionKind kind);
 // `chunks` of the stage: the chunk is written only when there are several.
 std::string to_string(const Action& action, int chunks = 1);
-// Nothing when the text is not an action.
+// Nothing when the text is not an action of a plan.
 std::optional<Action> parse_action(std::string_view text);
 
 }  // namespace pipetrain::schedules

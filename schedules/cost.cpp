@@ -91,6 +91,7 @@ double Costs::of(int stage, const Action& action) const {
       return chunk.sum_tied;
     case ActionKind::norm:
       return norm.empty() ? 0 : norm[static_cast<std::size_t>(stage)];
+    case ActionKind::preview:  // it reads as much and writes less
     case ActionKind::optimizer:
       return optimizer.empty() ? 0 : optimizer[static_cast<std::size_t>(stage)];
     case ActionKind::offload:

@@ -14,6 +14,9 @@ class Inputs {
       : microbatches_(microbatches), bits_(static_cast<std::size_t>(chunks) * static_cast<std::size_t>(microbatches)) {}
 
   bool has(InputKind kind, int chunk, int microbatch) const { return (bits_[index(chunk, microbatch)] & now(kind)) != 0; }
+  bool has_for_coming_step(InputKind kind, int chunk, int microbatch) const {
+    return (bits_[index(chunk, microbatch)] & coming(kind)) != 0;
+  }
   // False when it was there already.
   bool add(InputKind kind, int chunk, int microbatch) { return set(chunk, microbatch, now(kind)); }
   bool add_for_coming_step(InputKind kind, int chunk, int microbatch) { return set(chunk, microbatch, coming(kind)); }

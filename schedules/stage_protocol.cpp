@@ -6,6 +6,7 @@
 
 #include "schedules/check_customs.hpp"
 #include "schedules/custom_waits.hpp"
+#include "schedules/early_forwards.hpp"
 #include "schedules/inputs.hpp"
 #include "schedules/ready_choice.hpp"
 
@@ -31,17 +32,25 @@ class StageProtocol::Machine {
  public:
   Machine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead);
 
-  void begin_step(StepKind kind, const std::vector<Action>* list);
-  void input_arrived(InputKind kind, int chunk, int microbatch);
+  void begin_step(StepKind kind, const std::vector<Action>* list, NextStep next);
+  StepOf input_arrived(InputKind kind, int chunk, int microbatch);
   void credit_returned(InputKind output, int chunk);
   std::span<const std::int32_t> completed(const Action& action);
   void signalled(int custom);
-  void verdict(bool apply);
+  bool verdict(bool apply, bool confirms);
   void abort() { state_ = State::aborted; }
   const Action* next();
-  bool step_done() const { return state_ == State::aborted || (all_launched() && in_flight_.empty()); }
-  int in_flight() const { return static_cast<int>(in_flight_.size()); }
-  const std::vector<Action>& running() const { return in_flight_; }
+  bool is_early() const { return is_early_; }
+  StepOf step_of(const Action& action) const;
+  bool waits_for_verdict() const {
+    return state_ == State::running && !verdict_given_ && launched_ + 1 == list().size() &&
+           list()[launched_].kind == ActionKind::optimizer;
+  }
+  bool step_done() const {
+    return state_ == State::aborted || (all_launched() && in_flight_.empty() && !early_.waits_for_taken_back());
+  }
+  int in_flight() const { return static_cast<int>(in_flight_.size() + early_.running().size()); }
+  std::vector<Action> running() const;
   std::string waiting_for() const;
 
  private:
@@ -74,7 +83,10 @@ class StageProtocol::Machine {
   bool has_signals(int custom) const;
   bool has_credit(const Action& action) const;
   bool can_run(const Action& action) const;
-  const Action* choose();  // null: nothing
+  const Action* choose();                        // null: nothing
+  [[gnu::noinline]] const Action* next_early();  // null: nothing
+  [[gnu::noinline]] void begin_with_early(NextStep next);
+  void check_may_go_ahead(StepKind kind, const std::vector<Action>* given) const;
   void launch(const Action& action);
   std::string describe(const Action& action) const;
   std::string describe_custom(int number) const;
@@ -103,8 +115,10 @@ class StageProtocol::Machine {
   std::size_t launched_ = 0;
   std::size_t launched_computes_ = 0;
   bool verdict_given_ = false, skips_ = false;
-  std::vector<Action> in_flight_;
-  int computing_ = 0;  // of them: moves run beside compute and take no part in running ahead
+  std::vector<Action> in_flight_;  // of the running step
+  EarlyForwards early_;
+  bool is_early_ = false;
+  int computing_ = 0;  // of both: moves run beside compute and take no part in running ahead
 };
 
 StageProtocol::Machine::Machine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)
@@ -142,28 +156,50 @@ void StageProtocol::Machine::set_list(StepKind kind, const std::vector<Action>* 
       std::count_if(list_->begin(), list_->end(), [](const Action& action) { return is_compute(action.kind); }));
 }
 
-void StageProtocol::Machine::begin_step(StepKind kind, const std::vector<Action>* given) {
+void StageProtocol::Machine::begin_step(StepKind kind, const std::vector<Action>* given, NextStep next) {
   if (state_ == State::running && !all_launched()) impossible_begin();
+  if (next == NextStep::training) check_may_go_ahead(kind, given);
+  if (early_.any() && (kind == StepKind::evaluation || given))
+    impossible("a step begins that is not the one whose forwards were launched already");
   state_ = State::running;
   if (given || list_ != (kind == StepKind::evaluation ? &forwards_ : &planned_list())) set_list(kind, given);
   launched_ = launched_computes_ = 0;
+  if (early_.comes() || next == NextStep::training) begin_with_early(next);
   verdict_given_ = skips_ = false;
   inputs_.begin_step();
   if (is_ready_order()) ready_->begin_step();
 }
 
-void StageProtocol::Machine::input_arrived(InputKind kind, int c, int microbatch) {
+void StageProtocol::Machine::begin_with_early(NextStep next) {
+  EarlyForwards::Handover begun = early_.begin_step(next == NextStep::training);
+  launched_ = launched_computes_ = begun.launched;
+  is_early_ = false;
+  in_flight_ = std::move(begun.running);
+}
+
+void StageProtocol::Machine::check_may_go_ahead(StepKind kind, const std::vector<Action>* given) const {
+  const auto& list = planned_list();
+  const bool moves = std::any_of(list.begin(), list.end(), [](const Action& action) { return is_move(action.kind); });
+  if (kind == StepKind::evaluation || given || ready_ || customs_ || moves)
+    throw std::invalid_argument(
+        "only a step of training in the planned order, without moves and custom actions, is followed by one that begins early");
+}
+
+StepOf StageProtocol::Machine::input_arrived(InputKind kind, int c, int microbatch) {
   if (!has_chunk(c) || microbatch < 0 || microbatch >= plan_->microbatches)
     impossible_input(kind, c, microbatch, "is not in the plan");
   const bool is_last = chunk(c).is_last;
   if (kind == InputKind::gradient && is_last) impossible_input(kind, c, microbatch, "comes, but it is the last of the model");
   if (kind == InputKind::target && !is_last)
     impossible_input(kind, c, microbatch, "comes, but it is not the last of the model");
-  if (state_ == State::running && inputs_.add(kind, c, microbatch)) return;
-  // It had arrived already, so this is the coming step's: its sender knows that all compute of this step is over here.
-  const bool may_be_early = state_ != State::running || launched_computes_ == computes_;
+  if (state_ == State::running && inputs_.add(kind, c, microbatch)) return StepOf::running;
+  // It had arrived already, so this is the coming step's: its sender knows that all compute of this step is over here, or
+  // feeds the pipeline and knows what comes.
+  const bool fed = kind == InputKind::target || (kind == InputKind::activation && chunk(c).is_first);
+  const bool may_be_early = state_ != State::running || launched_computes_ == computes_ || (fed && early_.comes());
   if (!may_be_early || !inputs_.add_for_coming_step(kind, c, microbatch))
     impossible_input(kind, c, microbatch, "arrives twice");
+  return StepOf::coming;
 }
 
 void StageProtocol::Machine::credit_returned(InputKind output, int c) {
@@ -179,7 +215,11 @@ void StageProtocol::Machine::credit_returned(InputKind output, int c) {
 
 std::span<const std::int32_t> StageProtocol::Machine::completed(const Action& action) {
   const auto found = std::find(in_flight_.begin(), in_flight_.end(), action);
-  if (found == in_flight_.end()) impossible_end(action);
+  if (found == in_flight_.end()) {
+    if (!early_.completed(action)) impossible_end(action);
+    --computing_;
+    return {};
+  }
   in_flight_.erase(found);
   if (!is_move(action.kind)) --computing_;
   if (!customs_ || list_ == &forwards_) return {};
@@ -199,11 +239,28 @@ bool StageProtocol::Machine::has_signals(int custom) const {
   return customs_->signals[static_cast<std::size_t>(custom)] == customs_->waits.count(custom);
 }
 
-void StageProtocol::Machine::verdict(bool apply) {
-  if (state_ == State::aborted) return;  // it was sent before its sender heard of the abort
+bool StageProtocol::Machine::verdict(bool apply, bool confirms) {
+  if (state_ == State::aborted) return false;  // it was sent before its sender heard of the abort
   if (state_ != State::running || verdict_given_) impossible("a verdict comes outside a step or twice");
   verdict_given_ = true;
   skips_ = !apply;
+  if (!early_.has_preview() || (apply && confirms)) return false;
+  const std::vector<Action>& coming = planned_list();
+  const std::size_t again = early_.take_back();
+  for (std::size_t i = 0; i < again; ++i)
+    if (!chunk(coming[i].chunk).is_last) ++chunk(coming[i].chunk).activation_credits;
+  return true;
+}
+
+StepOf StageProtocol::Machine::step_of(const Action& action) const {
+  if (std::find(in_flight_.begin(), in_flight_.end(), action) != in_flight_.end()) return StepOf::running;
+  return early_.waits_for_taken_back() ? StepOf::taken_back : StepOf::coming;
+}
+
+std::vector<Action> StageProtocol::Machine::running() const {
+  std::vector<Action> all = in_flight_;
+  all.insert(all.end(), early_.running().begin(), early_.running().end());
+  return all;
 }
 
 inline bool StageProtocol::Machine::has_inputs(const Action& action) const {
@@ -245,16 +302,42 @@ inline const Action* StageProtocol::Machine::choose() {
 }
 
 inline const Action* StageProtocol::Machine::next() {
-  if (state_ != State::running || all_launched()) return nullptr;
+  if (state_ != State::running) return nullptr;
+  if (early_.comes()) {
+    is_early_ = false;
+    if (all_launched() || waits_for_verdict()) return next_early();
+  }
+  if (all_launched()) return nullptr;
   if (computing_ >= run_ahead_ && !next_is_move()) return nullptr;
   const Action* const action = choose();
   if (!action) return nullptr;
   if (skips_ && action->kind == ActionKind::optimizer) {  // the last of the list
     ++launched_;
-    return nullptr;
+    return early_.comes() ? next_early() : nullptr;
   }
   launch(*action);
   return action;
+}
+
+// The list has an N, or an O at least, behind its forwards.
+const Action* StageProtocol::Machine::next_early() {
+  static constexpr Action preview{ActionKind::preview, 0, -1};
+  if (!early_.may_launch() || computing_ >= run_ahead_) return nullptr;
+  const Action& action = planned_list()[early_.launched()];
+  if (action.kind != ActionKind::forward || !has_credit(action)) return nullptr;
+  Chunk& place = chunk(action.chunk);
+  const auto came = [&](InputKind kind) { return inputs_.has_for_coming_step(kind, action.chunk, action.microbatch); };
+  if (!came(InputKind::activation) || (place.is_last && !came(InputKind::target))) return nullptr;
+  ++computing_;
+  if (!verdict_given_ && !early_.has_preview()) {
+    early_.preview_launched();
+    in_flight_.push_back(preview);
+    return &preview;
+  }
+  is_early_ = true;
+  if (!place.is_last) --place.activation_credits;
+  early_.launched(action);
+  return &action;
 }
 
 void StageProtocol::Machine::launch(const Action& action) {
@@ -308,7 +391,7 @@ std::string StageProtocol::Machine::waiting_for() const {
   if (state_ == State::no_step) return "no step has begun";
   if (state_ == State::aborted) return "the step was aborted";
   std::string running;
-  for (const Action& action : in_flight_)
+  for (const Action& action : this->running())
     running += (running.empty() ? "" : ", ") + to_string(action, plan_->placement.chunks());
   if (all_launched()) return running.empty() ? "the step is done" : "all is launched; running: " + running;
   if (computing_ >= run_ahead_) return "launched and not completed: " + running;
@@ -348,19 +431,24 @@ StageProtocol::~StageProtocol() = default;
 StageProtocol::StageProtocol(StageProtocol&&) noexcept = default;
 StageProtocol& StageProtocol::operator=(StageProtocol&&) noexcept = default;
 
-void StageProtocol::begin_step(StepKind kind, const std::vector<Action>* list) { machine_->begin_step(kind, list); }
-void StageProtocol::input_arrived(InputKind kind, int chunk, int microbatch) {
-  machine_->input_arrived(kind, chunk, microbatch);
+void StageProtocol::begin_step(StepKind kind, const std::vector<Action>* list, NextStep next) {
+  machine_->begin_step(kind, list, next);
+}
+StepOf StageProtocol::input_arrived(InputKind kind, int chunk, int microbatch) {
+  return machine_->input_arrived(kind, chunk, microbatch);
 }
 void StageProtocol::credit_returned(InputKind output, int chunk) { machine_->credit_returned(output, chunk); }
 std::span<const std::int32_t> StageProtocol::completed(const Action& action) { return machine_->completed(action); }
 void StageProtocol::signalled(int custom) { machine_->signalled(custom); }
-void StageProtocol::verdict(bool apply) { machine_->verdict(apply); }
+bool StageProtocol::verdict(bool apply, bool confirms) { return machine_->verdict(apply, confirms); }
 void StageProtocol::abort() { machine_->abort(); }
 const Action* StageProtocol::next() { return machine_->next(); }
+bool StageProtocol::is_early() const { return machine_->is_early(); }
+StepOf StageProtocol::step_of(const Action& action) const { return machine_->step_of(action); }
+bool StageProtocol::waits_for_verdict() const { return machine_->waits_for_verdict(); }
 bool StageProtocol::step_done() const { return machine_->step_done(); }
 int StageProtocol::in_flight() const { return machine_->in_flight(); }
-const std::vector<Action>& StageProtocol::running() const { return machine_->running(); }
+std::vector<Action> StageProtocol::running() const { return machine_->running(); }
 std::string StageProtocol::waiting_for() const { return machine_->waiting_for(); }
 
 }  // namespace pipetrain::schedules

@@ -7,6 +7,11 @@
 // Stages do not begin a step at the same instant: a fast neighbour may send the first inputs of the coming step before this
 // stage's begin_step(). Such inputs are kept for it. Nobody can be further ahead, because every stage takes part in the
 // verdict.
+//
+// Where a step's caller knows that another one follows (NextStep::training), a stage that has launched its N goes on with the
+// forwards that its list begins with, as inputs and credits come. Before the verdict it computes them from a preview of the
+// weights (V), and its driver keeps their outputs back; a verdict that confirms V lets them go, any other takes them back:
+// O runs (or is skipped), then they are launched again. Backwards wait for begin_step(). See early_forwards.hpp.
 #pragma once
 
 #include <memory>
@@ -22,6 +27,16 @@ namespace pipetrain::schedules {
 enum class Order {
   planned,  // the next of the plan's list, once its inputs and credits are there
   ready,    // the plan's ReadyRule picks among what is ready now
+};
+
+// What follows a step, as far as its caller can promise.
+enum class NextStep : std::uint8_t { unknown, training };
+
+// Which step a launched action belongs to.
+enum class StepOf : std::uint8_t {
+  running,
+  coming,      // launched early
+  taken_back,  // launched early, for nothing: it will be launched again
 };
 
 // What arrives at a chunk. The first virtual stage's activation is the tokens; only the last one has targets.
@@ -43,10 +58,14 @@ class StageProtocol {
   // Every action of the previous step must have been launched, or the step aborted. An evaluation keeps the planned order.
   // `list`: what the step runs, in this order, in place of the plan's list and of choosing; the plan's actions, in an order
   // that its needs serve (but for an O that the verdict skips). It outlives the step.
-  void begin_step(StepKind kind = StepKind::training, const std::vector<Action>* list = nullptr);
+  // With NextStep::training the step is one of training in the planned order, of a plan without moves and custom actions and
+  // without a list of its own (std::invalid_argument), and a step of training comes next.
+  void begin_step(StepKind kind = StepKind::training, const std::vector<Action>* list = nullptr,
+                  NextStep next = NextStep::unknown);
   // The input of this chunk and microbatch can be read: its producer was enqueued (planned) or completed (ready). Before
-  // begin_step(), and once all compute of a step was launched, it belongs to the coming step.
-  void input_arrived(InputKind kind, int chunk, int microbatch);
+  // begin_step(), and once all compute of a step was launched, it belongs to the coming step; so does what comes from outside
+  // of the model (tokens and targets) for the second time, where NextStep::training was said. Returns which step it is of.
+  StepOf input_arrived(InputKind kind, int chunk, int microbatch);
   // A slot of the queue that takes this chunk's output of that kind is free: activation sent down, gradient sent up. Credits
   // start at none and outlive steps: give one for every slot at set-up.
   void credit_returned(InputKind output, int chunk);
@@ -56,7 +75,9 @@ class StageProtocol {
   // Another stage's action has completed that this stage's custom action of this number waits for. May come before
   // the step begins.
   void signalled(int custom);
-  void verdict(bool apply);  // allows O, or ends the step without it
+  // Allows O, or ends the step without it. `confirms`: weights step as V took for granted. Returns whether forwards that were
+  // launched early are to be taken back, with their inputs and outputs.
+  bool verdict(bool apply, bool confirms = false);
   // No further actions until the next begin_step(). Inputs that arrive in between belong to that step, so nothing of the
   // aborted one may still be on its way.
   void abort();
@@ -64,10 +85,15 @@ class StageProtocol {
   // The next action to launch now; null where there is none. It counts as launched: its inputs and its output's credit are
   // taken. Valid until the next call.
   const Action* next();
+  // Of the action that next() gave last.
+  bool is_early() const;
+  // Of a launched action that has not completed; of two that are equal, of the one that was launched first.
+  StepOf step_of(const Action& action) const;
+  bool waits_for_verdict() const;  // all but O was launched, and the verdict has not come
 
-  bool step_done() const;                      // every action of the step has completed, or abort() was called
-  int in_flight() const;                       // actions launched and not completed
-  const std::vector<Action>& running() const;  // these actions, oldest first
+  bool step_done() const;               // every action of the step has completed, or abort() was called
+  int in_flight() const;                // actions launched and not completed
+  std::vector<Action> running() const;  // these actions, oldest first of each step
   // One line for a person: what the stage would do next and what it waits for, e.g. "B3 waits for the gradient of microbatch
   // 3".
   std::string waiting_for() const;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "schedules/validate.hpp"
@@ -18,7 +19,7 @@ class PipelineDriver {
  public:
   PipelineDriver(std::shared_ptr<const Plan> plan, Order order, std::vector<StageNeeds> needs, int run_ahead = 2,
                  SlotLife life = {})
-      : plan_(std::move(plan)), order_(order), life_(life), traces(plan_->stages.size()) {
+      : plan_(std::move(plan)), order_(order), life_(life), traces(plan_->stages.size()), begun_(plan_->stages.size()) {
     const int chunks = plan_->placement.chunks();
     for (int stage = 0; stage < plan_->placement.stages(); ++stage) {
       protocols.emplace_back(plan_, stage, order, run_ahead);
@@ -32,10 +33,13 @@ class PipelineDriver {
     }
   }
 
-  void begin_step(StepKind kind = StepKind::training) {
+  // With NextStep::training the step is followed by another, whose tokens and targets come as soon as there is room.
+  void begin_step(StepKind kind = StepKind::training, NextStep next = NextStep::unknown) {
     kind_ = kind;
     norms_ = 0;
-    fed_tokens_ = fed_targets_ = 0;
+    const bool announced = next_ == NextStep::training;
+    for (int* fed : {&fed_tokens_, &fed_targets_}) *fed = announced ? *fed - plan_->microbatches : 0;
+    next_ = next;
     for (int stage = 0; stage < plan_->placement.stages(); ++stage) send({Event::begin, stage, {}, {}});
     feed();
   }
@@ -55,7 +59,8 @@ class PipelineDriver {
     StageProtocol& protocol = protocols[static_cast<std::size_t>(event.stage)];
     switch (event.type) {
       case Event::begin:
-        protocol.begin_step(kind_);
+        protocol.begin_step(kind_, nullptr, next_);
+        ++begun_[static_cast<std::size_t>(event.stage)];
         break;
       case Event::input:
         protocol.input_arrived(event.kind, event.action.chunk, event.action.microbatch);
@@ -72,10 +77,10 @@ class PipelineDriver {
         protocol.signalled(event.action.microbatch);
         break;
       case Event::verdict:
-        protocol.verdict(kind_ == StepKind::training);
+        on_verdict(event.stage);
         break;
     }
-    while (const auto action = protocol.next()) on_launched(event.stage, *action);
+    while (const auto action = protocol.next()) on_launched(event.stage, *action, protocol.is_early());
   }
 
   // Delivers until nothing is left; `choose(n)` gives an index below n.
@@ -89,6 +94,8 @@ class PipelineDriver {
       if (!protocol.step_done()) return false;
     return true;
   }
+
+  int norms() const { return norms_; }  // of the running step, that have completed
 
   std::string report() const {
     std::string text;
@@ -138,10 +145,11 @@ class PipelineDriver {
     }
   }
   void feed() {
-    for (; fed_tokens_ < plan_->microbatches && token_slots_ > 0; ++fed_tokens_, --token_slots_)
-      send_input(InputKind::activation, 0, fed_tokens_);
-    for (; fed_targets_ < plan_->microbatches && target_slots_ > 0; ++fed_targets_, --target_slots_)
-      send_input(InputKind::target, plan_->placement.virtual_stages() - 1, fed_targets_);
+    const int m = plan_->microbatches, end = next_ == NextStep::training ? 2 * m : m;
+    for (; fed_tokens_ < end && token_slots_ > 0; ++fed_tokens_, --token_slots_)
+      send_input(InputKind::activation, 0, fed_tokens_ % m);
+    for (; fed_targets_ < end && target_slots_ > 0; ++fed_targets_, --target_slots_)
+      send_input(InputKind::target, plan_->placement.virtual_stages() - 1, fed_targets_ % m);
   }
   static bool is_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
   void send_output(int v, const Action& action) {
@@ -149,11 +157,26 @@ class PipelineDriver {
       send_input(InputKind::activation, v + 1, action.microbatch);
     if (is_input_grad(action.kind) && v > 0) send_input(InputKind::gradient, v - 1, action.microbatch);
   }
-  void on_launched(int stage, const Action& action) {
-    traces[static_cast<std::size_t>(stage)] += to_string(action, plan_->placement.chunks()) + " ";
+  void on_launched(int stage, const Action& action, bool early) {
+    const auto at = static_cast<std::size_t>(stage);
+    const std::string text = to_string(action, plan_->placement.chunks()) + " ";
+    traces[at] += text;
+    if (action.kind != ActionKind::preview) standing[{stage, begun_[at] + (early ? 1 : 0)}] += text;
+    previews += action.kind == ActionKind::preview ? 1 : 0;
     send({Event::done, stage, {}, action});
-    if (order_ == Order::planned && is_compute(action.kind))
+    if (order_ != Order::planned || !is_compute(action.kind)) return;
+    if (early && protocols[at].waits_for_verdict()) {
+      unsent_[stage].push_back(action);
+    } else {
       send_output(plan_->placement.virtual_stage(stage, action.chunk), action);
+    }
+  }
+  void on_verdict(int stage) {
+    const bool taken_back =
+        protocols[static_cast<std::size_t>(stage)].verdict(kind_ == StepKind::training && applies, confirms);
+    if (taken_back) standing[{stage, begun_[static_cast<std::size_t>(stage)] + 1}].clear(), ++takes_back;
+    for (const Action& action : std::exchange(unsent_[stage], {}))
+      if (!taken_back) send_output(plan_->placement.virtual_stage(stage, action.chunk), action);
   }
   void on_completed(int stage, const Action& action) {
     if (action.kind == ActionKind::norm && ++norms_ == plan_->placement.stages())
@@ -182,10 +205,18 @@ class PipelineDriver {
   std::map<std::string, int> delivered_;
   int token_slots_ = 0, target_slots_ = 0, norms_ = 0;
   int fed_tokens_ = 1 << 30, fed_targets_ = 1 << 30;  // nothing before the first step
+  NextStep next_ = NextStep::unknown;
+  std::map<int, std::vector<Action>> unsent_;  // by stage: early forwards whose outputs wait for the verdict
 
  public:
   std::vector<StageProtocol> protocols;
-  std::vector<std::string> traces;  // per stage, what was launched: "F0 F1 B0 "
+  std::vector<std::string> traces;                      // per stage, what was launched: "F0 F1 B0 "
+  bool applies = true, confirms = false;                // the verdict of a step of training
+  std::map<std::pair<int, int>, std::string> standing;  // by stage and step, from 1: what was launched and not taken back
+  int previews = 0, takes_back = 0;                     // of all stages and steps
+
+ private:
+  std::vector<int> begun_;  // by stage: steps
 };
 
 // One stage's list as text: "F0 F1 B0".

@@ -1,0 +1,152 @@
+// Steps whose forwards begin before the verdict on the step before.
+#include <random>
+#include <stdexcept>
+
+#include "catch.hpp"
+#include "schedules/builders.hpp"
+#include "tests/schedules/pipeline_driver.hpp"
+
+using namespace pipetrain::schedules;
+
+namespace {
+
+constexpr SlotLife life{ActionKind::input_grad, ActionKind::weight_grad};
+
+std::string next_text(StageProtocol& protocol) {
+  const auto action = protocol.next();
+  return action ? to_string(*action) : "";
+}
+
+// A stage of one that has launched and completed everything but O, whose next step's inputs are there.
+StageProtocol before_the_verdict(int microbatches = 2) {
+  const auto plan = std::make_shared<const Plan>(with_end_of_step(build_schedule("gpipe", {1, 1, microbatches}), {}));
+  StageProtocol stage(plan, 0, Order::planned);
+  stage.begin_step(StepKind::training, nullptr, NextStep::training);
+  for (const int step : {0, 1})
+    for (int m = 0; m < microbatches; ++m)
+      for (const auto kind : {InputKind::activation, InputKind::target})
+        CHECK(stage.input_arrived(kind, 0, m) == (step == 0 ? StepOf::running : StepOf::coming));
+  for (int done = 0; done < 2 * microbatches + 1; ++done) {
+    const Action action = *stage.next();
+    CHECK_FALSE(stage.is_early());
+    stage.completed(action);
+  }
+  CHECK(stage.waits_for_verdict());
+  return stage;
+}
+
+const Action f0{ActionKind::forward, 0, 0}, f1{ActionKind::forward, 0, 1}, v{ActionKind::preview, 0, -1},
+    o{ActionKind::optimizer, 0, -1};
+
+}  // namespace
+
+TEST_CASE("forwards of the coming step follow a preview, and a verdict that confirms it keeps them") {
+  StageProtocol stage = before_the_verdict();
+  CHECK(next_text(stage) == "V");
+  CHECK_FALSE(stage.is_early());
+  CHECK(next_text(stage) == "F0");
+  CHECK(stage.is_early());
+  CHECK(next_text(stage).empty());  // two run
+  stage.completed(v);
+  CHECK_FALSE(stage.verdict(true, true));
+  CHECK(next_text(stage) == "O");
+  CHECK(stage.step_of(f0) == StepOf::coming);
+  CHECK(stage.running() == std::vector<Action>{o, f0});
+  stage.completed(f0);
+  CHECK(next_text(stage) == "F1");
+  CHECK(stage.is_early());
+  CHECK_FALSE(stage.step_done());
+  stage.completed(o);
+  CHECK(stage.step_done());
+  CHECK(next_text(stage).empty());  // backwards wait for the step
+  stage.begin_step();
+  CHECK(next_text(stage) == "B0");
+  CHECK(stage.step_of(f1) == StepOf::running);
+}
+
+TEST_CASE("another verdict takes early forwards back, which run again once they have completed") {
+  for (const bool apply : {true, false}) {
+    StageProtocol stage = before_the_verdict();
+    for (const char* text : {"V", "F0"}) CHECK(next_text(stage) == text);
+    stage.completed(v);
+    CHECK(next_text(stage) == "F1");
+    CHECK(stage.verdict(apply, !apply));  // what is not applied confirms nothing
+    CHECK(next_text(stage).empty());
+    CHECK(stage.step_of(f1) == StepOf::taken_back);
+    stage.completed(f0);
+    if (apply) {
+      CHECK(next_text(stage) == "O");
+      stage.completed(o);
+    }
+    CHECK(next_text(stage).empty());
+    CHECK_FALSE(stage.step_done());
+    stage.completed(f1);
+    for (const char* text : {"F0", "F1"}) CHECK(next_text(stage) == text);
+    CHECK(stage.step_done());
+    CHECK(stage.step_of(f1) == StepOf::coming);
+  }
+}
+
+TEST_CASE("a stage that hears the verdict first needs no preview") {
+  StageProtocol stage = before_the_verdict();
+  CHECK_FALSE(stage.verdict(true, false));
+  for (const char* text : {"O", "F0"}) CHECK(next_text(stage) == text);
+}
+
+TEST_CASE("a step that was not announced cannot follow early forwards, and only planned steps of training are followed") {
+  StageProtocol stage = before_the_verdict();
+  for (const char* text : {"V", "F0"}) CHECK(next_text(stage) == text);
+  for (const Action& action : {v, f0}) stage.completed(action);
+  stage.verdict(true, true);
+  CHECK(next_text(stage) == "O");
+  CHECK_THROWS_AS(stage.begin_step(StepKind::evaluation), std::logic_error);
+
+  const auto plan = std::make_shared<const Plan>(with_end_of_step(build_schedule("1f1b", {2, 1, 4}), {}));
+  StageProtocol ready(plan, 0, Order::ready), planned(plan, 0, Order::planned);
+  CHECK_THROWS_AS(ready.begin_step(StepKind::training, nullptr, NextStep::training), std::invalid_argument);
+  CHECK_THROWS_AS(planned.begin_step(StepKind::evaluation, nullptr, NextStep::training), std::invalid_argument);
+  CHECK_THROWS_AS(planned.begin_step(StepKind::training, &plan->stages[0], NextStep::training), std::invalid_argument);
+}
+
+TEST_CASE("at any speed of stages and messages, with any verdicts, steps that begin early run every action once") {
+  std::mt19937 random(11);
+  const auto any = [&](std::size_t below) { return std::uniform_int_distribution<std::size_t>(0, below - 1)(random); };
+  int previews = 0, takes_back = 0;
+  for (const auto& schedule : all_schedules()) {
+    for (const int stages : {1, 2, 4}) {
+      for (int round = 0; round < 6; ++round) {
+        const int microbatches = 1 + static_cast<int>(any(8)), steps = 5;
+        const auto plan = std::make_shared<const Plan>(
+            with_end_of_step(build_schedule(schedule.name, {stages, schedule.default_chunks, microbatches}), {}));
+        PipelineDriver driver(plan, Order::planned, validate(*plan, Order::planned, life), 1 + round % 3, life);
+        INFO(schedule.name << " pp " << stages << " m " << microbatches << " round " << round);
+        std::vector<bool> applied;
+        for (int step = 1; step <= steps; ++step) {
+          driver.begin_step(StepKind::training, step < steps ? NextStep::training : NextStep::unknown);
+          driver.applies = any(4) != 0;
+          driver.confirms = any(2) != 0;
+          applied.push_back(driver.applies);
+          // The next step begins as soon as this one is over, whatever is still on its way.
+          while (driver.norms() < stages || !driver.all_done()) {
+            const auto keys = driver.deliverable();
+            if (keys.empty()) FAIL(driver.report());
+            driver.deliver(keys[any(keys.size())]);
+          }
+        }
+        driver.run(any);
+        for (int stage = 0; stage < stages; ++stage)
+          for (int step = 1; step <= steps; ++step) {
+            std::string expected = list_text(*plan, stage) + " ";
+            if (!applied[static_cast<std::size_t>(step - 1)]) expected.resize(expected.size() - 2);
+            // O stands behind what was launched early, which counts to the next step.
+            CHECK(driver.standing[{stage, step}] == expected);
+          }
+        previews += driver.previews;
+        takes_back += driver.takes_back;
+      }
+    }
+  }
+  CHECK(previews > 100);
+  CHECK(takes_back > 100);
+  CHECK(takes_back < previews);
+}
