@@ -13,6 +13,23 @@ class AdamWOptimizer final : public Optimizer {
   }
 
   void step(Ops& ops, const OptimizerTensors& tensors, const OptimizerStep& step) const override {
+    if (tensors.rounded.data == nullptr) {
+      ops.adamw(arguments(tensors), settings(tensors, step));
+    } else {
+      ops.adamw_rounded(arguments(tensors), settings(tensors, step), tensors.rounded);
+    }
+  }
+
+  void preview(Ops& ops, const OptimizerTensors& tensors, const OptimizerStep& step) const override {
+    ops.adamw_preview(arguments(tensors), settings(tensors, step), tensors.rounded);
+  }
+
+ private:
+  static AdamWArgs arguments(const OptimizerTensors& tensors) {
+    return {.weight = tensors.weight, .grad = tensors.grad, .m = tensors.states[0], .v = tensors.states[1]};
+  }
+
+  AdamW settings(const OptimizerTensors& tensors, const OptimizerStep& step) const {
     AdamW own;
     own.lr = step.lr;
     own.beta1 = settings_.beta1;
@@ -21,15 +38,9 @@ class AdamWOptimizer final : public Optimizer {
     own.weight_decay = tensors.decays ? settings_.weight_decay : 0;
     own.step = step.step;
     own.grad_scale = step.grad_scale;
-    const AdamWArgs args{.weight = tensors.weight, .grad = tensors.grad, .m = tensors.states[0], .v = tensors.states[1]};
-    if (tensors.rounded.data == nullptr) {
-      ops.adamw(args, own);
-    } else {
-      ops.adamw_rounded(args, own, tensors.rounded);
-    }
+    return own;
   }
 
- private:
   OptimizerSettings settings_;
 };
 

@@ -54,17 +54,28 @@ std::vector<OptimizerPart> whole_parts(const ParameterLayout& layout) {
   return parts;
 }
 
+namespace {
+
+OptimizerTensors tensors_of(const OptimizerPart& part, const OptimizerArenas& arenas) {
+  OptimizerTensors own;
+  own.weight = span(arenas.weights, part.weight, part.elements);
+  own.grad = span(arenas.grads, part.grad, part.elements);
+  for (const Tensor& state : arenas.states) own.states.push_back(span(state, part.state, part.elements));
+  if (arenas.rounded.data != nullptr) own.rounded = span(arenas.rounded, part.rounded, part.elements);
+  own.decays = part.decays;
+  return own;
+}
+
+}  // namespace
+
 void optimizer_step(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
                     const Optimizer& optimizer, const OptimizerStep& step) {
-  for (const OptimizerPart& part : parts) {
-    OptimizerTensors own;
-    own.weight = span(arenas.weights, part.weight, part.elements);
-    own.grad = span(arenas.grads, part.grad, part.elements);
-    for (const Tensor& state : arenas.states) own.states.push_back(span(state, part.state, part.elements));
-    if (arenas.rounded.data != nullptr) own.rounded = span(arenas.rounded, part.rounded, part.elements);
-    own.decays = part.decays;
-    optimizer.step(ops, own, step);
-  }
+  for (const OptimizerPart& part : parts) optimizer.step(ops, tensors_of(part, arenas), step);
+}
+
+void optimizer_preview(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
+                       const Optimizer& optimizer, const OptimizerStep& step) {
+  for (const OptimizerPart& part : parts) optimizer.preview(ops, tensors_of(part, arenas), step);
 }
 
 }  // namespace pipetrain

@@ -36,6 +36,8 @@ class Optimizer {
   virtual const std::vector<std::string>& states() const = 0;
   // Enqueued on the Ops' stream. Every element by itself, so that parts of a tensor may be stepped anywhere.
   virtual void step(Ops& ops, const OptimizerTensors& tensors, const OptimizerStep& step) const = 0;
+  // Writes to `rounded` what step() would write there, to the bit, and nothing else.
+  virtual void preview(Ops& ops, const OptimizerTensors& tensors, const OptimizerStep& step) const = 0;
 };
 
 // Throws Error(input) for an unknown name, with those there are.
@@ -59,5 +61,8 @@ struct OptimizerArenas {
 };
 void optimizer_step(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
                     const Optimizer& optimizer, const OptimizerStep& step);
+// The same step's preview(), in the arena of rounded weights.
+void optimizer_preview(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
+                       const Optimizer& optimizer, const OptimizerStep& step);
 
 }  // namespace pipetrain

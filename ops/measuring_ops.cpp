@@ -48,6 +48,7 @@ class MeasuringOps : public Ops {
   void cross_entropy_backward(const CrossEntropyBackwardArgs&) override {}
   void counted_rows(const Tensor&, const Tensor&, const Tensor&) override {}
   void adamw(const AdamWArgs&, const AdamW&) override {}
+  void adamw_preview(const AdamWArgs&, const AdamW&, const Tensor&) override {}
   void add(const Tensor&, const Tensor&) override {}
   void copy(const Tensor&, const Tensor&) override {}
   void round(const Tensor&, const Tensor&) override {}

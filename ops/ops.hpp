@@ -159,14 +159,17 @@ class Ops {
 
   // Decoupled weight decay, bias-corrected (Loshchilov and Hutter 2019).
   virtual void adamw(const AdamWArgs& args, const AdamW& settings) = 0;
-  // target [same length] bf16 or f16 = source f32, rounded to nearest even: the copy of fp32 master weights that matrices are
-  // computed from.
+  // target [same length] bf16, f16 or f32 (a copy) = source f32, rounded to nearest even: the copy of fp32 master weights that
+  // matrices are computed from.
   virtual void round(const Tensor& source, const Tensor& target) = 0;
   // adamw, then round(weight, rounded), in one pass where that is faster.
   virtual void adamw_rounded(const AdamWArgs& args, const AdamW& settings, const Tensor& rounded) {
     adamw(args, settings);
     round(args.weight, rounded);
   }
+  // result [same length] f32, bf16 or f16 = the weight that adamw with these settings would make, to the bit, rounded to
+  // nearest even; weight and moments stay.
+  virtual void adamw_preview(const AdamWArgs& args, const AdamW& settings, const Tensor& result) = 0;
   // sum [1] f64 = sum of squares: fp64 sums over blocks of 65,536 elements, the blocks added in order.
   virtual void square_sum(const Tensor& tensor, const Tensor& sum) = 0;
   // sums [elements / 65,536, rounded up] f64 = those blocks' sums: added in order, they are square_sum's to the bit. Of a

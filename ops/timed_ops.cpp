@@ -197,6 +197,9 @@ class TimedOps : public Ops {
   void round(const Tensor& source, const Tensor& target) override {
     timed(OpClass::elementwise, [&] { ops_->round(source, target); });
   }
+  void adamw_preview(const AdamWArgs& args, const AdamW& settings, const Tensor& result) override {
+    timed(OpClass::elementwise, [&] { ops_->adamw_preview(args, settings, result); });
+  }
   void adamw_rounded(const AdamWArgs& args, const AdamW& settings, const Tensor& rounded) override {
     timed(OpClass::elementwise, [&] { ops_->adamw_rounded(args, settings, rounded); });
   }

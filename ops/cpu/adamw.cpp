@@ -1,27 +1,68 @@
+#include <algorithm>
 #include <cmath>
 
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/rows.hpp"
 #include "ops/cpu/tiles.hpp"
 
 namespace pipetrain::cpu {
 
-// w -= lr * weight_decay * w, then w -= lr * m' / (sqrt(v') + eps) with the bias-corrected moments m', v'.
-void adamw(CpuStream& stream, const AdamWArgs& args, const AdamW& settings) {
+namespace {
+
+struct Factors {
+  float lr, beta1, beta2, eps, grad_scale;
+  float keep, correction1, correction2;
+};
+
+Factors factors_of(const AdamW& settings) {
   const double step = static_cast<double>(settings.step);
-  const float correction1 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(settings.beta1), step)));
-  const float correction2 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(settings.beta2), step)));
-  const float keep = 1.0F - settings.lr * settings.weight_decay;
-  for_elements(stream, args.weight.elements(), [&](std::int64_t begin, std::int64_t end) {
-    float *w = args.weight.as<float>(), *first = args.m.as<float>(), *second = args.v.as<float>();
-    const float* g = args.grad.as<float>();
-    // Local copies: the compiler vectorises only where it sees that the stores below cannot change these values.
-    const float lr = settings.lr, beta1 = settings.beta1, beta2 = settings.beta2, eps = settings.eps;
-    const float grad_scale = settings.grad_scale, decay = keep, unbias1 = correction1, unbias2 = correction2;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const float scaled = g[i] * grad_scale;
-      first[i] = beta1 * first[i] + (1.0F - beta1) * scaled;
-      second[i] = beta2 * second[i] + (1.0F - beta2) * scaled * scaled;
-      w[i] = w[i] * decay - lr * (first[i] * unbias1) / (std::sqrt(second[i] * unbias2) + eps);
+  return {settings.lr,
+          settings.beta1,
+          settings.beta2,
+          settings.eps,
+          settings.grad_scale,
+          1.0F - settings.lr * settings.weight_decay,
+          static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(settings.beta1), step))),
+          static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(settings.beta2), step)))};
+}
+
+// As many elements as are stepped at once. A step and its preview cut every tile alike and call one function, because the
+// compiler may contract products and sums of each place of the code in its own way.
+constexpr std::int64_t run = 1024;
+
+// w -= lr * weight_decay * w, then w -= lr * m' / (sqrt(v') + eps) with the bias-corrected moments m', v'.
+[[gnu::noinline]] void step_run(float* w, float* first, float* second, const float* g, std::int64_t count, const Factors& f) {
+  // Local copies: the compiler vectorises only where it sees that the stores below cannot change these values.
+  const float lr = f.lr, beta1 = f.beta1, beta2 = f.beta2, eps = f.eps;
+  const float grad_scale = f.grad_scale, decay = f.keep, unbias1 = f.correction1, unbias2 = f.correction2;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float scaled = g[i] * grad_scale;
+    first[i] = beta1 * first[i] + (1.0F - beta1) * scaled;
+    second[i] = beta2 * second[i] + (1.0F - beta2) * scaled * scaled;
+    w[i] = w[i] * decay - lr * (first[i] * unbias1) / (std::sqrt(second[i] * unbias2) + eps);
+  }
+}
+
+}  // namespace
+
+void adamw(CpuStream& stream, const AdamWArgs& args, const AdamW& settings) {
+  for_elements(stream, args.weight.elements(), [&, factors = factors_of(settings)](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end; at += run)
+      step_run(args.weight.as<float>() + at, args.m.as<float>() + at, args.v.as<float>() + at, args.grad.as<float>() + at,
+               std::min(run, end - at), factors);
+  });
+}
+
+void adamw_preview(CpuStream& stream, const AdamWArgs& args, const AdamW& settings, const Tensor& result) {
+  for_elements(stream, args.weight.elements(), [&, factors = factors_of(settings)](std::int64_t begin, std::int64_t end) {
+    alignas(64) float weight[run], first[run], second[run];
+    for (std::int64_t at = begin; at < end; at += run) {
+      const std::int64_t count = std::min(run, end - at);
+      std::copy_n(args.weight.as<float>() + at, count, weight);
+      std::copy_n(args.m.as<float>() + at, count, first);
+      std::copy_n(args.v.as<float>() + at, count, second);
+      step_run(weight, first, second, args.grad.as<float>() + at, count, factors);
+      narrow(result.dtype, weight, count, element_at(result, at));
     }
   });
 }

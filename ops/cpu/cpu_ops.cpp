@@ -167,6 +167,9 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream&) { cpu::counted_rows(logits, targets, rows); });
   }
 
+  void adamw_preview(const AdamWArgs& args, const AdamW& settings, const Tensor& result) override {
+    enqueue([=](CpuStream& s) { cpu::adamw_preview(s, args, settings, result); });
+  }
   void adamw(const AdamWArgs& args, const AdamW& settings) override {
     enqueue([=](CpuStream& s) { cpu::adamw(s, args, settings); });
   }

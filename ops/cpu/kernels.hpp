@@ -54,6 +54,7 @@ void cross_entropy_backward(CpuStream& stream, const CrossEntropyBackwardArgs& a
 void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows);
 
 void adamw(CpuStream& stream, const AdamWArgs& args, const AdamW& settings);
+void adamw_preview(CpuStream& stream, const AdamWArgs& args, const AdamW& settings, const Tensor& result);
 constexpr std::int64_t square_sum_block = 65536;
 // partial [blocks] f64: room for the blocks' sums.
 // sums: one per block.

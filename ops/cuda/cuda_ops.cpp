@@ -240,6 +240,9 @@ class CudaOps : public Ops {
     enqueue("rounding weights", [&](cudaStream_t native) { cuda::add_residual(native, source, std::nullopt, target); });
   }
 
+  void adamw_preview(const AdamWArgs& args, const AdamW& settings, const Tensor& result) override {
+    enqueue("adamw_preview", [&](cudaStream_t native) { cuda::adamw_preview(native, args, result, settings); });
+  }
   void adamw_rounded(const AdamWArgs& args, const AdamW& settings, const Tensor& rounded) override {
     enqueue("adamw", [&](cudaStream_t native) { cuda::adamw(native, args, rounded, settings); });
   }

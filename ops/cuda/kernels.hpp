@@ -101,6 +101,7 @@ void counted_rows(cudaStream_t stream, const Tensor& logits, const Tensor& targe
 
 // adamw.cu; rounded: none, or bf16 or f16
 void adamw(cudaStream_t stream, const AdamWArgs& args, const std::optional<Tensor>& rounded, const AdamW& settings);
+void adamw_preview(cudaStream_t stream, const AdamWArgs& args, const Tensor& result, const AdamW& settings);
 
 // elementwise.cu
 void add(cudaStream_t stream, const Tensor& target, const Tensor& source);

@@ -1,5 +1,7 @@
 // Every operation on every backend of this machine, on one rank, against the double precision reference: random inputs, odd
 // sizes, outputs poisoned first. The ranks' work together is in ops_parallel_test.cpp.
+#include <tuple>
+
 #include "catch.hpp"
 #include "ops/ops_bench.hpp"
 
@@ -296,6 +298,30 @@ TEST_CASE("AdamW follows the reference over several steps", "[ops]") {
       CHECK(relative_error(b.rank.get(tw), weight) < statistics_tolerance);
       CHECK(relative_error(b.rank.get(tm), m) < statistics_tolerance);
       CHECK(relative_error(b.rank.get(tv), v) < statistics_tolerance);
+    }
+  });
+}
+
+TEST_CASE("a preview of AdamW's step has the step's bits and changes nothing else", "[ops]") {
+  on_every_backend([](Bench& b) {
+    for (const std::int64_t count : {1, 1000, 70001}) {
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+        INFO(count << " elements, " << to_string(dtype));
+        const Tensor weight = b.put_f32(b.draw_f32({count})), grad = b.put_f32(b.draw_f32({count}));
+        const Tensor m = b.put_f32(b.draw_f32({count})), v = b.put_f32(Values(Shape{count}));
+        const Tensor preview = b.rank.poisoned({count}, dtype), rounded = b.rank.poisoned({count}, dtype);
+        const AdamWArgs args{.weight = weight, .grad = grad, .m = m, .v = v};
+        const AdamW settings{.lr = 0.01F, .weight_decay = 0.1F, .step = 3, .grad_scale = 0.5F};
+        const auto before = std::tuple(b.rank.bytes(weight), b.rank.bytes(m), b.rank.bytes(v));
+        b.team.run([&](TestRank& r) { r.ops().adamw_preview(args, settings, preview); });
+        CHECK((std::tuple(b.rank.bytes(weight), b.rank.bytes(m), b.rank.bytes(v)) == before));
+        b.team.run([&](TestRank& r) { r.ops().adamw_rounded(args, settings, rounded); });
+        CHECK((b.rank.bytes(preview) == b.rank.bytes(rounded)));
+        CHECK((b.rank.bytes(weight) != std::get<0>(before)));
+        const Tensor again = b.rank.poisoned({count}, dtype);
+        b.team.run([&](TestRank& r) { r.ops().round(weight, again); });
+        CHECK((b.rank.bytes(again) == b.rank.bytes(rounded)));
+      }
     }
   });
 }
