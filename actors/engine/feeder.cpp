@@ -1,6 +1,7 @@
 #include "actors/engine/feeder.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace pipetrain {
 
@@ -20,9 +21,13 @@ FeederActor::FeederActor(caf::actor_config& config, int replica, std::shared_ptr
 caf::behavior FeederActor::make_behavior() {
   return {
       [this](BeginStep& message) {
-        step_ = message.step;
-        in_step_ = true;
-        for (auto& outlet : outlets_) outlet.next = 0;
+        // The step may be the one that the message before had announced.
+        if (!announced_ || *announced_ != message.step.step) begin(message.step);
+        announced_.reset();
+        if (message.coming) {
+          announced_ = message.coming->step;
+          begin(*message.coming);
+        }
         pump();
       },
       [this](Credit& credit) {
@@ -31,7 +36,7 @@ caf::behavior FeederActor::make_behavior() {
         }
         pump();
       },
-      [this](Abort&) { in_step_ = false; },
+      [this](Abort&) { is_over_ = true; },
   };
 }
 
@@ -44,36 +49,45 @@ void FeederActor::on_exit() {
 FeederActor::Outlet* FeederActor::next_outlet() {
   Outlet* found = nullptr;
   for (auto& outlet : outlets_) {
-    if (outlet.next == step_.microbatches || outlet.credits.empty()) continue;
-    if (found == nullptr || outlet.next < found->next) found = &outlet;
+    if (outlet.step == steps_.size() || outlet.credits.empty()) continue;
+    if (found == nullptr || std::pair(outlet.step, outlet.next) < std::pair(found->step, found->next)) found = &outlet;
   }
   return found;
 }
 
-bool FeederActor::all_filled() const {
-  return std::all_of(outlets_.begin(), outlets_.end(), [&](const Outlet& one) { return one.next == step_.microbatches; });
+void FeederActor::begin(const StepInfo& step) {
+  if (!outlets_.empty()) steps_.push_back(step);
+}
+
+void FeederActor::end_filled_steps() {
+  while (!steps_.empty() && std::all_of(outlets_.begin(), outlets_.end(), [](const Outlet& one) { return one.step > 0; })) {
+    const StepInfo filled = std::move(steps_.front());
+    steps_.pop_front();
+    for (auto& outlet : outlets_) --outlet.step;
+    source_->look_ahead(filled);
+  }
 }
 
 void FeederActor::pump() {
-  if (!in_step_) return;
-  while (Outlet* outlet = next_outlet()) {
+  while (Outlet* outlet = is_over_ ? nullptr : next_outlet()) {
+    const StepInfo& step = steps_[outlet->step];
     SlotHandle slot = std::move(outlet->credits.front());
     outlet->credits.pop_front();
     try {
-      source_->fill(outlet->kind, step_, outlet->next, *slot);
+      source_->fill(outlet->kind, step, outlet->next, *slot);
     } catch (...) {
-      in_step_ = false;
+      is_over_ = true;
       Failure cause = failure_of(std::current_exception());
       cause.where = "the data of replica " + std::to_string(replica_);
       send(supervisor_, Failed{std::move(cause)});
       return;
     }
     send(outlet->queue, Filled{outlet->next, std::move(slot)});
-    ++outlet->next;
+    if (++outlet->next < step.microbatches) continue;
+    outlet->next = 0;
+    ++outlet->step;
+    end_filled_steps();
   }
-  if (!all_filled()) return;
-  in_step_ = false;
-  source_->look_ahead(step_);
 }
 
 }  // namespace pipetrain

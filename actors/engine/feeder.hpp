@@ -2,8 +2,10 @@
 // these run in several processes, each has a feeder for those that it runs.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "actors/engine/actor_runner.hpp"
@@ -28,13 +30,15 @@ class FeederActor : public caf::event_based_actor, public BriefActor {
     schedules::InputKind kind;
     caf::actor queue;
     std::deque<SlotHandle> credits = {};
-    int next = 0;  // microbatch
+    std::size_t step = 0;  // of steps_
+    int next = 0;          // microbatch of it
   };
 
   // The outlet to fill next: the one that is behind, so that a stage with both ends has what its first microbatch needs before
   // others are read. Null when none has anything to fill, or room for it.
   Outlet* next_outlet();
-  bool all_filled() const;
+  void begin(const StepInfo& step);
+  void end_filled_steps();
   void pump();
 
   int replica_;
@@ -42,8 +46,9 @@ class FeederActor : public caf::event_based_actor, public BriefActor {
   std::shared_ptr<InputSource> source_;
   std::vector<Outlet> outlets_;
   caf::actor supervisor_;
-  StepInfo step_;
-  bool in_step_ = false;
+  std::deque<StepInfo> steps_;             // to fill: the one that some outlet is at, and one that comes behind it
+  std::optional<std::int64_t> announced_;  // the step that is among them although it has not begun
+  bool is_over_ = false;
 };
 
 }  // namespace pipetrain

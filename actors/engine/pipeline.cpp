@@ -20,11 +20,11 @@ void check_leads(const PipelineActors& actors) {
 
 }  // namespace
 
-std::future<StepOutcome> Pipeline::start_step(const StepInfo& info, Decide decide) {
+std::future<StepOutcome> Pipeline::start_step(const StepInfo& info, Decide decide, const std::optional<StepInfo>& coming) {
   check_leads(*actors_);
   auto outcome = std::make_shared<std::promise<StepOutcome>>();
   auto future = outcome->get_future();
-  caf::anon_send(actors_->supervisor(), StartStep{info, std::move(decide), std::move(outcome)});
+  caf::anon_send(actors_->supervisor(), StartStep{info, std::move(decide), std::move(outcome), coming});
   return future;
 }
 
@@ -38,8 +38,8 @@ bool Pipeline::follow_for(std::chrono::milliseconds patience) {
   return actors_->follow_for(patience);
 }
 
-StepOutcome Pipeline::step(const StepInfo& info, Decide decide) {
-  auto future = start_step(info, std::move(decide));
+StepOutcome Pipeline::step(const StepInfo& info, Decide decide, const std::optional<StepInfo>& coming) {
+  auto future = start_step(info, std::move(decide), coming);
   RunRecorder* const recorder = actors_->recorder();
   if (!recorder) return future.get();
   StepOutcome outcome;

@@ -96,9 +96,13 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  // Runs one step to its end. Throws RunFailed when anything failed; no further step is possible then.
-  StepOutcome step(const StepInfo& info, Decide decide);
-  std::future<StepOutcome> start_step(const StepInfo& info, Decide decide);
+  // Runs one step to its end. Throws RunFailed when anything failed; no further step is possible then. `coming`: a step of
+  // training follows this one of training at once, if any does, with this info but for what only backwards need (loss_scale):
+  // stages begin with its forwards as soon as they are done with this one, before the verdict too. Whether they stand is for
+  // Verdict::confirms to say. Planned order, not replayed, not recorded, plans without moves and custom actions, stages whole:
+  // not in parts.
+  StepOutcome step(const StepInfo& info, Decide decide, const std::optional<StepInfo>& coming = {});
+  std::future<StepOutcome> start_step(const StepInfo& info, Decide decide, const std::optional<StepInfo>& coming = {});
 
   // In every process but 0, which runs the steps: returns when process 0 ends the run. Throws RunFailed.
   void follow();

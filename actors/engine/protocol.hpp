@@ -87,9 +87,11 @@ struct StartStep {
   StepInfo step;
   Decide decide;
   std::shared_ptr<std::promise<StepOutcome>> outcome;
+  std::optional<StepInfo> coming = {};  // the step of training that follows for sure: see Pipeline::step()
 };
 struct BeginStep {
   StepInfo step;
+  std::optional<StepInfo> coming = {};
 };
 struct NormDone {
   StageId stage;

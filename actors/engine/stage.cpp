@@ -76,15 +76,8 @@ caf::behavior StageActor::make_behavior() {
       },
       [this](Enqueued& message) { guarded([&] { enqueued(message.action); }); },
       [this](Completed& message) { guarded([&] { completed(message); }); },
-      [this](BeginStep& message) { guarded([&] { begin(message.step); }); },
-      [this](GiveVerdict& message) {
-        guarded([&] {
-          log([&](auto& writer, auto now) { writer.verdict(message.verdict.apply, now); });
-          setup_.compute->verdict(message.verdict);
-          protocol_.verdict(message.verdict.apply);
-          pump();
-        });
-      },
+      [this](BeginStep& message) { guarded([&] { begin(message); }); },
+      [this](GiveVerdict& message) { guarded([&] { verdict(message.verdict); }); },
       [this](Signalled& message) { guarded([&] { signalled(message.custom); }); },
       [this](Failed& message) { fail(std::move(message.cause)); },
       [this](Abort& message) { abort(message.cause); },
@@ -114,6 +107,7 @@ void StageActor::on_exit() {
   setup_.compute.reset();
   chunks_.clear();
   launched_.clear();
+  unsent_.clear();
 }
 
 caf::resumable::resume_result StageActor::resume(caf::execution_unit* unit, std::size_t most_messages) {
@@ -130,14 +124,28 @@ void StageActor::guarded(Work work) {
   }
 }
 
-void StageActor::begin(const StepInfo& step) {
+void StageActor::begin(const BeginStep& message) {
   if (aborted_) return;
+  const StepInfo& step = message.step;
   log([&](auto& writer, auto now) { writer.begin(step.kind, now); });
   in_step_ = true;
   // Nothing after a forward of an evaluation reads its inputs.
   slot_life_ = step.kind == schedules::StepKind::evaluation ? schedules::SlotLife{ActionKind::forward} : setup_.slot_life;
+  if (begun_early_ && (step.kind != schedules::StepKind::training || step.step != coming_->step))
+    throw Error(ErrorKind::internal, "step " + std::to_string(step.step) + " begins where another was said to come");
+  coming_ = message.coming;
+  begun_early_ = false;
+  trace_ = std::exchange(early_trace_, {});
+  for (ChunkSlots& slots : chunks_) {
+    for (const auto kind : {InputKind::activation, InputKind::gradient, InputKind::target}) {
+      auto& came = slots.coming.of(kind);
+      for (std::size_t microbatch = 0; microbatch < came.size(); ++microbatch)
+        if (came[microbatch])
+          at(slots.running.of(kind), static_cast<int>(microbatch)) = std::exchange(came[microbatch], nullptr);
+    }
+  }
   setup_.compute->begin_step(step);
-  protocol_.begin_step(step.kind, replayed_list(step));
+  protocol_.begin_step(step.kind, replayed_list(step), coming_ ? schedules::NextStep::training : schedules::NextStep::unknown);
   pump();
 }
 
@@ -152,12 +160,9 @@ const std::vector<Action>* StageActor::replayed_list(const StepInfo& step) const
 
 void StageActor::take_input(Arrived message) {
   auto& slots = chunks_[static_cast<std::size_t>(message.chunk)];
-  auto& held = message.kind == InputKind::activation ? slots.activations
-               : message.kind == InputKind::gradient ? slots.gradients
-                                                     : slots.targets;
-  at(held, message.microbatch) = std::move(message.slot);
-  if (aborted_) return;
-  protocol_.input_arrived(message.kind, message.chunk, message.microbatch);
+  const bool comes =
+      !aborted_ && protocol_.input_arrived(message.kind, message.chunk, message.microbatch) == schedules::StepOf::coming;
+  at((comes ? slots.coming : slots.running).of(message.kind), message.microbatch) = std::move(message.slot);
 }
 
 void StageActor::credit(Credit& message) {
@@ -193,6 +198,8 @@ void StageActor::launch_action(const Action& action) {
   if (log_) log_->launched(action);
   Launch launch;
   launch.action = action;
+  launch.early = coming_ && protocol_.is_early();
+  if (launch.early || action.kind == ActionKind::preview) begin_early();
   if (schedules::is_compute(action.kind)) {
     add_inputs(launch);
     add_output(launch);
@@ -200,11 +207,12 @@ void StageActor::launch_action(const Action& action) {
     launch.custom = &custom(action.microbatch);
   }
   ++running_;
-  setup_.compute->launch(launched_.emplace_back(std::move(launch)));
+  setup_.compute->launch(launched_.emplace_back(Launched{std::move(launch)}).launch);
 }
 
 void StageActor::add_inputs(Launch& launch) {
-  auto& slots = chunks_[static_cast<std::size_t>(launch.action.chunk)];
+  auto& chunk = chunks_[static_cast<std::size_t>(launch.action.chunk)];
+  InputSlots& slots = launch.early ? chunk.coming : chunk.running;
   const auto take = [&](std::vector<SlotHandle>& held, ActionKind last_reader) {
     SlotHandle& slot = at(held, launch.action.microbatch);
     if (!slot || !ends_life(last_reader, launch.action.kind)) return slot;
@@ -256,11 +264,25 @@ void StageActor::pass_on(Launch& launch) {
 void StageActor::enqueued(const Action& action) {
   if (!aborted_) log([&](auto& writer, auto now) { writer.enqueued(action, now); });
   if (!sends_when_enqueued()) return;
-  const auto launch = std::find_if(launched_.begin(), launched_.end(), [&](const Launch& one) { return one.action == action; });
-  if (launch == launched_.end()) throw Error(ErrorKind::internal, "enqueued " + to_string(action) + " was not launched");
-  if (!aborted_) pass_on(*launch);
-  launched_.erase(launch);
+  end_launch(action, "enqueued");
   pump();
+}
+
+void StageActor::end_launch(const Action& action, const char* what) {
+  const auto found =
+      std::find_if(launched_.begin(), launched_.end(), [&](const Launched& one) { return one.launch.action == action; });
+  if (found == launched_.end())
+    throw Error(ErrorKind::internal, std::string(what) + " " + to_string(action) + " was not launched");
+  if (!aborted_) {
+    if (found->taken_back) {
+      give_back(found->launch);
+    } else if (found->launch.early && protocol_.waits_for_verdict()) {
+      unsent_.push_back(std::move(found->launch));
+    } else {
+      pass_on(found->launch);
+    }
+  }
+  launched_.erase(found);
 }
 
 void StageActor::completed(Completed& message) {
@@ -268,15 +290,10 @@ void StageActor::completed(Completed& message) {
   ++completed_;
   if (aborted_) return report_if_stopped();
   log([&](auto& writer, auto now) { writer.completed(message.action, now); });
-  if (!sends_when_enqueued()) {
-    const auto launch =
-        std::find_if(launched_.begin(), launched_.end(), [&](const Launch& one) { return one.action == message.action; });
-    if (launch == launched_.end())
-      throw Error(ErrorKind::internal, "completed " + to_string(message.action) + " was not launched");
-    pass_on(*launch);
-    launched_.erase(launch);
-  }
-  trace_.push_back({message.action, message.times});
+  if (!sends_when_enqueued()) end_launch(message.action, "completed");
+  const schedules::StepOf step = protocol_.step_of(message.action);
+  if (step != schedules::StepOf::taken_back)
+    (step == schedules::StepOf::coming ? early_trace_ : trace_).push_back({message.action, message.times});
   if (message.action.kind == ActionKind::norm) send(setup_.supervisor, NormDone{setup_.id, std::move(message.result)});
   for (const int waiting : protocol_.completed(message.action))
     send(setup_.supervisor, Signal{setup_.id, waiting, custom(waiting).stage});

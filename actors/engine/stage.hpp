@@ -47,24 +47,38 @@ class StageActor : public caf::event_based_actor, public BriefActor {
   const char* name() const override { return "stage"; }
 
  private:
-  // What this chunk holds of the queues' slots, by microbatch; and the free slots of the queues it fills.
-  struct ChunkSlots {
+  // Slots of queues, by microbatch.
+  struct InputSlots {
     std::vector<SlotHandle> activations, gradients, targets;
+    std::vector<SlotHandle>& of(schedules::InputKind kind);
+  };
+  // What this chunk holds of them; and the free slots of the queues it fills.
+  struct ChunkSlots {
+    InputSlots running, coming;  // of which step
     std::deque<SlotHandle> activation_credits, gradient_credits;
   };
+  struct Launched {
+    Launch launch;
+    bool taken_back = false;
+  };
 
-  void begin(const StepInfo& step);
+  void begin(const BeginStep& message);
   const std::vector<schedules::Action>* replayed_list(const StepInfo& step) const;  // null: the plan's
   void take_input(Arrived message);
   void credit(Credit& message);
   void enqueued(const schedules::Action& action);
+  void end_launch(const schedules::Action& action, const char* what);
   void completed(Completed& message);
+  void verdict(const Verdict& verdict);
   void signalled(int custom);
   void abort(const Failure& cause);
   void fail(Failure cause);
 
   void pump();  // launches whatever the protocol gives, reports the end of the step
   void launch_action(const schedules::Action& action);
+  void begin_early();
+  void take_back_early();
+  void give_back(Launch& launch);  // its slots, to launch it again
   void add_inputs(Launch& launch);
   void add_output(Launch& launch);
   void send_output(Launch& launch);
@@ -86,8 +100,12 @@ class StageActor : public caf::event_based_actor, public BriefActor {
   schedules::StageProtocol protocol_;
   schedules::SlotLife slot_life_;  // of the running step
   std::vector<ChunkSlots> chunks_;
-  std::deque<Launch> launched_;  // until their slots were passed on
+  std::deque<Launched> launched_;  // until they were enqueued and their slots passed on
   std::vector<TracedAction> trace_;
+  std::optional<StepInfo> coming_;         // the step that follows
+  bool begun_early_ = false;               // the compute has heard of it
+  std::vector<Launch> unsent_;             // early forwards, whose slots wait for the verdict
+  std::vector<TracedAction> early_trace_;  // of the coming step
   std::optional<schedules::StageLogWriter> log_;
   int running_ = 0;  // launched and not completed
   std::int64_t completed_ = 0;

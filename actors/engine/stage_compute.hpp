@@ -41,6 +41,8 @@ using StageResult = std::vector<double>;
 struct Verdict {
   bool apply = true;
   double grad_scale = 1;  // from clipping and the loss scale
+  // Weights step as V took for granted: the step is applied and nothing is clipped. Matters where steps begin early.
+  bool confirms = false;
 };
 
 // Bytes on one device, by purpose, and what the rank keeps elsewhere.
@@ -91,6 +93,7 @@ struct Launch {
   SlotHandle output;                                // to fill; null where the action sends nothing
   const schedules::CustomAction* custom = nullptr;  // what the plan says of a custom action; else null
   std::vector<SlotHandle> release;                  // inputs that nobody reads after this action: mark_free() on every lane
+  bool early = false;                               // of the coming step: see StageCompute::begin_early()
 };
 
 // All methods are called by the stage actor, one at a time; none may block.
@@ -113,6 +116,11 @@ class StageCompute {
   virtual void launch(const Launch& launch) = 0;
   // Before O is launched; a step that is skipped has no O.
   virtual void verdict(const Verdict& verdict) = 0;
+  // Only where Pipeline::step() is told what comes next. N was launched, and forwards of the coming step may follow, V before
+  // them where the verdict is not known; then O of the running step, if it has one; then begin_step(), of which only what
+  // matters to backwards may differ from `coming`. After V, a verdict() that does not confirm takes back V and the forwards
+  // that were launched so far: they are launched again, behind O, once they have completed.
+  virtual void begin_early(const StepInfo& coming) { static_cast<void>(coming); }
   // Makes everything that was launched end soon; later launches only report enqueued and completed.
   virtual void abort(std::exception_ptr cause) noexcept = 0;
 

@@ -100,8 +100,9 @@ void SupervisorActor::start(StartStep& message) {
   step_->outcome.devices.resize(stages_.size());
   step_->outcome.logs.resize(stages_.size());
   step_->norms_missing = step_->stages_missing = static_cast<int>(stages_.size());
-  to_stages(BeginStep{step_->start.step});
-  for (auto& feeder : feeders_) send(feeder, BeginStep{step_->start.step});
+  const BeginStep begin{step_->start.step, step_->start.coming};
+  to_stages(begin);
+  for (auto& feeder : feeders_) send(feeder, begin);
 }
 
 void SupervisorActor::norm_done(NormDone& message) {

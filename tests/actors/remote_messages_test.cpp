@@ -30,7 +30,9 @@ std::vector<RemoteMessage> all_messages() {
                 {{device, device}, {}}};
   return {{stage, BeginStep{{7, 8, 1e5, 3e-4}}},
           {{}, BeginStep{{1, 1, 1, 0}}},
+          {stage, BeginStep{{7, 8, 1e5, 3e-4}, StepInfo{8, 8, 9e4, 2e-4, 1024}}},
           {stage, GiveVerdict{{false, 0.1 + 0.2}}},
+          {stage, GiveVerdict{{true, 1, true}}},
           {{}, Abort{failure}},
           {stage, ReportWaiting{5}},
           {stage, ReportMemory{6}},

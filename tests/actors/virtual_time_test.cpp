@@ -126,3 +126,83 @@ TEST_CASE("the actors in virtual time do what the simulator says, for every sche
     }
   }
 }
+
+namespace {
+
+// The share of a step's time in which stages stand idle once steps follow each other, what is between them included.
+double steady_bubble(const std::string& schedule, int stages, int microbatches, bool early, double clipped = 0) {
+  caf::actor_system_config config;
+  config.set("scheduler.policy", caf::atom("testing"));
+  caf::actor_system system{config};
+  auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
+  PipelineOptions options;
+  options.plan = with_end_of_step(
+      schedules::build_schedule(schedule, {stages, schedules::find_schedule(schedule)->default_chunks, microbatches}), {});
+  options.system = &system;
+  options.virtual_time = true;
+  const int chunks = options.plan.placement.chunks();
+  // A stage's forward takes 1 ms, its step of the optimizer a quarter of that.
+  const auto duration = [chunks](StageId, const Action& action) -> std::chrono::nanoseconds {
+    if (action.kind == ActionKind::optimizer) return 250us;
+    if (action.kind == ActionKind::preview) return 150us;
+    if (action.kind == ActionKind::norm) return 50us;
+    return std::chrono::nanoseconds(1ms) * (action.kind == ActionKind::backward ? 2 : 1) / chunks;
+  };
+  auto pipeline = std::make_unique<Pipeline>(
+      options, [&](StageId id, const schedules::StageNeeds&) { return make_sleeping_compute(id, duration); },
+      [](int) { return make_empty_source(); });
+  constexpr int steps = 20;
+  double busy = 0;
+  std::chrono::steady_clock::time_point first, last;
+  for (int step = 1; step <= steps; ++step) {
+    const auto info = [&](int number) { return StepInfo{number, microbatches, 1, 0}; };
+    const bool confirms = step > clipped * steps;
+    auto outcome = pipeline->start_step(
+        info(step),
+        [&](const auto&) {
+          return Verdict{true, 1, confirms};
+        },
+        early && step < steps ? std::optional(info(step + 1)) : std::nullopt);
+    scheduler.run();
+    while (outcome.wait_for(0s) != std::future_status::ready && scheduler.has_pending_timeout()) {
+      scheduler.trigger_timeout();
+      scheduler.run();
+    }
+    REQUIRE(outcome.wait_for(0s) == std::future_status::ready);
+    for (const StageTrace& stage : outcome.get().stages) {
+      if (stage.stage.stage == 0 && step == 5) first = stage.actions.back().times.end;
+      if (stage.stage.stage == 0 && step == 15) last = stage.actions.back().times.end;
+      if (step <= 5 || step > 15) continue;
+      for (const TracedAction& one : stage.actions)
+        if (one.action.kind != ActionKind::preview)
+          busy += std::chrono::duration<double>(one.times.end - one.times.start).count();
+    }
+  }
+  pipeline.reset();
+  scheduler.run();
+  return 1 - busy / (stages * std::chrono::duration<double>(last - first).count());
+}
+
+}  // namespace
+
+TEST_CASE("steps that begin early close the gap between steps of two stages", "[post-validation]") {
+  for (const char* schedule : {"zb-h2", "zb-v"}) {
+    const double waiting = steady_bubble(schedule, 2, 16, false), early = steady_bubble(schedule, 2, 16, true);
+    INFO(schedule << ": " << 100 * waiting << " % off, " << 100 * early << " % on");
+    CHECK(early < 0.004);
+    CHECK(early < 0.4 * waiting);
+  }
+  for (const auto& schedule : schedules::all_schedules())
+    CHECK(steady_bubble(std::string(schedule.name), 4, 12, true) <=
+          steady_bubble(std::string(schedule.name), 4, 12, false) + 0.005);
+}
+
+TEST_CASE("the idle share of steps that begin early, as docs/schedules.md has it", "[.measure]") {
+  for (const int stages : {2, 4, 8})
+    for (const char* schedule : {"1f1b", "zb-h1", "zb-h2", "zb-v"})
+      for (const int microbatches : {8 * stages, 16 * stages})
+        WARN(schedule << " pp " << stages << " m " << microbatches << ": off "
+                      << 100 * steady_bubble(schedule, stages, microbatches, false) << " %, on "
+                      << 100 * steady_bubble(schedule, stages, microbatches, true) << " %, on and always redone "
+                      << 100 * steady_bubble(schedule, stages, microbatches, true, 1) << " %");
+}

@@ -18,35 +18,47 @@ using Body = decltype(RemoteMessage::body);
 
 // --- the messages ---
 
-void put(WireWriter& out, const BeginStep& message) {
-  out.number(message.step.step);
-  out.number(static_cast<std::int32_t>(message.step.microbatches));
-  out.number(message.step.tokens);
-  out.number(message.step.learning_rate);
-  out.number(message.step.loss_scale);
-  out.flag(message.step.kind == schedules::StepKind::evaluation);
-  out.flag(message.step.content != nullptr);
-  if (message.step.content) out.bytes(*message.step.content);
+void put(WireWriter& out, const StepInfo& step) {
+  out.number(step.step);
+  out.number(static_cast<std::int32_t>(step.microbatches));
+  out.number(step.tokens);
+  out.number(step.learning_rate);
+  out.number(step.loss_scale);
+  out.flag(step.kind == schedules::StepKind::evaluation);
+  out.flag(step.content != nullptr);
+  if (step.content) out.bytes(*step.content);
 }
-void get(const Source& from, BeginStep& message) {
-  message.step.step = from.count();
-  message.step.microbatches = from.below(from.limits.microbatches + 1);
-  message.step.tokens = from.finite();
-  message.step.learning_rate = from.finite();
-  message.step.loss_scale = from.finite();
-  if (from.in.flag()) message.step.kind = schedules::StepKind::evaluation;
+void get(const Source& from, StepInfo& step) {
+  step.step = from.count();
+  step.microbatches = from.below(from.limits.microbatches + 1);
+  step.tokens = from.finite();
+  step.learning_rate = from.finite();
+  step.loss_scale = from.finite();
+  if (from.in.flag()) step.kind = schedules::StepKind::evaluation;
   if (!from.in.flag()) return;
   const auto content = from.in.bytes();
-  message.step.content = std::make_shared<const Bytes>(content.begin(), content.end());
+  step.content = std::make_shared<const Bytes>(content.begin(), content.end());
+}
+
+void put(WireWriter& out, const BeginStep& message) {
+  put(out, message.step);
+  out.flag(message.coming.has_value());
+  if (message.coming) put(out, *message.coming);
+}
+void get(const Source& from, BeginStep& message) {
+  get(from, message.step);
+  if (from.in.flag()) get(from, message.coming.emplace());
 }
 
 void put(WireWriter& out, const GiveVerdict& message) {
   out.flag(message.verdict.apply);
   out.number(message.verdict.grad_scale);
+  out.flag(message.verdict.confirms);
 }
 void get(const Source& from, GiveVerdict& message) {
   message.verdict.apply = from.in.flag();
   message.verdict.grad_scale = from.finite();
+  message.verdict.confirms = from.in.flag();
 }
 
 void put(WireWriter& out, const Abort& message) { put(out, message.cause); }
