@@ -155,6 +155,8 @@ void ActivationPool::release(const Action& action, schedules::StepKind kind) {
   own = {};
 }
 
+void ActivationPool::take_back(const Action& forward) { release(forward, schedules::StepKind::evaluation); }
+
 Stream& ActivationPool::begin_move(const Action& action) {
   Held& own = held(action);
   if (own.slot == nullptr || !outside_) throw Error(ErrorKind::internal, to_string(action) + " before its forward");

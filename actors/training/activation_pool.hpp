@@ -40,6 +40,8 @@ class ActivationPool {
   ActivationSlot& take(const schedules::Action& action);
   // To be called after each compute action: gives back what ended with it. In an evaluation a microbatch ends with F.
   void release(const schedules::Action& action, schedules::StepKind kind);
+  // This forward was for nothing: gives back what it took. It may be taken again.
+  void take_back(const schedules::Action& forward);
 
   // P and G, in two parts: what the transfer waits for, and the transfer. begin_move() gives the stream that carries it.
   Stream& begin_move(const schedules::Action& action);

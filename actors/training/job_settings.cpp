@@ -71,6 +71,7 @@ void add_numerics(const RunSettings& settings, NamedValues& values) {
   values.emplace_back("eps", text(settings.optimizer.eps));
   values.emplace_back("weight-decay", text(settings.optimizer.weight_decay));
   values.emplace_back("clip-grad", text(settings.clip_norm));
+  values.emplace_back("post-validation", text(settings.post_validation));
   const LossScaleSettings& scale = settings.loss_scale;
   values.emplace_back("loss-scale", scale.dynamic ? "dynamic" : text(scale.initial));
   values.emplace_back("loss-scale-initial", text(scale.initial));

@@ -163,6 +163,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.same_order = job.layout.order == schedules::Order::planned || setup.chunks.size() == 1;
   setup.seed = job.samples.seed;
   setup.optimizer = job.optimizer;
+  setup.previews = job.post_validation;
   setup.zero = job.zero;
   setup.offload = job.offload;
   setup.replicas = mesh().shape().dp;

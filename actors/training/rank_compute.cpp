@@ -101,17 +101,41 @@ Lane RankCompute::make_lane(InputKind kind, int chunk) {
 }
 
 void RankCompute::begin_step(const StepInfo& step) {
-  step_ = step;
   clock_->begin_step(*stream_);
-  const std::int64_t sequence = samples().size(step.step).sequence;
-  model_->set_sequence(sequence);
-  if (setup_.isolates_documents) load_documents(step.step, sequence);
+  if (std::exchange(begun_early_, false)) {
+    step_ = step;
+  } else {
+    open_step(step);
+  }
+  previewed_ = false;
+  early_.clear();
   state_->begin_step(step.kind);
   model_->begin_step();
   if (setup_.fault && setup_.fault->step == step.step && !evaluates()) provoke(*setup_.fault);
 }
 
-// The host's copy is free: the step before has ended.
+void RankCompute::begin_early(const StepInfo& coming) {
+  begun_early_ = true;
+  open_step(coming);
+}
+
+void RankCompute::open_step(const StepInfo& step) {
+  step_ = step;
+  const std::int64_t sequence = samples().size(step.step).sequence;
+  model_->set_sequence(sequence);
+  if (setup_.isolates_documents) load_documents(step.step, sequence);
+}
+
+// O, which follows if the step is applied, writes what operations read anew.
+void RankCompute::set_verdict(const Verdict& verdict) {
+  verdict_ = verdict;
+  if (!previewed_ || (verdict.apply && verdict.confirms)) return;
+  for (const Action& forward : std::exchange(early_, {})) activations_->take_back(forward);
+  clock_->forget_early();
+  if (!verdict.apply) state_->restore();
+}
+
+// The host's copy is free: the step before has ended, or its forwards have, whose last copy this follows.
 void RankCompute::load_documents(std::int64_t step, std::int64_t sequence) {
   const auto tokens = static_cast<std::size_t>(setup_.shape.batch * sequence);
   documents_ = {documents_memory_.data(), {setup_.microbatches, static_cast<std::int64_t>(tokens)}, DType::i32};
@@ -146,7 +170,8 @@ void RankCompute::run(const Launch& launch) {
   if (output) output->tensor.shape = model_->hidden_shape();
   Link* link = output ? &links_->to(*output) : nullptr;
   const Tensor target = link ? link->begin(*stream_, *output) : Tensor{};
-  clock_->start(*stream_, launch.action);
+  clock_->start(*stream_, launch.action, launch.early);
+  if (launch.early && previewed_) early_.push_back(launch.action);
   if (schedules::is_compute(launch.action.kind)) {
     if (is_slow()) delay();
     run_compute(launch, target);
@@ -159,7 +184,7 @@ void RankCompute::run(const Launch& launch) {
   clock_->collect();
 }
 
-const std::vector<DeviceAction>& RankCompute::trace() {
+std::vector<DeviceAction> RankCompute::trace() {
   clock_->collect();
   return clock_->actions();
 }
@@ -221,12 +246,17 @@ void RankCompute::run_end_of_step(const Action& action) {
       state_->sum_tied();
       break;
     case ActionKind::norm:
+      ending_ = step_;
       if (!evaluates()) state_->square_sums(square_sums_);
       copy_reports();
       break;
+    case ActionKind::preview:
+      previewed_ = true;
+      state_->preview(static_cast<float>(ending_.learning_rate), static_cast<float>(1 / ending_.loss_scale));
+      break;
     default:
       assert(verdict_.apply);  // a step that is skipped has no O
-      state_->step(static_cast<float>(step_.learning_rate), static_cast<float>(verdict_.grad_scale));
+      state_->step(static_cast<float>(ending_.learning_rate), static_cast<float>(verdict_.grad_scale));
       break;
   }
 }

@@ -46,10 +46,11 @@ class RankCompute : public ComputeRank {
   Lane make_lane(schedules::InputKind kind, int chunk) override;
 
   void begin_step(const StepInfo& step) override;
-  void set_verdict(const Verdict& verdict) { verdict_ = verdict; }
+  void begin_early(const StepInfo& coming) override;
+  void set_verdict(const Verdict& verdict);
   void run(const Launch& launch) override;
-  // Of this step's actions, in the order they were run; only between steps.
-  const std::vector<DeviceAction>& trace();
+  // Of this step's actions, in the order they were run; only when the step is over. Thread-safe.
+  std::vector<DeviceAction> trace();
   // Of N. Of training: the loss sum of each microbatch where this rank holds the head, then the sums of squares of what it
   // counts in the norm. Of an evaluation: where this rank holds the head of classes, what each sample scores in its own
   // classes, then the loss sums.
@@ -96,7 +97,13 @@ class RankCompute : public ComputeRank {
   std::unique_ptr<StageModel> model_;
   std::optional<RankState> state_;
   std::optional<ActivationPool> activations_;
-  StepInfo step_;
+  void open_step(const StepInfo& step);  // what its forwards need to know
+
+  StepInfo step_;                         // of which forwards and backwards are launched
+  StepInfo ending_;                       // whose N was launched last
+  bool begun_early_ = false;              // step_ comes behind the running one
+  bool previewed_ = false;                // in the running step
+  std::vector<schedules::Action> early_;  // forwards behind the preview
   Verdict verdict_;
 };
 

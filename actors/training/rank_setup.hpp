@@ -52,6 +52,7 @@ struct RankSetup {
   // Whether every replica comes to its last backward actions in the same order, so that gradients may be summed as they come.
   bool same_order = true;
   OptimizerSettings optimizer;
+  bool previews = false;  // the coming step's forwards may begin before the verdict
   Zero zero;
   Offload offload;
   int replicas = 1;

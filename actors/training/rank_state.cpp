@@ -68,7 +68,7 @@ std::size_t RankState::place(const std::string& state, const HeldPart& part) con
 
 void RankState::load(const InitialState& state) {
   load_state(weights_state, *state.weights);
-  if (setup_.numerics.precision.rounds_weights()) round_weights();
+  if (setup_.numerics.precision.rounds_weights() || setup_.previews) round_weights();
   for (const auto& [name, source] : state.states) load_state(name, *source);
   applied_steps_ = state.applied_steps;
   if (coming_ != nullptr) coming_->loaded();
@@ -216,6 +216,12 @@ void RankState::square_sums(const Tensor& sums) {
   }
   read_gradients({});
 }
+
+void RankState::preview(float lr, float grad_scale) {
+  for (const auto& unit : steps_) optimizer_preview(unit, ops_, arenas_, *optimizer_, {lr, applied_steps_ + 1, grad_scale});
+}
+
+void RankState::restore() { round_weights(); }
 
 void RankState::step(float lr, float grad_scale) {
   if (snapshot_) snapshot_->protect(ops_.stream());

@@ -68,6 +68,10 @@ class RankState {
   // Sums of squares of what this rank counts in the norm (counted_parts()), f64, in its order.
   void square_sums(const Tensor& sums);
   std::size_t sum_count() const { return count_sums(counted_); }
+  // Puts into what operations read the weights that step() would make, where the setup says that steps are previewed. What the
+  // rank keeps from step to step is not touched: step() with the same numbers makes it so, and restore() undoes the preview.
+  void preview(float lr, float grad_scale);
+  void restore();
   // The optimizer's step; a step that is skipped is none.
   void step(float lr, float grad_scale);
 

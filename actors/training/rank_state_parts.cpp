@@ -70,9 +70,13 @@ std::size_t operand_bytes(const RankSetup& setup) {
 StatePlaces::Setup RankState::places_setup(const RankSetup& setup) {
   // One microbatch's gradients are complete as they come.
   const bool leave_summed = setup.zero.divides_grads() && setup.replicas > 1 && setup.microbatches == 1 && setup.same_order;
-  return {
-      setup.zero,  place_among(setup.zero, setup.replicas, setup.id.dp), setup.numerics.precision, setup.actions, setup.offload,
-      leave_summed};
+  return {.zero = setup.zero,
+          .place = place_among(setup.zero, setup.replicas, setup.id.dp),
+          .precision = setup.numerics.precision,
+          .actions = setup.actions,
+          .offload = setup.offload,
+          .grads_leave_summed = leave_summed,
+          .previews = setup.previews};
 }
 
 void RankState::allocate_arenas() {

@@ -62,6 +62,10 @@ void RankedCompute::begin_step(const StepInfo& step) {
   on_all_workers([step](ComputeRank& rank) { rank.begin_step(step); });
 }
 
+void RankedCompute::begin_early(const StepInfo& coming) {
+  on_all_workers([coming](ComputeRank& rank) { rank.begin_early(coming); });
+}
+
 void RankedCompute::launch(const Launch& launch) {
   auto running = std::make_shared<Running>();
   running->launch = launch;

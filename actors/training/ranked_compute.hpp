@@ -25,6 +25,7 @@ class ComputeRank {
   virtual Lane make_lane(schedules::InputKind kind, int chunk) = 0;
 
   virtual void begin_step(const StepInfo& step) = 0;
+  virtual void begin_early(const StepInfo& coming) { static_cast<void>(coming); }  // see StageCompute
   // Everything of the launch on this rank's lane.
   virtual void run(const Launch& launch) = 0;
   // Runs when everything enqueued so far has, on some host thread.
@@ -54,6 +55,7 @@ class RankedCompute : public StageCompute {
   LaneSources lane_sources() const override;
   void attach(std::shared_ptr<StageEvents> events) override { events_ = std::move(events); }
   void begin_step(const StepInfo& step) override;
+  void begin_early(const StepInfo& coming) override;
   void launch(const Launch& launch) override;
   void abort(std::exception_ptr cause) noexcept override;
 

@@ -120,7 +120,8 @@ struct RunSettings {
   Zero zero;
   Offload offload;
   OptimizerSettings optimizer{.weight_decay = 0.1F};
-  double clip_norm = 1;  // 0: off
+  double clip_norm = 1;          // 0: off
+  bool post_validation = false;  // see TrainJob
   LossScaleSettings loss_scale;
   LearningRateSettings learning_rate;
   LengthSettings length;

@@ -92,6 +92,9 @@ RunTimeline::Rows RunTimeline::joined(Rows Step::*part) const {
   for (const Step& step : steps_)
     for (std::size_t row = 0; row < (step.*part).size(); ++row)
       all[row].insert(all[row].end(), (step.*part)[row].begin(), (step.*part)[row].end());
+  // Steps may overlap: what one began early stands before the end of the one before.
+  for (auto& row : all)
+    std::stable_sort(row.begin(), row.end(), [](const Span& one, const Span& other) { return one.start < other.start; });
   return all;
 }
 

@@ -59,7 +59,7 @@ void StatePlaces::place_gradients() {
 }
 
 std::size_t StatePlaces::rounded() const {
-  if (!rounds_) return 0;
+  if (!rounds_ && !setup_.previews) return 0;
   return gathers_weights() ? shard_ : layout_.weight_elements;
 }
 

@@ -38,6 +38,7 @@ class StatePlaces {
     std::vector<schedules::Action> actions;  // of every step, in order; empty where the order is not known before
     Offload offload;
     bool grads_leave_summed = false;  // of offloaded ones: see GradientRuns
+    bool previews = false;            // operations read a copy of the weights, of whatever type; of a rank that divides nothing
   };
   // The layout outlives it.
   StatePlaces(const ParameterLayout& layout, const Setup& setup);

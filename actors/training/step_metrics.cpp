@@ -50,7 +50,7 @@ StepMetrics step_metrics(const StepReport& report, const std::vector<DeviceMemor
   metrics.skipped = report.skipped;
   metrics.loss_scale = report.loss_scale;
   metrics.input_wait = report.input_wait;
-  metrics.stage_bubble = stage_bubbles(report.trace);
+  metrics.stage_bubble = report.stage_bubble.empty() ? stage_bubbles(report.trace) : report.stage_bubble;
   for (const auto& device : memory) metrics.memory_bytes.push_back(static_cast<std::int64_t>(device.use.total()));
   return metrics;
 }

@@ -19,7 +19,7 @@ TokenSource::TokenSource(int replica, std::shared_ptr<const StepSamples> samples
     : replica_(replica),
       samples_(std::move(samples)),
       most_tokens_(samples_->batch().microbatch * samples_->dataset().sequence_length()),
-      steps_(static_cast<std::size_t>(samples_->batch().microbatches + 1), 0),
+      steps_(static_cast<std::size_t>(2 * samples_->batch().microbatches), 0),
       first_(make_streams(first, "tokens")),
       last_(make_streams(last, "targets")) {
   Device& host = *(first.empty() ? last : first).front();
@@ -74,7 +74,7 @@ std::int64_t TokenSource::tokens_of(std::int64_t step) {
 }
 
 std::size_t TokenSource::place_of(std::int64_t step, int microbatch) const {
-  return microbatch == 0 && step % 2 == 0 ? steps_.size() - 1 : static_cast<std::size_t>(microbatch);
+  return static_cast<std::size_t>(step % 2 * samples_->batch().microbatches + microbatch);
 }
 
 }  // namespace pipetrain

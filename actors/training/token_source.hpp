@@ -37,8 +37,8 @@ class TokenSource : public InputSource {
   int replica_;
   std::shared_ptr<const StepSamples> samples_;
   std::int64_t most_tokens_;  // of a microbatch
-  // Where the copies start from: by place, inputs then targets. In the next step the same place is free again; the first
-  // microbatch has two, in turns, because it is read while the step before may still be copying its own.
+  // Where the copies start from: by place, inputs then targets. A microbatch has two, in turns, because it may be read while
+  // the step before is still copying its own; in the step after that the same place is free again.
   Buffer staging_;
   std::vector<std::int64_t> steps_;                       // by place: whose samples are there; 0 for none
   std::int64_t measured_step_ = 0, measured_tokens_ = 0;  // what tokens_of() found last

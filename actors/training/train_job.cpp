@@ -1,4 +1,5 @@
 #include "actors/training/train_job.hpp"
+#include "actors/training/post_validation.hpp"
 
 #include <fmt/format.h>
 
@@ -96,12 +97,14 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   check_offload(job);
   job.optimizer = settings.optimizer;
   job.clip_norm = settings.clip_norm;
+  job.post_validation = settings.post_validation;
   job.loss_scale = settings.loss_scale;
   job.stall = settings.stall;
   job.fault = settings.fault;
   job.companions = companions_of(settings);
   job.saves = settings.saving.folder.has_value();
   complete_plan(job);
+  check_post_validation(job);
   if (const auto note = undivided_gradients_note(job)) notes.push_back(*note);
   const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed);
   const RunLength length = run_length(settings, sampler.steps_per_epoch());

@@ -50,6 +50,9 @@ struct TrainJob {
   OptimizerSettings optimizer;
   LearningRate learning_rate;
   double clip_norm = 1;  // 0: off
+  // Stages begin with the coming step's forwards before the gradient norm is known, from weights that step as if nothing had to
+  // be clipped or skipped; where it has to, they begin again. The same bits. See post_validation.hpp for what it goes with.
+  bool post_validation = false;
   LossScaleSettings loss_scale;
 
   std::vector<std::filesystem::path> companions;  // to be saved beside the model: companion_files.hpp

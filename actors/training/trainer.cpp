@@ -6,6 +6,7 @@
 #include <cmath>
 #include <future>
 #include <map>
+#include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
 #include "actors/training/checkpoint_save.hpp"
@@ -13,6 +14,7 @@
 #include "actors/training/job_memory.hpp"
 #include "actors/training/logical_state.hpp"
 #include "actors/training/parallel_layout.hpp"
+#include "actors/training/post_validation.hpp"
 #include "actors/training/rank_state.hpp"
 #include "actors/training/run_processes.hpp"
 #include "actors/training/step_results.hpp"
@@ -69,6 +71,8 @@ class Trainer::Run {
                                                                        : LossScale(job_.loss_scale)),
         first_loss_(job_.first_loss),
         last_loss_(job_.last_loss) {
+    check_post_validation(job_);
+    check_post_validation(job_, layout_.stage_mesh());
     if (job_.evaluation) evaluator_.emplace(job_, results_);
     check_memory();
     build_computes();
@@ -93,22 +97,23 @@ class Trainer::Run {
     for (const auto& compute : computes_) compute->wait_until_idle();
   }
 
-  StepReport step() {
+  StepReport step(bool another_follows) {
     const std::int64_t number = steps_done_ + 1;
-    const std::int64_t tokens = counted_tokens(number);
-    const StepInfo info{number, static_cast<int>(job_.batch.microbatches), static_cast<double>(tokens),
-                        job_.learning_rate.at(number), loss_scale_.value()};
+    const StepInfo info = step_info(number);
+    const auto coming = job_.post_validation && another_follows ? coming_info(number + 1) : std::nullopt;
     StepReport report;
     report.step = number;
     report.learning_rate = info.learning_rate;
-    report.tokens = tokens;
+    report.tokens = counted_tokens(number);
     const auto start = std::chrono::steady_clock::now();
-    auto outcome = pipeline_->step(info, [&](const auto& results) { return decide(results, info, report); });
+    auto outcome = pipeline_->step(
+        info, [&](const auto& results) { return decide(results, info, report); }, coming);
     for (auto& stage : outcome.devices) {
       for (auto& actions : stage) report.devices.push_back({rank_at(report.devices.size()), std::move(actions)});
     }
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.bubble = bubble_fraction(outcome.stages);
+    if (job_.post_validation) add_overlap(outcome.stages, report, coming.has_value());
     report.input_wait = longest_input_wait(outcome.stages, number, start);
     report.trace = std::move(outcome.stages);
     steps_done_ = number;
@@ -165,6 +170,29 @@ class Trainer::Run {
     state.samples = job_.dataset->size();
     state.data = *data_;
     return state;
+  }
+
+  StepInfo step_info(std::int64_t step) const {
+    return {step, static_cast<int>(job_.batch.microbatches), static_cast<double>(counted_tokens(step)),
+            job_.learning_rate.at(step), loss_scale_.value()};
+  }
+
+  // Its loss scale is that of the step before, and not used: backwards wait until it is known. What is wrong with the step is
+  // told when it begins.
+  std::optional<StepInfo> coming_info(std::int64_t step) const {
+    try {
+      return step_info(step);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  void add_overlap(const std::vector<StageTrace>& stages, StepReport& report, bool another_announced) {
+    report.redone = report.redone && previewed(stages);
+    if (const auto shares = overlapped_.add(stages, std::exchange(announced_, another_announced))) {
+      report.bubble = shares->all;
+      report.stage_bubble = shares->stages;
+    }
   }
 
   // What the loss of a step is a mean over.
@@ -256,8 +284,10 @@ class Trainer::Run {
       check_finite(report.grad_norm, "gradient norm", info.step);
       loss_scale_.applied();
     }
+    const float clip = clip_factor(report.grad_norm, job_.clip_norm);
+    report.redone = report.skipped || clip != 1;  // if any stage went ahead
     if (report.skipped) return {.apply = false};
-    return {true, clip_factor(report.grad_norm, job_.clip_norm) / info.loss_scale};
+    return {true, clip / info.loss_scale, clip == 1};
   }
 
   void lower_loss_scale(const StepInfo& info) {
@@ -279,6 +309,8 @@ class Trainer::Run {
   std::int64_t steps_done_;
   std::int64_t applied_steps_;  // of them, those the optimizer applied
   LossScale loss_scale_;
+  OverlappedBubble overlapped_;
+  bool announced_ = false;  // the coming step, to the one before it
   double first_loss_;
   std::optional<double> last_loss_;
   std::optional<std::uint64_t> data_;  // its fingerprint, which takes time
@@ -301,7 +333,7 @@ Trainer::Trainer(TrainJob job) {
 Trainer::~Trainer() = default;
 
 void Trainer::follow() { run_->pipeline().follow(); }
-StepReport Trainer::step() { return run_->step(); }
+StepReport Trainer::step(bool another_follows) { return run_->step(another_follows); }
 std::optional<Evaluation> Trainer::evaluate(const std::function<bool()>& stop) { return run_->evaluate(stop); }
 std::int64_t Trainer::steps_done() const { return run_->steps_done(); }
 std::int64_t Trainer::steps_per_epoch() const { return run_->steps_per_epoch(); }

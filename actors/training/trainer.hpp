@@ -33,8 +33,11 @@ struct StepReport {
   std::int64_t tokens = 0;           // target tokens of the global batch that count
   std::optional<double> loss_scale;  // of this step; nothing where the loss is not scaled
   bool skipped = false;              // the optimizer left weights and its states as they were
+  bool redone = false;               // a stage began the coming step from weights that the verdict did not confirm
   double seconds = 0;
   double bubble = 0;  // share of the stages' time between the step's first action and its last in which they ran none
+  // Of each stage, where steps overlap; bubble is then of them too, see OverlappedBubble. Else empty.
+  std::vector<std::optional<double>> stage_bubble;
   std::optional<double> input_wait;  // seconds that a first stage may have waited for data; nothing where others read it
   std::vector<StageTrace> trace;     // of each stage's first rank
   std::vector<DeviceTrace> devices;  // in the mesh's order of ranks
@@ -63,8 +66,9 @@ class Trainer {
   // elsewhere.
   void follow();
 
-  // Runs the next step. Throws RunFailed; nothing more can be run then.
-  StepReport step();
+  // Runs the next step. Throws RunFailed; nothing more can be run then. `another_follows`: the next call that runs anything, if
+  // there is one, is step() again, of which the job's post-validation makes use.
+  StepReport step(bool another_follows = false);
   // The loss on the job's evaluation data with the weights as they are, which stay so. Nothing where the job has none, or when
   // `stop` became true: it is asked now and then. Throws RunFailed.
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop = [] { return false; });

@@ -44,14 +44,23 @@ bool TrainingRun::finished() const {
 }
 
 StepReport TrainingRun::step() {
-  StepReport report = trainer_.step();
+  StepReport report = trainer_.step(another_follows());
   last_loss_ = report.loss;
+  redone_steps_ += report.redone ? 1 : 0;
   return report;
 }
 
+// Unless the run ends with the coming step, an evaluation comes first, or the loss may end the run and an evaluation follow.
+bool TrainingRun::another_follows() const {
+  const std::int64_t step = trainer_.steps_done() + 1;
+  if (step >= length_.steps) return false;
+  return !evaluation_.wanted() || (!length_.loss_ratio && step % evaluation_interval() != 0);
+}
+
+std::int64_t TrainingRun::evaluation_interval() const { return evaluation_.interval.value_or(trainer_.steps_per_epoch()); }
+
 std::optional<Evaluation> TrainingRun::evaluate_if_due(const std::function<bool()>& stop) {
-  const std::int64_t interval = evaluation_.interval.value_or(trainer_.steps_per_epoch());
-  if (trainer_.steps_done() % interval != 0 || finished()) return std::nullopt;
+  if (trainer_.steps_done() % evaluation_interval() != 0 || finished()) return std::nullopt;
   return evaluate(stop);
 }
 

@@ -43,10 +43,13 @@ class TrainingRun {
 
   // The loss of the last step that this run made.
   std::optional<double> last_loss() const { return last_loss_; }
+  std::int64_t redone_steps() const { return redone_steps_; }  // see StepReport::redone
 
  private:
   void begin_checkpoint();
   void finish_checkpoint();
+  bool another_follows() const;
+  std::int64_t evaluation_interval() const;
   std::optional<Evaluation> evaluate(const std::function<bool()>& stop);
 
   const SavingSettings& settings_;
@@ -54,6 +57,7 @@ class TrainingRun {
   Trainer& trainer_;
   RunLength length_;
   std::optional<double> last_loss_;
+  std::int64_t redone_steps_ = 0;
   std::int64_t evaluated_step_ = 0;
   std::future<void> saving_;     // the checkpoint of saved_step_; its destructor waits
   std::int64_t saved_step_ = 0;  // none: before step 1 there is nothing to go on from

@@ -75,7 +75,10 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Layout", "chunks", "V", "model chunks on each stage, for schedules that have several", "the schedule's or plan's own"},
       {"Layout", "slices", "N", "pieces of a sequence that pass the pipeline one behind the other", "1", false, false},
       {"Layout", "post-validation", "on|off",
-       "step before the global gradient norm is known, and take it back where clipping asks for it", "off", false, false},
+       "begin the coming step before the global gradient norm is known, and again where clipping or a skipped step asks for "
+       "it; "
+       "on CPUs, in the planned order, without --zero and --offload",
+       "off"},
       {"Layout", "order", "planned|ready|replay:FILE",
        "keep the plan's order, run what is ready first, or keep the order that the run of a --record had in each step",
        "planned"},

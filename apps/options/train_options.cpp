@@ -111,6 +111,7 @@ void read_sizes(const OptionValues& values, RunSettings& run) {
                             run.batch.dp, most_devices));
   read_zero(values, run);
   layout.sequence_parallel = values.on_off("sequence-parallel").value_or(true) && layout.tp > 1;
+  run.post_validation = values.on_off("post-validation").value_or(false);
 }
 
 // A plan from a file fixes the microbatches.

@@ -139,6 +139,9 @@ class StepLoop {
     fmt::print("{}, loss {:.4f} -> {:.4f}{}{}\n", counted(trainer_.steps_done(), "step"), trainer_.first_loss(),
                *run_.last_loss(), last_evaluation_ ? fmt::format(", evaluation {:.4f}", last_evaluation_->loss) : "",
                folder ? fmt::format(", saved {}", (*folder / "model").string()) : "");
+    if (run_.redone_steps() > 0)
+      print_note(fmt::format("post-validation: clipping or a skipped step took back what stages had begun early behind {}",
+                             counted(run_.redone_steps(), "step")));
   }
 
   void tell_stopped() const {

@@ -92,6 +92,8 @@ TEST_CASE("options and values of later are errors that say so") {
     CHECK_THAT(error_of(arguments), StartsWith("--" + spec.name) && Contains("not built yet"));
   }
   CHECK(error_of({"--cp", "1", "--slices", "1", "--post-validation", "off"}) == "no error");
+  CHECK(error_of({"--post-validation", "on"}) == "no error");
+  CHECK_THAT(error_of({"--post-validation", "perhaps"}), StartsWith("--post-validation perhaps: "));
   CHECK_THAT(error_of({"--context-parallel-size", "2"}), Contains("here it is --cp, which is not built yet"));
   CHECK_THAT(error_of({"--loss-chunks", "0"}), StartsWith("--loss-chunks"));
   CHECK_THAT(error_of({"--num-output-chunks", "8"}), Contains("--loss-chunks"));

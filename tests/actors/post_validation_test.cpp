@@ -1,0 +1,188 @@
+// Steps that begin before the verdict on the one before: the same bits as steps that wait for it.
+#include "actors/training/post_validation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint_folder.hpp"
+#include "catch.hpp"
+#include "golden_run.hpp"
+#include "model/weights/full_tensors.hpp"
+#include "model/weights/weights.hpp"
+#include "schedules/builders.hpp"
+#include "temp_folder.hpp"
+#include "tiny_run.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::test;
+using schedules::ActionKind;
+
+namespace {
+
+struct Steps {
+  std::vector<std::tuple<double, double, bool>> reports;  // loss, norm (0 where it overflowed), skipped
+  std::map<std::string, std::vector<float>> weights;
+  int previewed = 0, redone = 0;
+
+  bool same_bits(const Steps& other) const { return reports == other.reports && weights == other.weights; }
+};
+
+Steps steps_of(TrainJob job, bool post_validation, int count) {
+  const ModelConfig config = job.config;
+  job.post_validation = post_validation;
+  job.stall = std::chrono::seconds(20);
+  Trainer trainer(std::move(job));
+  Steps steps;
+  for (int i = 0; i < count; ++i) {
+    const StepReport report = trainer.step(i + 1 < count);
+    const double norm = std::isfinite(report.grad_norm) ? report.grad_norm : 0;
+    steps.reports.emplace_back(report.loss, norm, report.skipped);
+    steps.previewed += previewed(report.trace) ? 1 : 0;
+    steps.redone += report.redone ? 1 : 0;
+  }
+  const TempFolder folder;
+  trainer.save_model(folder.path() / "model");
+  steps.weights = load_all(*hf_weights(config, folder.path() / "model"), config);
+  return steps;
+}
+
+// Halfway between the norms of the steps, so that some are clipped.
+double some_clip(const TrainJob& job, int count) {
+  std::vector<double> norms;
+  for (const auto& [loss, norm, skipped] : steps_of(job, false, count).reports) norms.push_back(norm);
+  std::sort(norms.begin(), norms.end());
+  return norms[norms.size() / 2];
+}
+
+}  // namespace
+
+TEST_CASE("post-validation gives the bits of steps that wait, whether every, no or some step is clipped", "[post-validation]") {
+  constexpr int count = 6;
+  int previewed = 0, redone = 0, kept = 0;
+  for (const int stages : {1, 2, 4}) {
+    for (const auto& schedule : schedules::all_schedules()) {
+      if (stages == 1 && schedule.name != "1f1b" && schedule.name != "zb-v") continue;
+      TinyRun tiny{
+          .layers = 4, .microbatches = 6, .layout = {stages, 1, 1, 1, std::string(schedule.name), schedule.default_chunks}};
+      TrainJob job = job_of(tiny);
+      const double some = some_clip(job, count);
+      for (const double clip : {0.0, 1e-3, some}) {
+        job.clip_norm = clip;
+        INFO(to_string(tiny) << ", clip " << clip);
+        const Steps waiting = steps_of(job, false, count), early = steps_of(job, true, count);
+        CHECK(early.same_bits(waiting));
+        CHECK(waiting.previewed == 0);
+        CHECK(early.redone <= early.previewed);
+        CHECK((clip != 0.0 || early.redone == 0));
+        CHECK((clip != 1e-3 || early.redone == early.previewed));
+        previewed += early.previewed;
+        redone += early.redone;
+        kept += early.previewed - early.redone;
+      }
+    }
+  }
+  INFO(previewed << " steps previewed, " << redone << " redone");
+  CHECK(redone > 10);
+  CHECK(kept > 10);
+}
+
+TEST_CASE("post-validation keeps the bits over replicas, tensor parallel ranks, dropout, documents and half precision",
+          "[post-validation]") {
+  constexpr int count = 5;
+  int redone = 0;
+  for (int precision = 0; precision < 3; ++precision) {
+    for (const Layout& layout : {Layout{2, 2, 1, 1, "zb-h2"}, Layout{2, 1, 2, 1, "zb-v", 2}, Layout{2, 2, 2, 1, "1f1b"}}) {
+      TinyRun tiny{.tied = true, .microbatches = 4, .dropout = 0.2, .isolated = true, .precision = precision, .layout = layout};
+      TrainJob job = job_of(tiny);
+      job.clip_norm = some_clip(job, count);
+      INFO(to_string(tiny));
+      const Steps early = steps_of(job, true, count);
+      CHECK(early.same_bits(steps_of(job, false, count)));
+      redone += early.redone;
+    }
+  }
+  CHECK(redone > 0);
+}
+
+TEST_CASE("post-validation takes back what was begun behind a step that is skipped", "[post-validation]") {
+  for (const int stages : {1, 2, 3}) {
+    TrainJob job = golden_job("llama3_tiny", {stages, 1, 1, 2, stages == 1 ? "1f1b" : "zb-h2"});
+    job.numerics.precision = Precision::fp16();
+    job.loss_scale = {.dynamic = true, .initial = 0x1p26, .window = 6, .hysteresis = 1};
+    const Steps early = steps_of(job, true, 16);
+    CHECK(early.same_bits(steps_of(job, false, 16)));
+    CHECK(std::get<bool>(early.reports.front()));
+    CHECK(std::any_of(early.reports.begin(), early.reports.end(), [](const auto& step) { return !std::get<bool>(step); }));
+    CHECK(early.redone > 0);
+  }
+}
+
+TEST_CASE("a checkpoint that is taken while the coming step has begun goes on to the bit", "[post-validation]") {
+  TinyRun tiny{.microbatches = 5, .layout = {2, 1, 1, 1, "zb-h2"}};
+  TrainJob job = job_of(tiny);
+  job.clip_norm = some_clip(job, 6);
+  const Steps whole = steps_of(job, false, 6);
+  const TempFolder folder;
+  {
+    TrainJob first = job;
+    first.post_validation = true;
+    Trainer trainer(std::move(first));
+    for (int step = 0; step < 3; ++step) trainer.step(true);
+    trainer.save_checkpoint(folder.path());
+    trainer.step(true);
+  }
+  const auto checkpoint = checkpoint_path(folder.path(), 3);
+  TrainJob rest = job;
+  rest.initial = open_checkpoint(checkpoint, verify_checkpoint(checkpoint), job.config);
+  rest.steps_done = 3;
+  const Steps early = steps_of(rest, true, 3);
+  CHECK(early.weights == whole.weights);
+  CHECK(std::equal(early.reports.begin(), early.reports.end(), whole.reports.begin() + 3));
+}
+
+TEST_CASE("what post-validation is not built with is refused", "[post-validation]") {
+  const TrainJob plain = job_of({.layout = {2, 1, 2}});
+  const auto refusal = [&](const auto& change) -> std::string {
+    TrainJob job = plain;
+    job.post_validation = true;
+    change(job);
+    try {
+      check_post_validation(job);
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::input);
+      CHECK(error.setting()->name == "post-validation");
+      return error.what();
+    }
+    return "";
+  };
+  using Catch::Matchers::Contains;
+  CHECK(refusal([](TrainJob&) {}).empty());
+  CHECK_THAT(refusal([](TrainJob& job) { job.devices.kind = DeviceKind::cuda; }), Contains("not built for GPUs yet"));
+  CHECK_THAT(refusal([](TrainJob& job) { job.layout.order = schedules::Order::ready; }), Contains("planned order"));
+  CHECK_THAT(refusal([](TrainJob& job) { job.zero.stage = 1; }), Contains("zero 0"));
+  CHECK_THAT(refusal([](TrainJob& job) { job.offload.activations = true; }), Contains("offload"));
+  CHECK_THAT(refusal([](TrainJob& job) { job.numerics.precision = Precision::fp8(); }), Contains("fp8"));
+  check_post_validation(plain, Mesh({.dp = 2, .pp = 2, .tp = 2}));  // it is off
+  TrainJob job = plain;
+  job.post_validation = true;
+  check_post_validation(job, Mesh({.dp = 2, .pp = 2, .tp = 1}));
+  CHECK_THROWS_WITH(check_post_validation(job, Mesh({.dp = 1, .pp = 2, .tp = 2})), Contains("whole stages"));
+}
+
+TEST_CASE("the bubble of steps that overlap counts from each stage's N to its next", "[post-validation]") {
+  const auto at = [](int ms) { return std::chrono::steady_clock::time_point(std::chrono::milliseconds(1000 + ms)); };
+  const auto action = [&](ActionKind kind, int from, int to) { return TracedAction{{kind, 0, -1}, {at(from), at(to)}}; };
+  OverlappedBubble bubble;
+  const StageTrace first{
+      {0, 0}, {action(ActionKind::norm, 0, 10), action(ActionKind::preview, 10, 20), action(ActionKind::optimizer, 35, 45)}};
+  const StageTrace second{
+      {0, 0}, {action(ActionKind::forward, 20, 30), action(ActionKind::backward, 50, 90), action(ActionKind::norm, 90, 110)}};
+  CHECK_FALSE(bubble.add({first}, false));
+  const auto shares = bubble.add({second}, true);
+  REQUIRE(shares);
+  CHECK(shares->all == Approx(0.1));  // of 100 ms, 10 were idle: from 30 to 35 and from 45 to 50
+  CHECK(shares->stages[0].value() == Approx(0.1));
+  CHECK_FALSE(bubble.add({second}, false));
+}
