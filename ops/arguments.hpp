@@ -226,6 +226,39 @@ struct CachedAttentionArgs {
   Tensor out;          // [T, Hq D], written
 };
 
+// kv: of each sequence one row a position, all key heads, then all value heads, as in the cache; the first `keys` of a
+// sequence's R rows are read, R >= keys.
+struct SegmentAttentionArgs {
+  Tensor q;                              // [batch queries, Hq D], or more columns, which are not read: a packed matrix
+  Tensor kv;                             // [batch R, 2 Hkv D]
+  Tensor out;                            // [batch queries, Hq D], written; f32 or the activations' type
+  Tensor log_sum_exp;                    // [batch, Hq, queries] f32, written: of the scores, before anything is dropped
+  std::optional<Tensor> documents = {};  // [batch queries] i32: where each query's document begins in the sequence
+  Dropout dropout = {};                  // of the probabilities; draws by position, so that the whole attention draws the same
+};
+
+struct SegmentAttentionBackwardArgs {
+  Tensor dout;         // [batch queries, Hq D]
+  Tensor q;            // of the forward
+  Tensor kv;           // of the forward
+  Tensor out;          // [batch queries, Hq D] of all the segments' forward together
+  Tensor log_sum_exp;  // [batch, Hq, queries] f32, of all the segments' forward together
+  // [batch queries, Hq D], or more columns, which stay; the activations' type, or f32, as sums of several segments should be.
+  Tensor dq;
+  // [batch R, 2 Hkv D] f32, added to: it gathers the shares of several stretches of queries, and is rounded once all are there.
+  Tensor dkv;
+  Accumulate accumulate_dq = Accumulate::no;
+  std::optional<Tensor> documents = {};  // of the forward
+  Dropout dropout = {};                  // of the forward
+};
+
+struct MergeAttentionArgs {
+  Tensor part;              // [batch queries, Hq D], f32 or the activations' type
+  Tensor part_log_sum_exp;  // [batch, Hq, queries] f32
+  Tensor out;               // [batch queries, Hq D], changed; f32, so that each merge does not round
+  Tensor log_sum_exp;       // [batch, Hq, queries] f32, changed
+};
+
 struct AttentionBackwardArgs {
   Tensor dout;                           // [T, Hq D]
   Tensor qkv;                            // [T, (Hq + 2 Hkv) D]

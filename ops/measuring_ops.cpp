@@ -45,6 +45,9 @@ class MeasuringOps : public Ops {
   void attention(const AttentionShape&, const AttentionArgs&) override {}
   void attention_backward(const AttentionShape&, const AttentionBackwardArgs&) override {}
   void cached_attention(const AttentionShape&, const CachedAttentionArgs&) override {}
+  void segment_attention(const SegmentShape&, const SegmentAttentionArgs&) override {}
+  void segment_attention_backward(const SegmentShape&, const SegmentAttentionBackwardArgs&) override {}
+  void merge_attention(const SegmentShape&, const MergeAttentionArgs&) override {}
   void cross_entropy_backward(const CrossEntropyBackwardArgs&) override {}
   void counted_rows(const Tensor&, const Tensor&, const Tensor&) override {}
   void adamw(const AdamWArgs&, const AdamW&) override {}

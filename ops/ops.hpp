@@ -42,6 +42,13 @@ struct AttentionShape {
   std::int64_t packed_cols() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
+// Queries and keys of the same sequences that are different stretches of their positions, on this rank.
+struct SegmentShape {
+  std::int64_t batch = 1, queries = 1, keys = 1;
+  std::int64_t first_query = 0, first_key = 0;  // their first ones' positions in the sequence
+  std::int64_t heads = 1, kv_heads = 1, head_dim = 1;
+};
+
 struct AdamW {
   float lr = 0, beta1 = 0.9F, beta2 = 0.95F, eps = 1e-8F, weight_decay = 0;
   std::int64_t step = 1;  // counts from 1, for the bias corrections
@@ -143,6 +150,16 @@ class Ops {
   // The forward of one sequence's next positions (shape.batch is 1, shape.sequence is T), without a backward: puts their keys
   // and values into the cache, then attends to all positions up to each one's own.
   virtual void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) = 0;
+
+  // The same of queries and keys that are different stretches of one sequence: a query sees the keys up to its own position,
+  // and where that is none its output is zeros and its log_sum_exp -infinity. Throw Error(unavailable) where not built, as on
+  // GPUs.
+  virtual void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args);
+  // One segment's share of the whole attention's gradient: with the whole attention's out and log_sum_exp the shares of all
+  // segments add up to it (Dao et al. 2022; Liu et al. 2023, "Ring Attention").
+  virtual void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args);
+  // (out, log_sum_exp) of some keys become those of these keys and the part's, of others, together. `keys` is not read.
+  virtual void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args);
 
   // --- Vocabulary-parallel loss ---
 

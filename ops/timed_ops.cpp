@@ -167,6 +167,15 @@ class TimedOps : public Ops {
   void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) override {
     timed(OpClass::attention, [&] { ops_->cached_attention(shape, args); });
   }
+  void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args) override {
+    timed(OpClass::attention, [&] { ops_->segment_attention(shape, args); });
+  }
+  void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args) override {
+    timed(OpClass::attention, [&] { ops_->segment_attention_backward(shape, args); });
+  }
+  void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) override {
+    timed(OpClass::attention, [&] { ops_->merge_attention(shape, args); });
+  }
   void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
     timed(OpClass::attention, [&] { ops_->attention_backward(shape, args); });
   }

@@ -148,6 +148,18 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::cached_attention(s, shape, args); });
   }
 
+  void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::segment_attention(s, shape, args); });
+  }
+
+  void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::segment_attention_backward(s, shape, args); });
+  }
+
+  void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::merge_attention(s, shape, args); });
+  }
+
   void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) override {
     const ArenaScope scope(*workspace_);
     const cpu::LossScratch scratch(*workspace_, args.targets);

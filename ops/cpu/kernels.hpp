@@ -39,6 +39,9 @@ void dropout(CpuStream& stream, const DropoutArgs& args);
 void attention(CpuStream& stream, const AttentionShape& shape, const AttentionArgs& args);
 void attention_backward(CpuStream& stream, const AttentionShape& shape, const AttentionBackwardArgs& args);
 void cached_attention(CpuStream& stream, const AttentionShape& shape, const CachedAttentionArgs& args);
+void segment_attention(CpuStream& stream, const SegmentShape& shape, const SegmentAttentionArgs& args);
+void segment_attention_backward(CpuStream& stream, const SegmentShape& shape, const SegmentAttentionBackwardArgs& args);
+void merge_attention(CpuStream& stream, const SegmentShape& shape, const MergeAttentionArgs& args);
 
 // What the ranks exchange of every token's logits.
 struct LossSums {

@@ -1,0 +1,111 @@
+// One head of attention on one thread: what a tile of work of ops/cpu/attention.cpp and segment_attention.cpp is. Shapes: D
+// head size; queries and keys are stretches of one sequence's positions, the same one or not.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/cpu/rows.hpp"
+#include "ops/ops.hpp"
+
+namespace pipetrain::cpu {
+
+// A matrix of floats, D columns a row, inside a larger one.
+struct Head {
+  float* data;
+  std::int64_t stride;
+  float* row(std::int64_t at) const { return data + at * stride; }
+};
+
+struct Heads {
+  Head q, k, v;
+};
+
+// A head where operations have it: rows and columns of a packed tensor of any activation type.
+struct Place {
+  const Tensor& packed;
+  std::int64_t first_row, first_col, rows, dim;
+  char* row(std::int64_t at) const { return element_at(packed, (first_row + at) * packed.cols() + first_col); }
+};
+
+// A head as floats for the length of a tile: there, or widened in memory of the thread.
+class WideHead {
+ public:
+  explicit WideHead(const Place& place)
+      : place_(place),
+        there_(place.packed.dtype == DType::f32),
+        wide_(there_ ? 0 : place.rows * place.dim),
+        head_(there_ ? Head{reinterpret_cast<float*>(place.row(0)), place.packed.cols()} : Head{wide_.data(), place.dim}) {}
+
+  const WideHead& load() const {
+    if (there_) return *this;
+    for (std::int64_t row = 0; row < place_.rows; ++row)
+      widen(place_.packed.dtype, place_.row(row), place_.dim, head_.row(row));
+    return *this;
+  }
+  // Rounds what was written.
+  void store() const {
+    if (there_) return;
+    for (std::int64_t row = 0; row < place_.rows; ++row)
+      narrow(place_.packed.dtype, head_.row(row), place_.dim, place_.row(row));
+  }
+  operator Head() const { return head_; }
+
+ private:
+  Place place_;
+  bool there_;
+  Floats wide_;
+  Head head_;
+};
+
+// The positions of a sequence that queries and keys have; a whole sequence's attention has the same twice.
+struct Stretches {
+  std::int64_t queries, keys;
+  std::int64_t first_query = 0, first_key = 0;  // their first ones' positions
+};
+
+// What one sequence's queries see of the keys, and what is dropped of that.
+class Sight {
+ public:
+  // documents: of these queries, as in Positions, or null; sample: the sequence's number in the microbatch
+  Sight(const Stretches& of, const std::int32_t* documents, const Dropout& dropout, std::int64_t sample)
+      : of_(of), documents_(documents), dropout_(dropout), sample_(dropout.first_sample + static_cast<std::uint32_t>(sample)) {}
+
+  const Stretches& of() const { return of_; }
+  // The keys that a query sees are [begin, end), none where they are equal; neither falls from one query to the next.
+  std::int64_t begin(std::int64_t query) const {
+    return documents_ == nullptr ? 0 : std::clamp(documents_[query] - of_.first_key, std::int64_t{0}, end(query));
+  }
+  std::int64_t end(std::int64_t query) const {
+    return std::clamp(query + 1 + of_.first_query - of_.first_key, std::int64_t{0}, of_.keys);
+  }
+  bool drops() const { return dropout_.active(); }
+  // What the probabilities of this query's keys first, first + 1, ... are multiplied with.
+  void factors(std::int64_t head, std::int64_t query, std::int64_t first, std::int64_t count, float* out) const;
+
+ private:
+  Stretches of_;
+  const std::int32_t* documents_;
+  Dropout dropout_;
+  std::uint32_t sample_;
+};
+
+// One head of one sequence.
+struct HeadTask {
+  const AttentionShape& shape;  // tells apart small operations, which are computed more precisely, and the size of a head
+  const Sight& sight;
+  std::int64_t head;
+};
+
+// out [queries, D], written; log_sum_exp [queries], written, or null. A query that sees nothing has zeros and -infinity.
+void forward_head(const HeadTask& task, const Heads& in, Head out, float* log_sum_exp);
+
+struct HeadOutputs {
+  Head dout, out;
+  const float* log_sum_exp;
+};
+// One query head's share: writes dq, or adds to it; adds to dk and dv.
+void backward_head(const HeadTask& task, const Heads& in, const HeadOutputs& of, const Heads& grad,
+                   Accumulate accumulate_dq = Accumulate::no);
+
+}  // namespace pipetrain::cpu

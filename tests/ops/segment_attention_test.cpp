@@ -1,0 +1,187 @@
+// Attention of stretches of queries to stretches of keys of one sequence: merged and added up, it is the whole sequence's in
+// double precision, whose gradients agree with central differences (ops_reference_test.cpp).
+#include <algorithm>
+#include <vector>
+
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "ops/ops_bench.hpp"
+
+namespace pipetrain::testing {
+namespace {
+
+struct Stretch {
+  std::int64_t begin, end;
+  std::int64_t size() const { return end - begin; }
+};
+
+std::vector<Stretch> stretches(const std::vector<std::int64_t>& cuts) {
+  std::vector<Stretch> all;
+  for (std::size_t i = 1; i < cuts.size(); ++i) all.push_back({cuts[i - 1], cuts[i]});
+  return all;
+}
+
+// These positions of every sequence and columns [first, first + cols), then `extra` rows of a large number.
+Values cut(const AttentionShape& shape, const Values& all, const Stretch& of, std::int64_t first, std::int64_t cols,
+           std::int64_t extra = 0) {
+  Values some({shape.batch * (of.size() + extra), cols});
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    for (std::int64_t s = 0; s < of.size() + extra; ++s) {
+      for (std::int64_t i = 0; i < cols; ++i)
+        some(b * (of.size() + extra) + s, i) = s < of.size() ? all(b * shape.sequence + of.begin + s, first + i) : 8192;
+    }
+  }
+  return some;
+}
+
+struct Whole {
+  AttentionShape shape;
+  Values qkv, dout;
+  reference::Sight sight;
+  std::int64_t query_cols() const { return shape.heads * shape.head_dim; }
+  std::int64_t key_cols() const { return 2 * shape.kv_heads * shape.head_dim; }
+};
+
+// The keys of a stretch on the device, and their gradient, whose additional row must stay as it is.
+struct Keys {
+  Stretch of;
+  Tensor kv, dkv;
+};
+
+// What one stretch of queries computes with every stretch of keys.
+struct Queries {
+  Tensor q, dout, documents, out, log_sum_exp, part, part_sums, dq;
+};
+
+SegmentShape segment(const Whole& whole, const Stretch& queries, const Stretch& keys) {
+  return {whole.shape.batch, queries.size(),    keys.size(),          queries.begin,
+          keys.begin,        whole.shape.heads, whole.shape.kv_heads, whole.shape.head_dim};
+}
+
+Queries make_queries(Bench& b, const Whole& whole, const Stretch& of) {
+  const std::int64_t rows = whole.shape.batch * of.size();
+  const Shape sums{whole.shape.batch, whole.shape.heads, of.size()};
+  const auto out = [&] { return b.rank.poisoned({rows, whole.query_cols()}, DType::f32); };
+  Values documents(Shape{rows, 1});
+  if (!whole.sight.documents.data.empty()) {
+    Values all = whole.sight.documents;
+    all.shape = {whole.shape.tokens(), 1};
+    documents = cut(whole.shape, all, of, 0, 1);
+  }
+  return {.q = b.put(cut(whole.shape, whole.qkv, of, 0, whole.shape.packed_cols())),  // packed: the heads stand first
+          .dout = b.put(cut(whole.shape, whole.dout, of, 0, whole.query_cols())),
+          .documents = b.rank.put(documents, DType::i32),
+          .out = out(),
+          .log_sum_exp = b.rank.poisoned(sums, DType::f32),
+          .part = out(),
+          .part_sums = b.rank.poisoned(sums, DType::f32),
+          .dq = out()};
+}
+
+// Forward over all keys, then backward.
+void compute(TestRank& r, const Whole& whole, const Stretch& of, const Queries& on, const std::vector<Keys>& keys) {
+  std::optional<Tensor> documents;
+  if (!whole.sight.documents.data.empty()) documents = on.documents;
+  for (std::size_t at = 0; at < keys.size(); ++at) {
+    const SegmentShape shape = segment(whole, of, keys[at].of);
+    r.ops().segment_attention(shape, {.q = on.q,
+                                      .kv = keys[at].kv,
+                                      .out = at == 0 ? on.out : on.part,
+                                      .log_sum_exp = at == 0 ? on.log_sum_exp : on.part_sums,
+                                      .documents = documents,
+                                      .dropout = whole.sight.dropout});
+    if (at != 0)
+      r.ops().merge_attention(
+          shape, {.part = on.part, .part_log_sum_exp = on.part_sums, .out = on.out, .log_sum_exp = on.log_sum_exp});
+  }
+  for (std::size_t at = 0; at < keys.size(); ++at)
+    r.ops().segment_attention_backward(segment(whole, of, keys[at].of),
+                                       {.dout = on.dout,
+                                        .q = on.q,
+                                        .kv = keys[at].kv,
+                                        .out = on.out,
+                                        .log_sum_exp = on.log_sum_exp,
+                                        .dq = on.dq,
+                                        .dkv = keys[at].dkv,
+                                        .accumulate_dq = at == 0 ? Accumulate::no : Accumulate::yes,
+                                        .documents = documents,
+                                        .dropout = whole.sight.dropout});
+}
+
+// The attention of the whole sequence in these stretches, against the reference.
+void check_stretches(Bench& b, const Whole& whole, const std::vector<Stretch>& cut_queries,
+                     const std::vector<Stretch>& cut_keys) {
+  std::vector<Keys> keys;
+  for (const Stretch& of : cut_keys) {
+    const Values kv = cut(whole.shape, whole.qkv, of, whole.query_cols(), whole.key_cols(), 1);
+    keys.push_back({of, b.put(kv), b.put_f32(Values(kv.shape))});
+  }
+  const auto forward = reference::attention(whole.shape, whole.qkv, whole.sight);
+  const Values gradient = reference::attention_backward(whole.shape, whole.dout, whole.qkv, whole.sight);
+  for (const Stretch& of : cut_queries) {
+    const Queries on = make_queries(b, whole, of);
+    b.team.run([&](TestRank& r) { compute(r, whole, of, on, keys); });
+    CHECK(relative_error(b.rank.get(on.out), cut(whole.shape, forward.out, of, 0, whole.query_cols())) < b.tolerance);
+    CHECK(relative_error(b.rank.get(on.dq), cut(whole.shape, gradient, of, 0, whole.query_cols())) < b.tolerance);
+    Values sums(Shape{whole.shape.batch * whole.shape.heads, of.size()});
+    for (std::int64_t row = 0; row < sums.rows(); ++row) {
+      for (std::int64_t s = 0; s < of.size(); ++s)
+        sums(row, s) =
+            forward.log_sum_exp(row / whole.shape.heads, row % whole.shape.heads * whole.shape.sequence + of.begin + s);
+    }
+    Values found = b.rank.get(on.log_sum_exp);
+    found.shape = sums.shape;
+    CHECK(relative_error(found, sums) < (b.dtype == DType::f32 ? 2e-5 : 2e-3));
+  }
+  for (const Keys& of : keys) {
+    Values expected = cut(whole.shape, gradient, of.of, whole.query_cols(), whole.key_cols(), 1);
+    for (double& value : expected.data) value = value == 8192 ? 0 : value;
+    CHECK(relative_error(b.rank.get(of.dkv), expected) < b.tolerance);
+  }
+}
+
+TEST_CASE("attention between stretches of a sequence adds up to the whole's", "[ops][segments]") {
+  struct Case {
+    AttentionShape shape;
+    std::vector<std::int64_t> queries, keys;
+    std::int64_t document = 0;  // length, 0: one a sequence
+    std::uint16_t dropped = 0;
+  };
+  const std::vector<Case> cases{
+      {{1, 1, 1, 1, 8}, {0, 1}, {0, 1}},
+      {{2, 6, 3, 3, 8}, {0, 3, 6}, {0, 3, 6}},
+      {{2, 9, 4, 2, 16}, {0, 2, 9}, {0, 4, 5, 9}},
+      {{1, 260, 8, 2, 40}, {0, 65, 130, 195, 260}, {0, 260}},
+      {{2, 200, 6, 1, 64}, {0, 100, 200}, {0, 77, 200}, 0, 13000},
+      {{3, 150, 4, 4, 32}, {0, 64, 150}, {0, 50, 100, 150}, 40},
+      {{1, 130, 2, 1, 256}, {0, 70, 130}, {0, 70, 130}, 23, 9000},
+  };
+  on_every_backend([&](Bench& b) {
+    if (b.rank.device().id().kind != DeviceKind::cpu) return;  // refused there: the case below
+    for (const Case& one : cases) {
+      INFO(one.shape.batch << " x " << one.shape.sequence << ", " << one.shape.heads << " heads of " << one.shape.head_dim);
+      Whole whole{.shape = one.shape,
+                  .qkv = b.draw({one.shape.tokens(), one.shape.packed_cols()}),
+                  .dout = b.draw({one.shape.tokens(), one.shape.heads * one.shape.head_dim}),
+                  .sight = {.dropout = {.key = {5, 6}, .dropped = one.dropped}}};
+      if (one.document != 0) {
+        whole.sight.documents = Values(Shape{one.shape.tokens()});
+        for (std::int64_t t = 0; t < one.shape.tokens(); ++t) {
+          const std::int64_t at = t % one.shape.sequence;
+          whole.sight.documents.data[static_cast<std::size_t>(t)] = double(at - at % one.document);
+        }
+      }
+      check_stretches(b, whole, stretches(one.queries), stretches(one.keys));
+    }
+  });
+}
+
+TEST_CASE("a device without attention between stretches says so", "[ops][segments]") {
+  on_every_backend([](Bench& b) {
+    if (b.rank.device().id().kind == DeviceKind::cpu) return;
+    CHECK_THROWS_AS(b.team.run([&](TestRank& r) { r.ops().merge_attention({}, {}); }), Error);
+  });
+}
+
+}  // namespace
+}  // namespace pipetrain::testing
