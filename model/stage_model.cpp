@@ -8,6 +8,7 @@
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/rotary_table.hpp"
 #include "model/fp8_weights.hpp"
+#include "model/key_gradients.hpp"
 #include "model/recompute_layers.hpp"
 
 namespace pipetrain {
@@ -29,6 +30,8 @@ class ChunkSlot final : public ActivationSlot {
   // Of the forward, for the backward.
   std::optional<DropoutDraws> draws;
   std::optional<Tensor> documents;
+  std::optional<SliceArgs> slice;
+  std::int64_t tokens = 0;
   State state = State::empty;
 };
 
@@ -43,6 +46,8 @@ class TransformerStage final : public StageModel {
         ops_(ops),
         numerics_(spec.numerics),
         fp8_(layout_, spec.config.layers, spec.numerics, spec.gathers_weights),
+        key_gradients_(spec, layout_, tp.size()),
+        slices_(spec.slices),
         workspace_(Arena::measuring()),
         chunks_(spec.chunks.size()) {
     check_precision(numerics_.precision);
@@ -77,6 +82,7 @@ class TransformerStage final : public StageModel {
     grads_ = std::move(grads);
     if (config_.positions == PositionKind::rotary) upload_rotary_table();
     if (fp8_.bytes() > 0) fp8_.allocate(ops_.stream().device());
+    key_gradients_.allocate(ops_.stream());
   }
 
   void bind_workspace(void* data, std::size_t bytes) override {
@@ -111,6 +117,7 @@ class TransformerStage final : public StageModel {
   }
 
   std::size_t fp8_weight_bytes() const override { return fp8_.bytes(); }
+  std::size_t key_gradient_bytes() const override { return key_gradients_.bytes(); }
 
   void begin_step() override {
     fp8_.weights_changed();
@@ -124,15 +131,18 @@ class TransformerStage final : public StageModel {
     ChunkSlot& own = slot_of(chunk, slot);
     own.draws = args.draws;
     own.documents = args.documents.data == nullptr ? std::nullopt : std::optional(args.documents);
+    own.slice = args.slice;
     run_forward(context(own), chunk, args, own);
   }
   void backward(int chunk, const BackwardArgs& args, ActivationSlot& slot) override {
     ChunkSlot& own = slot_of(chunk, slot);
+    begin_slices(chunk, own);
     run_backward(context(own), chunk, args, own, accumulate(chunk), false);
   }
   void input_grad(int chunk, const BackwardArgs& args, ActivationSlot& slot) override {
     ChunkSlot& own = slot_of(chunk, slot);
     assert(!own.pending.is_measuring() || chunk_at(chunk).bytes.pending == 0);
+    begin_slices(chunk, own);
     run_backward(context(own), chunk, args, own, accumulate(chunk), true);
   }
   void weight_grad(int chunk, ActivationSlot& slot) override { run_weight_grad(ops_, chunk, slot_of(chunk, slot)); }
@@ -167,9 +177,26 @@ class TransformerStage final : public StageModel {
     return {ops_,          workspace_,      tp_,        shape_,        numerics_.precision.compute,
             rotary_table_, Recompute::none, slot.draws, slot.documents};
   }
-  static BlockContext with_recompute(BlockContext context, const StageBlock& block) {
-    context.recompute = block.recompute;
+  // Of the chunk's block number i. `slice` is what the context points to where microbatches pass in slices.
+  BlockContext of_block(BlockContext context, const Chunk& chunk, std::size_t i, const ChunkSlot& slot,
+                        SliceContext& slice) const {
+    context.recompute = chunk.blocks[i].recompute;
+    if (!slot.slice) return context;
+    slice.first = slot.slice->first;
+    std::vector<std::int64_t> tokens;
+    for (const ActivationSlot* one : slot.slice->earlier) {
+      const auto& earlier = static_cast<const ChunkSlot&>(*one);
+      slice.earlier.push_back(earlier.blocks[i].get());
+      tokens.push_back(earlier.tokens);
+    }
+    tokens.push_back(slot.tokens);
+    slice.key_gradients = key_gradients_.of(chunk.blocks[i].index, tokens);
+    context.slice = &slice;
     return context;
+  }
+
+  void begin_slices(int chunk, const ChunkSlot& slot) {
+    if (slot.slice && slot.slice->last) key_gradients_.begin_microbatch(chunk, ops_.stream());
   }
 
   // Has the block's weights in their place while `use` enqueues what reads them.
@@ -197,9 +224,10 @@ class TransformerStage final : public StageModel {
   }
 
   void upload_rotary_table() {
-    const std::vector<float> table = rotary_table(config_, largest_.sequence);
+    const std::int64_t positions = largest_.sequence * slices_;
+    const std::vector<float> table = rotary_table(config_, positions);
     rotary_memory_ = ops_.stream().device().allocate(table.size() * sizeof(float), "the rotary table");
-    rotary_table_ = {rotary_memory_.data(), {largest_.sequence, 2, config_.head_dim / 2}, DType::f32};
+    rotary_table_ = {rotary_memory_.data(), {positions, 2, config_.head_dim / 2}, DType::f32};
     ops_.stream().copy(rotary_table_.data, table.data(), rotary_table_.bytes());
     ops_.stream().synchronize();
   }
@@ -216,12 +244,14 @@ class TransformerStage final : public StageModel {
     const ArenaScope scope(context.workspace);
     slot.saved.rewind(0);
     slot.inputs.clear();
+    slot.tokens = shape_.tokens();
     ForwardArgs block_args = args;
     for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
       const bool last = i + 1 == chunk.blocks.size();
       slot.inputs.push_back(block_args.input);
       block_args.output = last ? args.output : slot.saved.allocate(hidden_shape(), context.dtype);
-      const BlockContext own = with_recompute(context, chunk.blocks[i]);
+      SliceContext slice;
+      const BlockContext own = of_block(context, chunk, i, slot, slice);
       with_weights(chunk.blocks[i],
                    [&](const BlockCompute& block) { block.forward(own, block_args, slot.saved, *slot.blocks[i]); });
       block_args.input = block_args.output;
@@ -245,7 +275,8 @@ class TransformerStage final : public StageModel {
       // In the place of the block's input, which nobody reads after it. So it stays for W, too.
       block_args.input_grad = i == 0 ? args.input_grad : slot.inputs[i];
       if (!defer_weights) open(chunk.blocks[i]);
-      const BlockContext own = with_recompute(context, chunk.blocks[i]);
+      SliceContext slice;
+      const BlockContext own = of_block(context, chunk, i, slot, slice);
       const auto run = [&](const BlockCompute& block) { block.backward(own, block_args, gradients, *slot.blocks[i]); };
       if (layout_.blocks[chunk.blocks[i].index].block.kind == BlockKind::embedding) {
         run(*chunk.blocks[i].compute);  // it reads no weight
@@ -278,14 +309,18 @@ class TransformerStage final : public StageModel {
     const auto ops = make_measuring_ops();
     Arena workspace = Arena::measuring();
     ops->set_workspace(workspace);
-    const Tensor table{nullptr, {shape_.sequence, 2, config_.head_dim / 2}, DType::f32};
+    const Tensor table{nullptr, {shape_.sequence * slices_, 2, config_.head_dim / 2}, DType::f32};
     const BlockContext context{*ops,  workspace,       tp_,           shape_, numerics_.precision.compute,
                                table, Recompute::none, DropoutDraws{}};
-    const auto slot = make_chunk_slot(chunk);
-
+    const auto slot = make_chunk_slot(chunk), before = make_chunk_slot(chunk);
+    if (slices_ > 1) {  // a slice behind another takes the most
+      slot->slice = {.earlier = {before.get()}};
+      before->slice = SliceArgs{};
+    }
     const Tensor hidden{nullptr, hidden_shape(), numerics_.precision.compute}, ids{nullptr, {shape_.tokens()}, DType::i32};
     const Tensor loss_sum{nullptr, {1}, DType::f64};
     const ForwardArgs forward{chunk_at(chunk).begins_model ? ids : hidden, ids, hidden, loss_sum, {}};
+    if (slices_ > 1) run_forward(context, chunk, forward, *before);
     run_forward(context, chunk, forward, *slot);
     run_backward(context, chunk, {hidden, hidden, 1}, *slot, Accumulate::yes, true);
     run_weight_grad(*ops, chunk, *slot);
@@ -312,6 +347,8 @@ class TransformerStage final : public StageModel {
   Ops& ops_;
   Numerics numerics_;
   Fp8Weights fp8_;
+  KeyGradients key_gradients_;
+  int slices_;  // of each microbatch; the shapes are of one
   Arena workspace_;
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;

@@ -48,6 +48,13 @@ struct DropoutDraws {
   std::int64_t first_sample = 0;  // of the microbatch, counted in the step's global batch
 };
 
+// A slice of the sequence of a microbatch, where microbatches pass in slices.
+struct SliceArgs {
+  std::int64_t first = 0;                     // the position of its first token in the sample
+  bool last = false;                          // of the microbatch's
+  std::vector<ActivationSlot*> earlier = {};  // of the chunk: those of the slices before it, in order, which stay until its B
+};
+
 struct ForwardArgs {
   Tensor input;     // [T] i32 ids for the first chunk of the model, else [Tr, H]; must stay valid until B or I
   Tensor targets;   // last chunk only: [T] i32; must stay valid until B or I
@@ -60,6 +67,7 @@ struct ForwardArgs {
   // Last chunk only, of a head for classification: [batch, own classes] f64, written: the logits where each sequence's class is
   // said. Without memory: not wanted.
   Tensor scores = {};
+  std::optional<SliceArgs> slice = {};  // where the spec has slices
 };
 
 struct BackwardArgs {
@@ -84,12 +92,16 @@ class StageModel {
   virtual ActivationBytes activation_bytes(int chunk) const = 0;
   virtual std::size_t workspace_bytes() const = 0;   // the most that any action needs, those of the step's end included
   virtual std::size_t fp8_weight_bytes() const = 0;  // of the weights in 8 bits, beside those of parameters(); see bind()
-  virtual Shape hidden_shape() const = 0;            // [Tr, H], of the sequence that is set
+  // Of the gradients that later slices of a microbatch have for the keys and values of earlier ones; see bind(). One microbatch
+  // at a time is in its backward in a chunk.
+  virtual std::size_t key_gradient_bytes() const = 0;
+  virtual Shape hidden_shape() const = 0;  // [Tr, H], of the sequence that is set
 
   // Weights of parameters(), in the activations' type and zero where no parameter is, and places for its gradients. The
   // store outlives the model's actions. Must be called before the first of them. Where positions are rotary, also takes the
   // memory of their table from the stream's device, and waits for it to be filled; else waits for nothing that is on the
-  // stream. Takes the memory of weights in 8 bits too, which each step makes from those that the store has in it.
+  // stream. Takes the memory of weights in 8 bits too, which each step makes from those that the store has in it, and of the
+  // gradients between slices.
   virtual void bind(ParameterStore& weights, GradientPlaces grads) = 0;
   // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
   // action.
@@ -115,7 +127,8 @@ class StageModel {
   // Gradients start anew: each chunk's next B or W overwrites those of matrices, and this zeroes the others.
   virtual void begin_step() = 0;
   virtual void forward(int chunk, const ForwardArgs& args, ActivationSlot& slot) = 0;
-  // B: everything. Gradients add up over microbatches, which must come in one order in all of B, I and W.
+  // B: everything. The slices of a microbatch come from the last to the first. Gradients add up over microbatches, which must
+  // come in one order in all of B, I and W.
   virtual void backward(int chunk, const BackwardArgs& args, ActivationSlot& slot) = 0;
   // I, then W: the same kernels in two parts, the same bits.
   virtual void input_grad(int chunk, const BackwardArgs& args, ActivationSlot& slot) = 0;
@@ -127,6 +140,7 @@ struct StageModelSpec {
   std::vector<std::vector<Block>> chunks;  // the runs of blocks that this stage holds
   MicrobatchShape shape;                   // the largest
   Numerics numerics = {};
+  int slices = 1;                // of each microbatch; shape is then of the largest of them
   bool gathers_weights = false;  // the store has the weights for one use at a time: what is made of them is not kept
 };
 

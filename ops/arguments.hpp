@@ -226,11 +226,11 @@ struct CachedAttentionArgs {
   Tensor out;          // [T, Hq D], written
 };
 
-// kv: of each sequence one row a position, all key heads, then all value heads, as in the cache; the first `keys` of a
-// sequence's R rows are read, R >= keys.
+// kv: of each sequence one row a position, whose last columns are all key heads, then all value heads: as in the cache, or a
+// packed matrix. The first `keys` of a sequence's R rows are read, R >= keys.
 struct SegmentAttentionArgs {
   Tensor q;                              // [batch queries, Hq D], or more columns, which are not read: a packed matrix
-  Tensor kv;                             // [batch R, 2 Hkv D]
+  Tensor kv;                             // [batch R, 2 Hkv D], or more columns before these, which are not read
   Tensor out;                            // [batch queries, Hq D], written; f32 or the activations' type
   Tensor log_sum_exp;                    // [batch, Hq, queries] f32, written: of the scores, before anything is dropped
   std::optional<Tensor> documents = {};  // [batch queries] i32: where each query's document begins in the sequence
@@ -250,6 +250,12 @@ struct SegmentAttentionBackwardArgs {
   Accumulate accumulate_dq = Accumulate::no;
   std::optional<Tensor> documents = {};  // of the forward
   Dropout dropout = {};                  // of the forward
+};
+
+// The gradients of queries and of keys and values, as segments have summed them up, side by side as one.
+struct JoinColumnsArgs {
+  Tensor left, right;  // [T, A], [T, B] f32
+  Tensor out;          // [T, A + B] of f32 or the activations' type, written
 };
 
 struct MergeAttentionArgs {

@@ -1,6 +1,6 @@
 // What a stage can do. An action's text is the letter of its kind, then the microbatch; the chunk stands in front where a stage
-// has several: "F3", "1B3", "R", "1R", "N". A custom action has its number in the plan: "X2". parse_action() reads the text
-// back as the same action.
+// has several: "F3", "1B3", "R", "1R", "N". Where microbatches pass in slices the slice stands behind a point: "F3.1". A custom
+// action has its number in the plan: "X2". parse_action() reads the text back as the same action.
 #pragma once
 
 #include <cstdint>
@@ -44,15 +44,24 @@ constexpr bool is_per_chunk(ActionKind kind) { return kind <= ActionKind::sum_ti
 struct Action {
   ActionKind kind = ActionKind::forward;
   std::int16_t chunk = 0;
-  std::int32_t microbatch = -1;  // -1 for end-of-step actions; of a custom one its number in the plan
+  // -1 for end-of-step actions; of a custom one its number in the plan. Of a plan with slices, the piece: see Plan::slices.
+  std::int32_t microbatch = -1;
 
   bool operator==(const Action&) const = default;
 };
 
+// What of its plan an action's text depends on.
+struct ActionForm {
+  int chunks;  // of the stage: the chunk is written only when there are several
+  int slices;  // of a microbatch: so is the slice
+  ActionForm(int of_stage = 1, int of_microbatch = 1) : chunks(of_stage), slices(of_microbatch) {}
+};
+
 char letter(ActionKind kind);
-// `chunks` of the stage: the chunk is written only when there are several.
-std::string to_string(const Action& action, int chunks = 1);
-// Nothing when the text is not an action of a plan.
-std::optional<Action> parse_action(std::string_view text);
+std::string to_string(const Action& action, const ActionForm& form = {});
+// "3", or with slices "3.1": the piece that an action, an input or a slot is of.
+std::string piece_text(int microbatch, int slices);
+// Nothing when the text is not an action of a plan with so many slices.
+std::optional<Action> parse_action(std::string_view text, int slices = 1);
 
 }  // namespace pipetrain::schedules

@@ -21,8 +21,8 @@ void check_at_least_one(std::string_view what, int value) {
 const std::vector<ScheduleInfo>& all_schedules() {
   static const std::vector<ScheduleInfo> all = {
       {"gpipe", 1, false, true, false, build_gpipe},
-      {"1f1b", 1, false, true, false, build_1f1b},
-      {"interleaved", 2, true, true, false, build_interleaved},
+      {"1f1b", 1, false, true, false, build_1f1b, true},
+      {"interleaved", 2, true, true, false, build_interleaved, true},
       {"looped-bfs", 2, true, true, false, build_looped_bfs},
       {"zb-h1", 1, false, true, false, build_zb_h1},
       {"zb-h2", 1, false, true, false, build_zb_h2},
@@ -48,6 +48,13 @@ Plan build_schedule(std::string_view name, const ScheduleShape& shape) {
   check_at_least_one("pipeline stages", shape.stages);
   check_at_least_one("chunks", shape.chunks);
   check_at_least_one("microbatches", shape.microbatches);
+  check_at_least_one("slices", shape.slices);
+  if (shape.slices > 1 && !info->takes_slices)
+    throw std::invalid_argument("schedule " + std::string(name) +
+                                " does not cut microbatches into slices; 1f1b and interleaved do");
+  if (shape.microbatches > most_plan_work / shape.slices)
+    throw std::invalid_argument("microbatches x slices are more than " + std::to_string(most_plan_work) +
+                                ", the most of a plan");
   if (!info->chunks_can_vary && shape.chunks != info->default_chunks)
     throw std::invalid_argument("schedule " + std::string(name) + " has " + std::to_string(info->default_chunks) +
                                 " chunk(s) a stage, not " + std::to_string(shape.chunks));

@@ -13,6 +13,7 @@ struct ScheduleShape {
   int stages = 1;
   int chunks = 1;  // per stage
   int microbatches = 1;
+  int slices = 1;  // of each microbatch
 };
 
 struct ScheduleInfo {
@@ -22,6 +23,7 @@ struct ScheduleInfo {
   bool has_ready_rule;  // --order ready is possible
   bool uses_costs;      // the plan depends on costs and memory: build it with build_auto() where they are known
   Plan (*build)(const ScheduleShape&);
+  bool takes_slices = false;
 };
 
 const std::vector<ScheduleInfo>& all_schedules();
@@ -29,7 +31,7 @@ const std::vector<ScheduleInfo>& all_schedules();
 const ScheduleInfo* find_schedule(std::string_view name);
 
 // The compute of one step, by name. Throws std::invalid_argument, one line, when the schedule does not exist (it names all that
-// do), a size is below 1, or the schedule cannot have that many chunks.
+// do), a size is below 1, or the schedule cannot have that many chunks or slices.
 Plan build_schedule(std::string_view name, const ScheduleShape& shape);
 
 // The builders themselves do not check their shape.

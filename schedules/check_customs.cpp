@@ -70,7 +70,7 @@ class CustomCheck {
 
   void note_custom(int stage, std::size_t at, const Action& action) {
     const auto refuse = [&](const std::string& what) {
-      throw InvalidPlan("stage " + std::to_string(stage) + ": " + to_string(action) + what, stage,
+      throw InvalidPlan("stage " + std::to_string(stage) + ": " + to_string(action, plan_.form()) + what, stage,
                         print_grid(plan_, {{stage, at}}));
     };
     if (action.chunk != 0) refuse(" is of the whole stage and must carry chunk 0");
@@ -91,7 +91,7 @@ class CustomCheck {
 
   void check_wait(int number, const StageAction& awaited) const {
     const StageAction own = place_of(number);
-    const std::string name = std::to_string(awaited.stage) + ":" + to_string(awaited.action, plan_.placement.chunks());
+    const std::string name = std::to_string(awaited.stage) + ":" + to_string(awaited.action, plan_.form());
     if (is_move(awaited.action.kind)) fail(number, "waits for " + name + ", a move; name what it comes after or before");
     const auto place = find(awaited);
     if (!place) fail(number, "is after " + name + ", which is not in the plan");

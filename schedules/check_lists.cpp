@@ -44,7 +44,7 @@ class ListCheck {
 
  private:
   enum class Place : std::uint8_t { device, outside, back };
-  // The next microbatch of each row of a chunk that must keep microbatch order.
+  // The next microbatch of each row of a chunk that must keep microbatch order; with slices, the place of its piece in the row.
   struct Chunk {
     int forwards = 0;
     int input_grads = 0;   // by B or I
@@ -55,7 +55,7 @@ class ListCheck {
 
   void check_microbatch(int m) const {
     if (m < 0 || m >= plan_.microbatches)
-      fail(name() + ": the plan has " + std::to_string(plan_.microbatches) + " microbatches");
+      fail(name() + ": the plan has " + std::to_string(plan_.microbatches / plan_.slices) + " microbatches");
   }
 
   void check_compute(const Action& action) {
@@ -77,7 +77,8 @@ class ListCheck {
         take_in_order(chunk.input_grads, ActionKind::backward, ActionKind::input_grad);
         take_in_order(chunk.weight_grads, ActionKind::backward, ActionKind::weight_grad);
     }
-    if (chunk.input_grads > chunk.forwards) fail(name() + " comes before " + text(ActionKind::forward));
+    if (gives_input_grad(action.kind) && action.microbatch >= chunk.forwards)
+      fail(name() + " comes before " + text(ActionKind::forward));
     if (chunk.weight_grads > chunk.input_grads) fail(name() + " comes before " + text(ActionKind::input_grad));
     if (gives_input_grad(action.kind) && place(chunk, action.microbatch) == Place::outside)
       fail(name() + " comes before " + text(ActionKind::reload) + ", and what it reads is outside of the device");
@@ -92,6 +93,7 @@ class ListCheck {
     check_microbatch(action.microbatch);
     if (plan_.ready_rule != ReadyRule::none)
       fail(name() + " moves activations, which keeps the planned order; leave out the plan's ready rule");
+    if (plan_.slices > 1) fail(name() + " moves activations, which plans with slices do not");
     const bool out = action.kind == ActionKind::offload;
     if (chunk.forwards <= action.microbatch) fail(name() + " comes before " + text(ActionKind::forward));
     if (chunk.input_grads > action.microbatch)
@@ -107,19 +109,27 @@ class ListCheck {
   // Rows `whole` and `half` together must hold the microbatches in order; `next` is the expected one.
   void take_in_order(int& next, ActionKind whole, ActionKind half) {
     const Action& action = list_[at_];
-    if (action.microbatch == next) {
+    const int place = place_in_row(half, action.microbatch), missing_one = place_in_row(half, next);
+    if (place == next) {
       ++next;
-    } else if (action.microbatch < next) {
+    } else if (place < next) {
       fail(name() + " comes twice, or after its part was done");
     } else {
       const auto expected =
           std::find_if(list_.begin() + static_cast<std::ptrdiff_t>(at_), list_.end(), [&](const Action& other) {
-            return other.chunk == action.chunk && other.microbatch == next && (other.kind == whole || other.kind == half);
+            return other.chunk == action.chunk && other.microbatch == missing_one &&
+                   (other.kind == whole || other.kind == half);
           });
-      const Action missing{missing_kind(half, next), action.chunk, next};
+      const Action missing{missing_kind(half, missing_one), action.chunk, missing_one};
       if (expected == list_.end()) fail(name() + " comes, but " + text(missing) + " is missing");
-      fail(name() + " comes before " + text(*expected) + "; a chunk must keep the order of microbatches");
+      fail(name() + " comes before " + text(*expected) + "; a chunk must keep the order of microbatches" +
+           (plan_.slices > 1 ? ", F of their slices up and B, I and W down" : ""));
     }
+  }
+
+  // Where a row has the piece, and which piece it has there.
+  int place_in_row(ActionKind half, int piece) const {
+    return half == ActionKind::forward ? piece : backward_place(piece, plan_.slices);
   }
 
   // The name of the action that is missing for a microbatch: I only where its W is there.
@@ -190,7 +200,7 @@ class ListCheck {
     const Chunk& chunk = chunks_[c];
     const auto check = [&](ActionKind kind, int next) {
       if (next == plan_.microbatches) return;
-      const Action missing{kind, static_cast<std::int16_t>(c), next};
+      const Action missing{kind, static_cast<std::int16_t>(c), place_in_row(kind, next)};
       fail(at_ < list_.size() ? name() + " comes, but " + text(missing) + " has not come before it"
                               : text(missing) + " is missing");
     };
@@ -199,7 +209,7 @@ class ListCheck {
     check(ActionKind::weight_grad, chunk.weight_grads);
   }
 
-  std::string text(const Action& action) const { return to_string(action, plan_.placement.chunks()); }
+  std::string text(const Action& action) const { return to_string(action, plan_.form()); }
   std::string text(ActionKind kind) const { return text({kind, list_[at_].chunk, list_[at_].microbatch}); }
   std::string name() const { return text(list_[at_]); }
   [[noreturn]] void fail(const std::string& what) const {
@@ -234,6 +244,12 @@ void check_lists(const Plan& plan) {
         -1, "");
   if (plan.microbatches < 1)
     throw InvalidPlan("the plan has " + std::to_string(plan.microbatches) + " microbatches; it needs at least 1", -1, "");
+  if (plan.slices < 1 || plan.microbatches % plan.slices != 0)
+    throw InvalidPlan("the plan has " + std::to_string(plan.microbatches) + " pieces of " + std::to_string(plan.slices) +
+                          " slices a microbatch; it needs all slices of each",
+                      -1, "");
+  if (plan.slices > 1 && plan.ready_rule != ReadyRule::none)
+    throw InvalidPlan("the plan has slices, for which there is no ready rule; leave its rule out", -1, "");
   EndCounts ends;
   for (int stage = 0; stage < placement.stages(); ++stage) ListCheck(plan, stage).run(ends);
   if (!plan.custom.empty()) check_customs(plan);

@@ -72,17 +72,30 @@ void Costs::set_edges(const Placement& placement, const std::vector<Link>& edges
   }
 }
 
+namespace {
+
+// What slice s of n has of a microbatch's time: an even share, and of attention, whose queries see the keys up to their own
+// place, one that grows from 1 / n^2 by 2 / n^2 a slice.
+double share_of(int slice, int slices, double attention) {
+  return ((1 - attention) + attention * (2 * slice + 1) / slices) / slices;
+}
+
+}  // namespace
+
 double Costs::of(int stage, const Action& action) const {
   const ChunkCost& chunk = chunks[static_cast<std::size_t>(stage)][static_cast<std::size_t>(action.chunk)];
+  const auto share = [&](double attention) {
+    return slices == 1 ? 1 : share_of(action.microbatch % slices, slices, attention);
+  };
   switch (action.kind) {
     case ActionKind::forward:
-      return chunk.forward;
+      return chunk.forward * share(chunk.forward_attention);
     case ActionKind::backward:
-      return chunk.input_grad + chunk.weight_grad;
+      return chunk.input_grad * share(chunk.input_grad_attention) + chunk.weight_grad / slices;
     case ActionKind::input_grad:
-      return chunk.input_grad;
+      return chunk.input_grad * share(chunk.input_grad_attention);
     case ActionKind::weight_grad:
-      return chunk.weight_grad;
+      return chunk.weight_grad / slices;
     case ActionKind::reduce_grads:
       return chunk.reduce_grads;
     case ActionKind::sum_replicated:
@@ -106,14 +119,25 @@ double Costs::of(int stage, const Action& action) const {
 
 double Costs::transfer(int v) const {
   if (links.empty()) return 0;
-  return links[static_cast<std::size_t>(v)].transfer();
+  Link link = links[static_cast<std::size_t>(v)];
+  link.bytes /= slices;
+  return link.transfer();
 }
 
 double Costs::compute(int stage, int microbatches) const {
   double sum = 0;
   for (const ChunkCost& chunk : chunks[static_cast<std::size_t>(stage)])
     sum += chunk.forward + chunk.input_grad + chunk.weight_grad;
-  return sum * microbatches;
+  return sum * microbatches / slices;
+}
+
+Costs of_slices(Costs costs, int slices) {
+  costs.slices = slices;
+  for (auto& stage : costs.chunks)
+    for (ChunkCost& chunk : stage)
+      for (double* const of_piece : {&chunk.forward, &chunk.input_grad, &chunk.weight_grad}) *of_piece *= slices;
+  for (Link& link : costs.links) link.bytes *= slices;
+  return costs;
 }
 
 void check_costs(const Costs& costs, const Placement& placement) {

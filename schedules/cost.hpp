@@ -11,6 +11,8 @@ namespace pipetrain::schedules {
 struct ChunkCost {
   double forward = 1;
   double input_grad = 1;
+  // Of these times, the share that attention has: with slices a microbatch's later ones have more of it.
+  double forward_attention = 0, input_grad_attention = 0;
   double weight_grad = 1;  // B takes input_grad + weight_grad
   double reduce_grads = 0;
   double sum_replicated = 0;
@@ -49,6 +51,8 @@ struct Costs {
   std::vector<double> custom;                  // of the plan's custom actions, by number; empty: 0
   std::vector<Link> links;                     // [v]: between virtual stages v and v + 1, both ways; empty: no delay
   double verdict = 0;                          // from the last norm to every optimizer
+  // Of a microbatch, as Plan::slices: of() and transfer() are then of one, and times and bytes above still of all together.
+  int slices = 1;
 
   // The time of a whole stage for one microbatch, shared evenly by its chunks; p2p is the latency of every link between
   // different stages.
@@ -61,9 +65,12 @@ struct Costs {
 
   double of(int stage, const Action& action) const;
   double transfer(int v) const;  // over the link between v and v + 1
-  // Sum of a step's compute on a stage.
+  // Sum of a step's compute on a stage; microbatches: the plan's, of slices their pieces.
   double compute(int stage, int microbatches) const;
 };
+
+// The same where the times of F, I and W, and the bytes of messages, are of one slice, on the average.
+Costs of_slices(Costs costs, int slices);
 
 // Throws std::invalid_argument, one line, when sizes do not fit the placement, a compute time is not positive and finite, or
 // another time is negative or not finite.

@@ -22,7 +22,13 @@ std::pair<int, int> columns_of(const Span& span, const TimeRange& range, int col
   return {column(span.start), column(span.end)};
 }
 
-int microbatch_of(const Action& action) { return is_custom(action.kind) ? -1 : action.microbatch; }
+// With the slice, where there are slices: "3", or "3" and "1" with the separator between them.
+std::string microbatch_of(const Timeline& timeline, const Action& action, const std::string& separator) {
+  const bool none = is_custom(action.kind) || action.microbatch < 0;
+  if (timeline.slices == 1) return std::to_string(none ? -1 : action.microbatch);
+  const std::string microbatch = std::to_string(none ? -1 : action.microbatch / timeline.slices);
+  return microbatch + separator + std::to_string(none ? -1 : action.microbatch % timeline.slices);
+}
 
 bool is_numbered(const Action& action) { return has_microbatch(action.kind) || is_custom(action.kind); }
 
@@ -32,13 +38,13 @@ char symbol(const Action& action) {
   return action.chunk % 2 == 0 ? upper : static_cast<char>(upper - 'A' + 'a');
 }
 
-std::string draw_stage(const std::vector<Span>& spans, const TimeRange& range, int columns) {
+std::string draw_stage(const std::vector<Span>& spans, const TimeRange& range, int columns, int slices) {
   std::string line(static_cast<std::size_t>(columns), '.');
   for (const Span& span : spans) {
     const auto [begin, end] = columns_of(span, range, columns);
     if (begin == end) continue;
     std::string text(1, symbol(span.action));
-    if (is_numbered(span.action)) text += std::to_string(span.action.microbatch);
+    if (is_numbered(span.action)) text += piece_text(span.action.microbatch, is_custom(span.action.kind) ? 1 : slices);
     const auto width = static_cast<std::size_t>(end - begin);
     if (text.size() > width) text.resize(1);
     text.resize(width, ' ');
@@ -144,7 +150,8 @@ std::string draw_terminal(const Timeline& timeline, int width) {
     std::string name = std::to_string(stage);
     name.resize(static_cast<std::size_t>(label), ' ');
     const auto& spans = timeline.stages[static_cast<std::size_t>(stage)];
-    std::string line = name + (is_dense ? draw_dense_stage(spans, range, columns) : draw_stage(spans, range, columns));
+    std::string line =
+        name + (is_dense ? draw_dense_stage(spans, range, columns) : draw_stage(spans, range, columns, timeline.slices));
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
@@ -166,11 +173,11 @@ void write_trace_row(std::ostream& out, const Timeline& timeline, const TraceRow
   out << ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":" << row.number << ",\"name\":\"thread_name\",\"args\":{\"name\":\""
       << escaped(row.name) << "\"}}";
   for (const Span& span : row.spans) {
-    out << ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":" << row.number << ",\"name\":\""
-        << to_string(span.action, timeline.placement.chunks()) << "\",\"cat\":\"" << letter(span.action.kind)
-        << "\",\"ts\":" << span.start * microseconds << ",\"dur\":" << (span.end - span.start) * microseconds << ",\"args\":{"
-        << custom_argument(timeline, span.action) << "\"chunk\":" << span.action.chunk
-        << ",\"microbatch\":" << microbatch_of(span.action) << ",\"waited_for\":\"" << to_string(span.waited_for) << "\"}}";
+    out << ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":" << row.number << ",\"name\":\"" << to_string(span.action, timeline.form())
+        << "\",\"cat\":\"" << letter(span.action.kind) << "\",\"ts\":" << span.start * microseconds
+        << ",\"dur\":" << (span.end - span.start) * microseconds << ",\"args\":{" << custom_argument(timeline, span.action)
+        << "\"chunk\":" << span.action.chunk << ",\"microbatch\":" << microbatch_of(timeline, span.action, ",\"slice\":")
+        << ",\"waited_for\":\"" << to_string(span.waited_for) << "\"}}";
   }
 }
 
@@ -203,12 +210,12 @@ void write_chrome_trace(std::ostream& out, const Timeline& timeline, double micr
 
 void write_csv(std::ostream& out, const Timeline& timeline) {
   out.precision(12);
-  out << "stage,action,kind,chunk,microbatch,start,end,waited_for\n";
+  out << "stage,action,kind,chunk,microbatch," << (timeline.slices > 1 ? "slice," : "") << "start,end,waited_for\n";
   const auto write = [&](std::size_t stage, const std::vector<Span>& spans) {
     for (const Span& span : spans)
-      out << stage << ',' << to_string(span.action, timeline.placement.chunks()) << ',' << letter(span.action.kind) << ','
-          << span.action.chunk << ',' << microbatch_of(span.action) << ',' << span.start << ',' << span.end << ','
-          << to_string(span.waited_for) << '\n';
+      out << stage << ',' << to_string(span.action, timeline.form()) << ',' << letter(span.action.kind) << ','
+          << span.action.chunk << ',' << microbatch_of(timeline, span.action, ",") << ',' << span.start << ',' << span.end
+          << ',' << to_string(span.waited_for) << '\n';
   };
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
     write(stage, timeline.stages[stage]);

@@ -23,7 +23,8 @@ void write_html(std::ostream& out, const Timeline& timeline, const Summary& summ
 // JSON for chrome://tracing and ui.perfetto.dev. microseconds: of one unit of the timeline's time.
 void write_chrome_trace(std::ostream& out, const Timeline& timeline, double microseconds = 1e6);
 
-// Header and one row per action: stage, action, kind, chunk, microbatch, start, end, waited_for.
+// Header and one row per action: stage, action, kind, chunk, microbatch (of plans with slices also slice), start, end,
+// waited_for.
 void write_csv(std::ostream& out, const Timeline& timeline);
 
 const char* to_string(WaitedFor reason);  // "activation"

@@ -29,7 +29,8 @@ const fixed = x => +x.toPrecision(6);
 document.getElementById('title').textContent = data.title;
 document.getElementById('words').textContent = 'makespan ' + fixed(data.makespan) + ' ' + data.unit + ', bubble ' + (100 * data.bubble).toFixed(2) +
   ' %, longest wait inside a stage ' + fixed(data.span_bubble) + ' ' + data.unit;
-const name = s => s[1] < 0 || data.chunks < 2 || 'NOX'.includes(s[0]) ? s[0] + (s[2] < 0 ? '' : s[2]) : s[1] + s[0] + (s[2] < 0 ? '' : s[2]);
+const piece = s => s[2] < 0 ? '' : data.slices > 1 && s[0] != 'X' ? Math.floor(s[2] / data.slices) + '.' + s[2] % data.slices : '' + s[2];
+const name = s => s[1] < 0 || data.chunks < 2 || 'NOX'.includes(s[0]) ? s[0] + piece(s) : s[1] + s[0] + piece(s);
 const x = t => left + (t - from) / (to - from) * (view.width / devicePixelRatio - left - 4);
 const time = px => from + (px - left) / (view.width / devicePixelRatio - left - 4) * (to - from);
 // The first span of a stage that ends after t.
@@ -50,7 +51,7 @@ function draw() {
       covered = b;
       pen.fillStyle = data.colors[s[0] + s[1]]; pen.fillRect(a, y, Math.max(0.5, b - a - (b - a > 3 ? 1 : 0)), row - 1);
       if (b - a > 8 && row > 12) {  // the whole name, or what there is room for
-        const text = [name(s), '' + s[2]].find(t => !t.startsWith('-') && pen.measureText(t).width < b - a - 2);
+        const text = [name(s), piece(s)].find(t => t && pen.measureText(t).width < b - a - 2);
         pen.fillStyle = '#111'; pen.textAlign = 'center'; pen.fillText(text || '', (a + b) / 2, y + row / 2);
       }
     }
@@ -123,9 +124,9 @@ void write_html(std::ostream& out, const Timeline& timeline, const Summary& summ
   const int chunks = timeline.placement.chunks();
   out.precision(9);
   out << page_begin << "{\"title\":\"" << escaped(timeline.title) << "\",\"unit\":\"" << escaped(timeline.unit)
-      << "\",\"chunks\":" << chunks << ",\"makespan\":" << summary.makespan << ",\"bubble\":" << summary.bubble_fraction
-      << ",\"span_bubble\":" << summary.span_bubble << ",\"left\":" << 16 + 6 * std::max(8, longest_row_name(timeline))
-      << ",\"names\":[";
+      << "\",\"chunks\":" << chunks << ",\"slices\":" << timeline.slices << ",\"makespan\":" << summary.makespan
+      << ",\"bubble\":" << summary.bubble_fraction << ",\"span_bubble\":" << summary.span_bubble
+      << ",\"left\":" << 16 + 6 * std::max(8, longest_row_name(timeline)) << ",\"names\":[";
   for (std::size_t row = 0; row < timeline.stages.size(); ++row)
     out << (row == 0 ? "\"" : ",\"") << escaped(row_name(timeline, row)) << '"';
   out << "],\"reasons\":[";

@@ -31,12 +31,13 @@ bool appears(const Timeline& timeline, ActionKind kind) {
   return false;
 }
 
-void write_rect(std::ostream& out, double x, double width, int row, const Span& span, int chunks) {
+void write_rect(std::ostream& out, double x, double width, int row, const Span& span, const ActionForm& form) {
   const int y = 28 + row * row_height;
   out << "<rect x=\"" << x << "\" y=\"" << y << "\" width=\"" << (width > 4 ? width - 1 : width) << "\" height=\""
-      << row_height - 2 << "\" fill=\"" << color_of(span.action.kind, span.action.chunk, chunks) << "\"><title>"
-      << to_string(span.action, chunks) << ": " << span.start << " to " << span.end << "</title></rect>\n";
-  const std::string text = is_compute(span.action.kind) ? std::to_string(span.action.microbatch) : to_string(span.action);
+      << row_height - 2 << "\" fill=\"" << color_of(span.action.kind, span.action.chunk, form.chunks) << "\"><title>"
+      << to_string(span.action, form) << ": " << span.start << " to " << span.end << "</title></rect>\n";
+  const std::string text =
+      is_compute(span.action.kind) ? piece_text(span.action.microbatch, form.slices) : to_string(span.action);
   if (width >= 7.0 * static_cast<double>(text.size()) + 2)
     out << "<text x=\"" << x + width / 2 << "\" y=\"" << y + 15 << "\" text-anchor=\"middle\">" << text << "</text>\n";
 }
@@ -51,7 +52,7 @@ void write_svg_row(std::ostream& out, const Timeline& timeline, int row, const T
     Span merged = spans[i];
     merged.end = spans[next - 1].end;
     if (merged.end > merged.start)
-      write_rect(out, x(merged.start), (merged.end - merged.start) * scale, row, merged, timeline.placement.chunks());
+      write_rect(out, x(merged.start), (merged.end - merged.start) * scale, row, merged, timeline.form());
     i = next;
   }
 }

@@ -19,7 +19,7 @@ std::size_t cell_width(const Plan& plan, int first_stage, int end_stage) {
   std::size_t width = 1;
   for (int stage = first_stage; stage < end_stage; ++stage)
     for (const Action& action : plan.stages[static_cast<std::size_t>(stage)])
-      width = std::max(width, to_string(action, plan.placement.chunks()).size());
+      width = std::max(width, to_string(action, plan.form()).size());
   return width + 2;  // room for the brackets of a mark
 }
 
@@ -44,7 +44,7 @@ std::string print_grid(const Plan& plan, const std::vector<GridMark>& marks) {
     };
     std::string line = padded("stage " + std::to_string(stage), 10) + (begin > 0 ? "| .." : "|");
     for (std::size_t at = begin; at < std::min(begin + cells, actions.size() + 1); ++at) {
-      const std::string cell = at < actions.size() ? to_string(actions[at], plan.placement.chunks()) : "";
+      const std::string cell = at < actions.size() ? to_string(actions[at], plan.form()) : "";
       line += padded(is_marked(at) ? "[" + cell + "]" : " " + cell, width);
     }
     if (actions.size() > begin + cells) line += "..";

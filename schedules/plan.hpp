@@ -76,11 +76,21 @@ struct CustomAction {
 struct Plan {
   std::string schedule;  // "1f1b"
   Placement placement = Placement::looping(1, 1);
-  int microbatches = 0;
+  int microbatches = 0;                     // of one step; with slices, their pieces
   std::vector<std::vector<Action>> stages;  // one ordered list per stage
   ReadyRule ready_rule = ReadyRule::none;
   std::vector<CustomAction> custom = {};  // by number, as Action::microbatch counts them
+  // Into how many slices of its sequence each microbatch is cut, which pass the pipeline one behind the other (Li et al. 2021,
+  // "TeraPipe"; Li et al. 2025, "SlimPipe"). Above 1 everything that a plan, its protocol and the engine call a microbatch is
+  // such a piece: slice s of microbatch m has the number m slices + s. A plan with slices has no ready rule and no moves.
+  int slices = 1;
+
+  ActionForm form() const { return {placement.chunks(), slices}; }
 };
+
+// The place of a piece among a chunk's backwards, which take the slices of a microbatch in descending order: each needs the
+// gradients that those behind it have for its keys and values. Its own inverse, and the piece itself without slices.
+constexpr int backward_place(int piece, int slices) { return piece - piece % slices + slices - 1 - piece % slices; }
 
 // The most stages x chunks x microbatches of one plan that is read or simulated: ten seconds and three gigabytes.
 constexpr std::int64_t most_plan_work = std::int64_t{1} << 24;

@@ -72,7 +72,9 @@ bool PlanRun::can_run(int stage, const Action& action) {
       return (v == 0 || done(v - 1).forwards > action.microbatch) && has_activation_slot(v);
     case ActionKind::backward:
     case ActionKind::input_grad:
-      return (v + 1 == plan_.placement.virtual_stages() || done(v + 1).backwards > action.microbatch) && has_gradient_slot(v);
+      return (v + 1 == plan_.placement.virtual_stages() ||
+              done(v + 1).backwards > backward_place(action.microbatch, plan_.slices)) &&
+             has_gradient_slot(v);
     case ActionKind::sum_tied:
       return tied_partners_arrived(stage);
     case ActionKind::optimizer:
@@ -163,7 +165,7 @@ PlanRun::Wait PlanRun::why_custom_waits(int stage, const Action& action) const {
     const auto place = static_cast<std::size_t>(std::find(list.begin(), list.end(), awaited.action) - list.begin());
     if (place < stages_[static_cast<std::size_t>(awaited.stage)].position) continue;
     return {"stage " + std::to_string(stage) + " " + to_string(action) + " waits for " +
-                to_string(awaited.action, plan_.placement.chunks()) + " of stage " + std::to_string(awaited.stage),
+                to_string(awaited.action, plan_.form()) + " of stage " + std::to_string(awaited.stage),
             awaited.stage};
   }
   return {"", stage};
@@ -173,7 +175,7 @@ PlanRun::Wait PlanRun::why_waiting(int stage) const {
   const Action& action = head(stage);
   if (is_custom(action.kind)) return why_custom_waits(stage, action);
   const int v = virtual_stage(stage, action), last = plan_.placement.virtual_stages() - 1;
-  const std::string text = "stage " + std::to_string(stage) + " " + to_string(action, plan_.placement.chunks()) + " waits for ";
+  const std::string text = "stage " + std::to_string(stage) + " " + to_string(action, plan_.form()) + " waits for ";
   const auto from = [&](const std::string& what, int producer) {
     const int other = plan_.placement.at(producer).stage;
     return Wait{text + what + " stage " + std::to_string(other), other};
@@ -182,8 +184,9 @@ PlanRun::Wait PlanRun::why_waiting(int stage) const {
     return v > 0 && done(v - 1).forwards <= action.microbatch ? from("its activation from", v - 1)
                                                               : from("a free activation slot at", v + 1);
   if (gives_input_grad(action.kind))
-    return v < last && done(v + 1).backwards <= action.microbatch ? from("its gradient from", v + 1)
-                                                                  : from("a free gradient slot at", v - 1);
+    return v < last && done(v + 1).backwards <= backward_place(action.microbatch, plan_.slices)
+               ? from("its gradient from", v + 1)
+               : from("a free gradient slot at", v - 1);
   if (action.kind == ActionKind::sum_tied)
     for (const StageChunk place : tied_places_)
       if (place.stage != stage) return {text + "T of stage " + std::to_string(place.stage), place.stage};

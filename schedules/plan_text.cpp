@@ -29,11 +29,13 @@ class PlanParser {
     while (reader_.next_line()) take(key());
     if (plan_.stages.empty()) reader_.fail("the plan has no stages; give one line \"stage 0: F0 B0\" for each", 0);
     if (microbatches_ == 0) reader_.fail("the plan does not say \"microbatches: N\"", 0);
-    plan_.microbatches = microbatches_;
+    if (plan_.slices > 1 && microbatches_ > most_plan_work / plan_.slices)
+      reader_.fail("microbatches x slices are more than " + std::to_string(most_plan_work) + ", the most of a plan", 0);
+    plan_.microbatches = microbatches_ * plan_.slices;
     const int stages = static_cast<int>(plan_.stages.size());
     if (is_v_shape_ && keys_.contains("chunks") && chunks_ != 2)
       reader_.fail("a v-shape placement has 2 chunks, not " + std::to_string(chunks_), 0);
-    size_.check(is_v_shape_ ? 2 : chunks_, microbatches_);
+    size_.check(is_v_shape_ ? 2 : chunks_, plan_.microbatches);
     plan_.placement = is_v_shape_ ? Placement::v_shape(stages) : Placement::looping(stages, chunks_);
     place_customs();
     check_read_plan(plan_, reader_, lines_);
@@ -61,11 +63,14 @@ class PlanParser {
       chunks_ = positive(key, value, 32767);
     } else if (key == "microbatches") {
       microbatches_ = positive(key, value, 1 << 30);
+    } else if (key == "slices") {
+      if (!plan_.stages.empty() || !plan_.custom.empty()) reader_.fail("slices stand behind actions; put the line before them");
+      plan_.slices = positive(key, value, 32767);
     } else if (key == "ready") {
       take_rule(value);
     } else {
       reader_.fail("unknown key \"" + key +
-                   "\"; known are schedule, placement, chunks, microbatches, ready, custom XN, stage N");
+                   "\"; known are schedule, placement, chunks, microbatches, slices, ready, custom XN, stage N");
     }
   }
 
@@ -94,8 +99,10 @@ class PlanParser {
     auto& list = plan_.stages.emplace_back();
     list.reserve(static_cast<std::size_t>(size_.actions(plan_.stages.size() - 1)));
     while (const auto word = reader_.next_field(blanks)) {
-      const auto action = parse_action(*word);
-      if (!action) reader_.fail("\"" + std::string(*word) + "\" is not an action such as F0, 1B3 or N");
+      const auto action = parse_action(*word, plan_.slices);
+      if (!action)
+        reader_.fail("\"" + std::string(*word) + "\" is not an action such as " +
+                     (plan_.slices > 1 ? "F0.1, 1B3.0 or N, of " + std::to_string(plan_.slices) + " slices" : "F0, 1B3 or N"));
       list.push_back(*action);
     }
   }
@@ -128,7 +135,8 @@ class PlanParser {
   StageAction stage_action(const std::string& word) const {
     const auto colon = word.find(':');
     const auto stage = to_number(std::string_view(word).substr(0, colon));
-    const auto action = colon == std::string::npos ? std::nullopt : parse_action(std::string_view(word).substr(colon + 1));
+    const auto action =
+        colon == std::string::npos ? std::nullopt : parse_action(std::string_view(word).substr(colon + 1), plan_.slices);
     if (!stage || *stage < 0 || !action) reader_.fail("\"" + word + "\" is not an action of a stage such as 0:F0 or 2:1B3");
     return {*stage, *action};
   }
@@ -155,9 +163,12 @@ class PlanParser {
 
 std::string to_text(const Plan& plan) {
   const int stages = plan.placement.stages(), chunks = plan.placement.chunks();
+  const ActionForm form = plan.form();
   const bool is_v_shape = plan.placement != Placement::looping(stages, chunks);
   std::string text = "schedule: " + plan.schedule + "\nplacement: " + (is_v_shape ? "v-shape" : "looping") +
-                     "\nchunks: " + std::to_string(chunks) + "\nmicrobatches: " + std::to_string(plan.microbatches) + "\n";
+                     "\nchunks: " + std::to_string(chunks) +
+                     "\nmicrobatches: " + std::to_string(plan.microbatches / plan.slices) + "\n";
+  if (plan.slices > 1) text += "slices: " + std::to_string(plan.slices) + "\n";
   for (const auto& [rule, name] : rule_names)
     if (plan.ready_rule == rule) text += "ready: " + std::string(name) + "\n";
   for (std::size_t number = 0; number < plan.custom.size(); ++number) {
@@ -165,14 +176,14 @@ std::string to_text(const Plan& plan) {
     text += "custom X" + std::to_string(number) + ": " + custom.name;
     const char* word = " after ";
     for (const StageAction& one : custom.after)
-      text += std::exchange(word, " ") + std::to_string(one.stage) + ":" + to_string(one.action, chunks);
+      text += std::exchange(word, " ") + std::to_string(one.stage) + ":" + to_string(one.action, form);
     word = " uses ";
     for (const std::string& resource : custom.resources) text += std::exchange(word, " ") + resource;
     text += "\n";
   }
   for (int stage = 0; stage < stages; ++stage) {
     text += "stage " + std::to_string(stage) + ":";
-    for (const Action& action : plan.stages[static_cast<std::size_t>(stage)]) text += " " + to_string(action, chunks);
+    for (const Action& action : plan.stages[static_cast<std::size_t>(stage)]) text += " " + to_string(action, form);
     text += "\n";
   }
   return text;

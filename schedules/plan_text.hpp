@@ -6,6 +6,7 @@
 //   chunks: 1
 //   microbatches: 2
 //   ready: backward-first     (forward-first, plan-order; absent: planned order only)
+//   slices: 1                 (absent: 1; more stand before all actions, which then name theirs: F0.0 F0.1 B0.1 B0.0)
 //   stage 0: F0 F1 B0 B1 N O
 //   stage 1: F0 B0 F1 B1 N O
 //
@@ -34,8 +35,8 @@ std::string to_text(const Plan& plan);
 Plan parse_plan(std::istream& text, const std::string& name);
 Plan parse_plan(std::string_view text, const std::string& name);
 
-// The compute of the plan; what ends the step has no place in the format. Throws std::invalid_argument for custom actions,
-// which have none either.
+// The compute of the plan; what ends the step has no place in the format. Throws std::invalid_argument for slices and
+// for custom actions, which have none either.
 std::string to_pytorch_csv(const Plan& plan);
 // As parse_plan().
 Plan parse_pytorch_csv(std::istream& text, const std::string& name);

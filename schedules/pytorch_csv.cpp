@@ -132,6 +132,7 @@ class CsvParser {
 }  // namespace
 
 std::string to_pytorch_csv(const Plan& plan) {
+  if (plan.slices > 1) throw std::invalid_argument("PyTorch's format has no slices, and the plan has; write it as .txt");
   if (!plan.custom.empty())
     throw std::invalid_argument("PyTorch's format has no custom actions, and the plan has; write it as .txt");
   std::string text;

@@ -164,8 +164,16 @@ class StepApart {
     const StageChunk at = plan_.placement.at(consumer);
     const ChunkNeeds& needs = needs_[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
     const bool forward = action.kind == ActionKind::forward;
-    const int before = action.microbatch - (forward ? needs.activation_slots : needs.gradient_slots);
-    return before < 0 ? begin_ : ends_.freed(consumer, before, forward ? life_.activation : life_.gradient);
+    const ActionKind last_reader = forward ? life_.activation : life_.gradient;
+    const int turn = forward ? action.microbatch : backward_place(action.microbatch, plan_.slices);
+    const int before = turn - (forward ? needs.activation_slots : needs.gradient_slots);
+    if (before < 0) return begin_;
+    if (plan_.slices == 1) return ends_.freed(consumer, before, last_reader);
+    // Of a microbatch's slices the first to be taken are the last to be free.
+    std::vector<double> freed;
+    for (int piece = 0; piece < plan_.microbatches; ++piece) freed.push_back(ends_.freed(consumer, piece, last_reader));
+    std::nth_element(freed.begin(), freed.begin() + before, freed.end());
+    return freed[static_cast<std::size_t>(before)];
   }
 
   const Plan& plan_;

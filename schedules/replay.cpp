@@ -19,10 +19,10 @@ RecordedRun checked(RecordedRun run) {
 
 }  // namespace
 
-std::string to_string(const StageEvent& event, int chunks) {
+std::string to_string(const StageEvent& event, const ActionForm& form) {
   static constexpr const char* inputs[] = {"activation", "gradient", "target"};
   const std::string input = inputs[static_cast<std::size_t>(event.input)];
-  const std::string chunk = chunks > 1 ? " for chunk " + std::to_string(event.action.chunk) : "";
+  const std::string chunk = form.chunks > 1 ? " for chunk " + std::to_string(event.action.chunk) : "";
   switch (event.type) {
     case Type::begin_training:
       return "the step begins";
@@ -35,17 +35,17 @@ std::string to_string(const StageEvent& event, int chunks) {
     case Type::abort:
       return "the step is aborted";
     case Type::input:
-      return "the " + input + " of microbatch " + std::to_string(event.action.microbatch) + chunk + " arrives";
+      return "the " + input + " of microbatch " + piece_text(event.action.microbatch, form.slices) + chunk + " arrives";
     case Type::credit:
       return "a slot for its " + input + chunk + " comes back";
     case Type::launched:
-      return to_string(event.action, chunks) + " is launched";
+      return to_string(event.action, form) + " is launched";
     case Type::enqueued:
-      return to_string(event.action, chunks) + " is enqueued";
+      return to_string(event.action, form) + " is enqueued";
     case Type::completed:
-      return to_string(event.action, chunks) + " completes";
+      return to_string(event.action, form) + " completes";
     case Type::signalled:
-      return "a signal for " + to_string(event.action, chunks) + " comes";
+      return "a signal for " + to_string(event.action, form) + " comes";
   }
   return "?";
 }
@@ -256,7 +256,7 @@ void Replay::decide(int log) {
 void Replay::disagree(int log, const Action* chosen) const {
   const Stage& stage = of(log);
   if (!chosen) fail(log, "replayed, it is not: " + stage.protocol.waiting_for());
-  fail(log, "replayed, " + to_string(*chosen, run_.plan.placement.chunks()) +
+  fail(log, "replayed, " + to_string(*chosen, run_.plan.form()) +
                 (stage.launches_next() ? " is launched instead" : " is launched before it"));
 }
 
@@ -330,7 +330,7 @@ void Replay::fail(int log, const std::string& what) const {
   const std::string place = "step " + std::to_string(step_) + ", " +
                             (run_.replicas > 1 ? "replica " + std::to_string(run_.replica_of(log)) + " " : "") + "stage " +
                             std::to_string(run_.stage_of(log));
-  const std::string event = stage.next != stage.end ? to_string(*stage.next, run_.plan.placement.chunks()) : "its end";
+  const std::string event = stage.next != stage.end ? to_string(*stage.next, run_.plan.form()) : "its end";
   throw ReplayError(place + ", event " + std::to_string(stage.next - stage.log.events.data() + 1) + " (" + event +
                     "): " + what);
 }

@@ -121,6 +121,6 @@ class Replay {
 };
 
 // The event as a person reads it: "the gradient of microbatch 3 arrives", "1F3 is launched".
-std::string to_string(const StageEvent& event, int chunks);
+std::string to_string(const StageEvent& event, const ActionForm& form);
 
 }  // namespace pipetrain::schedules

@@ -99,6 +99,9 @@ Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<S
       to_pump_(plan.stages.size()),
       signalled_at_(plan.custom.size()) {
   check_costs(costs, plan.placement);
+  if (costs.slices != plan.slices)
+    throw std::invalid_argument("costs are of " + std::to_string(costs.slices) + " slices a microbatch, the plan has " +
+                                std::to_string(plan.slices));
   if (!costs.custom.empty() && costs.custom.size() != plan.custom.size())
     throw std::invalid_argument("times of " + std::to_string(costs.custom.size()) +
                                 " custom actions are given, and the plan has " + std::to_string(plan.custom.size()));
@@ -109,9 +112,11 @@ Simulation::Simulation(const Plan& plan, const Costs& costs, const std::vector<S
     return std::to_string(count) + " " + (count == 1 ? one : several);
   };
   timeline_.title = plan.schedule + ", " + counted(plan.placement.stages(), "stage", "stages") + ", " +
-                    counted(plan.microbatches, "microbatch", "microbatches");
+                    counted(plan.microbatches / plan.slices, "microbatch", "microbatches") +
+                    (plan.slices > 1 ? " of " + std::to_string(plan.slices) + " slices" : "");
   timeline_.placement = plan.placement;
   timeline_.microbatches = plan.microbatches;
+  timeline_.slices = plan.slices;
   for (const CustomAction& one : plan.custom) timeline_.custom.push_back(one.name);
   timeline_.stages.resize(plan.stages.size());
   stages_.reserve(plan.stages.size());

@@ -359,7 +359,7 @@ std::string StageProtocol::Machine::describe(const Action& action) const {
   std::vector<std::string> missing;
   const auto need = [&](InputKind kind) {
     if (lacks(kind))
-      missing.push_back(std::string("the ") + name_of(kind) + " of microbatch " + std::to_string(action.microbatch));
+      missing.push_back(std::string("the ") + name_of(kind) + " of microbatch " + piece_text(action.microbatch, plan_->slices));
   };
   if (action.kind == ActionKind::forward) {
     need(InputKind::activation);
@@ -370,7 +370,7 @@ std::string StageProtocol::Machine::describe(const Action& action) const {
   if (!has_credit(action))
     missing.push_back(action.kind == ActionKind::forward ? "a free slot for its activation" : "a free slot for its gradient");
 
-  std::string text = to_string(action, plan_->placement.chunks());
+  std::string text = to_string(action, plan_->form());
   for (std::size_t i = 0; i < missing.size(); ++i) text += (i == 0 ? " waits for " : " and ") + missing[i];
   return missing.empty() ? text + " can be launched" : text;
 }
@@ -381,8 +381,7 @@ std::string StageProtocol::Machine::describe_custom(int number) const {
   if (has_signals(number)) return text + " can be launched";
   std::string awaited;
   for (const StageAction& one : customs_->waits.awaited_by(number))
-    awaited +=
-        (awaited.empty() ? "" : " and ") + std::to_string(one.stage) + ":" + to_string(one.action, plan_->placement.chunks());
+    awaited += (awaited.empty() ? "" : " and ") + std::to_string(one.stage) + ":" + to_string(one.action, plan_->form());
   return text + " waits for " + awaited + ": " + std::to_string(customs_->signals[static_cast<std::size_t>(number)]) + " of " +
          std::to_string(customs_->waits.count(number)) + " have come";
 }
@@ -391,8 +390,7 @@ std::string StageProtocol::Machine::waiting_for() const {
   if (state_ == State::no_step) return "no step has begun";
   if (state_ == State::aborted) return "the step was aborted";
   std::string running;
-  for (const Action& action : this->running())
-    running += (running.empty() ? "" : ", ") + to_string(action, plan_->placement.chunks());
+  for (const Action& action : this->running()) running += (running.empty() ? "" : ", ") + to_string(action, plan_->form());
   if (all_launched()) return running.empty() ? "the step is done" : "all is launched; running: " + running;
   if (computing_ >= run_ahead_) return "launched and not completed: " + running;
   if (!is_ready_order()) return describe(list()[launched_]);
@@ -407,7 +405,7 @@ void StageProtocol::Machine::impossible(const std::string& what) const {
 }
 
 void StageProtocol::Machine::impossible_input(InputKind kind, int c, int microbatch, const char* why) const {
-  impossible(std::string("the ") + name_of(kind) + " of microbatch " + std::to_string(microbatch) + " for chunk " +
+  impossible(std::string("the ") + name_of(kind) + " of microbatch " + piece_text(microbatch, plan_->slices) + " for chunk " +
              std::to_string(c) + " " + why);
 }
 
@@ -422,7 +420,7 @@ void StageProtocol::Machine::impossible_signal(int custom, const char* why) cons
 void StageProtocol::Machine::impossible_begin() const { impossible("a step begins although " + waiting_for()); }
 
 void StageProtocol::Machine::impossible_end(const Action& action) const {
-  impossible(to_string(action, plan_->placement.chunks()) + " completes but is not running");
+  impossible(to_string(action, plan_->form()) + " completes but is not running");
 }
 
 StageProtocol::StageProtocol(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)

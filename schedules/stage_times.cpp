@@ -17,6 +17,7 @@ Costs StageTimes::costs(const Placement& placement) const {
   const int chunks = placement.chunks();
   for (std::size_t stage = 0; stage < costs.chunks.size(); ++stage) {
     for (ChunkCost& chunk : costs.chunks[stage]) {
+      chunk.forward_attention = chunk.input_grad_attention = attention;
       chunk.reduce_grads = at(reduce_grads, stage) / chunks;
       chunk.sum_replicated = at(sum_replicated, stage) / chunks;
       chunk.sum_tied = at(sum_tied, stage);
@@ -33,6 +34,7 @@ Costs StageTimes::costs(const Placement& placement) const {
 
 Costs StageTimes::costs(const Plan& plan) const {
   Costs costs = this->costs(plan.placement);
+  costs.slices = plan.slices;
   for (const auto& [name, time] : custom)
     if (std::none_of(plan.custom.begin(), plan.custom.end(), [&](const CustomAction& one) { return one.name == name; }))
       throw std::invalid_argument("the plan has no custom action " + name);

@@ -71,7 +71,8 @@ StageSummary summarize_stage(const Timeline& timeline, int stage, double begin, 
   }
   std::vector<Change> held;
   for (const auto* row : {&spans, &moves_of(timeline, stage)}) add_held(held, *row, [](const Span&) { return 1.0; });
-  summary.peak_activations = most_at_once(std::move(held), !timeline.moves.empty()) / timeline.placement.chunks();
+  summary.peak_activations =
+      most_at_once(std::move(held), !timeline.moves.empty()) / (timeline.placement.chunks() * timeline.slices);
   summary.idle = end - begin - summary.busy;
   summary.span = spans.empty() ? 0 : spans.back().end - spans.front().start;
   double free_at = begin;
@@ -121,7 +122,7 @@ double peak_bytes(const Timeline& timeline, int stage, const std::vector<ChunkCo
   }
   const auto held_bytes = [&](const Span& span) { return cost(span).held_bytes; };
   for (const auto* row : {&spans, &moves_of(timeline, stage)}) add_held(changes, *row, held_bytes);
-  return most_at_once(std::move(changes), true);
+  return most_at_once(std::move(changes), true) / timeline.slices;
 }
 
 }  // namespace pipetrain::schedules

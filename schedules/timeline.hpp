@@ -30,11 +30,14 @@ struct Timeline {
   std::string title;  // "1f1b, 4 stages, 8 microbatches"
   Placement placement = Placement::looping(1, 1);
   std::string unit = "units";  // of its times: "s" where they are seconds
-  int microbatches = 0;
+  int microbatches = 0;        // with slices, their pieces: see Plan
+  int slices = 1;
   std::vector<std::vector<Span>> stages;  // per stage, in order of time, but for moves
   std::vector<std::vector<Span>> moves;   // of the same rows, beside these; empty where the plan has none
   std::vector<std::string> names;         // of these rows, where they are not stages 0, 1, ...; else empty
   std::vector<std::string> custom;        // the names of the plan's custom actions, by number
+
+  ActionForm form() const { return {placement.chunks(), slices}; }
 };
 
 // Time words of the project. A stage's span is its own first start to last end.

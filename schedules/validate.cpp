@@ -39,7 +39,7 @@ StageNeeds list_needs(const std::vector<Action>& actions, int chunks) {
 class PlannedSlots {
  public:
   PlannedSlots(const Plan& plan, const UnitTimes& times, const SlotLife& life)
-      : microbatches_(static_cast<std::size_t>(plan.microbatches)), times_(times), life_(life) {}
+      : microbatches_(static_cast<std::size_t>(plan.microbatches)), slices_(plan.slices), times_(times), life_(life) {}
 
   void fill(ChunkNeeds& chunk, int v, int virtual_stages) const {
     const Time activation_end = end_of(life_.activation);
@@ -61,6 +61,7 @@ class PlannedSlots {
 
   // The most slots taken at once when virtual stage `sender` takes one at each launch and `reader` gives it back at each end.
   int peak(Time launch, int sender, Time end, int reader) const {
+    if (slices_ > 1) return peak_of_slices(launch, sender, end, reader);
     const Microbatch* sent = times_.of.data() + static_cast<std::size_t>(sender) * microbatches_;
     const Microbatch* read = times_.of.data() + static_cast<std::size_t>(reader) * microbatches_;
     std::size_t freed = 0, most = 0;
@@ -71,7 +72,25 @@ class PlannedSlots {
     return static_cast<int>(most);
   }
 
+  // The same where slots are not freed in the order in which they are taken.
+  int peak_of_slices(Time launch, int sender, Time end, int reader) const {
+    std::vector<std::int32_t> taken, freed;
+    for (std::size_t m = 0; m < microbatches_; ++m) {
+      taken.push_back(times_.of[static_cast<std::size_t>(sender) * microbatches_ + m].*launch);
+      freed.push_back(times_.of[static_cast<std::size_t>(reader) * microbatches_ + m].*end);
+    }
+    std::sort(taken.begin(), taken.end());
+    std::sort(freed.begin(), freed.end());
+    std::size_t gone = 0, most = 0;
+    for (std::size_t m = 0; m < microbatches_; ++m) {
+      while (gone < m && freed[gone] <= taken[m]) ++gone;
+      most = std::max(most, m + 1 - gone);
+    }
+    return static_cast<int>(most);
+  }
+
   std::size_t microbatches_;
+  int slices_;
   const UnitTimes& times_;
   SlotLife life_;
 };

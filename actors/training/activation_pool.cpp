@@ -74,7 +74,7 @@ void ActivationPool::Places::divide(std::size_t count, std::size_t bytes, std::s
   }
 }
 
-ActivationPool::ActivationPool(const Setup& setup) : model_(setup.model), compute_(setup.compute) {
+ActivationPool::ActivationPool(const Setup& setup) : model_(setup.model), slices_(setup.slices), compute_(setup.compute) {
   Device& device = setup.compute.device();
   const StageNeeds& needs = setup.needs;
   if (OffloadedActivations::needed(needs))
@@ -144,10 +144,26 @@ ActivationSlot& ActivationPool::take(const Action& action) {
   return *own.slot;
 }
 
+std::vector<ActivationSlot*> ActivationPool::earlier_slices(const Action& action) {
+  std::vector<ActivationSlot*> slots;
+  for (Action one = action; one.microbatch % slices_ != 0;) {
+    --one.microbatch;
+    slots.insert(slots.begin(), held(one).slot);
+  }
+  return slots;
+}
+
+// Without a backward, the last slice is the last to read what those before it keep.
 void ActivationPool::release(const Action& action, schedules::StepKind kind) {
+  const bool evaluates = kind == schedules::StepKind::evaluation;
+  if (!ends_life(evaluates ? ActionKind::forward : ActionKind::weight_grad, action.kind)) return;
+  if (!evaluates) return release_slot(action);
+  if (action.microbatch % slices_ != slices_ - 1) return;
+  for (Action one = action; one.microbatch > action.microbatch - slices_; --one.microbatch) release_slot(one);
+}
+
+void ActivationPool::release_slot(const Action& action) {
   Held& own = held(action);
-  const ActionKind last = kind == schedules::StepKind::evaluation ? ActionKind::forward : ActionKind::weight_grad;
-  if (!ends_life(last, action.kind)) return;
   if (action.kind == ActionKind::weight_grad) chunk(action).pending.free.push_back(own.pending);
   if (outside_) compute_.record(*own.saved->last_use);
   release_saved(action, false);

@@ -24,7 +24,8 @@ class ActivationPool {
   struct Setup {
     const StageModel& model;
     const schedules::StageNeeds& needs;
-    int microbatches = 0;
+    int microbatches = 0;               // with slices, their pieces
+    int slices = 1;                     // of each microbatch
     Stream& compute;                    // of the rank
     std::filesystem::path folder = {};  // of a disk for what moves out; empty: host memory
     std::string owner;                  // for errors
@@ -38,7 +39,10 @@ class ActivationPool {
   // The slot of the compute action's chunk and microbatch: a free one for F, with memory for pending weight gradients for I.
   // Throws Error(internal) when the plan promised less, or the microbatch had no F.
   ActivationSlot& take(const schedules::Action& action);
-  // To be called after each compute action: gives back what ended with it. In an evaluation a microbatch ends with F.
+  // Of the microbatch that the action's piece is a slice of: the slots of the slices before it, in order. take() first.
+  std::vector<ActivationSlot*> earlier_slices(const schedules::Action& action);
+  // To be called after each compute action: gives back what ended with it. In an evaluation a microbatch ends with F, of its
+  // last slice.
   void release(const schedules::Action& action, schedules::StepKind kind);
   // This forward was for nothing: gives back what it took. It may be taken again.
   void take_back(const schedules::Action& forward);
@@ -84,8 +88,10 @@ class ActivationPool {
   Held& held(const schedules::Action& action) { return chunk(action).held[static_cast<std::size_t>(action.microbatch)]; }
   Place* take_saved(const schedules::Action& action, bool for_transfer);
   void release_saved(const schedules::Action& action, bool moved);
+  void release_slot(const schedules::Action& action);
 
   const StageModel& model_;
+  int slices_;
   Stream& compute_;
   std::optional<OffloadedActivations> outside_;  // where the plan has moves
   std::vector<Places> saved_;                    // of all chunks, or one's each

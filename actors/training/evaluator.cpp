@@ -11,7 +11,8 @@ namespace pipetrain {
 Evaluator::Evaluator(const TrainJob& job, const StepResults& results)
     : samples_(std::make_shared<StepSamples>(StepSamples::once_in_order(job.evaluation, job.batch))),
       results_(results),
-      classes_(job.config.classifies() ? job.config.outputs() : 0) {}
+      classes_(job.config.classifies() ? job.config.outputs() : 0),
+      pieces_(static_cast<int>(job.batch.microbatches) * job.layout.slices) {}
 
 // In the order of the batch: see BatchShape.
 void Evaluator::tally(const std::vector<StageResult>& results, std::int64_t step, ClassTally& classes) const {
@@ -34,9 +35,7 @@ std::optional<Evaluation> Evaluator::run(Pipeline& pipeline, const std::function
   for (std::int64_t step = 1; step <= samples_->sampler().steps_per_epoch(); ++step) {
     if (stop()) return std::nullopt;
     counted += samples_->size(step).counted;
-    const StepInfo info{.step = step,
-                        .microbatches = static_cast<int>(samples_->batch().microbatches),
-                        .kind = schedules::StepKind::evaluation};
+    const StepInfo info{.step = step, .microbatches = pieces_, .kind = schedules::StepKind::evaluation};
     std::vector<StageResult> reported;
     pipeline.step(info, [&](const std::vector<StageResult>& results) {
       reported = results;

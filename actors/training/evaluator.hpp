@@ -35,6 +35,7 @@ class Evaluator {
   std::shared_ptr<const StepSamples> samples_;
   const StepResults& results_;
   std::int64_t classes_;  // 0: a language model
+  int pieces_;            // of a replica's microbatches in a step: their slices
 };
 
 }  // namespace pipetrain

@@ -62,7 +62,7 @@ void HealthWatch::simulate_step() {
   const Profile profile = profile_->profile();
   profile_.reset();
   if (!profile.why_not(plan_).empty()) return;
-  const schedules::Timeline timeline = schedules::simulate(plan_, profile.costs(), {.order = order_});
+  const schedules::Timeline timeline = schedules::simulate(plan_, of_slices(profile.costs(), plan_.slices), {.order = order_});
   for (const auto& spans : timeline.stages) {
     double seconds = 0;
     for (const schedules::Span& span : spans)

@@ -94,7 +94,8 @@ std::string job_description(const TrainJob& job, const JobEstimate& estimate) {
                      counted(job.config.layers, "layer"), job.dataset->sequence_length(),
                      counted(job.batch.global_batch(), "sample"), job.batch.dp,
                      counted(job.batch.microbatches, "microbatch", "es"), job.batch.microbatch) +
-         fmt::format("schedule {}, {}{}\n{}\n", estimate.plan.schedule, counted(job.layout.pp, "stage"),
+         fmt::format("schedule {}, {}{}{}\n{}\n", estimate.plan.schedule, counted(job.layout.pp, "stage"),
+                     job.layout.slices > 1 ? fmt::format(", {} slices a microbatch", job.layout.slices) : "",
                      recomputation(job.numerics), schedules::print_grid(estimate.plan, {})) +
          stage_lines(estimate) + memory_table(estimate.devices);
 }

@@ -79,13 +79,15 @@ Plan plan_of(const TrainJob& job) {
   try {
     const auto end = end_of_step(job);
     if (!job.layout.plan) {
-      const schedules::ScheduleShape shape{job.layout.pp, job.layout.chunks, static_cast<int>(job.batch.microbatches)};
+      const schedules::ScheduleShape shape{job.layout.pp, job.layout.chunks, static_cast<int>(job.batch.microbatches),
+                                           job.layout.slices};
       return with_end_of_step(with_moves(job, build_schedule(job.layout.schedule, shape)), end);
     }
     const Plan& plan = *job.layout.plan;
     check_size("stages", plan.placement.stages(), job.layout.pp);
     check_size("chunks on each stage", plan.placement.chunks(), job.layout.chunks);
-    check_size("microbatches", plan.microbatches, job.batch.microbatches);
+    check_size("slices of each microbatch", plan.slices, job.layout.slices);
+    check_size("microbatches", plan.microbatches / plan.slices, job.batch.microbatches);
     if (!plan.custom.empty())
       refuse("the plan has custom actions, X0 (" + plan.custom.front().name +
              "), which only the compute of an embedding program knows; leave them out");

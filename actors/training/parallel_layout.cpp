@@ -6,6 +6,7 @@
 #include "actors/training/fp8_support.hpp"
 #include "actors/training/job_plan.hpp"
 #include "actors/training/run_processes.hpp"
+#include "actors/training/slice_check.hpp"
 #include "actors/training/train_job.hpp"
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
@@ -25,7 +26,8 @@ void check_replayed(const TrainJob& job) {
     return;
   throw Error(ErrorKind::input, {"order", "replay"},
               "the record is of " + recorded.plan.schedule + ", pp " + std::to_string(recorded.plan.placement.stages()) +
-                  ", dp " + std::to_string(recorded.replicas) + ", " + std::to_string(recorded.plan.microbatches) +
+                  ", dp " + std::to_string(recorded.replicas) + ", " +
+                  std::to_string(recorded.plan.microbatches / recorded.plan.slices) +
                   " microbatches, or ends its steps otherwise; give the options of the recorded run");
 }
 
@@ -63,6 +65,7 @@ std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vec
   check_fp8(job);
   check_recompute_layers(job);
   check_loss_chunks(job);
+  check_slices(job);
   return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;
 }
 
@@ -154,8 +157,9 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   if (const auto bytes = group_bytes_.find(rank); bytes != group_bytes_.end()) setup.group_bytes = bytes->second;
   setup.config = job.config;
   setup.chunks = chunks_of(setup.id.pp);
-  setup.shape = {job.batch.microbatch, job.dataset->sequence_length()};
-  setup.microbatches = static_cast<int>(job.batch.microbatches);
+  setup.shape = {job.batch.microbatch, RowSplit(job.dataset->sequence_length(), plan_.slices).count(0)};
+  setup.microbatches = plan_.microbatches;
+  setup.slices = plan_.slices;
   setup.isolates_documents = job.dataset->isolates_documents();
   setup.sequence_parallel = job.layout.sequence_parallel;
   setup.numerics = job.numerics;

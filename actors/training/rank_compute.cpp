@@ -43,6 +43,7 @@ RankCompute::RankCompute(RankSetup setup)
   activations_.emplace(ActivationPool::Setup{.model = *model_,
                                              .needs = setup_.needs,
                                              .microbatches = setup_.microbatches,
+                                             .slices = setup_.slices,
                                              .compute = *stream_,
                                              .folder = setup_.offload.folder,
                                              .owner = to_string(id)});
@@ -121,9 +122,13 @@ void RankCompute::begin_early(const StepInfo& coming) {
 
 void RankCompute::open_step(const StepInfo& step) {
   step_ = step;
-  const std::int64_t sequence = samples().size(step.step).sequence;
-  model_->set_sequence(sequence);
-  if (setup_.isolates_documents) load_documents(step.step, sequence);
+  sequence_ = samples().size(step.step).sequence;
+  if (sequence_ < setup_.slices)
+    throw Error(ErrorKind::input, {"slices", std::to_string(setup_.slices)},
+                "step " + std::to_string(step.step) + " has samples of " + std::to_string(sequence_) +
+                    " tokens, fewer than that; use fewer slices");
+  model_->set_sequence(slices().count(0));
+  if (setup_.isolates_documents) load_documents(step.step, sequence_);
 }
 
 // O, which follows if the step is applied, writes what operations read anew.
@@ -166,6 +171,7 @@ void RankCompute::run(const Launch& launch) {
   for (const auto& input : {launch.activation, launch.gradient, launch.target}) {
     if (input) wait_until_ready(*stream_, *input, lane);
   }
+  if (schedules::is_compute(launch.action.kind)) model_->set_sequence(slices().count(launch.action.microbatch % setup_.slices));
   Lane* output = launch.output ? &launch.output->lanes[lane] : nullptr;
   if (output) output->tensor.shape = model_->hidden_shape();
   Link* link = output ? &links_->to(*output) : nullptr;
@@ -196,7 +202,8 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   ActivationSlot& slot = activations_->take(action);
   // Of the step's last microbatch the gradients are final as they come.
   GradientListener listener;
-  const bool last = state_->is_replicated() && setup_.same_order && action.microbatch == setup_.microbatches - 1;
+  const int place = schedules::backward_place(action.microbatch, setup_.slices);
+  const bool last = state_->is_replicated() && setup_.same_order && place == setup_.microbatches - 1;
   if (last) listener.added = [this](const Tensor& dw) { state_->start_reduction(dw); };
   if (state_->shares_gradient_memory()) listener.opens = [this](std::size_t block) { state_->open_gradients(block); };
   if (state_->offloads_gradients()) listener.closes = [this, last](std::size_t block) { state_->close_gradients(block, last); };
@@ -205,7 +212,8 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   switch (action.kind) {
     case ActionKind::forward: {
       ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}, {}, {}};
-      if (!evaluates()) forward.draws = draws_of(action.microbatch);
+      if (!evaluates()) forward.draws = draws_of(action.microbatch / setup_.slices);
+      forward.slice = slice_of(action);
       if (documents_.data != nullptr) forward.documents = documents_of(action.microbatch);
       if (launch.target) forward.loss_sum = losses_.row_range(action.microbatch, action.microbatch + 1);
       if (launch.target && evaluates() && scores_.elements() > 0)
@@ -228,9 +236,15 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   activations_->release(action, step_.kind);
 }
 
+std::optional<SliceArgs> RankCompute::slice_of(const Action& action) {
+  if (setup_.slices == 1) return std::nullopt;
+  const int slice = action.microbatch % setup_.slices;
+  return SliceArgs{slices().begin(slice), slice == setup_.slices - 1, activations_->earlier_slices(action)};
+}
+
 // Samples are counted as Sampler deals them out.
 DropoutDraws RankCompute::draws_of(int microbatch) const {
-  const std::int64_t before = std::int64_t{setup_.id.dp} * setup_.microbatches + microbatch;
+  const std::int64_t before = std::int64_t{setup_.id.dp} * (setup_.microbatches / setup_.slices) + microbatch;
   return {.seed = setup_.seed, .step = step_.step, .first_sample = before * setup_.shape.batch};
 }
 

@@ -79,6 +79,9 @@ class RankCompute : public ComputeRank {
   void run_move(const schedules::Action& action);
   void run_end_of_step(const schedules::Action& action);
   DropoutDraws draws_of(int microbatch) const;
+  // Of the step's sequence, in the slices of a microbatch.
+  RowSplit slices() const { return {sequence_, setup_.slices}; }
+  std::optional<SliceArgs> slice_of(const schedules::Action& action);
 
   RankSetup setup_;
   MemoryUse memory_;
@@ -104,6 +107,7 @@ class RankCompute : public ComputeRank {
   bool begun_early_ = false;              // step_ comes behind the running one
   bool previewed_ = false;                // in the running step
   std::vector<schedules::Action> early_;  // forwards behind the preview
+  std::int64_t sequence_ = 1;             // of that step's samples
   Verdict verdict_;
 };
 

@@ -69,6 +69,7 @@ StageModelSpec model_spec(const RankSetup& setup) {
           .chunks = setup.chunks,
           .shape = setup.shape,
           .numerics = setup.numerics,
+          .slices = setup.slices,
           .gathers_weights = setup.zero.divides_weights() || setup.offload.parameters};
 }
 
@@ -90,7 +91,7 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
     const bool gpu = setup.device->id().kind == DeviceKind::cuda;
     use.workspace += gpu ? gpu_scratch_estimate(setup) : cpu_scratch_estimate(setup, loading_threads(*setup.device));
   }
-  use.activations = ActivationPool::bytes(model, setup.needs);
+  use.activations = ActivationPool::bytes(model, setup.needs) + model.key_gradient_bytes();
   add_outside(setup, OffloadedActivations::bytes(model, setup.needs), use);
   const Shape hidden = model.hidden_shape();
   use.queues += OutgoingLinks::memory(setup.links, hidden_bytes(setup, hidden));

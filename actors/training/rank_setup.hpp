@@ -36,9 +36,10 @@ struct RankSetup {
   Device* device = nullptr;
   RankGroups groups;
   ModelConfig config;
-  std::vector<std::vector<Block>> chunks;  // of this stage
-  MicrobatchShape shape;                   // the largest
-  int microbatches = 1;
+  std::vector<std::vector<Block>> chunks;         // of this stage
+  MicrobatchShape shape;                          // the largest, of a slice where there are several
+  int microbatches = 1;                           // of a step, in slices their pieces
+  int slices = 1;                                 // of each microbatch
   bool isolates_documents = false;                // of the data
   std::shared_ptr<const StepSamples> samples;     // null: only to be estimated
   std::shared_ptr<const StepSamples> evaluation;  // null: nothing is evaluated

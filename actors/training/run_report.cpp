@@ -40,8 +40,9 @@ Facts facts_of(const TrainJob& job, const std::string& model, const NamedValues&
 
 RunReport::RunReport(const TrainJob& job, const std::string& model, const NamedValues& settings)
     : no_steps_(job), plan_(plan_of(job)), order_(job.layout.order), profile_(job, model) {
-  begin_.title = fmt::format("{}, {}, pp {} tp {} dp {}, {} microbatches", model, job.layout.schedule, job.layout.pp,
-                             job.layout.tp, job.batch.dp, job.batch.microbatches);
+  begin_.title = fmt::format("{}, {}, pp {} tp {} dp {}, {} microbatches{}", model, job.layout.schedule, job.layout.pp,
+                             job.layout.tp, job.batch.dp, job.batch.microbatches,
+                             job.layout.slices > 1 ? fmt::format(" of {} slices", job.layout.slices) : "");
   begin_.settings = facts_of(job, model, settings);
   begin_.device_names = device_names(mesh_of(job));
   curves_ = {{"loss", "", 1, [](const StepMetrics& m) { return m.loss; }, {}},
@@ -91,7 +92,7 @@ void RunReport::add_simulated(ReportPage& page) const {
     try {
       schedules::SimulationOptions options;
       options.order = order_;
-      page.timelines.push_back(simulate(plan_, profile.costs(), options));
+      page.timelines.push_back(simulate(plan_, of_slices(profile.costs(), plan_.slices), options));
       page.timelines.back().title = "simulated, from the median costs of the steps so far";
       return;
     } catch (const std::invalid_argument& error) {  // a time too short for the clock

@@ -59,6 +59,7 @@ struct LayoutSettings {
   bool sequence_parallel = true;                // where tp > 1
   std::string schedule = "1f1b";                // one of all_schedules(), or the plan's name
   int chunks = 1;                               // of the model on each stage
+  int slices = 1;                               // of each microbatch's sequence, see schedules::Plan
   std::shared_ptr<const schedules::Plan> plan;  // instead of the schedule of that name; has passed validate()
   std::string plan_file;                        // where it came from, for errors; may be empty
   schedules::Order order = schedules::Order::planned;

@@ -32,14 +32,16 @@ std::string name_of(const MeshCoordinate& rank, const MeshShape& shape) {
 
 std::string run_title(const TrainJob& job) {
   return job.layout.schedule + ", pp " + std::to_string(job.layout.pp) + ", tp " + std::to_string(job.layout.tp) + ", dp " +
-         std::to_string(job.batch.dp) + ", " + std::to_string(job.batch.microbatches) + " microbatches";
+         std::to_string(job.batch.dp) + ", " + std::to_string(job.batch.microbatches) + " microbatches" +
+         (job.layout.slices > 1 ? " of " + std::to_string(job.layout.slices) + " slices" : "");
 }
 
-RunTimeline::RunTimeline(std::string title, schedules::Placement placement, int microbatches, const Mesh& mesh)
-    : title_(std::move(title)), placement_(std::move(placement)), mesh_(mesh), microbatches_(microbatches) {}
+RunTimeline::RunTimeline(std::string title, schedules::Placement placement, int microbatches, const Mesh& mesh, int slices)
+    : title_(std::move(title)), placement_(std::move(placement)), mesh_(mesh), microbatches_(microbatches), slices_(slices) {}
 
 RunTimeline::RunTimeline(const TrainJob& job)
-    : RunTimeline(run_title(job), placement_of(job), static_cast<int>(job.batch.microbatches), mesh_of(job)) {}
+    : RunTimeline(run_title(job), placement_of(job), static_cast<int>(job.batch.microbatches) * job.layout.slices, mesh_of(job),
+                  job.layout.slices) {}
 
 void RunTimeline::add(std::int64_t step, const std::vector<DeviceTrace>& devices) {
   Rows rows(devices.size()), moves(devices.size());
@@ -105,6 +107,7 @@ schedules::Timeline RunTimeline::timeline() const {
   timeline.unit = "s";
   timeline.placement = placement_;
   timeline.microbatches = microbatches_;
+  timeline.slices = slices_;
   timeline.names = names_;
   timeline.stages = joined(&Step::rows);
   timeline.moves = joined(&Step::moves);

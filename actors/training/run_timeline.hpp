@@ -20,7 +20,7 @@ class RunTimeline {
  public:
   explicit RunTimeline(const TrainJob& job);
   // mesh: of the devices that each step tells of, in this order.
-  RunTimeline(std::string title, schedules::Placement placement, int microbatches, const Mesh& mesh);
+  RunTimeline(std::string title, schedules::Placement placement, int microbatches, const Mesh& mesh, int slices = 1);
   void add(const StepReport& report) { add(report.step, report.devices); }
   void add(std::int64_t step, const std::vector<DeviceTrace>& devices);
   schedules::Timeline timeline() const;
@@ -36,7 +36,8 @@ class RunTimeline {
   std::vector<std::string> names_;
   schedules::Placement placement_;
   Mesh mesh_;
-  int microbatches_;
+  int microbatches_;  // with slices, their pieces
+  int slices_;        // of each microbatch
   std::optional<std::chrono::steady_clock::time_point> origin_;
   std::deque<Step> steps_;
   std::size_t kept_ = 0;

@@ -22,8 +22,8 @@ StepResults::StepResults(const ParallelLayout& layout, const TrainJob& job)
     for (int tp_rank = 0; tp_rank < shape.tp; ++tp_rank) {
       Rank& rank = ranks.emplace_back();
       if (has_head) {
-        rank.losses = static_cast<std::size_t>(job.batch.microbatches);
-        rank.samples = rank.losses * static_cast<std::size_t>(job.batch.microbatch);
+        rank.losses = static_cast<std::size_t>(job.batch.microbatches * job.layout.slices);
+        rank.samples = static_cast<std::size_t>(job.batch.microbatches * job.batch.microbatch);
         if (job.evaluation && job.config.classifies())
           rank.own_classes = static_cast<std::size_t>(RowSplit(job.config.outputs(), shape.tp).count(tp_rank));
       }

@@ -1,5 +1,7 @@
 #include "actors/training/token_source.hpp"
 
+#include "core/process_group.hpp"
+
 namespace pipetrain {
 
 using schedules::InputKind;
@@ -15,9 +17,10 @@ std::vector<std::unique_ptr<Stream>> make_streams(const std::vector<Device*>& de
 }  // namespace
 
 TokenSource::TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Device*>& first,
-                         const std::vector<Device*>& last)
+                         const std::vector<Device*>& last, int slices)
     : replica_(replica),
       samples_(std::move(samples)),
+      slices_(slices),
       most_tokens_(samples_->batch().microbatch * samples_->dataset().sequence_length()),
       steps_(static_cast<std::size_t>(2 * samples_->batch().microbatches), 0),
       first_(make_streams(first, "tokens")),
@@ -29,15 +32,24 @@ TokenSource::TokenSource(int replica, std::shared_ptr<const StepSamples> samples
 
 void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slot& slot) {
   const bool inputs = kind == InputKind::activation;
-  const Staged staged = read(step.step, microbatch);
+  const Staged staged = read(step.step, microbatch / slices_);
   const std::int32_t* tokens = staged.data + (inputs ? 0 : staged.tokens);
   auto& streams = inputs ? first_ : last_;
+  const std::int64_t samples = samples_->batch().microbatch, sequence = staged.tokens / samples;
+  const RowSplit split(sequence, slices_);
+  const std::int64_t begin = split.begin(microbatch % slices_), count = split.count(microbatch % slices_);
   for (std::size_t lane = 0; lane < slot.lanes.size(); ++lane) {
     Stream& stream = *streams[lane];
     Tensor& tensor = slot.lanes[lane].tensor;
-    tensor.shape = {staged.tokens};
+    tensor.shape = {samples * count};
     wait_until_free(stream, slot, lane);
-    stream.copy(tensor.data, tokens, tensor.bytes());
+    if (slices_ == 1) {
+      stream.copy(tensor.data, tokens, tensor.bytes());
+    } else {
+      for (std::int64_t sample = 0; sample < samples; ++sample)
+        stream.copy(tensor.as<std::int32_t>() + sample * count, tokens + sample * sequence + begin,
+                    static_cast<std::size_t>(count) * sizeof(std::int32_t));
+    }
     mark_ready(stream, slot, lane);
     // Until here the stream needs the events.
     stream.host_callback([ready = slot.lanes[lane].ready, free = slot.lanes[lane].free] {});

@@ -13,9 +13,10 @@ namespace pipetrain {
 
 class TokenSource : public InputSource {
  public:
-  // The devices of the ranks of the first virtual stage, which get tokens, and of the last, which get targets.
+  // The devices of the ranks of the first virtual stage, which get tokens, and of the last, which get targets. Microbatches are
+  // counted in slices of their sequences, see schedules::Plan.
   TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Device*>& first,
-              const std::vector<Device*>& last);
+              const std::vector<Device*>& last, int slices = 1);
 
   void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) override;
   // Reads the next step's first microbatch, so that the step does not begin with waiting for it.
@@ -36,6 +37,7 @@ class TokenSource : public InputSource {
 
   int replica_;
   std::shared_ptr<const StepSamples> samples_;
+  int slices_;                // of each microbatch
   std::int64_t most_tokens_;  // of a microbatch
   // Where the copies start from: by place, inputs then targets. A microbatch has two, in turns, because it may be read while
   // the step before is still copying its own; in the step after that the same place is free again.

@@ -173,7 +173,7 @@ class Trainer::Run {
   }
 
   StepInfo step_info(std::int64_t step) const {
-    return {step, static_cast<int>(job_.batch.microbatches), static_cast<double>(counted_tokens(step)),
+    return {step, layout_.plan().microbatches, static_cast<double>(counted_tokens(step)),
             job_.learning_rate.at(step), loss_scale_.value()};
   }
 
@@ -246,7 +246,7 @@ class Trainer::Run {
     const auto source = [&](const std::shared_ptr<const StepSamples>& samples) {
       return std::make_shared<TokenSource>(
           replica, samples, layout_.stage_devices({replica, placement.at(0).stage, part}),
-          layout_.stage_devices({replica, placement.at(placement.virtual_stages() - 1).stage, part}));
+          layout_.stage_devices({replica, placement.at(placement.virtual_stages() - 1).stage, part}), job_.layout.slices);
     };
     const auto training = source(samples_);
     if (part == 0 && !layout_.stage_devices({replica, placement.at(0).stage, part}).empty()) sources_[replica] = training;

@@ -73,7 +73,8 @@ const std::vector<OptionSpec>& train_option_table() {
                    fmt::join(schedule_names(), ", ")),
        "1f1b"},
       {"Layout", "chunks", "V", "model chunks on each stage, for schedules that have several", "the schedule's or plan's own"},
-      {"Layout", "slices", "N", "pieces of a sequence that pass the pipeline one behind the other", "1", false, false},
+      {"Layout", "slices", "N",
+       "pieces of each sequence that pass the pipeline one behind the other; 1f1b and interleaved, on CPUs", "1; the plan's"},
       {"Layout", "post-validation", "on|off",
        "begin the coming step before the global gradient norm is known, and again where clipping or a skipped step asks for "
        "it; "

@@ -32,6 +32,7 @@ namespace {
 
 constexpr std::int64_t any_count = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t most_devices = 65536;
+constexpr std::int64_t most_slices = 32767;
 constexpr OptionValues::Range below_one{.minimum = 0, .has_maximum = true, .maximum = 1};
 
 // Whether an option that is not built asks for what happens without it, such as --cp 1.
@@ -118,11 +119,12 @@ void read_sizes(const OptionValues& values, RunSettings& run) {
 void read_batch(const OptionValues& values, RunSettings& run) {
   const LayoutSettings& layout = run.layout;
   if (layout.plan)
-    agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max(), layout.plan->microbatches, plan_source(layout), 1);
+    agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max(), layout.plan->microbatches / layout.plan->slices,
+           plan_source(layout), 1);
   BatchSettings batch;
   batch.microbatch = values.integer("microbatch", 1, largest_batch_factor);
   batch.microbatches = values.integer("microbatches", 1, largest_batch_factor);
-  if (!batch.microbatches && layout.plan) batch.microbatches = layout.plan->microbatches;
+  if (!batch.microbatches && layout.plan) batch.microbatches = layout.plan->microbatches / layout.plan->slices;
   batch.global_batch = values.integer("global-batch", 1, largest_batch_factor * largest_batch_factor);
   run.batch = resolve_batch(batch, layout.pp, static_cast<int>(run.batch.dp));
 }
@@ -140,6 +142,13 @@ void read_replayed(const OptionValues& values, LayoutSettings& layout) {
   if (steps && *steps > last) values.fail("steps", fmt::format("the record of --order ends with step {}; give no more", last));
 }
 
+void read_slices(const OptionValues& values, const schedules::ScheduleInfo* info, LayoutSettings& layout) {
+  layout.slices = layout.plan ? agreed(values, "slices", most_slices, layout.plan->slices, plan_source(layout), 1)
+                              : static_cast<int>(values.integer("slices", 1, most_slices).value_or(1));
+  if (layout.slices > 1 && info && !info->takes_slices)
+    values.fail("slices", fmt::format("the schedule {} passes whole microbatches; use 1f1b or interleaved", layout.schedule));
+}
+
 void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
   LayoutSettings& layout = run.layout;
   const schedules::ScheduleInfo* info = layout.plan ? nullptr : schedules::find_schedule(layout.schedule);
@@ -148,11 +157,13 @@ void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
   if (info && layout.chunks != info->default_chunks && !info->chunks_can_vary)
     values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", layout.schedule,
                                       info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
+  read_slices(values, info, layout);
   read_replayed(values, layout);
   const bool ready = layout.replayed ? layout.replayed->order == schedules::Order::ready
                                      : values.choice("order", {"planned", "ready"}) == std::size_t{1};
   if (ready && !(info ? info->has_ready_rule : layout.plan->ready_rule != schedules::ReadyRule::none))
     values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", layout.schedule));
+  if (ready && layout.slices > 1) values.fail("order", "slices keep the plan's order; use planned");
   layout.order = ready ? schedules::Order::ready : schedules::Order::planned;
   if (ready && run.zero.divides_weights())
     values.fail("order", "with --zero 3 replicas gather weights in one order, the plan's; use planned");

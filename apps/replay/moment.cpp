@@ -50,7 +50,7 @@ std::string moment_text(const schedules::Replay& replay) {
   for (const auto& stage : replay.stages()) {
     std::string running;
     for (const auto& action : stage.running)
-      running += (running.empty() ? "runs " : ", then ") + to_string(action, run.plan.placement.chunks());
+      running += (running.empty() ? "runs " : ", then ") + to_string(action, run.plan.form());
     text += fmt::format("{}stage {}: {}; {}\n", of_replica(run, stage.replica, stage.part), stage.stage,
                         running.empty() ? "runs nothing" : running, stage.waiting);
   }

@@ -45,7 +45,7 @@ std::vector<DeviceTrace> devices_of(const Replay& replay) {
 RunTimeline timeline_of(const FlightRecordHead& head) {
   const auto& placement = head.run.plan.placement;
   return {head.title, placement, head.run.plan.microbatches,
-          Mesh(MeshShape{.dp = head.run.replicas, .pp = placement.stages(), .tp = head.run.parts})};
+          Mesh(MeshShape{.dp = head.run.replicas, .pp = placement.stages(), .tp = head.run.parts}), head.run.plan.slices};
 }
 
 SimulatedSchedule summary_of(const schedules::Plan& plan, const schedules::Timeline& timeline) {
@@ -53,7 +53,7 @@ SimulatedSchedule summary_of(const schedules::Plan& plan, const schedules::Timel
   run.name = plan.schedule;
   run.pp = plan.placement.stages();
   run.chunks = plan.placement.chunks();
-  run.microbatches = plan.microbatches;
+  run.microbatches = plan.microbatches / plan.slices;
   run.summary = summarize(timeline);
   for (const auto& row : timeline.stages) {
     double compute = 0;

@@ -63,7 +63,8 @@ Timeline with_changes(const schedules::Replay& replay, const Timeline& timeline,
       how.run_ahead = run.run_ahead;
       how.life = run.life;
       how.recorded = &times;
-      const Timeline simulated = simulate(order, schedules::Costs::uniform(run.plan.placement, 1, 1, 1), run.needs, how);
+      const Timeline simulated =
+          simulate(order, of_slices(schedules::Costs::uniform(run.plan.placement, 1, 1, 1), order.slices), run.needs, how);
       const double begin = begin_of(rows);
       for (std::size_t stage = 0; stage < simulated.stages.size(); ++stage) {
         const int log = (replica * run.plan.placement.stages() + static_cast<int>(stage)) * run.parts + part;

@@ -76,8 +76,8 @@ class Simulation {
       return;
     }
     const auto& best = runs_.front();
-    fmt::print("pp {}, {}, ideal {:.6g}{}{}\n\n{}\n", best.pp, counted(best.microbatches, "microbatch", "es"), best.ideal,
-               options_.profile ? " s" : "",
+    fmt::print("pp {}, {}{}, ideal {:.6g}{}{}\n\n{}\n", best.pp, counted(best.microbatches, "microbatch", "es"),
+               best.slices > 1 ? fmt::format(" of {} slices", best.slices) : "", best.ideal, options_.profile ? " s" : "",
                options_.jitter > 0 ? fmt::format(", deviation {:g} in {} from seed {}", options_.jitter,
                                                  counted(options_.runs, "run"), options_.seed)
                                    : "",
@@ -92,6 +92,10 @@ class Simulation {
   static double time_of(const SimulatedSchedule& run) { return run.jitter ? run.jitter->median : run.summary.makespan; }
 
   void simulate_one_of_all(const ScheduleInfo& info) {
+    if (options_.slices > 1 && !info.takes_slices) {
+      notes_.push_back(fmt::format("{} is left out: it passes whole microbatches", info.name));
+      return;
+    }
     if (info.uses_costs && std::int64_t{options_.pp} * options_.microbatches > schedules::largest_search) {
       notes_.push_back(fmt::format("{} is left out: its search takes long for so many actions; ask for it alone", info.name));
       return;
@@ -151,7 +155,7 @@ class Simulation {
     try {
       if (info.uses_costs) return moved(build_auto_plan());
       const int chunks = info.chunks_can_vary ? options_.chunks.value_or(info.default_chunks) : info.default_chunks;
-      return moved(schedules::build_schedule(info.name, {options_.pp, chunks, options_.microbatches}));
+      return moved(schedules::build_schedule(info.name, {options_.pp, chunks, options_.microbatches, options_.slices}));
     } catch (const std::invalid_argument& error) {
       throw Error(ErrorKind::input, error.what());
     }
@@ -223,6 +227,10 @@ class Simulation {
 
   void refuse_custom_in_csv(const Plan& plan) const {
     if (!options_.plan_out || options_.plan_out->extension() != ".csv") return;
+    if (plan.slices > 1)
+      throw Error(ErrorKind::input,
+                  fmt::format("--plan-out {}: PyTorch's format has no slices, and the plan has; write it as .txt",
+                              options_.plan_out->string()));
     if (moves_activations(plan))
       throw Error(ErrorKind::input,
                   fmt::format("--plan-out {}: PyTorch's format has no moves of activations, and the plan has; "
@@ -249,7 +257,8 @@ class Simulation {
     run.name = plan.schedule;
     run.pp = options_.pp;
     run.chunks = plan.placement.chunks();
-    run.microbatches = plan.microbatches;
+    run.microbatches = plan.microbatches / plan.slices;
+    run.slices = plan.slices;
     if (options_.jitter > 0) run.jitter = jitter_of(plan, costs, how);
     schedules::Timeline timeline = schedules::simulate(plan, costs, how);
     if (options_.profile || options_.times.seconds) timeline.unit = "s";

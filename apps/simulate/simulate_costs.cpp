@@ -167,6 +167,8 @@ StepTimes read_step_times(const OptionValues& values, int pp) {
   times.forward = of("forward", above_zero, 1);
   times.input_grad = of("input-grad", above_zero, 1);
   times.weight_grad = of("weight-grad", above_zero, 1);
+  times.attention =
+      values.number("attention", {.minimum = 0, .has_maximum = true, .maximum = 1, .with_maximum = true}).value_or(0);
   const auto exchanges = of("tp-comm", zero_or_more, 0);
   for (std::size_t stage = 0; stage < exchanges.size(); ++stage) {
     times.forward[stage] += exchanges[stage];

@@ -44,7 +44,8 @@ void read_schedule(const OptionValues& values, SimulateOptions& options) {
 // Stages x chunks x microbatches of the schedule, or of the largest of all of them as long as no --chunks says more.
 std::int64_t work_of(const SimulateOptions& options) {
   const auto* info = options.plan ? nullptr : schedules::find_schedule(options.schedule);
-  return std::int64_t{options.pp} * options.chunks.value_or(info ? info->default_chunks : 2) * options.microbatches;
+  return std::int64_t{options.pp} * options.chunks.value_or(info ? info->default_chunks : 2) * options.microbatches *
+         options.slices;
 }
 
 // Found before anything of that size is made.
@@ -59,12 +60,28 @@ void refuse_long_work(const OptionValues& values, const SimulateOptions& options
                             searches ? "auto searches" : "is simulated"));
 }
 
+void read_slices(const OptionValues& values, const schedules::ScheduleInfo* info, SimulateOptions& options) {
+  const auto of_plan = options.plan ? std::optional(options.plan->slices) : std::nullopt;
+  options.slices =
+      agreed(values, "slices", 32767, of_plan, fmt::format("the plan {}", values.text("schedule").value_or("")), 1);
+  if (values.given("attention") && options.slices == 1)
+    values.fail("attention", "tells slices of a microbatch apart, and there is one; give --slices too");
+  if (options.slices == 1) return;
+  if (info && !info->takes_slices)
+    values.fail("slices", fmt::format("the schedule {} passes whole microbatches; use 1f1b or interleaved", options.schedule));
+  if (options.profile) values.fail("slices", "a profile does not tell slices apart; leave out --costs, or use --slices 1");
+  if (options.order == schedules::Order::ready) values.fail("order", "slices keep the plan's order; use planned");
+  if (values.given("activation-offload-fraction"))
+    values.fail("activation-offload-fraction", "slices stay on the device; leave it out");
+}
+
 void read_shape(const OptionValues& values, SimulateOptions& options) {
   std::optional<int> pp, microbatches, chunks;
   std::string source;
   if (options.plan) {
     source = fmt::format("the plan {}", values.text("schedule").value_or(""));
-    pp = options.plan->placement.stages(), microbatches = options.plan->microbatches, chunks = options.plan->placement.chunks();
+    pp = options.plan->placement.stages(), microbatches = options.plan->microbatches / options.plan->slices,
+    chunks = options.plan->placement.chunks();
   }
   options.pp = agreed(values, "pp", most_stages, pp, source, options.profile ? options.profile->pp : options.pp);
   const int usual = options.profile ? options.profile->microbatches : 4 * options.pp;
@@ -72,6 +89,7 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
       agreed(values, "microbatches", std::numeric_limits<std::int32_t>::max() / 2, microbatches, source, usual);
   if (values.given("chunks") || options.plan) options.chunks = agreed(values, "chunks", 1024, chunks, source, 1);
   const schedules::ScheduleInfo* info = options.plan ? nullptr : schedules::find_schedule(options.schedule);
+  read_slices(values, info, options);
   refuse_long_work(values, options);
   if (info && info->uses_costs && options.chunks.value_or(1) > 2)
     values.fail("chunks", fmt::format("the schedule {} has 1 or 2 chunks on each stage; give one of them", options.schedule));
@@ -158,6 +176,8 @@ const std::vector<OptionSpec>& simulate_option_table() {
        "1f1b"},
       {"What", "chunks", "V", "model chunks on each stage, for schedules that can have several numbers of them",
        "the schedule's own"},
+      {"What", "slices", "N", "pieces of each microbatch's sequence that pass one behind the other; 1f1b and interleaved",
+       "1; the plan's"},
       {"What", "order", "planned|ready", "keep the plan's order, or run what is ready first", "planned"},
       {"What", "activation-offload-fraction", "F",
        "move this much of each stage's microbatches out of the device until their backward (P, G), as train's --offload "
@@ -168,6 +188,8 @@ const std::vector<OptionSpec>& simulate_option_table() {
        "time of F of a whole stage and one microbatch, shared by its chunks; or one per stage: 1,1,2,1", "1"},
       {"Costs", "input-grad", "T", "the same of I; B takes I + W", "1"},
       {"Costs", "weight-grad", "T", "the same of W", "1"},
+      {"Costs", "attention", "SHARE",
+       "with slices: the share of F and of I that attention has, which grows from slice to slice; from 0 to 1", "0"},
       {"Costs", "tp-comm", "T", "what the exchanges between tensor-parallel ranks add to F and to I of a whole stage", "0"},
       {"Costs", "gather-weights", "T",
        "with weights that replicas divide (--zero 3) or that are offloaded (--offload parameters): the time that those of a "

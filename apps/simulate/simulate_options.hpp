@@ -17,7 +17,7 @@
 namespace pipetrain {
 
 struct SimulateOptions {
-  int pp = 4, microbatches = 16;
+  int pp = 4, microbatches = 16, slices = 1;
   std::string schedule = "1f1b";        // a schedule's name or "all"; the plan's name where there is a plan
   std::optional<schedules::Plan> plan;  // from a file
   std::optional<int> chunks;            // not given: each schedule's own

@@ -54,7 +54,7 @@ std::vector<Stretch> stretches(const schedules::Timeline& timeline, const std::v
   std::vector<Stretch> found;
   for (const auto& [stage, index] : path) {
     const auto& action = timeline.stages[static_cast<std::size_t>(stage)][index].action;
-    const std::string text = to_string(action, timeline.placement.chunks());
+    const std::string text = to_string(action, timeline.form());
     if (found.empty() || found.back().stage != stage) {
       found.push_back({stage, text, text});
     } else {

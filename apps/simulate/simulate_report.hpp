@@ -18,7 +18,7 @@ struct JitterReport {
 // One schedule's run.
 struct SimulatedSchedule {
   std::string name;
-  int pp = 1, chunks = 1, microbatches = 1;
+  int pp = 1, chunks = 1, microbatches = 1, slices = 1;
   double ideal = 0;
   std::int64_t actions = 0;
   schedules::Summary summary;

@@ -61,7 +61,8 @@ pipetrain_status pipetrain_plan_parse(const char* text, size_t length, int32_t f
     require(text, "text");
     const std::string_view all(text, length);
     const std::string called = name == nullptr ? "plan" : name;
-    give_plan(is_csv(format) ? schedules::parse_pytorch_csv(all, called) : schedules::parse_plan(all, called), plan);
+    give_plan(without_slices(is_csv(format) ? schedules::parse_pytorch_csv(all, called) : schedules::parse_plan(all, called)),
+              plan);
   });
 }
 

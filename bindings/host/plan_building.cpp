@@ -34,6 +34,13 @@ schedules::Plan read_any_plan(const std::string& path) {
   const bool is_csv = path.ends_with(".csv");
   schedules::Plan plan = is_csv ? schedules::parse_pytorch_csv(text, path) : schedules::parse_plan(text, path);
   if (is_csv || plan.schedule.empty()) plan.schedule = fs::path(path).stem().string();
+  return without_slices(std::move(plan));
+}
+
+schedules::Plan without_slices(schedules::Plan plan) {
+  if (plan.slices > 1)
+    throw Error(ErrorKind::input, "the plan cuts microbatches into " + std::to_string(plan.slices) +
+                                      " slices, which is built for pipetrain train only; give one without");
   return plan;
 }
 

@@ -15,6 +15,9 @@ schedules::Plan build_any_plan(const std::string& schedule, schedules::ScheduleS
 // Error(input), schedules::PlanFileError.
 schedules::Plan read_any_plan(const std::string& path);
 
+// The plan. Throws Error(input) where it has slices: stages of other programs take whole microbatches.
+schedules::Plan without_slices(schedules::Plan plan);
+
 // Whether what ends a step is there.
 bool has_end_of_step(const schedules::Plan& plan);
 

@@ -38,8 +38,7 @@ std::vector<std::string> actions_of(const Plan& plan, int stage) {
     throw Error(ErrorKind::input, {"stage", std::to_string(stage)},
                 "the plan has stages 0 to " + std::to_string(plan.placement.stages() - 1));
   std::vector<std::string> actions;
-  for (const auto& action : plan.stages[static_cast<std::size_t>(stage)])
-    actions.push_back(to_string(action, plan.placement.chunks()));
+  for (const auto& action : plan.stages[static_cast<std::size_t>(stage)]) actions.push_back(to_string(action, plan.form()));
   return actions;
 }
 
@@ -47,7 +46,7 @@ nb::list customs_of(const Plan& plan) {
   nb::list all;
   for (const auto& one : plan.custom) {
     std::vector<std::pair<int, std::string>> after;
-    for (const auto& awaited : one.after) after.emplace_back(awaited.stage, to_string(awaited.action, plan.placement.chunks()));
+    for (const auto& awaited : one.after) after.emplace_back(awaited.stage, to_string(awaited.action, plan.form()));
     nb::dict custom;
     custom["name"] = one.name;
     custom["stage"] = one.stage;
@@ -85,7 +84,7 @@ std::string repr(const Plan& plan) {
 }
 
 Plan parse(const std::string& text, const std::string& name, bool csv) {
-  return csv ? schedules::parse_pytorch_csv(text, name) : schedules::parse_plan(text, name);
+  return without_slices(csv ? schedules::parse_pytorch_csv(text, name) : schedules::parse_plan(text, name));
 }
 
 std::vector<std::tuple<std::string, int, bool, bool>> all_schedules() {

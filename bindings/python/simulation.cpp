@@ -131,8 +131,7 @@ std::vector<SpanRow> spans_of(const Timeline& timeline, int row) {
                 "the timeline has " + std::to_string(timeline.stages.size()) + " rows");
   std::vector<SpanRow> spans;
   for (const auto& span : timeline.stages[static_cast<std::size_t>(row)])
-    spans.emplace_back(to_string(span.action, timeline.placement.chunks()), span.start, span.end,
-                       schedules::to_string(span.waited_for));
+    spans.emplace_back(to_string(span.action, timeline.form()), span.start, span.end, schedules::to_string(span.waited_for));
   return spans;
 }
 

@@ -34,6 +34,16 @@ void AttentionBlock::bind(const BoundTensors& tensors) {
   out_.bind(tensors);
 }
 
+namespace {
+
+// From the first of the context's positions on.
+Tensor angles(const BlockContext& context) {
+  const Tensor& table = context.rotary_table;
+  return context.slice == nullptr ? table : table.row_range(context.slice->first, table.rows());
+}
+
+}  // namespace
+
 AttentionShape AttentionBlock::shape_of(const BlockContext& context) const {
   return {context.shape.batch, context.shape.sequence, heads_, kv_heads_, head_dim_};
 }
@@ -42,16 +52,43 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
                             AttentionSaved& saved) const {
   const AttentionShape shape = shape_of(context);
   saved.qkv = qkv_.forward(context, input, memory, saved.projection);
-  if (rotary_) context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = context.rotary_table, .documents = context.documents});
+  if (rotary_) context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = angles(context), .documents = context.documents});
   // In 8 bits the weight gradient reads another form of it.
   Arena& for_heads = out_.in_fp8() ? *memory.results : *memory.inputs;
   saved.heads = for_heads.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
   saved.log_sum_exp = memory.results->allocate({shape.batch, heads_, shape.sequence}, DType::f32);
-  context.ops.attention(shape, {.qkv = saved.qkv,
-                                .out = saved.heads,
-                                .log_sum_exp = saved.log_sum_exp,
-                                .documents = context.documents,
-                                .dropout = dropout_.draw(context, first_head_)});
+  attention(context, saved);
+}
+
+SliceKeys AttentionBlock::slice_keys(const BlockContext& context, const AttentionSaved& saved) const {
+  SliceKeys keys;
+  for (const Saved* earlier : context.slice->earlier) keys.push_back(static_cast<const AttentionSaved*>(earlier)->qkv);
+  keys.push_back(saved.qkv);
+  return keys;
+}
+
+void AttentionBlock::attention(const BlockContext& context, AttentionSaved& saved) const {
+  if (context.slice != nullptr)
+    return slice_attention(context, shape_of(context), slice_keys(context, saved), {saved.heads, saved.log_sum_exp});
+  context.ops.attention(shape_of(context), {.qkv = saved.qkv,
+                                            .out = saved.heads,
+                                            .log_sum_exp = saved.log_sum_exp,
+                                            .documents = context.documents,
+                                            .dropout = dropout_.draw(context, first_head_)});
+}
+
+void AttentionBlock::attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
+                                        const Tensor& qkv_grad) const {
+  if (context.slice != nullptr)
+    return slice_attention_backward(context, shape_of(context), slice_keys(context, saved), {saved.heads, saved.log_sum_exp},
+                                    {.out = heads_grad, .qkv = qkv_grad});
+  context.ops.attention_backward(shape_of(context), {.dout = heads_grad,
+                                                     .qkv = saved.qkv,
+                                                     .out = saved.heads,
+                                                     .log_sum_exp = saved.log_sum_exp,
+                                                     .dqkv = qkv_grad,
+                                                     .documents = context.documents,
+                                                     .dropout = dropout_.draw(context, first_head_)});
 }
 
 void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
@@ -96,13 +133,7 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
     const Tensor heads_grad = context.workspace.allocate(saved.heads.shape, context.dtype);
     out_.backward(context, {.output_grad = args.output_grad, .input = saved.heads, .input_grad = heads_grad}, gradients,
                   saved.out);
-    context.ops.attention_backward(shape, {.dout = heads_grad,
-                                           .qkv = saved.qkv,
-                                           .out = saved.heads,
-                                           .log_sum_exp = saved.log_sum_exp,
-                                           .dqkv = qkv_grad,
-                                           .documents = context.documents,
-                                           .dropout = dropout_.draw(context, first_head_)});
+    attention_backward(context, heads_grad, saved, qkv_grad);
   }
   if (moves) {
     context.ops.copy(qkv_grad, saved.qkv);
@@ -111,8 +142,7 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
     gradients.leave_place(saved.qkv);
   }
   if (rotary_)
-    context.ops.rotary(shape,
-                       {.qkv = qkv_grad, .cos_sin = context.rotary_table, .documents = context.documents, .inverse = true});
+    context.ops.rotary(shape, {.qkv = qkv_grad, .cos_sin = angles(context), .documents = context.documents, .inverse = true});
   qkv_.backward(context, {.output_grad = qkv_grad, .residual = args.output_grad, .input_grad = args.input_grad}, gradients,
                 saved.projection);
 }

@@ -5,6 +5,7 @@
 #include "model/blocks/block_compute.hpp"
 #include "model/blocks/normed_projection.hpp"
 #include "model/blocks/residual_projection.hpp"
+#include "model/blocks/slice_attention.hpp"
 
 namespace pipetrain {
 
@@ -23,6 +24,12 @@ class AttentionBlock final : public BlockCompute {
 
   // The forward up to the heads' output.
   void attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory, AttentionSaved& saved) const;
+  // What the heads put out, of what attend() has rotated, and its backward.
+  void attention(const BlockContext& context, AttentionSaved& saved) const;
+  void attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
+                          const Tensor& qkv_grad) const;
+  // Where microbatches pass in slices: the keys and values of those up to this one.
+  SliceKeys slice_keys(const BlockContext& context, const AttentionSaved& saved) const;
   AttentionShape shape_of(const BlockContext& context) const;
 
   bool rotary_;

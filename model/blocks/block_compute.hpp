@@ -50,6 +50,8 @@ inline std::optional<TensorRole> with_bias(const ModelConfig& config, TensorRole
   return config.biases ? std::optional(bias) : std::nullopt;
 }
 
+struct SliceContext;
+
 // What the actions of one stage share.
 struct BlockContext {
   Ops& ops;
@@ -61,6 +63,7 @@ struct BlockContext {
   Recompute recompute = Recompute::none;
   std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped
   std::optional<Tensor> documents = {};    // [T] i32, as in ForwardArgs; absent: a sample is one document
+  const SliceContext* slice = nullptr;     // where shape is a slice's; null: a sample's
 
   std::int64_t tokens() const { return shape.tokens(); }
   std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
@@ -102,6 +105,15 @@ class BlockCompute {
 
  protected:
   BlockCompute() = default;
+};
+
+// A slice of a microbatch's sequence, and what this block keeps of those before it.
+struct SliceContext {
+  std::int64_t first = 0;                                // the position of its first token in the sample
+  std::vector<const BlockCompute::Saved*> earlier = {};  // of the slices before it, in order
+  // [T of each slice up to this one, 2 Hkv D] f32, of an attention block in its backward: what later slices have summed up for
+  // its keys and values.
+  std::vector<Tensor> key_gradients = {};
 };
 
 // Of a vocabulary's rows, or of a head's, those that this rank has.

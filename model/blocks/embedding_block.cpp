@@ -24,13 +24,17 @@ void EmbeddingBlock::bind(const BoundTensors& tensors) {
   if (learned_positions_) positions_ = tensors.at(TensorRole::position_table);
 }
 
+Tensor EmbeddingBlock::positions_of(const BlockContext& context, const Tensor& table) {
+  return context.slice == nullptr ? table : table.row_range(context.slice->first, table.rows());
+}
+
 void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena&, Saved& saved) const {
   static_cast<EmbeddingSaved&>(saved).ids = args.input;
   context.ops.embedding(context.tp, args.input, table_.weight, vocabulary_.first, args.output);
   if (learned_positions_) {
     context.ops.add_positions({.first_token = context.tp.shard_begin(context.tokens()),
                                .sequence = context.shape.sequence,
-                               .table = positions_.weight,
+                               .table = positions_of(context, positions_.weight),
                                .x = args.output,
                                .documents = context.documents});
   }
@@ -59,7 +63,7 @@ void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& a
     context.ops.positions_grad({.first_token = context.tp.shard_begin(context.tokens()),
                                 .sequence = context.shape.sequence,
                                 .dy = grad,
-                                .dtable = positions_.grad,
+                                .dtable = positions_of(context, positions_.grad),
                                 .documents = context.documents});
   }
   Tensor gathered = grad;

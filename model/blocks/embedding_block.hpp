@@ -18,6 +18,9 @@ class EmbeddingBlock final : public BlockCompute {
   void cached_forward(const BlockContext& context, const CachedForwardArgs& args) const override;
 
  private:
+  // Of a table of positions or its gradient: those of the context's tokens, and what follows.
+  static Tensor positions_of(const BlockContext& context, const Tensor& table);
+
   VocabularyRows vocabulary_;  // of this rank
   bool learned_positions_;
   DropoutSite dropout_;

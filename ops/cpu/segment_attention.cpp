@@ -19,7 +19,8 @@ Place query_head(const SegmentShape& shape, const Tensor& packed, std::int64_t b
 
 // `plane`: counted over key and value heads. Sequences may have more rows than are keys.
 Place key_head(const SegmentShape& shape, const Tensor& kv, std::int64_t batch, std::int64_t plane) {
-  return {kv, batch * (kv.rows() / shape.batch), plane * shape.head_dim, shape.keys, shape.head_dim};
+  const std::int64_t first_col = kv.cols() - 2 * shape.kv_heads * shape.head_dim;
+  return {kv, batch * (kv.rows() / shape.batch), first_col + plane * shape.head_dim, shape.keys, shape.head_dim};
 }
 
 template <class Args>
@@ -91,6 +92,16 @@ void merge_attention(CpuStream& stream, const SegmentShape& shape, const MergeAt
       sums[query] = both;
     }
     out.store();
+  });
+}
+
+void join_columns(CpuStream& stream, const JoinColumnsArgs& args) {
+  stream.parallel_for(args.out.rows(), [&](std::int64_t row) {
+    const Rows left(args.left), right(args.right), out(args.out);
+    out.write(row, [&](float* to) {
+      std::copy_n(left[row], args.left.cols(), to);
+      std::copy_n(right[row], args.right.cols(), to + args.left.cols());
+    });
   });
 }
 

@@ -37,6 +37,7 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
   job.batch = {layout.dp, global_batch / layout.dp / layout.microbatch, layout.microbatch};
   job.layout.schedule = layout.schedule;
   job.layout.chunks = layout.chunks;
+  job.layout.slices = layout.slices;
   job.layout.order = layout.order;
   job.devices.threads = layout.threads;
   job.numerics.recompute = layout.recompute;
@@ -61,13 +62,14 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
 
 std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
-  return fmt::format("pp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} {}{}{}{}{}", layout.pp, layout.tp, layout.dp,
-                     layout.zero,
+  return fmt::format("pp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} slices {} {}{}{}{}{}", layout.pp, layout.tp,
+                     layout.dp, layout.zero,
                      fmt::format("{}{}{}{}", layout.offload ? " offload" : "", layout.parameters ? " parameters" : "",
                                  layout.gradients ? " gradients" : "",
                                  layout.prefetch != 1 ? fmt::format(" prefetch {}", layout.prefetch) : ""),
                      layout.activations > 0 ? fmt::format(" activations {}", layout.activations) : "", layout.microbatch,
-                     layout.schedule, layout.chunks, layout.order == schedules::Order::planned ? "planned" : "ready",
+                     layout.schedule, layout.chunks, layout.slices,
+                     layout.order == schedules::Order::planned ? "planned" : "ready",
                      layout.sequence_parallel ? "" : " no sequence parallel", recompute[static_cast<int>(layout.recompute)],
                      layout.recompute_layers ? fmt::format(" of {} layers", *layout.recompute_layers) : "",
                      layout.loss_chunks > 1 ? fmt::format(" loss in {} chunks", layout.loss_chunks) : "");

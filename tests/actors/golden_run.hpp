@@ -27,6 +27,7 @@ struct Layout {
   bool gradients = false;   // of blocks' matrices, likewise
   int prefetch = 1;         // of them, or of ZeRO 3
   int loss_chunks = 1;
+  int slices = 1;           // of each microbatch
 };
 
 std::string to_string(const Layout& layout);

@@ -54,7 +54,7 @@ class TinyData final : public Dataset {
 };
 
 std::shared_ptr<const schedules::Plan> plan_from_text(const Layout& layout, int microbatches) {
-  const auto plan = schedules::build_schedule(layout.schedule, {layout.pp, layout.chunks, microbatches});
+  const auto plan = schedules::build_schedule(layout.schedule, {layout.pp, layout.chunks, microbatches, layout.slices});
   return std::make_shared<const schedules::Plan>(schedules::parse_plan(schedules::to_text(plan), "plan"));
 }
 
@@ -81,6 +81,7 @@ TrainJob job_of(const TinyRun& tiny) {
   job.batch = {layout.dp, tiny.microbatches, layout.microbatch};
   job.layout.schedule = layout.schedule;
   job.layout.chunks = layout.chunks;
+  job.layout.slices = layout.slices;
   if (tiny.from_file) job.layout.plan = plan_from_text(layout, tiny.microbatches);
   job.layout.order = layout.order;
   job.devices.threads = layout.threads;

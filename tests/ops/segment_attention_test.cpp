@@ -176,6 +176,34 @@ TEST_CASE("attention between stretches of a sequence adds up to the whole's", "[
   });
 }
 
+TEST_CASE("keys and values are the last columns of what they lie in", "[ops][segments]") {
+  on_every_backend([&](Bench& b) {
+    if (b.rank.device().id().kind != DeviceKind::cpu) return;
+    const SegmentShape shape{.batch = 2, .queries = 70, .keys = 70, .heads = 4, .kv_heads = 2, .head_dim = 16};
+    const Values qkv = b.draw({140, 128});
+    const Tensor packed = b.put(qkv), kv = b.put(col_range(qkv, 64, 128));
+    const Tensor sums = b.rank.poisoned({2, 4, 70}, DType::f32);
+    const Tensor of_packed = b.poisoned({140, 64}), of_apart = b.poisoned({140, 64});
+    b.team.run([&](TestRank& r) {
+      r.ops().segment_attention(shape, {.q = packed, .kv = packed, .out = of_packed, .log_sum_exp = sums});
+      r.ops().segment_attention(shape, {.q = packed, .kv = kv, .out = of_apart, .log_sum_exp = sums});
+    });
+    CHECK(b.rank.bytes(of_packed) == b.rank.bytes(of_apart));
+  });
+}
+
+TEST_CASE("columns are joined, rounded to the output's type", "[ops][segments]") {
+  on_every_backend([&](Bench& b) {
+    if (b.rank.device().id().kind != DeviceKind::cpu) return;
+    const Values left = b.draw_f32({13, 5}), right = b.draw_f32({13, 24});
+    const Tensor tleft = b.put_f32(left), tright = b.put_f32(right), out = b.poisoned({13, 29});
+    b.team.run([&](TestRank& r) { r.ops().join_columns({.left = tleft, .right = tright, .out = out}); });
+    const Values joined = b.rank.get(out);
+    CHECK(relative_error(col_range(joined, 0, 5), rounded(left, b.dtype)) == 0);
+    CHECK(relative_error(col_range(joined, 5, 29), rounded(right, b.dtype)) == 0);
+  });
+}
+
 TEST_CASE("a device without attention between stretches says so", "[ops][segments]") {
   on_every_backend([](Bench& b) {
     if (b.rank.device().id().kind == DeviceKind::cpu) return;

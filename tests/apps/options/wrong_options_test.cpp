@@ -94,6 +94,11 @@ TEST_CASE("options and values of later are errors that say so") {
   CHECK(error_of({"--cp", "1", "--slices", "1", "--post-validation", "off"}) == "no error");
   CHECK(error_of({"--post-validation", "on"}) == "no error");
   CHECK_THAT(error_of({"--post-validation", "perhaps"}), StartsWith("--post-validation perhaps: "));
+  CHECK(error_of({"--slices", "4", "--pp", "2"}) == "no error");
+  CHECK_THAT(error_of({"--slices", "0"}), StartsWith("--slices 0: "));
+  CHECK_THAT(error_of({"--slices", "2", "--schedule", "zb-h1"}),
+             StartsWith("--slices 2: the schedule zb-h1 passes whole microbatches; use 1f1b or interleaved"));
+  CHECK_THAT(error_of({"--slices", "2", "--order", "ready"}), StartsWith("--order ready: slices keep the plan's order"));
   CHECK_THAT(error_of({"--context-parallel-size", "2"}), Contains("here it is --cp, which is not built yet"));
   CHECK_THAT(error_of({"--loss-chunks", "0"}), StartsWith("--loss-chunks"));
   CHECK_THAT(error_of({"--num-output-chunks", "8"}), Contains("--loss-chunks"));

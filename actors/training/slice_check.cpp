@@ -1,0 +1,29 @@
+#include "actors/training/slice_check.hpp"
+
+#include <string>
+
+#include "actors/training/train_job.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+
+void check_slices(const TrainJob& job) {
+  const int slices = job.layout.slices;
+  if (slices == 1) return;
+  const auto refuse = [&](const std::string& why) { throw Error(ErrorKind::input, {"slices", std::to_string(slices)}, why); };
+  if (job.devices.kind != DeviceKind::cpu) refuse("slices on GPUs are not built yet; use device cpu, or leave it out");
+  const std::int64_t sequence = job.dataset->sequence_length();
+  if (sequence < slices) refuse("a sequence of " + std::to_string(sequence) + " tokens has fewer than that; use fewer slices");
+  if (job.config.classifies()) refuse("slices of samples with labels are not built yet; leave it out");
+  if (job.dataset->isolates_documents())
+    refuse("slices of documents that do not see each other are not built yet; use pack documents, or leave it out");
+  const DropoutRates& dropout = job.config.dropout;
+  if (dropout.embedding > 0 || dropout.attention > 0 || dropout.residual > 0)
+    refuse("slices with dropout are not built yet; use dropout 0, or leave it out");
+  if (job.numerics.recompute == Recompute::full)
+    refuse("slices keep the keys and values that recompute full drops; use recompute selective or none");
+  if (job.offload.activations) refuse("slices that leave the device are not built yet; leave activations out of offload");
+  if (job.layout.order == schedules::Order::ready) refuse("slices keep the plan's order; use order planned");
+}
+
+}  // namespace pipetrain

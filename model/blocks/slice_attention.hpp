@@ -1,0 +1,31 @@
+// Attention of a slice of a microbatch's sequence to the keys and values of the slices up to it, one after the other: each is a
+// segment, of which the softmax is merged and gradients add up.
+#pragma once
+
+#include <vector>
+
+#include "model/blocks/block_compute.hpp"
+
+namespace pipetrain {
+
+// Of each slice up to the context's own, in order: [T of the slice, (Hq + 2 Hkv) D], rotated where positions are rotary.
+using SliceKeys = std::vector<Tensor>;
+
+struct SliceOutputs {
+  Tensor out;          // [T, Hq D]
+  Tensor log_sum_exp;  // [batch, Hq, sequence] f32, over the keys of all the slices
+};
+struct SliceGradients {
+  Tensor out;  // [T, Hq D], read
+  Tensor qkv;  // [T, (Hq + 2 Hkv) D], written
+};
+
+// shape: of the context's slice. Writes the outputs. Takes workspace for the length of the block's scope.
+void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceKeys& keys,
+                     const SliceOutputs& outputs);
+// Its backward, after that of all later slices: writes the whole gradient of the slice's own qkv, and adds to the context's
+// key_gradients of the slices before it. Before a microbatch's last slice these must be zero.
+void slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceKeys& keys,
+                              const SliceOutputs& outputs, const SliceGradients& gradients);
+
+}  // namespace pipetrain
