@@ -42,16 +42,7 @@ Lists head_start_order(const std::vector<int>& head_starts, int microbatches) {
 
 class Search {
  public:
-  explicit Search(const AutoRequest& request)
-      : request_(request),
-        forward_(one_per_stage("times of F", request.forward, request.stages)),
-        input_grad_(one_per_stage("times of I", request.input_grad, request.stages)),
-        weight_grad_(one_per_stage("times of W", request.weight_grad, request.stages)),
-        slots_(request.slots.empty() ? std::vector<double>(forward_.size(), std::numeric_limits<double>::infinity())
-                                     : one_per_stage("slots", request.slots, request.stages)) {
-    for (const double slots : slots_)
-      if (!(slots >= 1)) throw std::invalid_argument("every stage needs at least 1 slot, not " + std::to_string(slots));
-  }
+  explicit Search(const AutoRequest& request) : request_(request) {}
 
   Plan run() {
     try_known();
@@ -62,21 +53,9 @@ class Search {
   }
 
  private:
-  Costs costs_on(const Placement& placement) const {
-    if (request_.costs) return request_.costs(placement);
-    Costs costs = Costs::per_stage(placement, forward_, input_grad_, weight_grad_);
-    if (!request_.edges.empty()) costs.set_edges(placement, request_.edges);
-    return costs;
-  }
-  std::vector<int> caps(int chunks) const {
-    std::vector<int> caps;
-    for (const double slots : slots_)
-      caps.push_back(
-          static_cast<int>(std::min(std::floor(slots * chunks + 1e-9), static_cast<double>(chunks * request_.microbatches))));
-    return caps;
-  }
+  std::vector<int> caps(const Placement& placement) const { return slots_on(request_, placement); }
   bool fits(const Plan& plan) const {
-    const auto limits = caps(plan.placement.chunks());
+    const auto limits = caps(plan.placement);
     for (std::size_t stage = 0; stage < limits.size(); ++stage)
       if (peak_in_flight(plan.stages[stage]) > limits[stage]) return false;
     return true;
@@ -98,8 +77,7 @@ class Search {
       if (info.uses_costs || info.default_chunks > request_.max_chunks) continue;
       Plan plan = info.build({request_.stages, info.default_chunks, request_.microbatches});
       plan.ready_rule = ReadyRule::plan_order;
-      if (!request_.edges.empty() && edges_used(plan.placement) > std::ssize(request_.edges)) continue;
-      if (fits(plan)) offer(std::move(plan), costs_on(plan.placement));
+      if (has_edges(request_, plan.placement) && fits(plan)) offer(std::move(plan), costs_on(request_, plan.placement));
     }
   }
 
@@ -107,8 +85,12 @@ class Search {
   // order and takes random steps that do not make it slower.
   void search_one_chunk() {
     const auto placement = Placement::looping(request_.stages, 1);
-    const Costs costs = costs_on(placement);
-    FillOptions options{caps(1), 1};
+    const Costs costs = costs_on(request_, placement);
+    const auto caps = this->caps(placement);
+    const auto clamped = [&](int stage, int head_start) {
+      return std::clamp(head_start, 1, std::max(1, caps[static_cast<std::size_t>(stage)]));
+    };
+    FillOptions options{caps, 1};
     double best = std::numeric_limits<double>::infinity();
     std::vector<int> head_starts;
     std::optional<Filled> found;
@@ -127,7 +109,7 @@ class Search {
         std::vector<int> candidate;
         for (int s = 0; s < request_.stages; ++s)
           candidate.push_back(clamped(s, 1 + (lead * (request_.stages - 1 - s) + 3) / 4));
-        attempt(candidate, {caps(1), least_gap});
+        attempt(candidate, {caps, least_gap});
       }
     std::mt19937 random(1);
     for (int step = 0; step < climb_steps && found; ++step) {
@@ -140,18 +122,14 @@ class Search {
     }
     if (found) offer(placement, std::move(*found), costs);
   }
-  int clamped(int stage, int head_start) const {
-    return std::clamp(head_start, 1, std::max(1, caps(1)[static_cast<std::size_t>(stage)]));
-  }
-
   void search_v_shape() {
     const auto placement = Placement::v_shape(request_.stages);
     const ScheduleShape shape{request_.stages, 2, request_.microbatches};
-    const Costs costs = costs_on(placement);
+    const Costs costs = costs_on(request_, placement);
     std::optional<Filled> found;
     const auto attempt = [&](const Lists& order) {
       for (const double least_gap : least_gaps) {
-        auto filled = fill_weight_grads(placement, request_.microbatches, order, costs, {caps(2), least_gap});
+        auto filled = fill_weight_grads(placement, request_.microbatches, order, costs, {caps(placement), least_gap});
         if (filled && (!found || filled->makespan < found->makespan)) found = std::move(filled);
       }
     };
@@ -165,12 +143,36 @@ class Search {
   }
 
   const AutoRequest& request_;
-  std::vector<double> forward_, input_grad_, weight_grad_, slots_;
   Plan best_;
   double best_makespan_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace
+
+Costs costs_on(const AutoRequest& request, const Placement& placement) {
+  const std::vector<double> forward = one_per_stage("times of F", request.forward, request.stages),
+                            input_grad = one_per_stage("times of I", request.input_grad, request.stages),
+                            weight_grad = one_per_stage("times of W", request.weight_grad, request.stages);
+  if (request.costs) return request.costs(placement);
+  Costs costs = Costs::per_stage(placement, forward, input_grad, weight_grad);
+  if (!request.edges.empty()) costs.set_edges(placement, request.edges);
+  return costs;
+}
+
+bool has_edges(const AutoRequest& request, const Placement& placement) {
+  return request.edges.empty() || edges_used(placement) <= std::ssize(request.edges);
+}
+
+std::vector<int> slots_on(const AutoRequest& request, const Placement& placement) {
+  const int most = placement.chunks() * request.microbatches;
+  if (request.slots.empty()) return std::vector<int>(static_cast<std::size_t>(request.stages), most);
+  std::vector<int> slots;
+  for (const double given : one_per_stage("slots", request.slots, request.stages)) {
+    if (!(given >= 1)) throw std::invalid_argument("every stage needs at least 1 slot, not " + std::to_string(given));
+    slots.push_back(static_cast<int>(std::min(std::floor(given * placement.chunks() + 1e-9), static_cast<double>(most))));
+  }
+  return slots;
+}
 
 Plan build_auto(const AutoRequest& request) {
   if (request.stages < 1 || request.microbatches < 1 || request.max_chunks < 1)

@@ -33,4 +33,10 @@ struct AutoRequest {
 // Throws std::invalid_argument for sizes or costs that are out of range.
 Plan build_auto(const AutoRequest& request);
 
+// What a request says of a placement: its costs, whether its edges have some, and the most microbatches that each stage may
+// hold, counted over its chunks.
+Costs costs_on(const AutoRequest& request, const Placement& placement);
+bool has_edges(const AutoRequest& request, const Placement& placement);
+std::vector<int> slots_on(const AutoRequest& request, const Placement& placement);
+
 }  // namespace pipetrain::schedules

@@ -21,7 +21,7 @@ struct ScheduleInfo {
   int default_chunks;  // what --chunks means when it is not given
   bool chunks_can_vary;
   bool has_ready_rule;  // --order ready is possible
-  bool uses_costs;      // the plan depends on costs and memory: build it with build_auto() where they are known
+  bool uses_costs;      // the plan depends on costs and memory: build it with build_auto() or solve() where they are known
   Plan (*build)(const ScheduleShape&);
   bool takes_slices = false;
 };
@@ -48,5 +48,7 @@ Plan build_dualpipe_v(const ScheduleShape& shape);
 
 // auto_schedule.hpp has the full one; here F = I = W, 1f1b's memory, and at most shape.chunks chunks.
 Plan build_auto(const ScheduleShape& shape);
+// solver.hpp has the full one; here as auto, and the same plan every time.
+Plan build_solver(const ScheduleShape& shape);
 
 }  // namespace pipetrain::schedules

@@ -89,6 +89,7 @@ class Search {
 
   void add_schedules(Layout layout) {
     for (const ScheduleInfo& info : schedules::all_schedules()) {
+      if (info.name == "solver") continue;  // auto's plan for every layout takes long enough
       if ((info.uses_costs && !request_.with_auto) || (layout.pp == 1 && info.name != "1f1b")) continue;
       layout.schedule = info.name;
       layout.chunks = info.default_chunks;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <ostream>
 
@@ -20,6 +21,7 @@
 #include "schedules/draw.hpp"
 #include "schedules/plan_text.hpp"
 #include "schedules/simulate.hpp"
+#include "schedules/solver.hpp"
 
 namespace pipetrain {
 
@@ -42,7 +44,8 @@ class Simulation {
       refuse_unknown_costs(plan);
       simulate(std::move(plan));
     } else {
-      for (const ScheduleInfo& info : schedules::all_schedules()) simulate_one_of_all(info);
+      for (const ScheduleInfo& info : schedules::all_schedules())
+        if (info.name != "solver") simulate_one_of_all(info);  // it would take all the time that it may
     }
     if (runs_.empty() && options_.profile)
       throw Error(ErrorKind::input, "--costs: no schedule goes with this profile; use fewer stages");
@@ -151,8 +154,9 @@ class Simulation {
     if (const auto why = why_not(plan); !why.empty()) throw Error(ErrorKind::input, why);
   }
 
-  Plan build(const ScheduleInfo& info) const {
+  Plan build(const ScheduleInfo& info) {
     try {
+      if (info.name == "solver") return build_solved_plan();
       if (info.uses_costs) return moved(build_auto_plan());
       const int chunks = info.chunks_can_vary ? options_.chunks.value_or(info.default_chunks) : info.default_chunks;
       return moved(schedules::build_schedule(info.name, {options_.pp, chunks, options_.microbatches, options_.slices}));
@@ -175,6 +179,30 @@ class Simulation {
     if (plan.stages.empty())
       throw Error(ErrorKind::input, "--memory-slots: auto found no plan that keeps them; give more slots");
     return plan;
+  }
+
+  Plan build_solved_plan() {
+    constexpr auto no_limit = std::numeric_limits<std::int64_t>::max();
+    solved_ = schedules::solve({.problem = auto_request(),
+                                .seconds = options_.solver_seconds,
+                                .iterations = options_.solver_iterations.value_or(no_limit),
+                                .seed = options_.seed});
+    if (solved_->plan.stages.empty())
+      throw Error(ErrorKind::input, "--memory-slots: solver found no plan that keeps them; give more slots");
+    return solved_->plan;
+  }
+
+  // The bound of the whole step: after the last compute, its stage's N, the verdict and the longest O follow at least.
+  SolverReport report_of(const Plan& plan, const Costs& costs, double makespan) const {
+    SolverReport report{solved_->bound, 0, solved_->ended, solved_->iterations};
+    if (plan.stages.front().back().kind == schedules::ActionKind::optimizer) {
+      report.bound += costs.verdict;
+      if (!costs.norm.empty()) report.bound += *std::min_element(costs.norm.begin(), costs.norm.end());
+      if (!costs.optimizer.empty()) report.bound += *std::max_element(costs.optimizer.begin(), costs.optimizer.end());
+    }
+    report.bound = std::min(report.bound, makespan);
+    report.gap = (makespan - report.bound) / makespan;
+    return report;
   }
 
   schedules::AutoRequest auto_request() const {
@@ -268,6 +296,7 @@ class Simulation {
     for (std::size_t stage = 0; options_.profile && stage < timeline.stages.size(); ++stage)
       run.peak_bytes.push_back(peak_bytes(timeline, static_cast<int>(stage), costs.chunks[stage]));
     run.ideal = ideal_time(costs, plan.microbatches);
+    if (solved_ && options_.jitter == 0) run.solver = report_of(plan, costs, run.summary.makespan);
     for (const auto& actions : plan.stages) run.actions += std::ssize(actions);
     if (!options_.slots.empty()) run.fits = true;
     for (std::size_t stage = 0; stage < options_.slots.size(); ++stage)
@@ -303,8 +332,9 @@ class Simulation {
 
   const SimulateOptions& options_;
   std::vector<std::string> notes_;
-  std::vector<std::string> regrouped_;   // schedules whose times the profile gives by its blocks
-  std::vector<SimulatedSchedule> runs_;  // the fastest first, once run
+  std::optional<schedules::Solved> solved_;  // where the plan is the solver's
+  std::vector<std::string> regrouped_;       // schedules whose times the profile gives by its blocks
+  std::vector<SimulatedSchedule> runs_;      // the fastest first, once run
   double best_time_ = 0;
   Plan plan_;
   schedules::Timeline timeline_;

@@ -51,13 +51,13 @@ std::int64_t work_of(const SimulateOptions& options) {
 // Found before anything of that size is made.
 void refuse_long_work(const OptionValues& values, const SimulateOptions& options) {
   const std::int64_t work = work_of(options);
-  const bool searches = !options.plan && options.schedule == "auto";
+  const bool searches = !options.plan && (options.schedule == "auto" || options.schedule == "solver");
   const std::int64_t most = searches ? most_search_work : schedules::most_plan_work;
   if (work > most)
     values.fail(values.given("microbatches") ? "microbatches" : "pp",
                 fmt::format("pp {} x chunks {} x microbatches {} is {}, more than {}, the most that {}; use fewer", options.pp,
                             work / options.pp / options.microbatches, options.microbatches, work, most,
-                            searches ? "auto searches" : "is simulated"));
+                            searches ? options.schedule + " searches" : "is simulated"));
 }
 
 void read_slices(const OptionValues& values, const schedules::ScheduleInfo* info, SimulateOptions& options) {
@@ -109,6 +109,22 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
                 "profile of --zero 0, 1 or 2");
   if (options.order == schedules::Order::ready && !rule)
     values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
+}
+
+// Limits of the solver's search. With iterations alone the plan is the same every time.
+void read_solver(const OptionValues& values, SimulateOptions& options) {
+  constexpr double longest = 1e6;
+  constexpr std::int64_t most_iterations = std::int64_t{1} << 50;
+  const bool solves = !options.plan && options.schedule == "solver";
+  for (const char* name : {"solver-seconds", "solver-iterations"})
+    if (values.given(name) && !solves) values.fail(name, "only the schedule solver takes it; add --schedule solver");
+  const auto seconds = values.number("solver-seconds", OptionValues::Range::from_to(0.001, longest));
+  options.solver_iterations = values.integer("solver-iterations", 1, most_iterations);
+  if (options.solver_iterations) options.solver_seconds = std::numeric_limits<double>::infinity();
+  if (seconds) options.solver_seconds = *seconds;
+  if (solves && options.offload_fraction > 0)
+    values.fail("activation-offload-fraction",
+                "solver plans no moves, and its bound is for plans without; use another schedule");
 }
 
 void read_times(const OptionValues& values, SimulateOptions& options) {
@@ -172,12 +188,15 @@ const std::vector<OptionSpec>& simulate_option_table() {
   static const std::vector<OptionSpec> table = {
       {"What", "pp", "P", "pipeline stages", "4; the plan's or the profile's"},
       {"What", "microbatches", "M", "microbatches of one step", "4 x pp; the plan's or the profile's"},
-      {"What", "schedule", "NAME|all|FILE", "a schedule, all of them sorted by time, or a plan: .txt ours, .csv PyTorch's",
-       "1f1b"},
+      {"What", "schedule", "NAME|all|FILE",
+       "a schedule, all of them but solver sorted by time, or a plan: .txt ours, .csv PyTorch's", "1f1b"},
       {"What", "chunks", "V", "model chunks on each stage, for schedules that can have several numbers of them",
        "the schedule's own"},
       {"What", "slices", "N", "pieces of each microbatch's sequence that pass one behind the other; 1f1b and interleaved",
        "1; the plan's"},
+      {"What", "solver-seconds", "T", "how long --schedule solver looks for a better plan than auto's",
+       "10; no limit with solver-iterations"},
+      {"What", "solver-iterations", "N", "the same in steps of its search: the same plan every time", "no limit"},
       {"What", "order", "planned|ready", "keep the plan's order, or run what is ready first", "planned"},
       {"What", "activation-offload-fraction", "F",
        "move this much of each stage's microbatches out of the device until their backward (P, G), as train's --offload "
@@ -232,12 +251,12 @@ const std::vector<OptionSpec>& simulate_option_table() {
       {"Costs", "custom", "NAME=T,...", "times of a plan's custom actions, by name", "0"},
       {"Costs", "costs", "FILE", "measured times instead: the --profile of a real run", ""},
       {"Costs", "memory-slots", "N",
-       "microbatches that a stage can hold from F to B or W, also one per stage: the limit of auto, "
+       "microbatches that a stage can hold from F to B or W, also one per stage: the limit of auto and solver, "
        "and what holds more is marked",
        "no limit"},
       {"Costs", "jitter", "S", "lognormal relative deviation of every action's time", "0"},
       {"Costs", "runs", "N", "simulations with jitter; what is shown is the run of median time", "101 with jitter"},
-      {"Costs", "seed", "N", "of the jitter", "0"},
+      {"Costs", "seed", "N", "of the jitter, and of the solver's search", "0"},
       {"Costs", "model", "NAME|DIR|FILE",
        "check that the costs are of this model, and that it has blocks for every virtual stage", ""},
       {"Costs", "layers", "N", "keep only the first N layers of the model", "all"},
@@ -265,6 +284,7 @@ SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments
     options.profile = read_profile(*costs);
   }
   read_shape(values, options);
+  read_solver(values, options);
   read_times(values, options);
   placing_errors(values.places(), [&] { check_model(values, options); });
   read_outputs(values, options);
@@ -279,6 +299,8 @@ std::string simulate_help() {
          "\n"
          "  pipetrain simulate --pp 4 --microbatches 8 --schedule 1f1b\n"
          "  pipetrain simulate --pp 8 --microbatches 32 --schedule all --forward 10 --input-grad 11 --weight-grad 8\n"
+         "  pipetrain simulate --pp 8 --microbatches 16 --schedule solver --memory-slots 4 --solver-seconds 30 --plan-out "
+         "p.txt\n"
          "  pipetrain simulate --schedule zb-h1 --costs profile.json --html timeline.html\n"
          "\n" +
          format_options(simulate_option_table()) +
@@ -290,7 +312,8 @@ std::string simulate_help() {
          "stage's work without any waiting, microbatches x (F + I + W); idle is what a stage waits in the whole step: the\n"
          "step's time less its own work.\n"
          "\n"
-         "Limits: pp x chunks x microbatches up to 16,777,216 (262,144 for auto), with --jitter times the runs up to\n"
+         "Limits: pp x chunks x microbatches up to 16,777,216 (262,144 for auto and solver), with --jitter times the runs up "
+         "to\n"
          "2,147,483,648. Times, bytes and bandwidths other than 0 are from 1e-100 to 1e100.\n";
 }
 

@@ -25,7 +25,9 @@ struct SimulateOptions {
   double offload_fraction = 0;  // of each stage's microbatches, see schedules::offload_activations()
   StepTimes times;
   std::optional<Profile> profile;  // instead of the times above
-  std::vector<double> slots;       // microbatches that a stage can hold: none, one for all, or one per stage
+  double solver_seconds = 10;      // infinite where only iterations are given
+  std::optional<std::int64_t> solver_iterations;
+  std::vector<double> slots;  // microbatches that a stage can hold: none, one for all, or one per stage
   double jitter = 0;
   int runs = 1;
   std::uint64_t seed = 0;

@@ -18,6 +18,20 @@ double most_held(const schedules::Summary& summary) {
   return held;
 }
 
+const char* name_of(schedules::SolverEnd end) {
+  switch (end) {
+    case schedules::SolverEnd::proved:
+      return "proved";
+    case schedules::SolverEnd::searched:
+      return "searched";
+    case schedules::SolverEnd::iterations:
+      return "iterations";
+    case schedules::SolverEnd::seconds:
+      return "seconds";
+  }
+  return "?";
+}
+
 nlohmann::ordered_json json_of(const SimulatedSchedule& run) {
   const auto per_stage = [&](double schedules::StageSummary::*member) {
     auto values = nlohmann::ordered_json::array();
@@ -38,10 +52,25 @@ nlohmann::ordered_json json_of(const SimulatedSchedule& run) {
                                    {"actions", run.actions},
                                    {"valid", true}};  // what is not valid was refused
   if (run.fits) object["fits_memory_slots"] = *run.fits;
+  if (run.solver) {
+    object["bound"] = run.solver->bound;
+    object["gap"] = run.solver->gap;
+    object["solver"] = {{"ended", name_of(run.solver->ended)}, {"iterations", run.solver->iterations}};
+  }
   if (run.jitter)
     object["jitter"] = {
         {"runs", run.jitter->runs}, {"seed", run.jitter->seed}, {"median", run.jitter->median}, {"p95", run.jitter->p95}};
   return object;
+}
+
+std::string solver_line(const SolverReport& solver) {
+  if (solver.ended == schedules::SolverEnd::proved)
+    return fmt::format("solver: the best order there is, proved after {} iterations\n", solver.iterations);
+  const char* why = solver.ended == schedules::SolverEnd::searched
+                        ? "the best order where queues have room, and a run's have less"
+                        : "more time or iterations may find more";
+  return fmt::format("solver: no order takes less than {:.6g}, gap {:.2f} % after {} iterations; {}\n", solver.bound,
+                     100 * solver.gap, solver.iterations, why);
 }
 
 // "F0" .. "B3" of one stage in a row.
@@ -89,6 +118,8 @@ std::string schedule_table(const std::vector<SimulatedSchedule>& runs) {
     all_fit = all_fit && run.fits.value_or(true);
   }
   if (!all_fit) text += "* holds more than the memory slots\n";
+  for (const auto& run : runs)
+    if (run.solver) text += solver_line(*run.solver);
   return text;
 }
 

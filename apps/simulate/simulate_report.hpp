@@ -1,10 +1,12 @@
 // What `pipetrain simulate` prints about the schedules it ran.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "schedules/solver.hpp"
 #include "schedules/timeline.hpp"
 
 namespace pipetrain {
@@ -15,6 +17,14 @@ struct JitterReport {
   double median = 0, p95 = 0;
 };
 
+// How good a plan of the solver is.
+struct SolverReport {
+  double bound = 0;  // no plan of these costs and slots ends the step earlier
+  double gap = 0;    // (makespan - bound) / makespan
+  schedules::SolverEnd ended = schedules::SolverEnd::proved;
+  std::int64_t iterations = 0;
+};
+
 // One schedule's run.
 struct SimulatedSchedule {
   std::string name;
@@ -23,6 +33,7 @@ struct SimulatedSchedule {
   std::int64_t actions = 0;
   schedules::Summary summary;
   std::optional<JitterReport> jitter;
+  std::optional<SolverReport> solver;
   std::vector<double> peak_bytes;  // per stage; empty where the costs do not tell
   std::optional<bool> fits;        // the memory slots, where some were asked for
 };

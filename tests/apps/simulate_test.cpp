@@ -268,6 +268,36 @@ TEST_CASE("simulate names what is wrong in one line") {
   CHECK_THAT(wrong("--jitter 1000"), Contains("--jitter 1000: must be a number from 0 to 10"));
 }
 
+TEST_CASE("simulate shows how far the solver's plan can be from the best, and writes it") {
+  const TempFolder folder;
+  const std::string plan = (folder.path() / "plan.txt").string();
+  const json solved = simulated("--pp 4 --microbatches 8 --schedule solver --chunks 1 --memory-slots 2 --plan-out " + plan)[0];
+  CHECK(solved["makespan"] == 41);  // auto: 43
+  CHECK(solved["bound"] == 41);
+  CHECK(solved["gap"] == 0);
+  CHECK(solved["solver"]["ended"] == "proved");
+  CHECK(solved["fits_memory_slots"] == true);
+  CHECK(simulated("--schedule " + plan)[0]["makespan"] == 41);
+  const std::string open = "--pp 8 --microbatches 24 --schedule solver --memory-slots 4 --norm 1 --optimizer 2 --verdict 0.5 ";
+  const json one = simulated(open + "--solver-iterations 3000")[0], same = simulated(open + "--solver-iterations 3000")[0];
+  CHECK(one == same);
+  CHECK(one["solver"]["ended"] == "iterations");
+  CHECK(one["gap"].get<double>() > 0);
+  CHECK(one["gap"].get<double>() == Approx(1 - one["bound"].get<double>() / one["makespan"].get<double>()));
+  CHECK_THAT(run(open + "--solver-seconds 0.05").out, Contains("solver: no order takes less than") && Contains("gap"));
+  CHECK_THAT(run("--pp 3 --microbatches 3 --schedule solver").out, Contains("the best order there is"));
+  for (const auto& row : simulated("--pp 2 --microbatches 4 --schedule all")) CHECK(row["schedule"] != "solver");
+  CHECK(wrong("--schedule 1f1b --solver-seconds 3") ==
+        "--solver-seconds 3: only the schedule solver takes it; add --schedule solver");
+  CHECK_THAT(wrong("--schedule all --solver-iterations 3"), Contains("only the schedule solver takes it"));
+  CHECK_THAT(wrong("--schedule solver --solver-seconds 0"), Contains("--solver-seconds 0: must be a number from 0.001"));
+  CHECK_THAT(wrong("--schedule solver --solver-iterations 0"), Contains("--solver-iterations 0: must be"));
+  CHECK_THAT(wrong("--schedule solver --order ready"), Contains("no rule for what is ready"));
+  CHECK_THAT(wrong("--schedule solver --chunks 3"), Contains("has 1 or 2 chunks"));
+  CHECK_THAT(wrong("--schedule solver --activation-offload-fraction 0.5"), Contains("solver plans no moves"));
+  CHECK_THAT(wrong("--pp 64 --microbatches 8192 --schedule solver"), Contains("the most that solver searches"));
+}
+
 TEST_CASE("simulate takes the smallest and the largest times that it allows") {
   for (const std::string times :
        {"--forward 1e-100 --input-grad 1e-100 --weight-grad 1e-100", "--forward 1e100 --p2p 1e100 --norm 1e100",
