@@ -123,7 +123,15 @@ class ThreadStream : public CpuStream {
   }
 
   void zero(const Tensor& tensor) override {
-    enqueue([tensor] { std::memset(tensor.data, 0, tensor.bytes()); });
+    // One thread alone does not fill new memory as fast as it could be filled.
+    enqueue([this, tensor] {
+      constexpr std::size_t piece = std::size_t{8} << 20;
+      const std::size_t bytes = tensor.bytes();
+      parallel_for(static_cast<std::int64_t>((bytes + piece - 1) / piece), [&](std::int64_t tile) {
+        const std::size_t begin = static_cast<std::size_t>(tile) * piece;
+        std::memset(static_cast<char*>(tensor.data) + begin, 0, std::min(piece, bytes - begin));
+      });
+    });
   }
 
   void synchronize() override {

@@ -32,6 +32,7 @@ AnyBytes::AnyBytes(DirectFile& file)
 }
 
 void AnyBytes::read(std::size_t begin, void* target, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
   in_pieces(begin, bytes, [&](const Piece& piece) {
     file_.read(piece.aligned, bounce_.get(), piece.length);
     std::memcpy(static_cast<char*>(target) + piece.done, bounce_.get() + piece.skip, piece.bytes);
@@ -39,6 +40,7 @@ void AnyBytes::read(std::size_t begin, void* target, std::size_t bytes) {
 }
 
 void AnyBytes::write(std::size_t begin, const void* source, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
   in_pieces(begin, bytes, [&](const Piece& piece) {
     if (piece.bytes < piece.length) file_.read(piece.aligned, bounce_.get(), piece.length);
     std::memcpy(bounce_.get() + piece.skip, static_cast<const char*>(source) + piece.done, piece.bytes);

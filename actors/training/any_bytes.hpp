@@ -4,12 +4,13 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 
 #include "files/direct_file.hpp"
 
 namespace pipetrain {
 
-// By way of memory of its own. Not thread-safe, and nothing else may use the file meanwhile.
+// By way of memory of its own. Thread-safe: one call goes after the other. Nothing else may use the file meanwhile.
 class AnyBytes {
  public:
   explicit AnyBytes(DirectFile& file);
@@ -19,6 +20,7 @@ class AnyBytes {
 
  private:
   DirectFile& file_;
+  std::mutex mutex_;
   std::unique_ptr<char, decltype(&std::free)> bounce_;
 };
 

@@ -24,7 +24,8 @@ class OffloadPlace {
   virtual void fetch(Stream& stream, std::size_t begin, void* memory, std::size_t bytes) = 0;
   virtual void store(Stream& stream, std::size_t begin, const void* memory, std::size_t bytes) = 0;
 
-  // To and from ordinary memory, of any position and length, while nothing is enqueued; done when they return.
+  // To and from ordinary memory, of any position and length, while nothing is enqueued; done when they return. Different bytes
+  // may be written on several threads at once.
   virtual void read(std::size_t begin, void* target, std::size_t bytes) = 0;
   virtual void write(std::size_t begin, const void* source, std::size_t bytes) = 0;
 

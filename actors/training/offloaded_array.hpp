@@ -44,7 +44,7 @@ class OffloadedArray {
   void fetch(const Region& elements, void* pages);
   void store(const Region& elements, const void* pages);
 
-  // Of f32, from and to the host; waits for the streams.
+  // Of f32, from and to the host; waits for the streams. Different elements may be written on several threads at once.
   void read(std::size_t begin, float* values, std::size_t count);
   void write(std::size_t begin, const float* values, std::size_t count);
 

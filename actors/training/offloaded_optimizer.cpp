@@ -85,12 +85,13 @@ void OffloadedOptimizer::read(const std::string& state, std::size_t begin, float
   states_.read(array(state), begin, values, count);
 }
 
-void OffloadedOptimizer::write(const std::string& state, std::size_t begin, const float* values, std::size_t count) {
+void OffloadedOptimizer::begin_writing() {
   ops_.stream().synchronize();
-  if (state == weights_state && fetches_weights()) {
-    states_.settle();
-    return setup_.outside.operands->write(begin, values, count);
-  }
+  states_.settle();
+}
+
+void OffloadedOptimizer::write(const std::string& state, std::size_t begin, const float* values, std::size_t count) {
+  if (state == weights_state && fetches_weights()) return setup_.outside.operands->write(begin, values, count);
   states_.write(array(state), begin, values, count);
 }
 
@@ -110,6 +111,7 @@ void OffloadedOptimizer::round_to_window(std::size_t block, const OffloadedState
 void OffloadedOptimizer::round_weights(const std::vector<OptimizerPart>& parts, const OptimizerArenas& arenas) {
   const bool to_window = setup_.outside.operands != nullptr;
   const ByBlock pieces = to_window ? ByBlock(states_.blocks().count()) : cut(parts);
+  states_.fetch_only(masters());
   for (std::size_t block = 0; block < pieces.size(); ++block) {
     const OffloadedStates::Block& here = states_.acquire(block);
     if (to_window) round_to_window(block, here, arenas);

@@ -45,8 +45,10 @@ class OffloadedOptimizer {
 
   // Whether the state of this name is offloaded; "weights" are the master weights.
   bool keeps(const std::string& state) const;
-  // Of a state that it keeps, by elements; waits for the device.
+  // Of a state that it keeps, by elements. read() and begin_writing() wait for the device. write(): after begin_writing(),
+  // different elements on several threads at once.
   void read(const std::string& state, std::size_t begin, float* values, std::size_t count);
+  void begin_writing();
   void write(const std::string& state, std::size_t begin, const float* values, std::size_t count);
   // Rounds these parts of the master weights to arenas.rounded, or all to the operands outside, after they were written.
   // arenas: the weights too, where the masters are not outside.

@@ -33,7 +33,7 @@ std::size_t OffloadedBlocks::begin(std::size_t array, std::size_t element) const
   return block_of(element) * block_bytes() + (array * block_ + element % block_) * sizeof(float);
 }
 
-OffloadedStates::OffloadedStates(const Setup& setup) : setup_(setup) {
+OffloadedStates::OffloadedStates(const Setup& setup) : setup_(setup), arrays_(setup.blocks.arrays()) {
   Device& device = setup_.device;
   const OffloadedBlocks& blocks = setup_.blocks;
   const std::string what = setup_.name + ": offloaded optimizer states";
@@ -68,7 +68,8 @@ void OffloadedStates::fetch(std::size_t block) {
   Slot& slot = slot_of(block);
   Stream& in = *setup_.streams.in;
   in.wait(*slot.stored);
-  if (place_) place_->fetch(in, block * setup_.blocks.block_bytes(), slot.memory, setup_.blocks.block_bytes());
+  const std::size_t bytes = arrays_ * setup_.blocks.block_elements() * sizeof(float);
+  if (bytes > 0) place_->fetch(in, block * setup_.blocks.block_bytes(), slot.memory, bytes);
   for (std::size_t i = 0; i < setup_.windows.size(); ++i) {
     const Window& window = setup_.windows[i];
     if (window.fetched) window.array->fetch(setup_.blocks.region(block), slot.block.windows[i].data);
@@ -101,7 +102,14 @@ void OffloadedStates::release(std::size_t block, Change change) {
   }
   out.record(*slot.stored);
   if (fetched_ < setup_.blocks.count()) fetch(fetched_++);
-  if (block + 1 == setup_.blocks.count()) fetched_ = 0;
+  if (block + 1 < setup_.blocks.count()) return;
+  fetched_ = 0;
+  arrays_ = setup_.blocks.arrays();
+}
+
+void OffloadedStates::fetch_only(std::size_t arrays) {
+  settle();
+  arrays_ = arrays;
 }
 
 void OffloadedStates::settle() {
@@ -121,7 +129,6 @@ void OffloadedStates::read(std::size_t array, std::size_t begin, float* values, 
 }
 
 void OffloadedStates::write(std::size_t array, std::size_t begin, const float* values, std::size_t count) {
-  settle();
   const OffloadedBlocks& blocks = setup_.blocks;
   for (const std::size_t end = begin + count; begin < end;) {
     const std::size_t own = std::min(end, blocks.region(blocks.block_of(begin)).end) - begin;

@@ -45,7 +45,7 @@ class OffloadedBlocks {
   std::size_t arrays_, elements_, block_, window_bytes_;
 };
 
-// Not thread-safe: used by the rank's worker, and while it loads, by one thread at a time.
+// Not thread-safe: used by the rank's worker.
 class OffloadedStates {
  public:
   // Of an array whose elements are those of the blocks.
@@ -78,7 +78,11 @@ class OffloadedStates {
   enum class Change { all, windows, none };
   void release(std::size_t block, Change change);
 
-  // Elements of one array, from and to the host, in any place. Waits for the device.
+  // Of the next blocks, from the first to the last, only so many arrays are brought in, the first ones.
+  void fetch_only(std::size_t arrays);
+
+  // Elements of one array, from and to the host, in any place. read() waits for the device. write(): after settle(), different
+  // elements on several threads at once.
   void read(std::size_t array, std::size_t begin, float* values, std::size_t count);
   void write(std::size_t array, std::size_t begin, const float* values, std::size_t count);
   // Waits for the streams. What was fetched ahead is fetched again: it may change outside.
@@ -99,6 +103,7 @@ class OffloadedStates {
   Buffer memory_;
   std::vector<Slot> slots_;
   std::size_t fetched_ = 0;  // blocks of the current pass that are in or on their way
+  std::size_t arrays_;       // that it brings in
 };
 
 }  // namespace pipetrain

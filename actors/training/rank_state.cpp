@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -92,7 +93,6 @@ void RankState::round_weights() {
 bool RankState::is_offloaded(const std::string& state) const { return offloaded_ && offloaded_->keeps(state); }
 
 void RankState::write(const std::string& state, std::size_t begin, const float* values, std::size_t count) {
-  if (is_offloaded(state)) return offloaded_->write(state, begin, values, count);
   ops_.stream().copy(arena(state).as<float>() + begin, values, count * sizeof(float));
   ops_.stream().synchronize();
 }
@@ -100,6 +100,7 @@ void RankState::write(const std::string& state, std::size_t begin, const float* 
 void RankState::load_state(const std::string& state, const WeightSource& source) {
   if (!is_offloaded(state)) static_cast<void>(arena(state));  // throws where there is none
   ops_.stream().synchronize();                                // behind which the host may write to memory that it shares
+  if (offloaded_) offloaded_->begin_writing();
   const bool writes_in_place = !is_offloaded(state) && setup_.device->id().kind == DeviceKind::cpu;
   // The largest first, so that no thread begins with one when the others are done.
   std::vector<HeldPart> parts = places_.held();
@@ -113,10 +114,12 @@ void RankState::load_state(const std::string& state, const WeightSource& source)
     const auto elements = static_cast<std::size_t>(parameter_of(part).local.elements());
     if (writes_in_place && part.size() == elements)
       return source.load(parameter_of(part), arena(state).as<float>() + place(state, part));
-    std::vector<float> staging(elements);
-    source.load(parameter_of(part), staging.data());
+    const auto staging = std::make_unique_for_overwrite<float[]>(elements);
+    source.load(parameter_of(part), staging.get());
+    const float* const own = staging.get() + part.begin;
+    if (is_offloaded(state)) return offloaded_->write(state, place(state, part), own, part.size());
     const std::lock_guard lock(stream_turn);
-    write(state, place(state, part), staging.data() + part.begin, part.size());
+    write(state, place(state, part), own, part.size());
   });
 }
 

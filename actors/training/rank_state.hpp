@@ -107,7 +107,7 @@ class RankState {
   std::size_t place(const std::string& state, const HeldPart& part) const;
   bool is_offloaded(const std::string& state) const;
   void load_state(const std::string& state, const WeightSource& source);
-  // Elements of a state, from the host; waits for the device.
+  // Elements of a state on the device, from the host; waits for it.
   void write(const std::string& state, std::size_t begin, const float* values, std::size_t count);
   void round_weights();
   void run_optimizer(const OptimizerStep& step, const std::function<void(std::size_t unit)>& stepped);

@@ -4,12 +4,14 @@
 #include <csignal>
 #include <cstring>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "actors/training/offload_place.hpp"
 #include "catch.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
+#include "core/on_threads.hpp"
 #include "temp_folder.hpp"
 
 using namespace pipetrain;
@@ -75,6 +77,25 @@ TEST_CASE("blocks that go to a disk by way of the host come back as they went, i
       place->read(i * block, found.data(), block);
       CHECK(std::memcmp(found.data(), expected[i].data(), block) == 0);
     }
+  }
+}
+
+TEST_CASE("several threads write different bytes of one place, host memory or a disk, whatever pages these share") {
+  const TempFolder folder;
+  const auto device = make_cpu_device(0, 1);
+  constexpr std::size_t count = 40'000, each = 257;
+  std::unique_ptr<OffloadPlace> places[] = {make_host_place(*device, count * each, "bytes"),
+                                            make_disk_place(*device, folder.path(), {3000 * granularity, granularity})};
+  for (const auto& place : places) {
+    on_threads(4, 100, [&](std::size_t i) {
+      const std::size_t begin = i * count / 100 * each, bytes = count / 100 * each;
+      place->write(begin, std::string(bytes, static_cast<char>(i)).data(), bytes);
+    });
+    std::string all(count * each, 'x');
+    place->read(0, all.data(), all.size());
+    bool same = true;
+    for (std::size_t i = 0; i < all.size(); ++i) same = same && all[i] == static_cast<char>(i / (count / 100 * each));
+    CHECK(same);
   }
 }
 

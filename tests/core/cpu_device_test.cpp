@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -9,6 +10,20 @@ namespace pipetrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+TEST_CASE("the CPU zeroes all of a tensor and nothing beside it, on several threads") {
+  const auto device = make_cpu_device(0, 3);
+  const auto stream = device->make_stream("zero");
+  for (const std::int64_t bytes : {0, 3, 8 << 20, (40 << 20) + 5}) {
+    const Buffer memory = device->allocate(static_cast<std::size_t>(bytes) + 2, "tensor");
+    auto* const data = static_cast<char*>(memory.data());
+    std::fill_n(data, bytes + 2, 'x');
+    stream->zero({data + 1, {bytes}, DType::e4m3});
+    stream->synchronize();
+    CHECK(std::count(data, data + bytes + 2, '\0') == bytes);
+    CHECK((data[0] == 'x' && data[bytes + 1] == 'x'));
+  }
+}
 
 TEST_CASE("timing events of the CPU tell the seconds between them") {
   const auto device = make_cpu_device(0, 1);
