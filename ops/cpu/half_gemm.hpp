@@ -30,12 +30,13 @@ struct HalfProduct {
   bool accumulate = false;
 };
 
-// As dnnl_gemm or, where oneDNN does not multiply this type on this processor, in fp32 after widening. Thread-safe; the same
-// shapes and strides give the same bits on any thread. Throws Error(out_of_memory).
+// Multiplies with onednn_gemm() where oneDNN multiplies this type on this processor, else with widened_gemm(). Thread-safe; the
+// same shapes and strides give the same bits on any thread. Throws Error(out_of_memory).
 void half_gemm(const HalfProduct& product);
 
-// The two ways. Only where multiplies(type) the first.
+// By oneDNN; call it only where multiplies(type).
 void onednn_gemm(const HalfProduct& product);
+// In fp32, after widening both operands.
 void widened_gemm(const HalfProduct& product);
 
 }  // namespace pipetrain::cpu

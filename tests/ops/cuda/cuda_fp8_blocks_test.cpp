@@ -26,9 +26,6 @@ Fp8Matrix make_matrix(TestRank& rank, const Shape& shape, Fp8Scales scales) {
   return matrix;
 }
 
-Fp8Operand rows(const Fp8Matrix& matrix) { return {matrix.rows, matrix.row_scales, matrix.scales}; }
-Fp8Operand cols(const Fp8Matrix& matrix) { return {matrix.cols, matrix.col_scales, matrix.scales}; }
-
 // Random numbers whose blocks of 128 x 128 differ in magnitude by up to 2^24.
 Values uneven_values(const Shape& shape, std::mt19937_64& random, double deviation) {
   Values values = random_values(shape, random, DType::bf16, deviation);
@@ -177,41 +174,32 @@ TEST_CASE("GPU products with scales of tiles and blocks: forward, input and weig
   };
   for (const auto& [t, n, k] : {Sizes{256, 384, 512}, Sizes{1024, 128, 2048}, Sizes{300, 96, 160}, Sizes{36, 16, 48}}) {
     DYNAMIC_SECTION(t << " tokens, " << k << " to " << n) {
-      const Values x = uneven_values({t, k}, random, 3), w = uneven_values({n, k}, random, 0.02);
-      const Values dy = uneven_values({t, n}, random, 1e-3), residual = random_values({t, n}, random, DType::bf16);
-      const Values old = random_values({n, k}, random, DType::f32, 1e-3);
-      const Tensor tx = rank.put(x, DType::bf16), tw = rank.put(w, DType::bf16), tdy = rank.put(dy, DType::bf16);
-      const Tensor sum = rank.put(residual, DType::bf16), y = rank.poisoned({t, n}, DType::bf16);
-      const Tensor dx = rank.poisoned({t, k}, DType::bf16), dw = rank.put(old, DType::f32);
-      const Tensor first_dw = rank.poisoned({n, k}, DType::f32), other_dw = rank.poisoned({n, k}, DType::f32);
-      const Fp8Matrix qx = make_matrix(rank, {t, k}, Fp8Scales::tiles), qw = make_matrix(rank, {n, k}, Fp8Scales::blocks);
-      const Fp8Matrix qdy = make_matrix(rank, {t, n}, Fp8Scales::tiles);
-      team.run([&](TestRank& r) {
-        r.ops().quantise({.x = tx, .out = qx});
-        r.ops().quantise({.x = tw, .out = qw});
-        r.ops().quantise({.x = tdy, .out = qdy});
-        r.ops().fp8_matmul({.a = rows(qx), .b = rows(qw), .out = y});
-        r.ops().fp8_matmul({.a = rows(qx), .b = rows(qw), .addend = sum, .out = sum});
-        r.ops().fp8_matmul({.a = rows(qdy), .b = cols(qw), .out = dx});
-        for (const Tensor& out : {first_dw, other_dw}) r.ops().fp8_matmul({.a = cols(qdy), .b = cols(qx), .out = out});
-        r.ops().fp8_matmul({.a = cols(qdy), .b = cols(qx), .addend = dw, .out = dw});
-      });
+      LinearProducts linear{.x = uneven_values({t, k}, random, 3),
+                            .w = uneven_values({n, k}, random, 0.02),
+                            .dy = uneven_values({t, n}, random, 1e-3),
+                            .residual = random_values({t, n}, random, DType::bf16),
+                            .old = random_values({n, k}, random, DType::f32, 1e-3),
+                            .qx = make_matrix(rank, {t, k}, Fp8Scales::tiles),
+                            .qw = make_matrix(rank, {n, k}, Fp8Scales::blocks),
+                            .qdy = make_matrix(rank, {t, n}, Fp8Scales::tiles)};
+      linear.run(team);
       const auto product = [&](const Fp8Operand& a, const Fp8Operand& b) {
         return reference::matmul(MatmulKind::forward, meant(rank, a), meant(rank, b));
       };
-      const Values forward = product(rows(qx), rows(qw)), of_weight = product(cols(qdy), cols(qx));
+      const Values forward = product(rows(linear.qx), rows(linear.qw));
+      const Values of_weight = product(cols(linear.qdy), cols(linear.qx));
       const auto compare = [&](const char* what, const Tensor& actual, const Values& expected, double tolerance) {
         const Values values = rank.get(actual);
         INFO(what);
         CHECK(first_far(values, expected) == "");
         CHECK(relative_error(values, expected) < tolerance);
       };
-      compare("forward", y, forward, 4e-3);
-      compare("forward, added to", sum, plus(forward, residual), 4e-3);
-      compare("input gradient", dx, product(rows(qdy), cols(qw)), 4e-3);
-      compare("weight gradient", first_dw, of_weight, 2e-3);
-      compare("weight gradient, added to", dw, plus(old, of_weight), 2e-3);
-      CHECK(rank.bytes(first_dw) == rank.bytes(other_dw));
+      compare("forward", linear.y, forward, 4e-3);
+      compare("forward, added to", linear.sum, plus(forward, linear.residual), 4e-3);
+      compare("input gradient", linear.dx, product(rows(linear.qdy), cols(linear.qw)), 4e-3);
+      compare("weight gradient", linear.dw, of_weight, 2e-3);
+      compare("weight gradient, added to", linear.added_dw, plus(linear.old, of_weight), 2e-3);
+      CHECK(rank.bytes(linear.dw) == rank.bytes(linear.other_dw));
     }
   }
 }

@@ -112,38 +112,26 @@ TEST_CASE("GPU products of matrices of 8 bits: forward, input and weight gradien
   };
   for (const auto& [t, n, k] : {Sizes{256, 384, 512}, Sizes{300, 96, 160}, Sizes{33, 16, 48}, Sizes{1024, 128, 2048}}) {
     INFO(t << " tokens, " << k << " to " << n);
-    const Values x = random_values({t, k}, random, DType::bf16, 3), w = random_values({n, k}, random, DType::bf16, 0.02);
-    const Values dy = random_values({t, n}, random, DType::bf16, 1e-5), residual = random_values({t, n}, random, DType::bf16);
-    const Values old = random_values({n, k}, random, DType::f32, 1e-3);
-    const Tensor tx = rank.put(x, DType::bf16), tw = rank.put(w, DType::bf16), tdy = rank.put(dy, DType::bf16);
-    const Tensor sum = rank.put(residual, DType::bf16), y = rank.poisoned({t, n}, DType::bf16);
-    const Tensor dx = rank.poisoned({t, k}, DType::bf16), dw = rank.put(old, DType::f32);
-    const Tensor first_dw = rank.poisoned({n, k}, DType::f32), other_dw = rank.poisoned({n, k}, DType::f32);
-    const Fp8Matrix qx = make_matrix(rank, {t, k}, DType::e4m3), qw = make_matrix(rank, {n, k}, DType::e4m3);
-    const Fp8Matrix qdy = make_matrix(rank, {t, n}, DType::e5m2);
-    const auto rows = [](const Fp8Matrix& m) { return Fp8Operand{m.rows, m.scale}; };
-    const auto cols = [](const Fp8Matrix& m) { return Fp8Operand{m.cols, m.scale}; };
-    team.run([&](TestRank& r) {
-      r.ops().quantise({.x = tx, .out = qx});
-      r.ops().quantise({.x = tw, .out = qw});
-      r.ops().quantise({.x = tdy, .out = qdy});
-      r.ops().fp8_matmul({.a = rows(qx), .b = rows(qw), .out = y});
-      r.ops().fp8_matmul({.a = rows(qx), .b = rows(qw), .addend = sum, .out = sum});
-      r.ops().fp8_matmul({.a = rows(qdy), .b = cols(qw), .out = dx});
-      for (const Tensor& out : {first_dw, other_dw}) r.ops().fp8_matmul({.a = cols(qdy), .b = cols(qx), .out = out});
-      r.ops().fp8_matmul({.a = cols(qdy), .b = cols(qx), .addend = dw, .out = dw});
-    });
-    const Values mx = meant(rank, qx.rows, qx.scale), mw = meant(rank, qw.rows, qw.scale),
-                 mdy = meant(rank, qdy.rows, qdy.scale);
-    CHECK(relative_error(mx, x) < 0.05);
-    CHECK(relative_error(mdy, dy) < 0.1);
-    const Values forward = reference::matmul(MatmulKind::forward, mx, mw), of_weight = reference::weight_grad(mdy, mx);
-    CHECK(relative_error(rank.get(y), forward) < 4e-3);
-    CHECK(relative_error(rank.get(sum), plus(forward, residual)) < 4e-3);
-    CHECK(relative_error(rank.get(dx), reference::matmul(MatmulKind::input_grad, mdy, mw)) < 4e-3);
-    CHECK(relative_error(rank.get(first_dw), of_weight) < 1e-3);
-    CHECK(relative_error(rank.get(dw), plus(old, of_weight)) < 1e-3);
-    CHECK(rank.bytes(first_dw) == rank.bytes(other_dw));
+    LinearProducts linear{.x = random_values({t, k}, random, DType::bf16, 3),
+                          .w = random_values({n, k}, random, DType::bf16, 0.02),
+                          .dy = random_values({t, n}, random, DType::bf16, 1e-5),
+                          .residual = random_values({t, n}, random, DType::bf16),
+                          .old = random_values({n, k}, random, DType::f32, 1e-3),
+                          .qx = make_matrix(rank, {t, k}, DType::e4m3),
+                          .qw = make_matrix(rank, {n, k}, DType::e4m3),
+                          .qdy = make_matrix(rank, {t, n}, DType::e5m2)};
+    linear.run(team);
+    const Values x = meant(rank, linear.qx.rows, linear.qx.scale), w = meant(rank, linear.qw.rows, linear.qw.scale),
+                 dy = meant(rank, linear.qdy.rows, linear.qdy.scale);
+    CHECK(relative_error(x, linear.x) < 0.05);
+    CHECK(relative_error(dy, linear.dy) < 0.1);
+    const Values forward = reference::matmul(MatmulKind::forward, x, w), of_weight = reference::weight_grad(dy, x);
+    CHECK(relative_error(rank.get(linear.y), forward) < 4e-3);
+    CHECK(relative_error(rank.get(linear.sum), plus(forward, linear.residual)) < 4e-3);
+    CHECK(relative_error(rank.get(linear.dx), reference::matmul(MatmulKind::input_grad, dy, w)) < 4e-3);
+    CHECK(relative_error(rank.get(linear.dw), of_weight) < 1e-3);
+    CHECK(relative_error(rank.get(linear.added_dw), plus(linear.old, of_weight)) < 1e-3);
+    CHECK(rank.bytes(linear.dw) == rank.bytes(linear.other_dw));
   }
 }
 
