@@ -39,9 +39,10 @@ TEST_CASE("an action's times are those at which it ran on its device") {
     }
     stream->synchronize();
     clock.collect();
-    REQUIRE(clock.actions().size() == 3);
+    const auto actions = clock.actions();
+    REQUIRE(actions.size() == 3);
     for (int i = 0; i < 3; ++i) {
-      const auto& [action, times, issued] = clock.actions()[static_cast<std::size_t>(i)];
+      const auto& [action, times, issued] = actions[static_cast<std::size_t>(i)];
       CHECK(action == Action{ActionKind::forward, 0, i});
       CHECK(times.start >= before);
       CHECK(times.start <= ran[static_cast<std::size_t>(2 * i)]);
