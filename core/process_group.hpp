@@ -94,6 +94,10 @@ class Group {
   // tensor = reduction over the members, element by element, in rank order; f32 and f64.
   virtual void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) = 0;
 
+  // target = `source` of the member before this one; of the last one, for the first. Of one size in all members, and apart.
+  // Throws Error(unavailable) where it is not built: between GPUs.
+  virtual void shift(Stream& stream, const Tensor& source, const Tensor& target);
+
   // How this group moves tensors in pieces; null where that would gain nothing.
   virtual PiecewiseTransfer* in_pieces() { return nullptr; }
 

@@ -25,6 +25,9 @@ class QuietGroup : public Group, private PiecewiseTransfer {
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override {
     if (!quiet_) group_->all_reduce(stream, tensor, reduction);
   }
+  void shift(Stream& stream, const Tensor& source, const Tensor& target) override {
+    if (!quiet_) group_->shift(stream, source, target);
+  }
   PiecewiseTransfer* in_pieces() override { return group_->in_pieces() == nullptr ? nullptr : this; }
   void abort(std::exception_ptr cause) override { group_->abort(std::move(cause)); }
 

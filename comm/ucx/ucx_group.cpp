@@ -56,6 +56,18 @@ class UcxGroup::Call {
     end();
   }
 
+  // The target becomes the source of the member before. Others hear of this member by empty messages.
+  void shift(const void* source, void* target, std::size_t bytes) {
+    const int size = group_.size_, next = (self() + 1) % size, before = (self() + size - 1) % size;
+    for (const int member : group_.far_) {
+      mail_.send(others_, header(self(), member, Phase::gather, 0), source, member == next ? bytes : 0);
+      mail_.expect(others_, header(member, self(), Phase::gather, 0), {target, member == before ? bytes : 0});
+    }
+    board_.bring(self(), source, number_);
+    if (!is_far(before) && bytes > 0) std::memcpy(target, board_.source(before, number_), bytes);
+    end();
+  }
+
   struct Sum {
     const std::byte* source;  // every part, as this member has it
     std::byte* target;        // of the part that this member owns
@@ -238,6 +250,10 @@ void UcxGroup::all_reduce(Stream& stream, const Tensor& tensor, Reduction reduct
     auto* data = static_cast<std::byte*>(tensor.data);
     call.add({data, data + split.begin(member), tensor.dtype, reduction, data}, split);
   });
+}
+
+void UcxGroup::shift(Stream& stream, const Tensor& source, const Tensor& target) {
+  enqueue(stream, [source, target](Call& call) { call.shift(source.data, target.data, source.bytes()); });
 }
 
 void UcxGroup::abort(std::exception_ptr cause) {

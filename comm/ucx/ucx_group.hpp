@@ -77,6 +77,7 @@ class UcxGroup : public Group {
   void all_gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows) override;
   void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) override;
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override;
+  void shift(Stream& stream, const Tensor& source, const Tensor& target) override;
   void abort(std::exception_ptr cause) override;
 
  private:

@@ -44,6 +44,22 @@ TEST_CASE("a group of a process' ranks sums in the order they were named", "[wor
   CHECK(values == std::vector<float>{7, 7, 7});
 }
 
+TEST_CASE("a group's members pass tensors on to the next one, the last to the first", "[world]") {
+  World world(Mesh({.tp = 3}), 0, [](int rank) { return make_cpu_device(rank, 1); });
+  auto groups = world.group({0, 1, 2});
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<float> values = {1, 2, 4}, come(3), further(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto one = [rank](std::vector<float>& of) { return Tensor{&of[static_cast<std::size_t>(rank)], {1}, DType::f32}; };
+    streams.push_back(world.device(rank).make_stream("rank"));
+    groups.at(rank)->shift(*streams.back(), one(values), one(come));
+    groups.at(rank)->shift(*streams.back(), one(come), one(further));
+  }
+  for (auto& stream : streams) stream->synchronize();
+  CHECK(come == std::vector<float>{4, 1, 2});
+  CHECK(further == std::vector<float>{2, 4, 1});
+}
+
 TEST_CASE("without a transport ranks of different processes are refused by name", "[world]") {
   World world(two_processes(), 0, [](int rank) { return make_cpu_device(rank, 1); });
   CHECK(world.link(0, 1) == LinkKind::same_memory);

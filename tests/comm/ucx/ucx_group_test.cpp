@@ -33,7 +33,8 @@ Mesh mesh_of(const Layout& layout) {
 
 int processes_of(const Layout& layout) { return *std::max_element(layout.begin(), layout.end()) + 1; }
 
-// What every rank has: a tensor for sums, one for maxima, one to scatter, a shard to gather. Rows do not come out even.
+// What every rank has: a tensor for sums, one for maxima, one to scatter, a shard to gather, one to pass on. Rows do not come
+// out even.
 struct Work {
   DType dtype = DType::f32;
   std::int64_t rows = 0, cols = 0;
@@ -61,6 +62,8 @@ class Rank {
     shard_ = make(device, work, own);
     gathered_ = make(device, work, work.rows);
     uneven_ = make(device, work, work.rows);
+    passed_ = make(device, work, work.rows);
+    come_ = make(device, work, work.rows);
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       const std::uint64_t from = seed * 1000 + static_cast<unsigned>(rank) * 10 + i;
       work.dtype == DType::f64 ? draw<double>(buffers_[i], from) : draw<float>(buffers_[i], from);
@@ -80,6 +83,7 @@ class Rank {
     const Tensor own = uneven_.row_range(rows.begin(group.rank()), rows.end(group.rank()));
     group.reduce_scatter(*stream_, uneven_, own, rows);
     group.all_gather(*stream_, own, uneven_, rows);
+    for (int i = 0; i < 3; ++i) group.shift(*stream_, i % 2 == 0 ? passed_ : come_, i % 2 == 0 ? come_ : passed_);
   }
   void wait() { stream_->synchronize(); }
 
@@ -100,7 +104,7 @@ class Rank {
   }
 
   std::vector<Buffer> buffers_;
-  Tensor sum_, most_, full_, scattered_, shard_, gathered_, uneven_;
+  Tensor sum_, most_, full_, scattered_, shard_, gathered_, uneven_, passed_, come_;
   std::unique_ptr<Stream> stream_;
 };
 
