@@ -16,6 +16,10 @@ namespace {
 
 }  // namespace
 
+void Ops::copy_columns(const CopyColumnsArgs&) {
+  throw Error(ErrorKind::unavailable, "columns of a matrix are copied on CPUs only; use device cpu");
+}
+
 void Ops::quantise(const QuantiseArgs&) { refuse_fp8(); }
 
 void Ops::fp8_matmul(const Fp8MatmulArgs&) { refuse_fp8(); }

@@ -116,6 +116,9 @@ class Ops {
   virtual void rms_norm_backward(const RmsNormBackwardArgs& args) = 0;
   // The same bytes in `target`; they must not overlap.
   virtual void copy(const Tensor& source, const Tensor& target) { stream().copy(target.data, source.data, source.bytes()); }
+  // Columns of each row, rounded to target's type where that has fewer bits. Throws Error(unavailable) on GPUs, where it is not
+  // built.
+  virtual void copy_columns(const CopyColumnsArgs& args);
   // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position (Su et al. 2021).
   virtual void rotary(const AttentionShape& shape, const RotaryArgs& args) = 0;
   // y = silu(gate) * up; gate_up holds all gate columns, then all up columns (Shazeer 2020).

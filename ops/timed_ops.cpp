@@ -145,6 +145,9 @@ class TimedOps : public Ops {
   void gelu_backward(const GeluBackwardArgs& args) override {
     timed(OpClass::elementwise, [&] { ops_->gelu_backward(args); });
   }
+  void copy_columns(const CopyColumnsArgs& args) override {
+    timed(OpClass::elementwise, [&] { ops_->copy_columns(args); });
+  }
   void add_bias(const Tensor& x, const Tensor& bias) override {
     timed(OpClass::elementwise, [&] { ops_->add_bias(x, bias); });
   }

@@ -114,6 +114,10 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::gelu_backward(s, args, scratch.partial); });
   }
 
+  void copy_columns(const CopyColumnsArgs& args) override {
+    enqueue([=](CpuStream& s) { cpu::copy_columns(s, args); });
+  }
+
   void add_bias(const Tensor& x, const Tensor& bias) override {
     enqueue([=](CpuStream& s) { cpu::add_bias(s, x, bias); });
   }

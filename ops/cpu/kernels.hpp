@@ -30,6 +30,7 @@ void layer_norm_backward(CpuStream& stream, const LayerNormBackwardArgs& args, c
 void gelu(CpuStream& stream, const Tensor& x, const Tensor& bias, const Tensor& y);
 // partial [row_tiles, cols], here and in bias_grad: room for the tiles' sums of dbias, which are added in order.
 void gelu_backward(CpuStream& stream, const GeluBackwardArgs& args, const Tensor& partial);
+void copy_columns(CpuStream& stream, const CopyColumnsArgs& args);
 void add_bias(CpuStream& stream, const Tensor& x, const Tensor& bias);
 void bias_grad(CpuStream& stream, const Tensor& dy, const Tensor& dbias, const Tensor& partial);
 void add_positions(CpuStream& stream, const AddPositionsArgs& args);

@@ -1,0 +1,46 @@
+// Columns of a matrix put into columns of another, of the same type or rounded.
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "ops/ops_bench.hpp"
+
+namespace pipetrain::testing {
+namespace {
+
+struct Case {
+  std::int64_t rows, source_cols, source_begin, target_cols, target_begin, count;
+};
+
+TEST_CASE("columns are copied, and rounded where the target has fewer bits; the others stay", "[ops]") {
+  on_every_backend([](Bench& b) {
+    if (b.rank.device().id().kind != DeviceKind::cpu) return;  // refused there: the case below
+    for (const Case& one : {Case{1, 1, 0, 1, 0, 1}, Case{37, 24, 8, 16, 0, 16}, Case{700, 96, 0, 160, 64, 96}}) {
+      for (const DType from : {b.dtype, DType::f32}) {
+        const Values source = random_values({one.rows, one.source_cols}, b.random, from);
+        Values expected = b.draw({one.rows, one.target_cols});
+        const Tensor target = b.put(expected), columns = b.rank.put(source, from);
+        for (std::int64_t row = 0; row < one.rows; ++row) {
+          for (std::int64_t i = 0; i < one.count; ++i)
+            expected(row, one.target_begin + i) = rounded(source(row, one.source_begin + i), b.dtype);
+        }
+        b.team.run([&](TestRank& r) {
+          r.ops().copy_columns({.source = columns,
+                                .source_begin = one.source_begin,
+                                .target = target,
+                                .target_begin = one.target_begin,
+                                .count = one.count});
+        });
+        CHECK(b.rank.get(target).data == expected.data);
+      }
+    }
+  });
+}
+
+TEST_CASE("a device that copies no columns says so", "[ops]") {
+  on_every_backend([](Bench& b) {
+    if (b.rank.device().id().kind == DeviceKind::cpu) return;
+    CHECK_THROWS_AS(b.team.run([&](TestRank& r) { r.ops().copy_columns({}); }), Error);
+  });
+}
+
+}  // namespace
+}  // namespace pipetrain::testing
