@@ -75,6 +75,11 @@ std::string to_string(const MeshCoordinate& at) {
   return text + ", replica " + std::to_string(at.dp);
 }
 
+int stage_size(const MeshShape& shape) { return shape.cp * shape.ep * shape.tp; }
+int stage_rank(const MeshCoordinate& at, const MeshShape& shape) { return (at.cp * shape.ep + at.ep) * shape.tp + at.tp; }
+int weight_copies(const MeshShape& shape) { return shape.dp * shape.cp; }
+int weight_copy(const MeshCoordinate& at, const MeshShape& shape) { return at.dp * shape.cp + at.cp; }
+
 Mesh::Mesh(const MeshShape& shape) : shape_(shape), size_(count_ranks(shape)) {}
 
 Mesh::Mesh(const MeshShape& shape, std::vector<RankPlace> places) : Mesh(shape) {

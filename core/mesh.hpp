@@ -36,6 +36,15 @@ struct MeshShape {
   bool operator==(const MeshShape&) const = default;
 };
 
+// The ranks of a stage share its work: they run the same program, cp-major, tp fastest.
+int stage_size(const MeshShape& shape);
+// A rank's number among those of its stage.
+int stage_rank(const MeshCoordinate& at, const MeshShape& shape);
+
+// The ranks that have the same weights, replicas and parts of sequences alike, in the order of group({dp, cp}).
+int weight_copies(const MeshShape& shape);
+int weight_copy(const MeshCoordinate& at, const MeshShape& shape);
+
 // Where a rank runs.
 struct RankPlace {
   int process = 0;

@@ -6,6 +6,7 @@
 
 #include "core/device.hpp"
 #include "model/blocks/block_compute.hpp"
+#include "model/blocks/position_origins.hpp"
 #include "model/blocks/rotary_table.hpp"
 #include "model/fp8_weights.hpp"
 #include "model/key_gradients.hpp"
@@ -43,6 +44,7 @@ class TransformerStage final : public StageModel {
         largest_(spec.shape),
         shape_(spec.shape),
         tp_(tp),
+        cp_(spec.context),
         ops_(ops),
         numerics_(spec.numerics),
         fp8_(layout_, spec.config.layers, spec.numerics, spec.gathers_weights),
@@ -81,6 +83,7 @@ class TransformerStage final : public StageModel {
     weights_ = &weights;
     grads_ = std::move(grads);
     if (config_.positions == PositionKind::rotary) upload_rotary_table();
+    if (!cp_.part.is_whole()) origins_.emplace(cp_.part, largest_, ops_.stream());
     if (fp8_.bytes() > 0) fp8_.allocate(ops_.stream().device());
     key_gradients_.allocate(ops_.stream());
   }
@@ -114,6 +117,7 @@ class TransformerStage final : public StageModel {
   void set_sequence(std::int64_t sequence) override {
     assert(sequence >= 1 && sequence <= largest_.sequence);
     shape_.sequence = sequence;
+    if (origins_) origins_->set_sequence(sequence);
   }
 
   std::size_t fp8_weight_bytes() const override { return fp8_.bytes(); }
@@ -174,8 +178,17 @@ class TransformerStage final : public StageModel {
 
   BlockContext context(const ChunkSlot& slot) {
     assert(!workspace_.is_measuring() || workspace_bytes() == 0);
-    return {ops_,          workspace_,      tp_,        shape_,        numerics_.precision.compute,
-            rotary_table_, Recompute::none, slot.draws, slot.documents};
+    return {ops_,
+            workspace_,
+            tp_,
+            shape_,
+            numerics_.precision.compute,
+            rotary_table_,
+            Recompute::none,
+            slot.draws,
+            slot.documents,
+            cp_,
+            origins_ ? std::optional(origins_->tensor()) : std::nullopt};
   }
   // Of the chunk's block number i. `slice` is what the context points to where microbatches pass in slices.
   BlockContext of_block(BlockContext context, const Chunk& chunk, std::size_t i, const ChunkSlot& slot,
@@ -224,7 +237,7 @@ class TransformerStage final : public StageModel {
   }
 
   void upload_rotary_table() {
-    const std::int64_t positions = largest_.sequence * slices_;
+    const std::int64_t positions = largest_.sequence * slices_ * cp_.part.size;
     const std::vector<float> table = rotary_table(config_, positions);
     rotary_memory_ = ops_.stream().device().allocate(table.size() * sizeof(float), "the rotary table");
     rotary_table_ = {rotary_memory_.data(), {positions, 2, config_.head_dim / 2}, DType::f32};
@@ -310,8 +323,8 @@ class TransformerStage final : public StageModel {
     Arena workspace = Arena::measuring();
     ops->set_workspace(workspace);
     const Tensor table{nullptr, {shape_.sequence * slices_, 2, config_.head_dim / 2}, DType::f32};
-    const BlockContext context{*ops,  workspace,       tp_,           shape_, numerics_.precision.compute,
-                               table, Recompute::none, DropoutDraws{}};
+    const BlockContext context{
+        *ops, workspace, tp_, shape_, numerics_.precision.compute, table, Recompute::none, DropoutDraws{}, {}, {cp_.part}};
     const auto slot = make_chunk_slot(chunk), before = make_chunk_slot(chunk);
     if (slices_ > 1) {  // a slice behind another takes the most
       slot->slice = {.earlier = {before.get()}};
@@ -344,6 +357,7 @@ class TransformerStage final : public StageModel {
   ParameterLayout layout_;
   MicrobatchShape largest_, shape_;  // what memory is for; of the current actions
   TensorParallel tp_;
+  ContextParallel cp_;
   Ops& ops_;
   Numerics numerics_;
   Fp8Weights fp8_;
@@ -352,8 +366,9 @@ class TransformerStage final : public StageModel {
   Arena workspace_;
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;
-  Tensor rotary_table_;                // without memory where positions are learned
-  ParameterStore* weights_ = nullptr;  // null: measuring
+  Tensor rotary_table_;                     // without memory where positions are learned
+  std::optional<PositionOrigins> origins_;  // where ranks share sequences
+  ParameterStore* weights_ = nullptr;       // null: measuring
   GradientPlaces grads_;
   GradientListener listener_;
   std::vector<Chunk> chunks_;

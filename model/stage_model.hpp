@@ -2,7 +2,7 @@
 // enqueued on the Ops' stream; memory is the caller's. Not thread-safe.
 //
 // Shapes as in ops.hpp: T = batch x sequence tokens of a microbatch, Tr this rank's rows of them, H hidden size. The sequence
-// may differ from step to step.
+// may differ from step to step. Where ranks share sequences, it is the rank's part of each (ContextPart).
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 #include "core/buffer.hpp"
 #include "model/blocks/weight_gradients.hpp"
 #include "model/config.hpp"
+#include "model/context_parallel.hpp"
 #include "model/gradient_places.hpp"
 #include "model/numerics.hpp"
 #include "model/parameter_store.hpp"
@@ -99,9 +100,9 @@ class StageModel {
 
   // Weights of parameters(), in the activations' type and zero where no parameter is, and places for its gradients. The
   // store outlives the model's actions. Must be called before the first of them. Where positions are rotary, also takes the
-  // memory of their table from the stream's device, and waits for it to be filled; else waits for nothing that is on the
-  // stream. Takes the memory of weights in 8 bits too, which each step makes from those that the store has in it, and of the
-  // gradients between slices.
+  // memory of their table from the stream's device, and waits for it to be filled; so it does where ranks share
+  // sequences; else waits for nothing that is on the stream. Takes the memory of weights in 8 bits too, which each step makes
+  // from those that the store has in it, and of the gradients between slices.
   virtual void bind(ParameterStore& weights, GradientPlaces grads) = 0;
   // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
   // action.
@@ -122,7 +123,8 @@ class StageModel {
   // Sets the callbacks of gradients.
   virtual void listen(GradientListener listener) = 0;
 
-  // The tokens of each sample in the actions that follow, from 1 to the spec's; before the first call it is the spec's.
+  // The tokens of each sample in the actions that follow, from 1 to the spec's; before the first call it is the spec's. Waits
+  // for nothing; where ranks share sequences, an even number, and what the stream still holds of the call before is done.
   virtual void set_sequence(std::int64_t sequence) = 0;
   // Gradients start anew: each chunk's next B or W overwrites those of matrices, and this zeroes the others.
   virtual void begin_step() = 0;
@@ -142,6 +144,7 @@ struct StageModelSpec {
   Numerics numerics = {};
   int slices = 1;                // of each microbatch; shape is then of the largest of them
   bool gathers_weights = false;  // the store has the weights for one use at a time: what is made of them is not kept
+  ContextParallel context = {};  // whose part of sequences `shape` is of
 };
 
 // The Ops (and the group) must outlive the model. To learn sizes only, without a device, pass measuring Ops and do not bind.

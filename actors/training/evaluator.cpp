@@ -9,7 +9,7 @@
 namespace pipetrain {
 
 Evaluator::Evaluator(const TrainJob& job, const StepResults& results)
-    : samples_(std::make_shared<StepSamples>(StepSamples::once_in_order(job.evaluation, job.batch))),
+    : samples_(std::make_shared<StepSamples>(StepSamples::once_in_order(job.evaluation, job.batch, sequence_chunks(job)))),
       results_(results),
       classes_(job.config.classifies() ? job.config.outputs() : 0),
       pieces_(static_cast<int>(job.batch.microbatches) * job.layout.slices) {}

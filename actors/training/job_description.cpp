@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/training/parallel_layout.hpp"
 #include "core/counted.hpp"
 #include "model/costs.hpp"
 #include "model/mode_names.hpp"
@@ -73,16 +74,16 @@ std::string outside_line(const std::vector<DeviceMemory>& devices) {
   return line;
 }
 
-std::string memory_table(const std::vector<DeviceMemory>& devices) {
+std::string memory_table(const std::vector<DeviceMemory>& devices, const MeshShape& shape) {
   std::string table =
       fmt::format("{:>6} {:>7} {:>5} {:>4} {:>11} {:>11} {:>11} {:>12} {:>9} {:>10} {:>11}\n", "device", "replica", "stage",
                   "rank", "parameters", "gradients", "optimizer", "activations", "queues", "workspace", "total MiB");
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const auto& [rank, use] = devices[i];
-    table +=
-        fmt::format("{:>6} {:>7} {:>5} {:>4} {:>11.1f} {:>11.1f} {:>11.1f} {:>12.1f} {:>9.1f} {:>10.1f} {:>11.1f}\n", i,
-                    rank.dp, rank.pp, rank.tp, mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.optimizer),
-                    mebibytes(use.activations), mebibytes(use.queues), mebibytes(use.workspace), mebibytes(use.total()));
+    table += fmt::format("{:>6} {:>7} {:>5} {:>4} {:>11.1f} {:>11.1f} {:>11.1f} {:>12.1f} {:>9.1f} {:>10.1f} {:>11.1f}\n", i,
+                         rank.dp, rank.pp, stage_rank(rank, shape), mebibytes(use.parameters), mebibytes(use.gradients),
+                         mebibytes(use.optimizer), mebibytes(use.activations), mebibytes(use.queues), mebibytes(use.workspace),
+                         mebibytes(use.total()));
   }
   return table + outside_line(devices);
 }
@@ -90,14 +91,15 @@ std::string memory_table(const std::vector<DeviceMemory>& devices) {
 }  // namespace
 
 std::string job_description(const TrainJob& job, const JobEstimate& estimate) {
-  return fmt::format("{} parameters, {}, sequence {}; {} a step: dp {} x {} of {}\n", parameter_count(job.config),
+  return fmt::format("{} parameters, {}, sequence {}{}; {} a step: dp {} x {} of {}\n", parameter_count(job.config),
                      counted(job.config.layers, "layer"), job.dataset->sequence_length(),
+                     job.layout.cp > 1 ? fmt::format(" over {} ranks", job.layout.cp) : "",
                      counted(job.batch.global_batch(), "sample"), job.batch.dp,
                      counted(job.batch.microbatches, "microbatch", "es"), job.batch.microbatch) +
          fmt::format("schedule {}, {}{}{}\n{}\n", estimate.plan.schedule, counted(job.layout.pp, "stage"),
                      job.layout.slices > 1 ? fmt::format(", {} slices a microbatch", job.layout.slices) : "",
                      recomputation(job.numerics), schedules::print_grid(estimate.plan, {})) +
-         stage_lines(estimate) + memory_table(estimate.devices);
+         stage_lines(estimate) + memory_table(estimate.devices, mesh_of(job).shape());
 }
 
 }  // namespace pipetrain

@@ -42,7 +42,7 @@ void check_end_of_step(const Plan& plan, const schedules::EndOfStep& end) {
     refuse(std::string("the plan has ") + (needed ? "no " : "") + letter(kind) + " (" + what + "), which this run " +
            (needed ? "needs" : "has no use for") + ": " + rule + "; leave out all of R, S, T, N and O to have them added");
   };
-  check(ActionKind::reduce_grads, end.reduce_grads, "sum gradients over replicas", "it belongs to dp > 1");
+  check(ActionKind::reduce_grads, end.reduce_grads, "sum gradients over replicas", "it belongs to dp > 1 or cp > 1");
   check(ActionKind::sum_replicated, end.sum_replicated, "sum what sequence parallelism replicates", "it belongs to tp > 1");
   check(ActionKind::sum_tied, end.sum_tied, "sum tied weights' gradients", "it belongs to a model with tied embeddings");
   check(ActionKind::norm, true, "norm", "every step ends with N and O");
@@ -72,7 +72,7 @@ Plan with_moves(const TrainJob& job, const Plan& plan) {
 }  // namespace
 
 schedules::EndOfStep end_of_step(const TrainJob& job) {
-  return {job.batch.dp > 1, job.layout.tp > 1 && job.layout.sequence_parallel, job.config.tied_embeddings};
+  return {job.batch.dp > 1 || job.layout.cp > 1, job.layout.tp > 1 && job.layout.sequence_parallel, job.config.tied_embeddings};
 }
 
 Plan plan_of(const TrainJob& job) {

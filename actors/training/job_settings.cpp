@@ -38,6 +38,7 @@ void add_layout(const RunSettings& settings, NamedValues& values) {
   const LayoutSettings& layout = settings.layout;
   values.emplace_back("pp", text(layout.pp));
   values.emplace_back("tp", text(layout.tp));
+  values.emplace_back("cp", text(layout.cp));
   values.emplace_back("dp", text(settings.batch.dp));
   values.emplace_back("zero", text(settings.zero.stage));
   values.emplace_back("zero-prefetch", text(settings.zero.prefetch));

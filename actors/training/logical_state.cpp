@@ -19,21 +19,22 @@ constexpr std::size_t most_bytes_ahead = std::size_t{64} << 20;
 LogicalState::LogicalState(Pipeline& pipeline, const ParallelLayout& layout, const TrainJob& job) : pipeline_(pipeline) {
   std::map<std::string, std::vector<Slice>> slices;
   const auto& shape = layout.mesh().shape();
-  const int replicas = place_among(job.zero, shape.dp, 0).replicas;
+  const int replicas = place_among(job.zero, weight_copies(shape), 0).replicas;
   for (int stage = 0; stage < shape.pp; ++stage) {
     for (int tp_rank = 0; tp_rank < shape.tp; ++tp_rank) {
-      const auto [part, rank_of_part] = layout.part_rank(tp_rank);
       const ParameterLayout own = layout_parameters(job.config, layout.chunks_of(stage), tp_rank, shape.tp);
       const auto units = shard_units(own, replicas);
       std::vector<std::vector<Piece>> pieces(own.parameters.size());
       for (int replica = 0; replica < replicas; ++replica) {
+        const MeshCoordinate at{.dp = replica / shape.cp, .pp = stage, .cp = replica % shape.cp, .tp = tp_rank};
+        const auto [part, rank_of_part] = layout.part_rank(at);
         for (const HeldPart& held : held_parts(own, units, replica))
-          pieces[held.parameter].push_back({{replica, stage, part}, held.begin, held.end});
+          pieces[held.parameter].push_back({{at.dp, stage, part}, rank_of_part, held.begin, held.end});
       }
       for (std::size_t number = 0; number < own.parameters.size(); ++number) {
         const Parameter& parameter = own.parameters[number];
         if (!is_kept_elsewhere(parameter, tp_rank))
-          slices[parameter.name].push_back({rank_of_part, number, parameter, std::move(pieces[number])});
+          slices[parameter.name].push_back({number, parameter, std::move(pieces[number])});
       }
     }
   }
@@ -63,7 +64,7 @@ void LogicalState::ask(const std::string& state, std::size_t index) {
     Reading& reading = tensor.slices.emplace_back();
     reading.slice.resize(static_cast<std::size_t>(slice.parameter.local.elements()));
     for (const Piece& piece : slice.pieces) {
-      const StatePart part{slice.tp_rank, state, slice.number, piece.begin, piece.end - piece.begin};
+      const StatePart part{piece.rank, state, slice.number, piece.begin, piece.end - piece.begin};
       reading.done.push_back(pipeline_.read_state(piece.stage, part, reading.slice.data() + piece.begin));
     }
     tensor.bytes += reading.slice.size() * sizeof(float);

@@ -31,10 +31,10 @@ class LogicalState {
   // Of a slice, what one rank holds.
   struct Piece {
     StageId stage;
+    int rank = 0;  // of the part of the stage
     std::size_t begin = 0, end = 0;
   };
   struct Slice {
-    int tp_rank = 0;         // of its part of the stage
     std::size_t number = 0;  // of the rank's parameters
     Parameter parameter;
     std::vector<Piece> pieces;

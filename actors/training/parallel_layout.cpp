@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
+#include "actors/training/context_support.hpp"
 #include "actors/training/fp8_support.hpp"
 #include "actors/training/job_plan.hpp"
 #include "actors/training/run_processes.hpp"
@@ -66,6 +67,7 @@ std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vec
   check_recompute_layers(job);
   check_loss_chunks(job);
   check_slices(job);
+  check_context_parallel(job);
   return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;
 }
 
@@ -78,7 +80,7 @@ World open_world(const TrainJob& job, int process, std::shared_ptr<Transport> tr
 }  // namespace
 
 Mesh mesh_of(const TrainJob& job) {
-  const MeshShape shape{.dp = static_cast<int>(job.batch.dp), .pp = job.layout.pp, .tp = job.layout.tp};
+  const MeshShape shape{.dp = static_cast<int>(job.batch.dp), .pp = job.layout.pp, .cp = job.layout.cp, .tp = job.layout.tp};
   return dealt_mesh(shape, job.devices, job.processes.get());
 }
 
@@ -109,7 +111,8 @@ void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Gr
 
 void ParallelLayout::make_groups(bool tied) {
   for (const auto& members : mesh().groups({Axis::tp})) connect(members, &RankGroups::tensor);
-  for (const auto& members : mesh().groups({Axis::dp})) connect(members, &RankGroups::data, GroupUse::beside_compute);
+  for (const auto& members : mesh().groups({Axis::cp})) connect(members, &RankGroups::context, GroupUse::beside_compute);
+  for (const auto& members : mesh().groups({Axis::dp, Axis::cp})) connect(members, &RankGroups::data, GroupUse::beside_compute);
   if (!tied) return;
   const auto places = tied_sum_places(plan_.placement);
   for (const auto& pipeline : mesh().groups({Axis::pp})) {
@@ -150,14 +153,15 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   RankSetup setup;
   setup.id = mesh().at(rank);
   setup.rank = rank;
-  setup.lane = part_rank(setup.id.tp).number;
+  setup.lane = part_rank(setup.id).number;
   setup.device = &world_.device(rank);
   setup.slot_memory = world_.slot_memory(rank);
   if (const auto groups = groups_.find(rank); groups != groups_.end()) setup.groups = groups->second;
   if (const auto bytes = group_bytes_.find(rank); bytes != group_bytes_.end()) setup.group_bytes = bytes->second;
   setup.config = job.config;
   setup.chunks = chunks_of(setup.id.pp);
-  setup.shape = {job.batch.microbatch, RowSplit(job.dataset->sequence_length(), plan_.slices).count(0)};
+  setup.context = {setup.id.cp, mesh().shape().cp};
+  setup.shape = {job.batch.microbatch, RowSplit(job.dataset->sequence_length() / setup.context.size, plan_.slices).count(0)};
   setup.microbatches = plan_.microbatches;
   setup.slices = plan_.slices;
   setup.isolates_documents = job.dataset->isolates_documents();
@@ -170,7 +174,8 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.previews = job.post_validation;
   setup.zero = job.zero;
   setup.offload = job.offload;
-  setup.replicas = mesh().shape().dp;
+  setup.replicas = weight_copies(mesh().shape());
+  setup.replica = weight_copy(setup.id, mesh().shape());
   if (job.layout.order == schedules::Order::planned) setup.actions = plan_.stages[static_cast<std::size_t>(setup.id.pp)];
   setup.needs = needs_[static_cast<std::size_t>(setup.id.pp)];
   setup.wrap_ops = job.wrap_ops;
@@ -185,12 +190,12 @@ std::vector<RankSetup> ParallelLayout::rank_setups(const TrainJob& job, StageId 
   return setups;
 }
 
-std::vector<Device*> ParallelLayout::stage_devices(StageId id) const {
-  std::vector<Device*> devices;
+std::vector<TokenSource::Receiver> ParallelLayout::receivers(StageId id) const {
+  std::vector<TokenSource::Receiver> receivers;
   for (const int rank : cuts_.ranks_of(id)) {
-    if (world_.runs(rank)) devices.push_back(&world_.device(rank));
+    if (world_.runs(rank)) receivers.push_back({&world_.device(rank), {mesh().at(rank).cp, mesh().shape().cp}});
   }
-  return devices;
+  return receivers;
 }
 
 }  // namespace pipetrain

@@ -12,6 +12,7 @@
 #include "actors/training/rank_setup.hpp"
 #include "actors/training/run_processes.hpp"
 #include "actors/training/stage_parts.hpp"
+#include "actors/training/token_source.hpp"
 #include "comm/world.hpp"
 #include "core/device.hpp"
 #include "core/mesh.hpp"
@@ -43,7 +44,7 @@ class ParallelLayout {
   Transport* transport() const { return world_.transport(); }  // null: one process
   // {.dp = replicas, .pp = stages, .tp = parts}, each in the process of its ranks.
   Mesh stage_mesh() const { return cuts_.stage_mesh(); }
-  StageParts::PartRank part_rank(int tp_rank) const { return cuts_.part_rank(tp_rank); }
+  StageParts::PartRank part_rank(const MeshCoordinate& at) const { return cuts_.part_rank(at); }
   const schedules::Plan& plan() const { return plan_; }
   const std::vector<schedules::StageNeeds>& needs() const { return needs_; }  // of the plan, by stage
   const std::vector<std::vector<Block>>& parts() const { return parts_; }     // by virtual stage
@@ -51,7 +52,8 @@ class ParallelLayout {
   const Device& device(const MeshCoordinate& rank) const { return world_.device(mesh().rank(rank)); }
   // What each rank of this part of a stage is made of.
   std::vector<RankSetup> rank_setups(const TrainJob& job, StageId id) const;
-  std::vector<Device*> stage_devices(StageId id) const;  // of a part; none for one of another process
+  // Of a part of a stage, what a source has to fill; none for one of another process.
+  std::vector<TokenSource::Receiver> receivers(StageId id) const;
 
  private:
   ParallelLayout(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel,

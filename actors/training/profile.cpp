@@ -135,7 +135,7 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.deterministic = job.numerics.deterministic;
   layout_.sequence = job.dataset->sequence_length();
   const auto parts = partition_blocks(job.config, placement_.virtual_stages(), layout_.sequence, job.numerics);
-  const StageMemory memory(job.config, job.layout.tp, {job.batch.microbatch, layout_.sequence},
+  const StageMemory memory(job.config, job.layout.tp, {job.batch.microbatch, layout_.sequence / job.layout.cp},
                            {job.numerics, job.devices.kind});
   for (int stage = 0; stage < job.layout.pp; ++stage) {
     std::vector<std::vector<Block>> chunks;

@@ -14,7 +14,8 @@ using schedules::InputKind;
 namespace {
 
 std::string stream_name(const MeshCoordinate& id) {
-  return "s" + std::to_string(id.pp) + "r" + std::to_string(id.tp) + "d" + std::to_string(id.dp);
+  return "s" + std::to_string(id.pp) + "r" + std::to_string(id.tp) + (id.cp > 0 ? "c" + std::to_string(id.cp) : "") + "d" +
+         std::to_string(id.dp);
 }
 
 }  // namespace
@@ -26,7 +27,13 @@ RankCompute::RankCompute(RankSetup setup)
   if (setup_.groups.tensor) tensor_group_ = std::make_unique<QuietGroup>(setup_.groups.tensor);
   ops_ = on_gpu() ? make_cuda_ops(*stream_, setup_.numerics.deterministic) : make_cpu_ops(*stream_);
   if (setup_.wrap_ops) ops_ = setup_.wrap_ops(std::move(ops_), id);
-  model_ = make_stage_model(model_spec(setup_), tensor_parallel(), *ops_);
+  if (setup_.groups.context) {
+    ring_ = std::make_unique<RingExchange>(device, setup_.groups.context, "ring of " + to_string(id));
+    streams_.add({&ring_->stream()});
+  }
+  StageModelSpec spec = model_spec(setup_);
+  spec.context.ring = ring_.get();
+  model_ = make_stage_model(spec, tensor_parallel(), *ops_);
   memory_ = memory_use(setup_, *model_);
 
   state_.emplace(setup_, layout(), tensor_parallel(), *ops_);
@@ -122,7 +129,7 @@ void RankCompute::begin_early(const StepInfo& coming) {
 
 void RankCompute::open_step(const StepInfo& step) {
   step_ = step;
-  sequence_ = samples().size(step.step).sequence;
+  sequence_ = samples().size(step.step).sequence / setup_.context.size;
   if (sequence_ < setup_.slices)
     throw Error(ErrorKind::input, {"slices", std::to_string(setup_.slices)},
                 "step " + std::to_string(step.step) + " has samples of " + std::to_string(sequence_) +
@@ -290,7 +297,7 @@ void RankCompute::add_result(const Action& action, StageResult& result) const {
 
 void RankCompute::fail(std::exception_ptr cause) {
   streams_.fail(cause);
-  for (const auto& group : {setup_.groups.tensor, setup_.groups.data, setup_.groups.tied}) {
+  for (const auto& group : {setup_.groups.tensor, setup_.groups.context, setup_.groups.data, setup_.groups.tied}) {
     if (group) group->abort(cause);
   }
 }

@@ -1,4 +1,4 @@
-// One tensor-parallel rank of one stage: its streams, its part of the model and its state, and what each action means on them.
+// One rank of one stage: its streams, its part of the model and its state, and what each action means on them.
 // All methods but the constructor, make_lane() and fail() run on the rank's worker; they only enqueue.
 #pragma once
 
@@ -20,6 +20,7 @@
 #include "actors/training/rank_streams.hpp"
 #include "actors/training/ranked_compute.hpp"
 #include "comm/outgoing_links.hpp"
+#include "model/ring_exchange.hpp"
 #include "model/stage_model.hpp"
 
 namespace pipetrain {
@@ -97,6 +98,7 @@ class RankCompute : public ComputeRank {
   std::unique_ptr<ActionClock> clock_;
   std::optional<OutgoingLinks> links_;
   std::unique_ptr<Ops> ops_;
+  std::unique_ptr<RingExchange> ring_;  // null: no rank shares its sequences
   std::unique_ptr<StageModel> model_;
   std::optional<RankState> state_;
   std::optional<ActivationPool> activations_;

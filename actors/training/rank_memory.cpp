@@ -5,6 +5,7 @@
 #include "actors/training/activation_pool.hpp"
 #include "actors/training/loading_threads.hpp"
 #include "actors/training/rank_state.hpp"
+#include "model/blocks/position_origins.hpp"
 
 namespace pipetrain {
 
@@ -70,7 +71,8 @@ StageModelSpec model_spec(const RankSetup& setup) {
           .shape = setup.shape,
           .numerics = setup.numerics,
           .slices = setup.slices,
-          .gathers_weights = setup.zero.divides_weights() || setup.offload.parameters};
+          .gathers_weights = setup.zero.divides_weights() || setup.offload.parameters,
+          .context = {.part = setup.context}};
 }
 
 void add_outside(const RankSetup& setup, const PlaceBytes& bytes, MemoryUse& use) {
@@ -87,6 +89,7 @@ MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   MemoryUse use = RankState::memory(setup, model.parameters());
   use.parameters += model.fp8_weight_bytes();
   use.workspace = model.workspace_bytes();
+  if (!setup.context.is_whole()) use.workspace += PositionOrigins::bytes(setup.shape);
   if (setup.device) {
     const bool gpu = setup.device->id().kind == DeviceKind::cuda;
     use.workspace += gpu ? gpu_scratch_estimate(setup) : cpu_scratch_estimate(setup, loading_threads(*setup.device));

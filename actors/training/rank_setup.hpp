@@ -14,6 +14,7 @@
 #include "core/device.hpp"
 #include "core/mesh.hpp"
 #include "core/process_group.hpp"
+#include "model/context_part.hpp"
 #include "model/offload.hpp"
 #include "model/optimizer.hpp"
 #include "model/stage_model.hpp"
@@ -24,9 +25,10 @@ namespace pipetrain {
 
 // The groups that a rank is a member of; null where the group would have one member.
 struct RankGroups {
-  std::shared_ptr<Group> tensor;  // the ranks of the stage
-  std::shared_ptr<Group> data;    // the same stage and rank in every replica, in replica order
-  std::shared_ptr<Group> tied;    // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
+  std::shared_ptr<Group> tensor;   // the ranks of the stage that have the same part of every sequence
+  std::shared_ptr<Group> context;  // the ranks of the stage that have the same weights, in the order of their parts
+  std::shared_ptr<Group> data;     // the ranks of all replicas that have the same weights: see weight_copies()
+  std::shared_ptr<Group> tied;     // with tied embeddings: the two stages of schedules::tied_sum_places(), in its order
 };
 
 struct RankSetup {
@@ -37,7 +39,8 @@ struct RankSetup {
   RankGroups groups;
   ModelConfig config;
   std::vector<std::vector<Block>> chunks;         // of this stage
-  MicrobatchShape shape;                          // the largest, of a slice where there are several
+  ContextPart context;                            // of each sequence
+  MicrobatchShape shape;                          // the largest, of this part, of a slice where there are several
   int microbatches = 1;                           // of a step, in slices their pieces
   int slices = 1;                                 // of each microbatch
   bool isolates_documents = false;                // of the data
@@ -56,7 +59,7 @@ struct RankSetup {
   bool previews = false;  // the coming step's forwards may begin before the verdict
   Zero zero;
   Offload offload;
-  int replicas = 1;
+  int replicas = 1, replica = 0;           // see weight_copies()
   std::vector<schedules::Action> actions;  // of its stage in every step, in order; empty where the order is not known before
   schedules::StageNeeds needs;
   WrapOps wrap_ops;            // may be null

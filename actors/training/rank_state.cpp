@@ -26,7 +26,7 @@ RankState::RankState(const RankSetup& setup, const ParameterLayout& layout, cons
   allocate_arenas();
   steps_ = places_.optimizer_parts();
   make_offloaded();
-  counted_ = places_.counted(setup.id.tp);
+  if (setup.id.cp == 0 || places_.is_sharded()) counted_ = places_.counted(setup.id.tp);  // else the first part's rank does
   if (setup.groups.data) make_reduction();
   if (setup.offload.gradients) make_offloaded_gradients();
   make_parameters();

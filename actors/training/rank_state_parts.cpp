@@ -71,7 +71,7 @@ StatePlaces::Setup RankState::places_setup(const RankSetup& setup) {
   // One microbatch's gradients are complete as they come.
   const bool leave_summed = setup.zero.divides_grads() && setup.replicas > 1 && setup.microbatches == 1 && setup.same_order;
   return {.zero = setup.zero,
-          .place = place_among(setup.zero, setup.replicas, setup.id.dp),
+          .place = place_among(setup.zero, setup.replicas, setup.replica),
           .precision = setup.numerics.precision,
           .actions = setup.actions,
           .offload = setup.offload,

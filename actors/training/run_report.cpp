@@ -19,7 +19,7 @@ std::vector<std::string> device_names(const Mesh& mesh) {
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const MeshCoordinate at = mesh.at(rank);
     names.push_back((shape.dp > 1 ? fmt::format("replica {} ", at.dp) : "") + fmt::format("stage {}", at.pp) +
-                    (shape.tp > 1 ? fmt::format(" rank {}", at.tp) : ""));
+                    (stage_size(shape) > 1 ? fmt::format(" rank {}", stage_rank(at, shape)) : ""));
   }
   return names;
 }
@@ -40,9 +40,10 @@ Facts facts_of(const TrainJob& job, const std::string& model, const NamedValues&
 
 RunReport::RunReport(const TrainJob& job, const std::string& model, const NamedValues& settings)
     : no_steps_(job), plan_(plan_of(job)), order_(job.layout.order), profile_(job, model) {
-  begin_.title = fmt::format("{}, {}, pp {} tp {} dp {}, {} microbatches{}", model, job.layout.schedule, job.layout.pp,
-                             job.layout.tp, job.batch.dp, job.batch.microbatches,
-                             job.layout.slices > 1 ? fmt::format(" of {} slices", job.layout.slices) : "");
+  begin_.title =
+      fmt::format("{}, {}, pp {} tp {}{} dp {}, {} microbatches{}", model, job.layout.schedule, job.layout.pp, job.layout.tp,
+                  job.layout.cp > 1 ? fmt::format(" cp {}", job.layout.cp) : "", job.batch.dp, job.batch.microbatches,
+                  job.layout.slices > 1 ? fmt::format(" of {} slices", job.layout.slices) : "");
   begin_.settings = facts_of(job, model, settings);
   begin_.device_names = device_names(mesh_of(job));
   curves_ = {{"loss", "", 1, [](const StepMetrics& m) { return m.loss; }, {}},

@@ -55,7 +55,7 @@ struct SampleOrder {
 
 // The parts of the model on the ranks of one replica, and in which order they work.
 struct LayoutSettings {
-  int pp = 1, tp = 1;
+  int pp = 1, tp = 1, cp = 1;                   // cp: parts that each sequence is cut into
   bool sequence_parallel = true;                // where tp > 1
   std::string schedule = "1f1b";                // one of all_schedules(), or the plan's name
   int chunks = 1;                               // of the model on each stage
@@ -131,7 +131,7 @@ struct RunSettings {
   std::chrono::milliseconds stall{600000};  // without any action completing; 0: for ever
   std::optional<Fault> fault;
 
-  std::int64_t ranks() const { return std::int64_t{layout.pp} * layout.tp * batch.dp; }
+  std::int64_t ranks() const { return std::int64_t{layout.pp} * layout.cp * layout.tp * batch.dp; }
 };
 
 }  // namespace pipetrain

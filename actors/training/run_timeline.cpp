@@ -25,14 +25,15 @@ std::size_t count(const std::vector<std::vector<Span>>& rows) {
 
 std::string name_of(const MeshCoordinate& rank, const MeshShape& shape) {
   return (shape.dp > 1 ? "replica " + std::to_string(rank.dp) + " " : "") + "stage " + std::to_string(rank.pp) +
-         (shape.tp > 1 ? " rank " + std::to_string(rank.tp) : "");
+         (stage_size(shape) > 1 ? " rank " + std::to_string(stage_rank(rank, shape)) : "");
 }
 
 }  // namespace
 
 std::string run_title(const TrainJob& job) {
-  return job.layout.schedule + ", pp " + std::to_string(job.layout.pp) + ", tp " + std::to_string(job.layout.tp) + ", dp " +
-         std::to_string(job.batch.dp) + ", " + std::to_string(job.batch.microbatches) + " microbatches" +
+  return job.layout.schedule + ", pp " + std::to_string(job.layout.pp) + ", tp " + std::to_string(job.layout.tp) +
+         (job.layout.cp > 1 ? ", cp " + std::to_string(job.layout.cp) : "") + ", dp " + std::to_string(job.batch.dp) + ", " +
+         std::to_string(job.batch.microbatches) + " microbatches" +
          (job.layout.slices > 1 ? " of " + std::to_string(job.layout.slices) + " slices" : "");
 }
 

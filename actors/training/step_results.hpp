@@ -18,7 +18,8 @@ class StepResults {
  public:
   StepResults(const ParallelLayout& layout, const TrainJob& job);
 
-  // results: of all stages, replica-major. Adds the losses of all microbatches to `sum`, in the order of their samples.
+  // results: of all stages, replica-major. Adds the losses of all microbatches to `sum`, in the order of their samples, those
+  // of a sequence's parts in the order of their ranks.
   void add_losses(const std::vector<StageResult>& results, schedules::StepKind kind, double& sum) const;
   // Of an evaluation of a model that classifies: in which class a replica's sample scores most, the first of several.
   std::int64_t class_said(const std::vector<StageResult>& results, int replica, std::int64_t sample) const;
@@ -28,14 +29,19 @@ class StepResults {
 
  private:
   struct Rank {
+    int tp = 0;
     std::size_t losses = 0, samples = 0, own_classes = 0;  // own_classes: 0 unless the job evaluates a model that classifies
     std::size_t scores() const { return samples * own_classes; }
     ParameterLayout parameters;
     std::vector<CountedPart> counted;
   };
+  // Where the losses of each part of sequences begin among a stage's numbers.
+  static std::vector<std::size_t> first_losses(const std::vector<Rank>& ranks, schedules::StepKind kind);
+  // Of a sample in the classes that the stage has.
+  static std::vector<double> scores_of(const std::vector<Rank>& ranks, const StageResult& result, std::int64_t sample);
+
   Mesh mesh_;                              // of stages, as results are ordered
-  int counting_replicas_ = 1;              // the first of them, that count something
-  std::vector<std::vector<Rank>> stages_;  // of those, replica-major
+  std::vector<std::vector<Rank>> stages_;  // of the replicas that count something in the norm, replica-major
 };
 
 }  // namespace pipetrain

@@ -2,18 +2,23 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 namespace pipetrain {
 
-StepSamples::StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, const Sampler& sampler)
-    : dataset_(std::move(dataset)), batch_(batch), sampler_(sampler) {}
+StepSamples::StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, const Sampler& sampler,
+                         std::int64_t chunks)
+    : dataset_(std::move(dataset)), batch_(batch), sampler_(sampler), step_(std::lcm(sequence_step, chunks)) {
+  assert(dataset_->sequence_length() % chunks == 0);
+}
 
-StepSamples::StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, bool shuffle, std::uint64_t seed)
-    : StepSamples(dataset, batch, Sampler(dataset->size(), batch, shuffle, seed)) {}
+StepSamples::StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, bool shuffle, std::uint64_t seed,
+                         std::int64_t chunks)
+    : StepSamples(dataset, batch, Sampler(dataset->size(), batch, shuffle, seed), chunks) {}
 
-StepSamples StepSamples::once_in_order(std::shared_ptr<const Dataset> dataset, const BatchShape& batch) {
+StepSamples StepSamples::once_in_order(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, std::int64_t chunks) {
   const Sampler sampler = Sampler::once_in_order(dataset->size(), batch);
-  return {std::move(dataset), batch, sampler};
+  return {std::move(dataset), batch, sampler, chunks};
 }
 
 SampleSize StepSamples::measure(std::int64_t index) const {
@@ -27,7 +32,7 @@ StepSize StepSamples::size(std::int64_t step) const {
     longest = std::max(longest, size.ids);
     counted += size.counted;
   }
-  const std::int64_t rounded = (longest + sequence_step - 1) / sequence_step * sequence_step;
+  const std::int64_t rounded = (longest + step_ - 1) / step_ * step_;
   return {std::min(rounded, dataset_->sequence_length()), counted};
 }
 

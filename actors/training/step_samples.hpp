@@ -19,16 +19,18 @@ struct StepSize {
 // Immutable and thread-safe. Steps count from 1.
 class StepSamples {
  public:
-  StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, bool shuffle, std::uint64_t seed);
+  // chunks: equal ones that each step's sequence must be cut into; the dataset's can be.
+  StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, bool shuffle, std::uint64_t seed,
+              std::int64_t chunks = 1);
   // For evaluation: every sample once, in order. What the last batch lacks is padding alone.
-  static StepSamples once_in_order(std::shared_ptr<const Dataset> dataset, const BatchShape& batch);
+  static StepSamples once_in_order(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, std::int64_t chunks = 1);
 
   const Dataset& dataset() const { return *dataset_; }
   const Sampler& sampler() const { return sampler_; }
   const BatchShape& batch() const { return batch_; }
 
-  // The sequence is that of the longest sample of the global batch, rounded up to a multiple of sequence_step, and at most the
-  // dataset's: so it does not depend on how the batch is shared out.
+  // The sequence is that of the longest sample of the global batch, rounded up to a multiple of sequence_step and the
+  // chunks, and at most the dataset's: so it does not depend on how the batch is shared out.
   StepSize size(std::int64_t step) const;
   static constexpr std::int64_t sequence_step = 64;
 
@@ -45,13 +47,14 @@ class StepSamples {
   void read_documents(const Microbatch& which, std::int64_t sequence, std::span<std::int32_t> begins) const;
 
  private:
-  StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, const Sampler& sampler);
+  StepSamples(std::shared_ptr<const Dataset> dataset, const BatchShape& batch, const Sampler& sampler, std::int64_t chunks);
 
   SampleSize measure(std::int64_t index) const;
 
   std::shared_ptr<const Dataset> dataset_;
   BatchShape batch_;
   Sampler sampler_;
+  std::int64_t step_;  // what sequences are multiples of, unless they are the dataset's
 };
 
 }  // namespace pipetrain

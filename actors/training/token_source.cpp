@@ -8,16 +8,53 @@ using schedules::InputKind;
 
 namespace {
 
-std::vector<std::unique_ptr<Stream>> make_streams(const std::vector<Device*>& devices, const std::string& name) {
-  std::vector<std::unique_ptr<Stream>> streams;
-  for (Device* device : devices) streams.push_back(device->make_stream(name));
-  return streams;
+// Tokens of a sequence, one behind the other.
+struct Stretch {
+  std::int64_t begin, count;
+};
+
+std::int64_t length_of(const std::vector<Stretch>& stretches) {
+  std::int64_t length = 0;
+  for (const Stretch& stretch : stretches) length += stretch.count;
+  return length;
+}
+
+struct Samples {
+  const std::int32_t* tokens;  // [count, sequence]
+  std::int64_t sequence, count;
+};
+
+// What a rank gets of a sequence: one of its slices, or its part of it.
+std::vector<Stretch> stretches_of(const ContextPart& part, const RowSplit& slices, int slice) {
+  if (part.is_whole()) return {{slices.begin(slice), slices.count(slice)}};
+  const std::int64_t own = slices.total() / part.size, half = own / 2;
+  return {{part.position(0, own), half}, {part.position(half, own), half}};
+}
+
+// target: of each sample the stretches, one behind the other.
+void copy_stretches(Stream& stream, const Samples& samples, const std::vector<Stretch>& stretches, const Tensor& target) {
+  if (length_of(stretches) == samples.sequence) return stream.copy(target.data, samples.tokens, target.bytes());
+  auto* to = target.as<std::int32_t>();
+  for (std::int64_t sample = 0; sample < samples.count; ++sample) {
+    for (const Stretch& stretch : stretches) {
+      const std::int32_t* const from = samples.tokens + sample * samples.sequence + stretch.begin;
+      stream.copy(to, from, static_cast<std::size_t>(stretch.count) * sizeof(std::int32_t));
+      to += stretch.count;
+    }
+  }
 }
 
 }  // namespace
 
-TokenSource::TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Device*>& first,
-                         const std::vector<Device*>& last, int slices)
+std::vector<TokenSource::LaneStream> TokenSource::make_streams(const std::vector<Receiver>& receivers,
+                                                               const std::string& name) {
+  std::vector<LaneStream> streams;
+  for (const Receiver& receiver : receivers) streams.push_back({receiver.device->make_stream(name), receiver.part});
+  return streams;
+}
+
+TokenSource::TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first,
+                         const std::vector<Receiver>& last, int slices)
     : replica_(replica),
       samples_(std::move(samples)),
       slices_(slices),
@@ -25,7 +62,7 @@ TokenSource::TokenSource(int replica, std::shared_ptr<const StepSamples> samples
       steps_(static_cast<std::size_t>(2 * samples_->batch().microbatches), 0),
       first_(make_streams(first, "tokens")),
       last_(make_streams(last, "targets")) {
-  Device& host = *(first.empty() ? last : first).front();
+  Device& host = *(first.empty() ? last : first).front().device;
   staging_ = host.allocate_host(2 * steps_.size() * static_cast<std::size_t>(most_tokens_) * sizeof(std::int32_t),
                                 "tokens on their way");
 }
@@ -36,20 +73,13 @@ void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slo
   const std::int32_t* tokens = staged.data + (inputs ? 0 : staged.tokens);
   auto& streams = inputs ? first_ : last_;
   const std::int64_t samples = samples_->batch().microbatch, sequence = staged.tokens / samples;
-  const RowSplit split(sequence, slices_);
-  const std::int64_t begin = split.begin(microbatch % slices_), count = split.count(microbatch % slices_);
   for (std::size_t lane = 0; lane < slot.lanes.size(); ++lane) {
-    Stream& stream = *streams[lane];
+    Stream& stream = *streams[lane].stream;
     Tensor& tensor = slot.lanes[lane].tensor;
-    tensor.shape = {samples * count};
+    const std::vector<Stretch> stretches = stretches_of(streams[lane].part, RowSplit(sequence, slices_), microbatch % slices_);
+    tensor.shape = {samples * length_of(stretches)};
     wait_until_free(stream, slot, lane);
-    if (slices_ == 1) {
-      stream.copy(tensor.data, tokens, tensor.bytes());
-    } else {
-      for (std::int64_t sample = 0; sample < samples; ++sample)
-        stream.copy(tensor.as<std::int32_t>() + sample * count, tokens + sample * sequence + begin,
-                    static_cast<std::size_t>(count) * sizeof(std::int32_t));
-    }
+    copy_stretches(stream, {tokens, sequence, samples}, stretches, tensor);
     mark_ready(stream, slot, lane);
     // Until here the stream needs the events.
     stream.host_callback([ready = slot.lanes[lane].ready, free = slot.lanes[lane].free] {});

@@ -2,21 +2,28 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "actors/engine/stage_compute.hpp"
 #include "actors/training/input_wait.hpp"
 #include "actors/training/step_samples.hpp"
 #include "core/device.hpp"
+#include "model/context_part.hpp"
 
 namespace pipetrain {
 
 class TokenSource : public InputSource {
  public:
-  // The devices of the ranks of the first virtual stage, which get tokens, and of the last, which get targets. Microbatches are
-  // counted in slices of their sequences, see schedules::Plan.
-  TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Device*>& first,
-              const std::vector<Device*>& last, int slices = 1);
+  // A rank, and what it gets of each sequence.
+  struct Receiver {
+    Device* device = nullptr;
+    ContextPart part = {};
+  };
+  // The ranks of the first virtual stage, which get tokens, and of the last, which get targets. Microbatches are counted in
+  // slices of their sequences, see schedules::Plan; slices of parts are not built.
+  TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first,
+              const std::vector<Receiver>& last, int slices = 1);
 
   void fill(schedules::InputKind kind, const StepInfo& step, int microbatch, Slot& slot) override;
   // Reads the next step's first microbatch, so that the step does not begin with waiting for it.
@@ -34,6 +41,11 @@ class TokenSource : public InputSource {
   Staged read(std::int64_t step, int microbatch);
   std::size_t place_of(std::int64_t step, int microbatch) const;
   std::int64_t tokens_of(std::int64_t step);  // of a microbatch
+  struct LaneStream {
+    std::unique_ptr<Stream> stream;
+    ContextPart part;
+  };
+  static std::vector<LaneStream> make_streams(const std::vector<Receiver>& receivers, const std::string& name);
 
   int replica_;
   std::shared_ptr<const StepSamples> samples_;
@@ -44,7 +56,7 @@ class TokenSource : public InputSource {
   Buffer staging_;
   std::vector<std::int64_t> steps_;                       // by place: whose samples are there; 0 for none
   std::int64_t measured_step_ = 0, measured_tokens_ = 0;  // what tokens_of() found last
-  std::vector<std::unique_ptr<Stream>> first_, last_;     // one per lane
+  std::vector<LaneStream> first_, last_;                  // one per lane
   ReadTimes read_times_;
 };
 

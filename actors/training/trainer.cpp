@@ -63,7 +63,8 @@ class Trainer::Run {
       : job_(std::move(job)),
         channel_(std::move(channel)),
         layout_(job_, channel_),
-        samples_(std::make_shared<StepSamples>(job_.dataset, job_.batch, job_.samples.shuffle, job_.samples.seed)),
+        samples_(std::make_shared<StepSamples>(job_.dataset, job_.batch, job_.samples.shuffle, job_.samples.seed,
+                                               sequence_chunks(job_))),
         results_(layout_, job_),
         steps_done_(job_.steps_done),
         applied_steps_(job_.initial.applied_steps),
@@ -173,8 +174,8 @@ class Trainer::Run {
   }
 
   StepInfo step_info(std::int64_t step) const {
-    return {step, layout_.plan().microbatches, static_cast<double>(counted_tokens(step)),
-            job_.learning_rate.at(step), loss_scale_.value()};
+    return {step, layout_.plan().microbatches, static_cast<double>(counted_tokens(step)), job_.learning_rate.at(step),
+            loss_scale_.value()};
   }
 
   // Its loss scale is that of the step before, and not used: backwards wait until it is known. What is wrong with the step is
@@ -245,11 +246,11 @@ class Trainer::Run {
     const auto& placement = layout_.plan().placement;
     const auto source = [&](const std::shared_ptr<const StepSamples>& samples) {
       return std::make_shared<TokenSource>(
-          replica, samples, layout_.stage_devices({replica, placement.at(0).stage, part}),
-          layout_.stage_devices({replica, placement.at(placement.virtual_stages() - 1).stage, part}), job_.layout.slices);
+          replica, samples, layout_.receivers({replica, placement.at(0).stage, part}),
+          layout_.receivers({replica, placement.at(placement.virtual_stages() - 1).stage, part}), job_.layout.slices);
     };
     const auto training = source(samples_);
-    if (part == 0 && !layout_.stage_devices({replica, placement.at(0).stage, part}).empty()) sources_[replica] = training;
+    if (part == 0 && !layout_.receivers({replica, placement.at(0).stage, part}).empty()) sources_[replica] = training;
     if (!evaluator_) return training;
     return std::make_shared<StepSource>(training, source(evaluator_->samples()));
   }

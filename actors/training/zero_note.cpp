@@ -19,7 +19,7 @@ bool shares_memory(const TrainJob& job) {
     for (int chunk = 0; chunk < placement.chunks(); ++chunk)
       chunks.push_back(parts[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))]);
     const ParameterLayout layout = layout_parameters(job.config, chunks, 0, job.layout.tp);
-    const int replicas = static_cast<int>(job.batch.dp);
+    const int replicas = static_cast<int>(job.batch.dp) * job.layout.cp;
     const auto units = shard_units(layout, replicas);
     if (!pool_gradients(layout, units, replicas, plan.stages[static_cast<std::size_t>(stage)]).is_empty()) return true;
   }
@@ -29,7 +29,7 @@ bool shares_memory(const TrainJob& job) {
 }  // namespace
 
 std::optional<std::string> undivided_gradients_note(const TrainJob& job) {
-  if (!job.zero.divides_grads() || job.batch.dp == 1) return {};
+  if (!job.zero.divides_grads() || job.batch.dp * job.layout.cp == 1) return {};
   if (job.layout.order == schedules::Order::planned && shares_memory(job)) return {};
   return fmt::format(
       "with {} a step in schedule {}, every replica's gradients live to the end of the step: dividing them saves "

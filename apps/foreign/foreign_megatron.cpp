@@ -16,7 +16,7 @@ constexpr ForeignKey keys[] = {
     {"sequence-parallel", when_on, "sequence-parallel=on"},
     {"num-virtual-stages-per-pipeline-rank", maps, "chunks"},
     {"num-layers-per-virtual-pipeline-stage", refused, "--chunks says how many parts each stage has; give it", "chunks"},
-    {"context-parallel-size", holds_for, "context parallelism is not built yet; leave it out", "1"},
+    {"context-parallel-size", maps, "cp"},
     {"expert-model-parallel-size", holds_for, "expert parallelism is not built yet; leave it out", "1"},
     {"use-distributed-optimizer", when_on, "zero=1"},
     {"micro-batch-size", maps, "microbatch"},

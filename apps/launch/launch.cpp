@@ -107,7 +107,7 @@ int launch_train(const std::vector<std::string>& arguments, const Environment& e
   const LaunchedRun run = parse_launch_options(arguments, environment, this_machine());
   if (run.train.dry_run) return run_train(run.train);
   const auto& layout = run.train.run.layout;
-  const MeshShape shape{.dp = static_cast<int>(run.train.run.batch.dp), .pp = layout.pp, .tp = layout.tp};
+  const MeshShape shape{.dp = static_cast<int>(run.train.run.batch.dp), .pp = layout.pp, .cp = layout.cp, .tp = layout.tp};
   return run_attempts({{}, words_of("train", arguments), shape, run.launch});
 }
 

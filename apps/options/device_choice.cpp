@@ -16,9 +16,8 @@ namespace pipetrain {
 namespace {
 
 std::string needs_gpus(const RunSettings& run, int here, const Machine& machine) {
-  return fmt::format("pp {} x tp {} x dp {} takes {}{}, and {} {} visible", run.layout.pp, run.layout.tp, run.batch.dp,
-                     counted(here, "GPU"), here < run.ranks() ? " on this host" : "", machine.gpus,
-                     machine.gpus == 1 ? "is" : "are");
+  return fmt::format("{} takes {}{}, and {} {} visible", sizes_text(run), counted(here, "GPU"),
+                     here < run.ranks() ? " on this host" : "", machine.gpus, machine.gpus == 1 ? "is" : "are");
 }
 
 // "0,2,5": one GPU for each rank, each once.
@@ -94,6 +93,11 @@ std::vector<int> own_gpus(const HostRanks& here, const std::vector<int>& of_host
 
 }  // namespace
 
+std::string sizes_text(const RunSettings& run) {
+  return fmt::format("pp {} x {}tp {} x dp {}", run.layout.pp, run.layout.cp > 1 ? fmt::format("cp {} x ", run.layout.cp) : "",
+                     run.layout.tp, run.batch.dp);
+}
+
 Machine this_machine() { return {cuda_device_count(), std::max(1, static_cast<int>(std::thread::hardware_concurrency()))}; }
 
 void choose_devices(const OptionValues& values, const Machine& machine, TrainOptions& options) {
@@ -118,6 +122,7 @@ void choose_devices(const OptionValues& values, const Machine& machine, TrainOpt
       chosen.kind = DeviceKind::cuda;
   }
   if (chosen.kind == DeviceKind::cuda) {
+    if (run.layout.cp > 1) values.fail("cp", "on GPUs is not built yet; use --device cpu");
     const auto of_host = list ? parse_devices(values, *list, machine, here.count) : first_gpus(here, own_only);
     const bool dry_run = values.on_off("dry-run").value_or(false);
     chosen.gpus = dry_run ? gpus_of_dry_run(values, here, of_host, run.ranks()) : own_gpus(here, of_host);

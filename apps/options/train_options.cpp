@@ -86,7 +86,7 @@ void refuse_offload_on_gpus(const OptionValues& values, const RunSettings& run) 
 
 void read_zero(const OptionValues& values, RunSettings& run) {
   run.zero.stage = static_cast<int>(values.integer("zero", 0, 3).value_or(0));
-  if (run.zero.stage > 0 && run.batch.dp == 1)
+  if (run.zero.stage > 0 && run.batch.dp * run.layout.cp == 1)
     values.fail("zero", "divides state among replicas, and there is one; give --dp 2 or more, or leave it out");
   run.offload = read_offload(values);
   const auto prefetch = values.integer("zero-prefetch", 0, 64);
@@ -105,11 +105,14 @@ void read_sizes(const OptionValues& values, RunSettings& run) {
   layout.pp =
       layout.plan ? agreed(values, "pp", most_devices, layout.plan->placement.stages(), plan_source(layout), 1) : size("pp");
   layout.tp = size("tp");
+  layout.cp = size("cp");
   run.batch.dp = size("dp");
-  if (std::int64_t{layout.pp} * layout.tp > most_devices || run.ranks() > most_devices)
-    values.fail(values.given("pp") ? "pp" : "tp",
-                fmt::format("pp {} x tp {} x dp {} is more than {} devices; use smaller sizes", layout.pp, layout.tp,
-                            run.batch.dp, most_devices));
+  const std::int64_t model = std::int64_t{layout.pp} * layout.tp;
+  if (model > most_devices || model * layout.cp > most_devices || run.ranks() > most_devices)
+    values.fail(values.given("pp")   ? "pp"
+                : values.given("tp") ? "tp"
+                                     : "cp",
+                fmt::format("{} is more than {} devices; use smaller sizes", sizes_text(run), most_devices));
   read_zero(values, run);
   layout.sequence_parallel = values.on_off("sequence-parallel").value_or(true) && layout.tp > 1;
   run.post_validation = values.on_off("post-validation").value_or(false);
@@ -235,10 +238,9 @@ void read_fault(const Environment& environment, RunSettings& run) {
   if (variable == environment.end() || variable->second.empty()) return;
   run.fault = parse_fault(variable->second);
   if (run.fault->rank >= run.ranks())
-    throw Error(
-        ErrorKind::input,
-        fmt::format("PIPETRAIN_FAULT={}: there is no rank {}; pp {} x tp {} x dp {} has {}, counted from 0", variable->second,
-                    run.fault->rank, run.layout.pp, run.layout.tp, run.batch.dp, counted(run.ranks(), "rank")));
+    throw Error(ErrorKind::input,
+                fmt::format("PIPETRAIN_FAULT={}: there is no rank {}; {} has {}, counted from 0", variable->second,
+                            run.fault->rank, sizes_text(run), counted(run.ranks(), "rank")));
 }
 
 // A run that pipetrain launch starts again goes on from what it has saved, whatever it began with.
@@ -281,6 +283,8 @@ void read_run(const Sources& sources, TrainOptions& options, const std::function
   if (auto note = precision_note(run.numerics.precision, gpu)) options.notes.push_back(std::move(*note));
   run.loss_scale = read_loss_scale(values, run.numerics.precision);
   read_files(values, options);
+  if (run.layout.cp > 1 && values.given("profile"))
+    values.fail("profile", "costs of ranks that share sequences are not measured yet; leave it out, or use --cp 1");
   read_fault(environment, run);
   go_on_after_restart(options);
 }

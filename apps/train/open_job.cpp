@@ -35,7 +35,7 @@ std::optional<TrainJob> open_together(const TrainOptions& options, JoinedRun& jo
 JoinRequest join_request(const TrainOptions& options) {
   const auto& layout = options.run.layout;
   JoinRequest request;
-  request.shape = {.dp = static_cast<int>(options.run.batch.dp), .pp = layout.pp, .tp = layout.tp};
+  request.shape = {.dp = static_cast<int>(options.run.batch.dp), .pp = layout.pp, .cp = layout.cp, .tp = layout.tp};
   request.settings = job_settings(options.run);
   for (auto& [name, value] : request.settings) {
     if (name == "eps") name = "adam-eps";

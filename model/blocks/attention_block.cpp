@@ -1,5 +1,7 @@
 #include "model/blocks/attention_block.hpp"
 
+#include "model/blocks/ring_attention.hpp"
+
 namespace pipetrain {
 
 struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
@@ -52,7 +54,8 @@ void AttentionBlock::attend(const BlockContext& context, const Tensor& input, co
                             AttentionSaved& saved) const {
   const AttentionShape shape = shape_of(context);
   saved.qkv = qkv_.forward(context, input, memory, saved.projection);
-  if (rotary_) context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = angles(context), .documents = context.documents});
+  if (rotary_)
+    context.ops.rotary(shape, {.qkv = saved.qkv, .cos_sin = angles(context), .documents = context.position_origins()});
   // In 8 bits the weight gradient reads another form of it.
   Arena& for_heads = out_.in_fp8() ? *memory.results : *memory.inputs;
   saved.heads = for_heads.allocate({context.tokens(), heads_ * head_dim_}, context.dtype);
@@ -70,11 +73,13 @@ SliceKeys AttentionBlock::slice_keys(const BlockContext& context, const Attentio
 void AttentionBlock::attention(const BlockContext& context, AttentionSaved& saved) const {
   if (context.slice != nullptr)
     return slice_attention(context, shape_of(context), slice_keys(context, saved), {saved.heads, saved.log_sum_exp});
-  context.ops.attention(shape_of(context), {.qkv = saved.qkv,
-                                            .out = saved.heads,
-                                            .log_sum_exp = saved.log_sum_exp,
-                                            .documents = context.documents,
-                                            .dropout = dropout_.draw(context, first_head_)});
+  const AttentionArgs args{.qkv = saved.qkv,
+                           .out = saved.heads,
+                           .log_sum_exp = saved.log_sum_exp,
+                           .documents = context.documents,
+                           .dropout = dropout_.draw(context, first_head_)};
+  if (!context.cp.part.is_whole()) return ring_attention(context, shape_of(context), args);
+  context.ops.attention(shape_of(context), args);
 }
 
 void AttentionBlock::attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
@@ -82,13 +87,15 @@ void AttentionBlock::attention_backward(const BlockContext& context, const Tenso
   if (context.slice != nullptr)
     return slice_attention_backward(context, shape_of(context), slice_keys(context, saved), {saved.heads, saved.log_sum_exp},
                                     {.out = heads_grad, .qkv = qkv_grad});
-  context.ops.attention_backward(shape_of(context), {.dout = heads_grad,
-                                                     .qkv = saved.qkv,
-                                                     .out = saved.heads,
-                                                     .log_sum_exp = saved.log_sum_exp,
-                                                     .dqkv = qkv_grad,
-                                                     .documents = context.documents,
-                                                     .dropout = dropout_.draw(context, first_head_)});
+  const AttentionBackwardArgs args{.dout = heads_grad,
+                                   .qkv = saved.qkv,
+                                   .out = saved.heads,
+                                   .log_sum_exp = saved.log_sum_exp,
+                                   .dqkv = qkv_grad,
+                                   .documents = context.documents,
+                                   .dropout = dropout_.draw(context, first_head_)};
+  if (!context.cp.part.is_whole()) return ring_attention_backward(context, shape_of(context), args);
+  context.ops.attention_backward(shape_of(context), args);
 }
 
 void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
@@ -142,7 +149,8 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
     gradients.leave_place(saved.qkv);
   }
   if (rotary_)
-    context.ops.rotary(shape, {.qkv = qkv_grad, .cos_sin = angles(context), .documents = context.documents, .inverse = true});
+    context.ops.rotary(shape,
+                       {.qkv = qkv_grad, .cos_sin = angles(context), .documents = context.position_origins(), .inverse = true});
   qkv_.backward(context, {.output_grad = qkv_grad, .residual = args.output_grad, .input_grad = args.input_grad}, gradients,
                 saved.projection);
 }

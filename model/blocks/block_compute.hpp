@@ -63,8 +63,14 @@ struct BlockContext {
   Recompute recompute = Recompute::none;
   std::optional<DropoutDraws> draws = {};  // absent: nothing is dropped
   std::optional<Tensor> documents = {};    // [T] i32, as in ForwardArgs; absent: a sample is one document
-  const SliceContext* slice = nullptr;     // where shape is a slice's; null: a sample's
+  ContextParallel cp = {};
+  // Where ranks share sequences: [T] i32, of each token which one of this rank's part of its sequence would be its position 0,
+  // below 0 for one of another rank's. That is what operations that count positions take for documents.
+  std::optional<Tensor> origins = {};
+  const SliceContext* slice = nullptr;  // where shape is a slice's; null: a sample's
 
+  // For operations that count positions.
+  const std::optional<Tensor>& position_origins() const { return origins ? origins : documents; }
   std::int64_t tokens() const { return shape.tokens(); }
   std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
   // Whether a tensor's shard is less than the whole of it, so that matrices must gather their input.

@@ -36,7 +36,7 @@ void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& arg
                                .sequence = context.shape.sequence,
                                .table = positions_of(context, positions_.weight),
                                .x = args.output,
-                               .documents = context.documents});
+                               .documents = context.position_origins()});
   }
   if (dropout_.active(context)) context.ops.dropout(dropout_.of_shard(context, args.output, args.output));
 }
@@ -64,7 +64,7 @@ void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& a
                                 .sequence = context.shape.sequence,
                                 .dy = grad,
                                 .dtable = positions_of(context, positions_.grad),
-                                .documents = context.documents});
+                                .documents = context.position_origins()});
   }
   Tensor gathered = grad;
   if (context.gathers()) {

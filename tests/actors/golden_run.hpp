@@ -27,7 +27,8 @@ struct Layout {
   bool gradients = false;   // of blocks' matrices, likewise
   int prefetch = 1;         // of them, or of ZeRO 3
   int loss_chunks = 1;
-  int slices = 1;           // of each microbatch
+  int slices = 1;  // of each microbatch
+  int cp = 1;
 };
 
 std::string to_string(const Layout& layout);

@@ -60,7 +60,11 @@ class RandomLayouts {
     tiny.isolated = flag();
     tiny.precision = number(0, 2);
     layout.loss_chunks = number(1, 4);
-    if (number(0, 11) == 0) offload(layout);
+    if (flag() && tiny.dropout == 0 && !tiny.isolated) {
+      layout.cp = number(2, 3);
+      tiny.sequence = 2 * layout.cp * number(1, 5);
+    }
+    if (layout.cp == 1 && number(0, 11) == 0) offload(layout);
     return tiny;
   }
 

@@ -77,6 +77,7 @@ TrainJob job_of(const TinyRun& tiny) {
   job.dataset = std::make_shared<TinyData>(tiny.sequence, config.vocabulary, tiny.isolated);
   job.layout.pp = layout.pp;
   job.layout.tp = layout.tp;
+  job.layout.cp = layout.cp;
   job.layout.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
   job.batch = {layout.dp, tiny.microbatches, layout.microbatch};
   job.layout.schedule = layout.schedule;

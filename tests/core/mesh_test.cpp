@@ -46,6 +46,20 @@ TEST_CASE("a mesh's groups part its ranks, each in order", "[mesh]") {
   }
 }
 
+TEST_CASE("a stage's ranks lie one behind the other, those with the same weights in their group's order", "[mesh]") {
+  const MeshShape shape{.dp = 2, .pp = 3, .cp = 2, .tp = 3};
+  const Mesh mesh(shape);
+  CHECK(stage_size(shape) == 6);
+  CHECK(weight_copies(shape) == 4);
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const MeshCoordinate at = mesh.at(rank);
+    CHECK(mesh.rank({.dp = at.dp, .pp = at.pp}) + stage_rank(at, shape) == rank);
+    const auto copies = mesh.group(rank, {Axis::dp, Axis::cp});
+    REQUIRE(copies.size() == 4);
+    CHECK(copies[static_cast<std::size_t>(weight_copy(at, shape))] == rank);
+  }
+}
+
 TEST_CASE("ranks are dealt to processes in order", "[mesh]") {
   const Mesh one({.pp = 3});
   CHECK(one.processes() == 1);

@@ -118,7 +118,7 @@ void add_torchtitan(std::vector<Case>& cases) {
     add("training", line);
   for (const char* line :
        {"pipeline_parallel_degree = 0", "pipeline_parallel_degree = 'two'", "tensor_parallel_degree = -2",
-        "context_parallel_degree = 4", "pipeline_parallel_schedule = 'MySchedule'", "expert_parallel_degree = 2", "bar = 2"})
+        "context_parallel_degree = 0", "pipeline_parallel_schedule = 'MySchedule'", "expert_parallel_degree = 2", "bar = 2"})
     add("parallelism", line);
   for (const char* line : {"name = 'SGD'", "lr = 'low'", "lr = -1", "eps = []", "beta1 = 7"}) add("optimizer", line);
   for (const char* line : {"warmup_steps = -1", "decay_type = 'sqrt'", "min_lr_factor = 'x'"}) add("lr_scheduler", line);
@@ -148,7 +148,7 @@ void add_megatron(std::vector<Case>& cases) {
                            "--num-layers 3",
                            "--hidden-size 64",
                            "--num-experts 8",
-                           "--context-parallel-size 2",
+                           "--context-parallel-size two",
                            "--rampup-batch-size 16 16 1000",
                            "--lr $RATE",
                            "lr 1",

@@ -99,9 +99,9 @@ TEST_CASE("options and values of later are errors that say so") {
   CHECK_THAT(error_of({"--slices", "2", "--schedule", "zb-h1"}),
              StartsWith("--slices 2: the schedule zb-h1 passes whole microbatches; use 1f1b or interleaved"));
   CHECK_THAT(error_of({"--slices", "2", "--order", "ready"}), StartsWith("--order ready: slices keep the plan's order"));
-  CHECK_THAT(error_of({"--context-parallel-size", "2"}), Contains("here it is --cp, which is not built yet"));
   CHECK_THAT(error_of({"--loss-chunks", "0"}), StartsWith("--loss-chunks"));
   CHECK_THAT(error_of({"--num-output-chunks", "8"}), Contains("--loss-chunks"));
+  CHECK_THAT(error_of({"--context-parallel-size", "2"}), Contains("here it is --cp") && !Contains("not built"));
   CHECK_THAT(error_of({"--precision", "fp8", "--device", "cpu"}),
              StartsWith("--precision fp8: fp8 is not built on the CPU; use fp32, bf16 or fp16"));
   CHECK_THAT(error_of({"--fp8-recipe", "blockwise"}),
@@ -115,6 +115,18 @@ TEST_CASE("options and values of later are errors that say so") {
              StartsWith("--recompute-num-layers 2: ") && Contains("add --recompute full"));
   CHECK_THAT(error_of({"--recompute", "full", "--recompute-num-layers", "0"}),
              StartsWith("--recompute-num-layers 0: must be at least 1"));
+}
+
+TEST_CASE("sequences that cannot be shared are refused in a line") {
+  CHECK(error_of({"--cp", "2"}) == "no error");
+  CHECK_THAT(error_of({"--cp", "0"}), StartsWith("--cp 0: must be at least 1"));
+  CHECK_THAT(error_of({"--pp", "300", "--cp", "300"}), Contains("pp 300 x cp 300 x tp 1 x dp 1 is more than 65536 devices"));
+  CHECK(error_of({"--cp", "2", "--zero", "1"}) == "no error");
+  CHECK(error_of({"--cp", "2"}, {}, {8, 8}) == "--cp 2: on GPUs is not built yet; use --device cpu");
+  CHECK(error_of({"--cp", "2", "--device", "cpu"}, {}, {8, 8}) == "no error");
+  CHECK_THAT(error_of({"--cp", "2", "--profile", "costs.json"}), StartsWith("--profile costs.json: costs of ranks that share"));
+  CHECK(error_of({"--cp", "2"}, {{"PIPETRAIN_FAULT", "2:1:throw"}}) ==
+        "PIPETRAIN_FAULT=2:1:throw: there is no rank 2; pp 1 x cp 2 x tp 1 x dp 1 has 2 ranks, counted from 0");
 }
 
 TEST_CASE("an error found late names where the option was given") {

@@ -1,0 +1,36 @@
+#include "actors/training/context_support.hpp"
+
+#include <fmt/format.h>
+
+#include "actors/training/train_job.hpp"
+#include "core/error.hpp"
+
+namespace pipetrain {
+namespace {
+
+[[noreturn]] void refuse(const TrainJob& job, const std::string& why) {
+  throw Error(ErrorKind::input, {"cp", fmt::format("{}", job.layout.cp)}, why);
+}
+
+bool isolates(const std::shared_ptr<const Dataset>& data) { return data && data->isolates_documents(); }
+
+}  // namespace
+
+void check_context_parallel(const TrainJob& job) {
+  const int cp = job.layout.cp;
+  if (cp == 1) return;
+  if (job.devices.kind == DeviceKind::cuda) refuse(job, "on GPUs is not built yet; use device cpu, or cp 1");
+  const std::int64_t sequence = job.dataset->sequence_length();
+  if (sequence % (2 * cp) != 0)
+    refuse(job, fmt::format("sequences of {} tokens cannot be cut into 2 x {} equal chunks; use a seq-len that is a multiple "
+                            "of {}",
+                            sequence, cp, 2 * cp));
+  if (isolates(job.dataset) || isolates(job.evaluation))
+    refuse(job, "documents that do not see each other are not built with it yet; use pack documents, or cp 1");
+  if (job.layout.slices > 1) refuse(job, "slices of what ranks share are not built yet; use slices 1, or cp 1");
+  const auto& dropout = job.config.dropout;
+  if (dropout.embedding > 0 || dropout.attention > 0 || dropout.residual > 0)
+    refuse(job, "dropout is not built with it yet; use dropout 0, or cp 1");
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,322 @@
+// Ranks that share sequences: the golden trajectories, to the bit the same over pp, schedules, orders and processes at equal
+// cp.
+#include <cmath>
+#include <memory>
+
+#include "actors/training/checkpoint.hpp"
+#include "actors/training/checkpoint_folder.hpp"
+#include "actors/training/job_estimate.hpp"
+#include "catch.hpp"
+#include "core/error.hpp"
+#include "data/split.hpp"
+#include "golden_run.hpp"
+#include "model/families/family.hpp"
+#include "model/zero.hpp"
+#include "schedules/builders.hpp"
+#include "temp_folder.hpp"
+#include "thread_processes.hpp"
+#include "tiny_run.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::test;
+using schedules::Order;
+
+namespace {
+
+Layout with_cp(int cp, Layout layout) {
+  layout.cp = cp;
+  return layout;
+}
+
+std::string refusal(const TrainJob& job) {
+  try {
+    const Trainer trainer(job);
+    return "none";
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    return error.what();
+  }
+}
+
+RunRecord run_over(int processes, const std::function<TrainJob()>& make_job) {
+  RunRecord record;
+  const auto failures = in_processes(
+      MemoryHub::make(processes), [&](int) { return make_job(); },
+      [&](int process, TrainJob job) {
+        if (process == 0) {
+          record = run(std::move(job), 2);
+        } else {
+          Trainer(std::move(job)).follow();
+        }
+      });
+  for (const auto& failure : failures) CHECK(failure == "");
+  return record;
+}
+
+// Rows whose lengths make steps of 64, 128 and 192 tokens.
+class Rows final : public Dataset {
+ public:
+  Rows() : Dataset(192) {}
+  std::int64_t size() const override { return 60; }
+  std::uint64_t content() const override { return 0; }
+  SampleSize measure(std::int64_t index) const override { return {length(index), length(index)}; }
+  void read(std::int64_t index, Sample& sample) const override {
+    sample = {};
+    for (std::int64_t i = 0; i < length(index); ++i) {
+      sample.ids.push_back(static_cast<std::int32_t>((index * 7 + i * i * 3) % 259));
+      sample.labels.push_back(static_cast<std::int32_t>((index * 11 + i * 5) % 259));
+    }
+  }
+
+ private:
+  static std::int64_t length(std::int64_t index) { return 20 + 40 * (index % 5) + index % 7; }
+};
+
+ModelConfig small_config(Family family = Family::llama) {
+  ModelConfig config = family_config(family);
+  config.hidden = 32;
+  config.layers = 2;
+  config.heads = 4;
+  config.kv_heads = family == Family::llama ? 2 : 4;
+  config.head_dim = 8;
+  config.intermediate = 48;
+  config.vocabulary = 259;
+  config.max_positions = 256;
+  config.init_std = 0.08;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share sequences follow the golden trajectory, to the bit the same over pp and schedules", "[golden]") {
+  for (const std::string name : {"llama2_tiny", "llama3_tiny", "gpt2_tiny"}) {
+    const Reference reference = golden_reference(name);
+    const auto steps = static_cast<std::int64_t>(reference.loss.size());
+    for (const Layout& layout :
+         {with_cp(2, {1, 1, 1, 2}), with_cp(2, {1, 2, 2, 1}), with_cp(4, {1, 1, 2, 4}), with_cp(4, {1, 2, 1, 1})}) {
+      INFO(name << " " << to_string(layout));
+      const RunRecord first = run(golden_job(name, layout), steps);
+      check_golden(first, reference);
+      Layout other = layout;
+      other.pp = 2;
+      CHECK((run(golden_job(name, other), steps) == first));
+      other.schedule = "zb-v";
+      other.chunks = 2;
+      CHECK((run(golden_job(name, other), steps) == first));
+    }
+  }
+}
+
+TEST_CASE("every schedule and order gives the bits of 1f1b where ranks share sequences") {
+  for (const Family family : {Family::llama, Family::gpt2}) {
+    const int dp = family == Family::gpt2 ? 2 : 1;
+    TinyRun tiny{.family = family, .tied = family == Family::gpt2, .microbatches = 3};
+    tiny.layout = with_cp(2, {1, 1, dp, 2});
+    const RunRecord reference = run(tiny);
+    for (const auto& schedule : schedules::all_schedules()) {
+      for (const auto order : {Order::planned, Order::ready}) {
+        if (order == Order::ready && !schedule.has_ready_rule) continue;
+        tiny.layout = with_cp(2, {2, 1, dp, 2, std::string(schedule.name), schedule.default_chunks, order});
+        INFO(to_string(tiny));
+        CHECK((run(tiny) == reference));
+      }
+    }
+  }
+}
+
+TEST_CASE("recomputation, threads, ZeRO and sequence parallelism keep the bits where ranks share sequences") {
+  for (const int precision : {0, 1, 2}) {
+    TinyRun tiny{.sequence = 16, .precision = precision};
+    tiny.layout = with_cp(precision == 0 ? 4 : 2, {1, 1, 2});
+    const RunRecord reference = run(tiny);
+    for (const Recompute mode : {Recompute::selective, Recompute::full}) {
+      for (const std::string schedule : {"1f1b", "zb-h1"}) {
+        TinyRun other = tiny;
+        other.layout.pp = 2;
+        other.layout.threads = 3;
+        other.layout.schedule = schedule;
+        other.layout.recompute = mode;
+        INFO(to_string(other));
+        CHECK((run(other) == reference));
+      }
+    }
+    for (int zero = 1; zero <= most_zero_stages; ++zero) {
+      for (const int dp : {1, 2}) {
+        TinyRun other = tiny;
+        other.layout.dp = dp;
+        const RunRecord whole = run(other);
+        other.layout.zero = zero;
+        INFO(to_string(other));
+        CHECK((run(other) == whole));
+        other.layout.pp = 2;
+        CHECK((run(other) == whole));
+      }
+    }
+  }
+  TinyRun tiny{.layout = with_cp(2, {1, 2})};
+  tiny.layout.sequence_parallel = false;
+  const RunRecord reference = run(tiny);
+  tiny.layout.pp = 2;
+  CHECK((run(tiny) == reference));
+}
+
+TEST_CASE("what lives outside of the devices gives the same bits where ranks share sequences") {
+  const Layout plain = with_cp(2, {4, 1, 1, 1, "gpipe"});
+  const RunRecord inside = run(golden_job("llama3_tiny", plain), 2);
+  for (const bool weights : {false, true}) {
+    Layout layout = plain;
+    layout.activations = weights ? 0 : 1;
+    layout.offload = layout.parameters = weights;
+    INFO(to_string(layout));
+    CHECK((run(golden_job("llama3_tiny", layout), 2) == inside));
+  }
+}
+
+TEST_CASE("the parts of a sequence may be in different processes", "[processes]") {
+  for (const Layout& layout : {with_cp(2, {}), with_cp(2, {2}), with_cp(2, {2, 2}), with_cp(4, {1, 1, 2})}) {
+    const TinyRun tiny{.sequence = 16, .microbatches = 3, .layout = layout};
+    const RunRecord one = run(tiny);
+    const int ranks = layout.pp * layout.tp * layout.dp * layout.cp;
+    for (const int processes : {2, 3, ranks}) {
+      if (processes > ranks) continue;
+      INFO(processes << " processes: " << to_string(tiny));
+      CHECK((run_over(processes, [&] { return job_of(tiny); }) == one));
+    }
+  }
+}
+
+TEST_CASE("a rank that fails ends the others that share its sequences, with its cause", "[processes]") {
+  for (const int processes : {1, 2}) {
+    for (const int rank : {0, 1, 3}) {
+      const TinyRun tiny{.layout = with_cp(2, {2})};
+      const auto failures = lead(
+          MemoryHub::make(processes),
+          [&](int) {
+            TrainJob job = job_of(tiny);
+            job.fault = Fault{rank, 2, FaultKind::raise};
+            return job;
+          },
+          [](Trainer& trainer) {
+            for (int step = 0; step < 3; ++step) trainer.step();
+          });
+      for (const auto& failure : failures) {
+        INFO(failure);
+        CHECK(failure.find("rank " + std::to_string(rank) + " (stage " + std::to_string(rank / 2)) != std::string::npos);
+        CHECK(failure.find("a fault was asked for") != std::string::npos);
+        CHECK(failure.find("not everything stopped") == std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_CASE("a checkpoint is the same whoever shares sequences, and another cp goes on from it") {
+  const TempFolder folder;
+  const auto job_from = [](const std::filesystem::path& checkpoint, const Layout& layout) {
+    TrainJob job = golden_job("llama3_tiny", layout);
+    if (checkpoint.empty()) return job;
+    const CheckpointManifest manifest = verify_checkpoint(checkpoint);
+    job.initial = open_checkpoint(checkpoint, manifest, job.config);
+    job.steps_done = manifest.state.step;
+    return job;
+  };
+  const RunRecord whole = run(golden_job("llama3_tiny", {}), 6);
+  for (const Layout& from : {with_cp(1, {2}), with_cp(2, {1, 2}),
+                             with_cp(4, {1, 1, 1, 1, "1f1b", 1, Order::planned, true, 1, Recompute::none, 3})}) {
+    const auto place = folder.path() / std::to_string(from.cp);
+    Trainer trainer(job_from({}, from));
+    for (int step = 0; step < 3; ++step) trainer.step();
+    trainer.save_checkpoint(place);
+    for (const Layout& to : {with_cp(1, {}), with_cp(2, {2}), with_cp(4, {1, 1, 2})}) {
+      INFO(to_string(from) << " to " << to_string(to));
+      const RunRecord rest = run(job_from(checkpoint_path(place, 3), to), 3);
+      for (std::size_t step = 0; step < 3; ++step) CHECK(std::abs(rest.loss[step] / whole.loss[step + 3] - 1) <= 2e-5);
+    }
+  }
+}
+
+TEST_CASE("an evaluation finds the same loss whoever shares sequences") {
+  std::optional<double> whole;
+  for (const int cp : {1, 2, 4}) {
+    TinyRun tiny{.microbatches = 4, .layout = with_cp(cp, {2, 1, 2})};
+    TrainJob job = job_of(tiny);
+    job.evaluation = split_dataset(job.dataset, 0.02, 3).evaluation;
+    Trainer trainer(job);
+    const double loss = trainer.evaluate()->loss;
+    if (!whole) whole = loss;
+    CHECK(loss == Approx(*whole).epsilon(2e-6));
+  }
+}
+
+TEST_CASE("steps of shorter rows are shared as those of long ones") {
+  for (const Family family : {Family::llama, Family::gpt2}) {
+    const ModelConfig config = small_config(family);
+    std::optional<RunRecord> whole;
+    for (const int cp : {1, 2, 3}) {
+      TrainJob job = random_job(config, 192, 2, with_cp(cp, {2}));
+      job.dataset = std::make_shared<Rows>();
+      const RunRecord record = run(job, 5);
+      if (!whole) whole = record;
+      CHECK(record.tokens == whole->tokens);
+      for (std::size_t step = 0; step < record.loss.size(); ++step) {
+        INFO("cp " << cp << ", step " << step + 1);
+        CHECK(std::abs(record.loss[step] / whole->loss[step] - 1) <= 2e-5);
+        CHECK(std::abs(record.grad_norm[step] / whole->grad_norm[step] - 1) <= 2e-4);
+      }
+    }
+  }
+}
+
+TEST_CASE("classes are told apart by whichever rank has the token that says them", "[golden]") {
+  for (const std::string name : {"gpt2_classify_tiny", "llama_classify_tiny"}) {
+    const Reference reference = golden_reference(name);
+    for (const int cp : {1, 2}) {
+      TrainJob job = golden_job(name, with_cp(cp, {2, 2, 1, 2}));
+      if (cp > 1 && job.dataset->sequence_length() % (2 * cp) != 0) continue;
+      INFO(name << " cp " << cp);
+      check_golden(run(job, 6), reference);
+      job.evaluation = job.dataset;
+      const auto one = Trainer(golden_job(name, {})).evaluate();
+      TrainJob plain = golden_job(name, {});
+      plain.evaluation = plain.dataset;
+      const auto evaluation = *Trainer(job).evaluate(), expected = *Trainer(plain).evaluate();
+      CHECK(evaluation.loss == Approx(expected.loss).epsilon(2e-6));
+      CHECK(evaluation.accuracy == expected.accuracy);
+      CHECK(evaluation.f1 == expected.f1);
+      CHECK_FALSE(one);
+    }
+  }
+}
+
+TEST_CASE("the more ranks share sequences, the less each takes for activations, as estimated") {
+  std::size_t before = 0;
+  for (const int cp : {1, 2, 4}) {
+    const TrainJob job = random_job(small_config(), 256, 4, with_cp(cp, {2}));
+    const auto estimated = estimate_job(job).devices;
+    const auto taken = Trainer(job).memory();
+    REQUIRE(estimated.size() == static_cast<std::size_t>(2 * cp));
+    REQUIRE(taken.size() == estimated.size());
+    for (std::size_t rank = 0; rank < taken.size(); ++rank) {
+      CHECK(taken[rank].use.total() == estimated[rank].use.total());
+      CHECK(taken[rank].rank == estimated[rank].rank);
+    }
+    const std::size_t activations = taken.front().use.activations;
+    if (before > 0) CHECK(static_cast<double>(activations) < 0.52 * static_cast<double>(before));
+    before = activations;
+  }
+}
+
+TEST_CASE("what sharing sequences does not go with is refused with the setting") {
+  const auto job_with = [](int cp, const std::function<void(TinyRun&)>& change) {
+    TinyRun tiny{.sequence = 12, .layout = with_cp(cp, {})};
+    change(tiny);
+    return job_of(tiny);
+  };
+  CHECK(refusal(job_with(2, [](TinyRun&) {})) == "none");
+  CHECK(refusal(job_with(4, [](TinyRun&) {})) ==
+        "cp 4: sequences of 12 tokens cannot be cut into 2 x 4 equal chunks; use a seq-len that is a multiple of 8");
+  CHECK(refusal(job_with(2, [](TinyRun& tiny) { tiny.dropout = 0.1; })).starts_with("cp 2: dropout is not built with it yet"));
+  CHECK(refusal(job_with(2, [](TinyRun& tiny) { tiny.isolated = true; })).starts_with("cp 2: documents that do not see"));
+  TrainJob job = job_of({.layout = with_cp(2, {})});
+  job.offload = {.gradients = true, .folder = std::filesystem::temp_directory_path()};
+  CHECK(refusal(job).starts_with("offload gradients: 2 ranks have the same weights"));
+}

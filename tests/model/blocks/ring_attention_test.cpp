@@ -1,0 +1,173 @@
+// Attention of ranks that share sequences, against the attention of one rank that has them whole.
+#include "model/blocks/ring_attention.hpp"
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "catch.hpp"
+#include "comm/inproc/inprocess_group.hpp"
+#include "core/half.hpp"
+#include "model/ring_exchange.hpp"
+
+using namespace pipetrain;
+
+namespace {
+
+struct Case {
+  AttentionShape shape;  // of whole sequences
+  int ranks = 2;
+  DType dtype = DType::f32;
+};
+
+std::vector<float> draw(std::int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// A rank's device, and tensors on it that are written and read as floats.
+class Rank {
+ public:
+  explicit Rank(DType dtype) : dtype_(dtype), ops_(make_cpu_ops(*stream_)) { ops_->set_workspace(workspace_); }
+
+  Tensor put(const std::vector<float>& values, std::int64_t cols) {
+    const Tensor tensor = make({static_cast<std::int64_t>(values.size()) / cols, cols}, dtype_);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (dtype_ == DType::f32)
+        tensor.as<float>()[i] = values[i];
+      else
+        tensor.as<std::uint16_t>()[i] = to_bf16(values[i]);
+    }
+    return tensor;
+  }
+  Tensor make(const Shape& shape, DType dtype) {
+    Tensor tensor{nullptr, shape, dtype};
+    buffers_.push_back(device_->allocate(tensor.bytes(), "test"));
+    tensor.data = buffers_.back().data();
+    return tensor;
+  }
+  float get(const Tensor& tensor, std::int64_t at) const {
+    const auto i = static_cast<std::size_t>(at);
+    return tensor.dtype == DType::f32 ? tensor.as<float>()[i] : from_bf16(tensor.as<std::uint16_t>()[i]);
+  }
+  void join(std::shared_ptr<Group> group) { ring_ = std::make_unique<RingExchange>(*device_, std::move(group), "ring"); }
+
+  BlockContext context(const Case& of, int rank) {
+    return {.ops = *ops_,
+            .workspace = workspace_,
+            .tp = {},
+            .shape = {of.shape.batch, of.shape.sequence / of.ranks},
+            .dtype = dtype_,
+            .rotary_table = {},
+            .cp = {{rank, of.ranks}, ring_.get()}};
+  }
+  Ops& ops() { return *ops_; }
+  void wait() {
+    stream_->synchronize();
+    if (ring_) ring_->stream().synchronize();
+  }
+
+ private:
+  DType dtype_;
+  std::unique_ptr<Device> device_ = make_cpu_device(0, 2);
+  std::unique_ptr<Stream> stream_ = device_->make_stream("rank");
+  Buffer memory_ = device_->allocate(std::size_t{8} << 20, "workspace");
+  Arena workspace_{memory_.data(), memory_.bytes(), "workspace"};
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<RingExchange> ring_;
+  std::vector<Buffer> buffers_;
+};
+
+struct Tensors {
+  Tensor qkv, dout, out, log_sum_exp, dqkv;
+};
+
+Tensors tensors_of(Rank& rank, const AttentionShape& shape, const std::vector<float>& qkv, const std::vector<float>& dout) {
+  const std::int64_t query_cols = shape.heads * shape.head_dim;
+  Tensors made;
+  made.qkv = rank.put(qkv, shape.packed_cols());
+  made.dout = rank.put(dout, query_cols);
+  made.out = rank.put(std::vector<float>(dout.size(), NAN), query_cols);
+  made.log_sum_exp = rank.make({shape.batch, shape.heads, shape.sequence}, DType::f32);
+  made.dqkv = rank.put(std::vector<float>(qkv.size(), NAN), shape.packed_cols());
+  return made;
+}
+
+// The rows of whole sequences that the part has.
+std::vector<float> rows_of(const Case& of, const ContextPart& part, const std::vector<float>& all) {
+  const std::int64_t own = of.shape.sequence / part.size;
+  const std::int64_t cols = static_cast<std::int64_t>(all.size()) / of.shape.tokens();
+  std::vector<float> some;
+  for (std::int64_t sample = 0; sample < of.shape.batch; ++sample) {
+    for (std::int64_t token = 0; token < own; ++token) {
+      const auto from = all.begin() + (sample * of.shape.sequence + part.position(token, own)) * cols;
+      some.insert(some.end(), from, from + cols);
+    }
+  }
+  return some;
+}
+
+// The largest difference of a rank's rows from those of the whole.
+double stray(const Case& of, int rank, const Rank& one, const Tensor& whole, const Rank& parted, const Tensor& part) {
+  const std::int64_t own = of.shape.sequence / of.ranks, cols = whole.cols();
+  double most = 0;
+  for (std::int64_t row = 0; row < part.rows(); ++row) {
+    const std::int64_t from = (row / own * of.shape.sequence + ContextPart{rank, of.ranks}.position(row % own, own)) * cols;
+    for (std::int64_t i = 0; i < cols; ++i) {
+      const double difference = std::abs(parted.get(part, row * cols + i) - one.get(whole, from + i));
+      most = std::isnan(difference) ? INFINITY : std::max(most, difference);
+    }
+  }
+  return most;
+}
+
+void check(const Case& of, double tolerance) {
+  INFO(of.ranks << " ranks, batch " << of.shape.batch << ", sequence " << of.shape.sequence << ", heads " << of.shape.heads
+                << ", " << of.shape.kv_heads << " of keys");
+  const auto qkv = draw(of.shape.tokens() * of.shape.packed_cols(), 1),
+             dout = draw(of.shape.tokens() * of.shape.heads * of.shape.head_dim, 2);
+  Rank one(of.dtype);
+  const Tensors whole = tensors_of(one, of.shape, qkv, dout);
+  one.ops().attention(of.shape, {.qkv = whole.qkv, .out = whole.out, .log_sum_exp = whole.log_sum_exp});
+  one.ops().attention_backward(
+      of.shape, {.dout = whole.dout, .qkv = whole.qkv, .out = whole.out, .log_sum_exp = whole.log_sum_exp, .dqkv = whole.dqkv});
+  one.wait();
+  AttentionShape own = of.shape;
+  own.sequence /= of.ranks;
+  auto groups = make_inprocess_groups(of.ranks);
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<Tensors> parts;
+  for (int number = 0; number < of.ranks; ++number) {
+    const auto at = static_cast<std::size_t>(number);
+    Rank& rank = *ranks.emplace_back(std::make_unique<Rank>(of.dtype));
+    rank.join(std::move(groups[at]));
+    const ContextPart part{number, of.ranks};
+    const Tensors& made = parts.emplace_back(tensors_of(rank, own, rows_of(of, part, qkv), rows_of(of, part, dout)));
+    const BlockContext context = rank.context(of, number);
+    ring_attention(context, own, {.qkv = made.qkv, .out = made.out, .log_sum_exp = made.log_sum_exp});
+    ring_attention_backward(
+        context, own,
+        {.dout = made.dout, .qkv = made.qkv, .out = made.out, .log_sum_exp = made.log_sum_exp, .dqkv = made.dqkv});
+  }
+  for (auto& rank : ranks) rank->wait();
+  for (int number = 0; number < of.ranks; ++number) {
+    const auto at = static_cast<std::size_t>(number);
+    INFO("rank " << number);
+    CHECK(stray(of, number, one, whole.out, *ranks[at], parts[at].out) <= tolerance);
+    CHECK(stray(of, number, one, whole.dqkv, *ranks[at], parts[at].dqkv) <= 4 * tolerance);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share sequences attend as one rank does, forward and backward") {
+  for (const int ranks : {2, 3, 4}) {
+    check({{.batch = 1, .sequence = 24 * ranks, .heads = 2, .kv_heads = 2, .head_dim = 8}, ranks}, 2e-6);
+    check({{.batch = 2, .sequence = 2 * ranks, .heads = 4, .kv_heads = 2, .head_dim = 4}, ranks}, 2e-6);
+    check({{.batch = 2, .sequence = 150 * ranks, .heads = 4, .kv_heads = 1, .head_dim = 16}, ranks}, 2e-6);
+    check({{.batch = 2, .sequence = 40 * ranks, .heads = 2, .kv_heads = 1, .head_dim = 8}, ranks, DType::bf16}, 0.02);
+  }
+}
