@@ -133,26 +133,6 @@ TEST_CASE("gradients on a disk give the bits of gradients in memory, alone and w
   }
 }
 
-TEST_CASE("replicas add gradients up that lie on a disk, with every stage of ZeRO, to the same bits") {
-  constexpr auto planned = schedules::Order::planned, ready = schedules::Order::ready;
-  for (Layout layout : {Layout{1, 1, 2, 1}, Layout{1, 1, 2, 6}, Layout{2, 1, 3, 1, "zb-v", 2}, Layout{1, 2, 2, 2},
-                        Layout{2, 1, 2, 1, "interleaved", 2, ready}}) {
-    const bool tied = layout.microbatch == 1;
-    const auto run_with = [&](const Offload& offload) {
-      TrainJob job = random_job(several_blocks_config(tied), 16, 12, layout);
-      job.offload = offload;
-      if (offload.any()) job.offload.folder = std::filesystem::temp_directory_path();
-      return run(std::move(job), 2);
-    };
-    const RunRecord expected = run_with({});
-    for (layout.zero = 0; layout.zero <= (layout.order == planned ? most_zero_stages : 2); ++layout.zero) {
-      const bool others = layout.zero % 2 == 1 && layout.order == planned;
-      INFO(to_string(layout) << (tied ? ", tied" : "") << (others ? ", with all else" : ""));
-      CHECK((run_with({.optimizer = others, .parameters = others, .gradients = true}) == expected));
-    }
-  }
-}
-
 TEST_CASE("in 16 bits too, what is on a disk gives the bits of what is in memory") {
   for (const Precision& precision : {Precision::bf16(), Precision::fp16()}) {
     const auto run_with = [&](const Offload& offload) {
@@ -195,40 +175,6 @@ TEST_CASE("gradients that leave are counted as they are allocated, and replicas 
   job.batch = {2, 1, 2};  // nothing leaves before replicas have been added up
   CHECK(static_cast<double>(estimate_job(job).devices.front().use.disk) ==
         Approx(static_cast<double>(use.disk) / 2).epsilon(0.01));
-}
-
-TEST_CASE("replicas that divide states offload their shares, to the same bits") {
-  Layout layout{2, 1, 2, 1};
-  const RunRecord plain = run_random(layout, false);
-  for (const int zero : {1, 2, 3}) {
-    layout.zero = zero;
-    INFO(to_string(layout));
-    CHECK((run_random(layout, true) == plain));
-  }
-}
-
-TEST_CASE("replicas that divide weights offload their runs of them, in every precision, to the same bits") {
-  for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
-    for (Layout layout :
-         {Layout{1, 1, 2, 1}, Layout{2, 1, 3, 1, "zb-v", 2}, Layout{1, 2, 2, 2}, Layout{2, 1, 4, 1, "looped-bfs", 2}}) {
-      const auto run_with = [&](bool tied, const Offload& offload) {
-        TrainJob job = random_job(several_blocks_config(tied), 16, 12, layout);
-        job.numerics.precision = precision;
-        job.offload = offload;
-        if (offload.any()) job.offload.folder = std::filesystem::temp_directory_path();
-        return run(std::move(job), 3);
-      };
-      for (const bool tied : {false, true}) {
-        layout.zero = 0;
-        const RunRecord expected = run_with(tied, {});
-        for (layout.zero = 1; layout.zero <= most_zero_stages; ++layout.zero) {
-          layout.prefetch = layout.zero == 2 ? 0 : layout.zero;
-          INFO(to_string(layout) << (tied ? ", tied" : ""));
-          CHECK((run_with(tied, {.optimizer = layout.zero != 2, .parameters = true}) == expected));
-        }
-      }
-    }
-  }
 }
 
 TEST_CASE("evaluations, tied weights and activations that leave go with weights on a disk") {
