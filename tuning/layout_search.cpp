@@ -16,6 +16,7 @@
 #include "schedules/auto_schedule.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/simulate.hpp"
+#include "schedules/solver.hpp"
 #include "tuning/layout_costs.hpp"
 #include "tuning/layout_memory.hpp"
 
@@ -69,6 +70,7 @@ class Search {
           judge_named(candidate);
         }
       }
+    if (request_.solver_seconds > 0) improve_best();
     return std::move(result_);
   }
 
@@ -258,8 +260,39 @@ class Search {
     if (!fits) ++result_.too_large;
   }
 
-  // The plan for these costs that fits the memory: first assumes that few weight gradients wait for W, then that all do.
   bool judge_auto(const Layout& layout) {
+    return judge_made(layout, "auto", [](const schedules::AutoRequest& request) { return Made{build_auto(request), {}}; });
+  }
+
+  // The layouts that are fastest so far by the plans that the solver finds for them.
+  void improve_best() {
+    std::vector<Layout> layouts;
+    for (const RankedLayout& ranked : result_.best) {
+      Layout layout = variant(ranked.layout, ranked.layout.recompute, ranked.layout.zero.stage);
+      layout.chunks = 1;
+      layout.plan = nullptr;
+      const auto is_twin = [&](const Layout& other) {
+        return same_sizes(layout, other) && layout.recompute == other.recompute && layout.zero.stage == other.zero.stage;
+      };
+      const bool is_long = layout.pp * layout.microbatches > schedules::largest_search;
+      if (layout.pp > 1 && !is_long && layout.offloaded_activations == 0 &&
+          std::none_of(layouts.begin(), layouts.end(), is_twin))
+        layouts.push_back(layout);
+    }
+    for (const Layout& layout : layouts)
+      judge_made(layout, "solver", [&](const schedules::AutoRequest& request) {
+        schedules::Solved solved = schedules::solve({.problem = request, .seconds = request_.solver_seconds});
+        return Made{std::move(solved.plan), solved.gap()};
+      });
+  }
+
+  struct Made {
+    Plan plan;
+    std::optional<double> gap;
+  };
+  // The plan for these costs that fits the memory: first assumes that few weight gradients wait for W, then that all do.
+  template <class Make>
+  bool judge_made(const Layout& layout, const char* schedule, Make make) {
     schedules::AutoRequest request;
     request.stages = layout.pp;
     request.microbatches = static_cast<int>(layout.microbatches);
@@ -272,12 +305,14 @@ class Search {
     for (const bool all_put_off : {false, true}) {
       request.slots = memory_.slots(layout, all_put_off);
       if (request.slots.empty()) return false;
-      auto plan = std::make_shared<Plan>(build_auto(request));
-      if (plan->stages.empty()) return false;  // no order keeps these slots
+      Made made = make(request);
+      if (made.plan.stages.empty()) return false;  // no order keeps these slots
+      const auto plan = std::make_shared<const Plan>(std::move(made.plan));
       Layout placed = layout;
+      placed.schedule = schedule;
       placed.chunks = plan->placement.chunks();
       placed.plan = plan;
-      if (judge(placed, prove(placed, *plan))) return true;
+      if (judge(placed, prove(placed, *plan), made.gap)) return true;
     }
     return false;
   }
@@ -292,7 +327,7 @@ class Search {
   }
 
   // Whether it fits; then it may be among the best.
-  bool judge(const Layout& layout, const Proven& step) {
+  bool judge(const Layout& layout, const Proven& step, std::optional<double> gap = {}) {
     auto memory = memory_.of(layout, step.plan, step.needs);
     if (!memory) return false;
     schedules::SimulationOptions how;
@@ -313,7 +348,7 @@ class Search {
     }
     const auto place = std::upper_bound(best.begin(), best.end(), summary.makespan,
                                         [](double seconds, const RankedLayout& other) { return seconds < other.seconds; });
-    best.insert(place, {layout, summary.makespan, summary.bubble_fraction, std::move(*memory)});
+    best.insert(place, {layout, summary.makespan, summary.bubble_fraction, std::move(*memory), gap});
     if (best.size() > count_) best.pop_back();
     return true;
   }

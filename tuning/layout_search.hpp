@@ -46,7 +46,8 @@ struct LayoutRequest {
   std::optional<int> zero;                       // of layouts with several replicas; not given: the fastest stage that fits
   Offload offload;  // optimizer and parameters: of all layouts; activations: of those that do not fit without, by the fraction
                     // that is best
-  bool with_auto = false;  // also plans that auto makes for the costs and the memory
+  bool with_auto = false;     // also plans that auto makes for the costs and the memory
+  double solver_seconds = 0;  // of the fastest layouts also the plans that the solver finds, in this time for each
 };
 
 struct Layout {
@@ -56,7 +57,7 @@ struct Layout {
   Recompute recompute = Recompute::none;
   Zero zero;
   std::optional<std::int64_t> recompute_layers = {};  // of each chunk; else all
-  std::shared_ptr<const schedules::Plan> plan;        // of auto: the compute of a step
+  std::shared_ptr<const schedules::Plan> plan;        // of auto and the solver: the compute of a step
   double offloaded_activations = 0;                   // fraction, see schedules::offload_activations()
 
   Numerics numerics(const Precision& precision) const {
@@ -69,6 +70,7 @@ struct RankedLayout {
   double seconds = 0;  // of one step
   double bubble = 0;
   std::vector<std::size_t> memory;  // per stage: bytes of each of its devices
+  std::optional<double> gap = {};   // of the solver's plan: how much shorter its compute could be at most, of its time
 };
 
 struct SearchResult {

@@ -44,12 +44,13 @@ std::string recompute_text(const Layout& layout) {
   return layout.recompute_layers ? fmt::format("{} of {}", name, *layout.recompute_layers) : name;
 }
 
-// Where the plan of an auto layout goes.
+// Where the plan of an auto or solver layout goes.
 std::filesystem::path plan_path(const TuneOptions& options, const Layout& layout) {
   const bool again = layout.recompute != Recompute::none;
   const std::string zero = layout.zero.stage > 0 ? fmt::format("-zero{}", layout.zero.stage) : "";
-  return *options.plans / fmt::format("auto-pp{}-tp{}-dp{}{}-microbatch{}{}{}.txt", layout.pp, layout.tp, layout.dp, zero,
-                                      layout.microbatch, again ? "-recompute-" : "", again ? name_of(layout.recompute) : "");
+  return *options.plans / fmt::format("{}-pp{}-tp{}-dp{}{}-microbatch{}{}{}.txt", layout.schedule, layout.pp, layout.tp,
+                                      layout.dp, zero, layout.microbatch, again ? "-recompute-" : "",
+                                      again ? name_of(layout.recompute) : "");
 }
 
 void write_plans(const TuneOptions& options, const SearchResult& result) {
@@ -59,8 +60,8 @@ void write_plans(const TuneOptions& options, const SearchResult& result) {
   if (error)
     throw Error(ErrorKind::input, fmt::format("--plans {}: cannot be made ({})", options.plans->string(), error.message()));
   OutputFiles files;
-  for (const auto& [layout, seconds, bubble, memory] : result.best)
-    if (layout.plan)
+  for (const RankedLayout& ranked : result.best)
+    if (const Layout& layout = ranked.layout; layout.plan)
       files.add("plans", plan_path(options, layout), [&](std::ostream& out) { out << schedules::to_text(*layout.plan); });
   files.put_in_place();
 }
@@ -113,6 +114,7 @@ void print_json(const TuneOptions& options, const SearchResult& result) {
                          {"step_seconds", ranked.seconds},
                          {"tokens_per_second", tokens_per_second(options, ranked)},
                          {"bubble", ranked.bubble},
+                         {"gap", ranked.gap ? json(*ranked.gap) : json()},
                          {"memory_bytes", ranked.memory},
                          {"command", command_line(options, layout)}};
     text += (text.size() > 1 ? ",\n " : "\n ") + object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -141,11 +143,12 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
              "schedule", "chunks", "batch", "recompute", "step s", "tokens/s", "bubble", "GiB");
   for (const auto& ranked : result.best) {
     const Layout& layout = ranked.layout;
-    fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<10} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}\n", layout.pp,
+    fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<10} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}{}\n", layout.pp,
                layout.tp, layout.dp, layout.zero.stage, layout.schedule, layout.chunks,
                fmt::format("{}x{}", layout.microbatches, layout.microbatch), recompute_text(layout), ranked.seconds,
                tokens_per_second(options, ranked), 100 * ranked.bubble,
-               static_cast<double>(*std::max_element(ranked.memory.begin(), ranked.memory.end())) / gib);
+               static_cast<double>(*std::max_element(ranked.memory.begin(), ranked.memory.end())) / gib,
+               ranked.gap ? fmt::format("  gap {:.1f} %", 100 * *ranked.gap) : "");
   }
   fmt::print("\nTo run them{}, the fastest first; GiB above is of the fullest device, here of each stage's:\n",
              request.hosts > 1 ? " on every host, with its number from 0 (NODE), the first one's name (HOST) and a token" : "");

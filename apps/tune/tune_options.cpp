@@ -180,6 +180,14 @@ void read_plans(const OptionValues& values, TuneOptions& options) {
   options.request.with_auto = true;
 }
 
+void read_solver(const OptionValues& values, TuneOptions& options) {
+  constexpr double longest = 1e6;
+  const auto seconds = values.number("solver-seconds", OptionValues::Range::from_to(0.001, longest));
+  if (!seconds) return;
+  if (!options.plans) values.fail("solver-seconds", "its plans need a folder; add --plans DIR");
+  options.request.solver_seconds = *seconds;
+}
+
 }  // namespace
 
 const std::vector<OptionSpec>& tune_option_table() {
@@ -223,6 +231,7 @@ const std::vector<OptionSpec>& tune_option_table() {
       {"Output", "count", "N", "how many of the fastest layouts to print", "10"},
       {"Output", "plans", "DIR", "search plans of auto too, made for these costs and memory; those of printed layouts go here",
        ""},
+      {"Output", "solver-seconds", "T", "with --plans: improve each fastest layout's order so long, and show its gap", "off"},
       {"Output", "json", "", "print an array with one object per layout", "off"},
 
       {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
@@ -240,6 +249,7 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
   options.count = static_cast<int>(values.integer("count", 1, 1000).value_or(options.count));
   options.json = values.on_off("json").value_or(false);
   read_plans(values, options);
+  read_solver(values, options);
   return options;
 }
 

@@ -18,7 +18,7 @@ struct TuneOptions {
   bool layers_given = false;
   LayoutRequest request;
   int count = 10;                              // layouts to print
-  std::optional<std::filesystem::path> plans;  // a folder for the plans of auto
+  std::optional<std::filesystem::path> plans;  // a folder for the plans of auto and the solver
   bool json = false;
   std::vector<std::string> notes;
 };

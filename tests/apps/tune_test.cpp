@@ -55,6 +55,28 @@ TEST_CASE("tune prints command lines that run, with the memory that a run counts
   CHECK(of_auto > 0);
 }
 
+TEST_CASE("tune writes the solver's plans, which run, and tells their gap") {
+  const TempFolder folder;
+  const std::string plans = (folder.path() / "plans").string();
+  const Result result =
+      run("tune --model tiny --devices 4 --device cpu --global-batch 32 --latency 50 --tflops 0.05 --count 20 --json "
+          "--solver-seconds 0.05 --plans " +
+          plans);
+  INFO(result.err);
+  REQUIRE(result.status == 0);
+  int of_solver = 0;
+  for (const json& layout : json::parse(result.out)) {
+    CHECK(layout["gap"].is_null() == (layout["schedule"] != "solver"));
+    if (layout["schedule"] != "solver") continue;
+    ++of_solver;
+    CHECK(layout["gap"].get<double>() >= 0);
+    CHECK(run(layout["command"].get<std::string>().substr(10) + " --dry-run").status == 0);
+  }
+  CHECK(of_solver > 0);
+  CHECK_THAT(refused("tune --model tiny --devices 4 --device cpu --solver-seconds 1"),
+             Contains("--solver-seconds 1: its plans need a folder; add --plans DIR"));
+}
+
 TEST_CASE("tune plans in fp8, faster than in bf16, over tensor-parallel ranks whose sizes take it") {
   const auto tuned = [](const std::string& more) {
     const Result result =

@@ -11,6 +11,7 @@
 
 #include "catch.hpp"
 #include "core/error.hpp"
+#include "schedules/validate.hpp"
 
 using namespace pipetrain;
 
@@ -35,7 +36,8 @@ TEST_CASE("tune's bound spares no layout that is among the best") {
     REQUIRE(all.size() > 20);
     REQUIRE(ten.size() == 10);
     for (std::size_t i = 0; i < ten.size(); ++i) CHECK(ten[i].seconds == all[i].seconds);
-    for (const auto& [layout, seconds, bubble, memory] : all) {
+    for (const auto& [layout, seconds, bubble, memory, gap] : all) {
+      CHECK_FALSE(gap);
       CHECK(layout.pp * layout.tp * layout.dp == devices);
       CHECK(layout.dp * layout.microbatch * layout.microbatches == request.global_batch);
       CHECK(std::ssize(memory) == layout.pp);
@@ -158,13 +160,13 @@ TEST_CASE("tune's plans of auto are faster than every other schedule of the same
   request.with_auto = true;
   const auto all = search_layouts(request, 1'000'000).best;
   std::map<std::tuple<int, int, int, std::int64_t>, double> best;
-  for (const auto& [layout, seconds, bubble, memory] : all) {
+  for (const auto& [layout, seconds, bubble, memory, gap] : all) {
     if (layout.plan) continue;
     const auto place = best.try_emplace({layout.pp, layout.tp, layout.dp, layout.microbatch}, seconds).first;
     place->second = std::min(place->second, seconds);
   }
   int of_auto = 0;
-  for (const auto& [layout, seconds, bubble, memory] : all) {
+  for (const auto& [layout, seconds, bubble, memory, gap] : all) {
     if (!layout.plan) continue;
     ++of_auto;
     const auto other = best.find({layout.pp, layout.tp, layout.dp, layout.microbatch});  // none where no other fits the memory
@@ -175,6 +177,35 @@ TEST_CASE("tune's plans of auto are faster than every other schedule of the same
   CHECK(of_auto > 0);
   request.with_auto = false;
   for (const auto& ranked : search_layouts(request, 1'000'000).best) CHECK(ranked.layout.schedule != "auto");
+}
+
+TEST_CASE(
+    "tune's plans of the solver are faster than all others of the same sizes, and tell how far from the best they may be") {
+  LayoutRequest request = request_of("tiny", 4);
+  request.global_batch = 32;
+  request.speed.flops = 5e10;
+  request.speed.latency = 50e-6;
+  request.with_auto = true;
+  const auto before = search_layouts(request, 20).best;
+  request.solver_seconds = 0.1;
+  const auto after = search_layouts(request, 20).best;
+  REQUIRE(after.size() == before.size());
+  int of_solver = 0;
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    CHECK(after[i].seconds <= before[i].seconds * (1 + 1e-12));
+    const Layout& layout = after[i].layout;
+    CHECK(after[i].gap.has_value() == (layout.schedule == "solver"));
+    if (!after[i].gap) continue;
+    ++of_solver;
+    CHECK(*after[i].gap >= 0);
+    CHECK(*after[i].gap < 1);
+    CHECK_NOTHROW(schedules::validate(*layout.plan));
+    for (const RankedLayout& other : after)
+      if (other.layout.pp == layout.pp && other.layout.tp == layout.tp && other.layout.microbatch == layout.microbatch)
+        CHECK(after[i].seconds <= other.seconds);
+    for (const auto bytes : after[i].memory) CHECK(static_cast<double>(bytes) <= request.speed.memory_bytes);
+  }
+  CHECK(of_solver > 0);
 }
 
 TEST_CASE("tune counts bf16 on GPUs as runs on them did") {
@@ -189,7 +220,7 @@ TEST_CASE("tune counts bf16 on GPUs as runs on them did") {
     request.speed.memory_bytes = 140.0 * (1 << 30);
     request.precision = Precision::bf16();
     request.device = DeviceKind::cuda;
-    for (const auto& [layout, seconds, bubble, memory] : search_layouts(request, 100).best)
+    for (const auto& [layout, seconds, bubble, memory, gap] : search_layouts(request, 100).best)
       if (layout.microbatch == microbatch) return static_cast<double>(memory[0]) / (1 << 20);
     return 0.0;
   };
