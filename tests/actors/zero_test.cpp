@@ -56,6 +56,15 @@ TEST_CASE("every stage of ZeRO gives the same bits in every schedule, over pp an
   }
 }
 
+TEST_CASE("replicas that have no part of a small stage's weights run as the others") {
+  const auto job = [](const Layout& layout) {
+    TinyRun tiny;
+    tiny.layout = layout;
+    return job_of(tiny);
+  };
+  check_same(job, {2, 1, 8}, 2);
+}
+
 TEST_CASE("tensors of several norm blocks are divided without a change of bits") {
   for (const bool tied : {false, true}) {
     const auto job = [&](const Layout& layout) { return random_job(several_blocks_config(tied), 16, 12, layout); };
