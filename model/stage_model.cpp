@@ -57,11 +57,14 @@ class TransformerStage final : public StageModel {
     const auto no_grads = weight_views(layout_, {nullptr, {}, numerics_.precision.grad});
     std::vector<std::vector<Recompute>> recompute;
     for (const auto& chunk : spec.chunks) recompute.push_back(recompute_of_blocks(chunk, numerics_));
+    // A microbatch's slices would keep all its logits until its first backward.
+    const bool again_by_head = numerics_.loss_chunks > 1 || slices_ > 1;
+    const std::optional<int> loss_chunks = again_by_head ? std::optional(numerics_.loss_chunks) : std::nullopt;
     for (std::size_t index = 0; index < layout_.blocks.size(); ++index) {
       const BlockParameters& block = layout_.blocks[index];
       Chunk& chunk = chunks_.at(static_cast<std::size_t>(block.chunk));
       const Recompute again = recompute[static_cast<std::size_t>(block.chunk)].at(chunk.blocks.size());
-      chunk.blocks.push_back({make_block(config_, block, tp_, numerics_.loss_chunks), index, again});
+      chunk.blocks.push_back({make_block(config_, block, tp_, loss_chunks), index, again});
       chunk.blocks.back().compute->bind({block, without_memory[index], no_grads[index], fp8_.of(index)});
       chunk.begins_model |= block.block.kind == BlockKind::embedding;
     }

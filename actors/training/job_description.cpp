@@ -30,6 +30,12 @@ std::string run_name(const std::vector<Block>& blocks) {
   return fmt::format("{} .. {} ({} blocks)", block_name(blocks.front()), block_name(blocks.back()), blocks.size());
 }
 
+// "3 microbatches", or "5 slices (1.25 microbatches)"
+std::string in_flight(int count, int slices) {
+  if (slices == 1) return counted(count, "microbatch", "es");
+  return fmt::format("{} ({:.4g} microbatches)", counted(count, "slice"), static_cast<double>(count) / slices);
+}
+
 std::string stage_lines(const JobEstimate& estimate) {
   std::string lines;
   const auto& placement = estimate.plan.placement;
@@ -39,7 +45,7 @@ std::string stage_lines(const JobEstimate& estimate) {
       const auto& needs = estimate.needs[static_cast<std::size_t>(stage)].chunks[static_cast<std::size_t>(chunk)];
       lines +=
           fmt::format("stage {}{}: {}; at most {} {}\n", stage, placement.chunks() > 1 ? fmt::format(" chunk {}", chunk) : "",
-                      run_name(blocks), counted(needs.peak_activations, "microbatch", "es"),
+                      run_name(blocks), in_flight(needs.peak_activations, estimate.plan.slices),
                       needs.peak_offloaded > 0 ? fmt::format("here, {} offloaded", needs.peak_offloaded) : "in flight");
     }
   }

@@ -31,7 +31,7 @@ VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp) {
 }
 
 std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp,
-                                         int loss_chunks) {
+                                         std::optional<int> loss_chunks) {
   switch (parameters.block.kind) {
     case BlockKind::embedding:
       return std::make_unique<EmbeddingBlock>(config, tp);
@@ -40,7 +40,7 @@ std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockP
     case BlockKind::mlp:
       return std::make_unique<MlpBlock>(config, parameters);
     case BlockKind::head:
-      if (loss_chunks > 1) return std::make_unique<ChunkedHeadBlock>(config, tp, loss_chunks);
+      if (loss_chunks) return std::make_unique<ChunkedHeadBlock>(config, tp, *loss_chunks);
       return std::make_unique<HeadBlock>(config, tp);
   }
   assert(false);

@@ -124,8 +124,8 @@ struct SliceContext {
 
 // Of a vocabulary's rows, or of a head's, those that this rank has.
 VocabularyRows own_rows(std::int64_t rows, const TensorParallel& tp);
-// The block of these parameters on this rank. loss_chunks: see Numerics.
+// The block of these parameters on this rank. loss_chunks: see ChunkedHeadBlock; nothing: the head keeps its logits.
 std::unique_ptr<BlockCompute> make_block(const ModelConfig& config, const BlockParameters& parameters, const TensorParallel& tp,
-                                         int loss_chunks = 1);
+                                         std::optional<int> loss_chunks = {});
 
 }  // namespace pipetrain

@@ -2,7 +2,7 @@
 // all of it again in the backward. Logits never stand whole, so that long sequences and large vocabularies fit; this costs the
 // output matrix's forward a second time. (Hsu et al. 2024, "Liger Kernel", take the same chunks, but compute gradients in the
 // forward, which the schedules' order of B, I and W does not allow.) Weight gradients and the loss add up chunk by chunk, so
-// their bits depend on how many chunks there are.
+// their bits depend on how many chunks there are. Slices of a microbatch have such a head too, of one chunk or more a slice.
 //
 // Where the backward is split, the chunks' gradients of logits wait for W, all of them: T x V numbers from I until W.
 #pragma once

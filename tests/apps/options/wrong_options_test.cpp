@@ -98,6 +98,8 @@ TEST_CASE("options and values of later are errors that say so") {
   CHECK_THAT(error_of({"--slices", "0"}), StartsWith("--slices 0: "));
   CHECK_THAT(error_of({"--slices", "2", "--schedule", "zb-h1"}),
              StartsWith("--slices 2: the schedule zb-h1 passes whole microbatches; use 1f1b or interleaved"));
+  CHECK_THAT(error_of({"--slices", "2", "--profile", "costs.json"}),
+             StartsWith("--profile costs.json: costs of slices are not measured yet"));
   CHECK_THAT(error_of({"--slices", "2", "--order", "ready"}), StartsWith("--order ready: slices keep the plan's order"));
   CHECK_THAT(error_of({"--loss-chunks", "0"}), StartsWith("--loss-chunks"));
   CHECK_THAT(error_of({"--num-output-chunks", "8"}), Contains("--loss-chunks"));
