@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "schedules/action.hpp"
+#include "schedules/stage_protocol.hpp"
 
 namespace pipetrain::schedules {
 
@@ -22,15 +22,17 @@ class EarlyForwards {
     std::size_t launched = 0;
     std::vector<Action> running;
   };
-  Handover begin_step(bool another_comes) {
+  Handover begin_step(NextStep next) {
     Handover begun{std::exchange(launched_, 0), std::exchange(running_, {})};
-    comes_ = another_comes;
+    comes_ = next != NextStep::unknown;
+    previews_ = next == NextStep::at_once;
     previewed_ = false;
     return begun;
   }
 
   bool comes() const { return comes_; }
-  bool may_launch() const { return comes_ && taken_back_ == 0; }
+  // Without the verdict: whether the stage goes ahead of it.
+  bool may_launch(bool verdict_given) const { return comes_ && taken_back_ == 0 && (previews_ || verdict_given); }
   bool any() const { return launched_ > 0; }
   std::size_t launched() const { return launched_; }  // from the front of the list
   bool has_preview() const { return previewed_; }
@@ -48,17 +50,17 @@ class EarlyForwards {
     if (taken_back_ > 0) --taken_back_;
     return true;
   }
-  // The verdict is another than V took for granted: gives how many have to be launched again, once none runs any more.
-  std::size_t take_back() {
+  // The verdict is another than V took for granted: all have to be launched again, once none runs any more.
+  void take_back() {
     taken_back_ = running_.size();
-    return std::exchange(launched_, 0);
+    launched_ = 0;
   }
   bool waits_for_taken_back() const { return taken_back_ > 0; }
 
   const std::vector<Action>& running() const { return running_; }
 
  private:
-  bool comes_ = false, previewed_ = false;
+  bool comes_ = false, previews_ = false, previewed_ = false;
   std::size_t launched_ = 0;
   std::vector<Action> running_;
   std::size_t taken_back_ = 0;  // of those running

@@ -20,6 +20,10 @@ class Inputs {
   // False when it was there already.
   bool add(InputKind kind, int chunk, int microbatch) { return set(chunk, microbatch, now(kind)); }
   bool add_for_coming_step(InputKind kind, int chunk, int microbatch) { return set(chunk, microbatch, coming(kind)); }
+  void forget_for_coming_step(InputKind kind, int chunk, int microbatch) {
+    auto& bits = bits_[index(chunk, microbatch)];
+    bits = static_cast<std::uint8_t>(bits & ~coming(kind));
+  }
   void begin_step() {
     for (auto& bits : bits_) bits = static_cast<std::uint8_t>(bits >> kinds);
   }

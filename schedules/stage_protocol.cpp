@@ -37,6 +37,7 @@ class StageProtocol::Machine {
   void credit_returned(InputKind output, int chunk);
   std::span<const std::int32_t> completed(const Action& action);
   void signalled(int custom);
+  void input_taken_back(int chunk, int microbatch);
   bool verdict(bool apply, bool confirms);
   void abort() { state_ = State::aborted; }
   const Action* next();
@@ -158,20 +159,20 @@ void StageProtocol::Machine::set_list(StepKind kind, const std::vector<Action>* 
 
 void StageProtocol::Machine::begin_step(StepKind kind, const std::vector<Action>* given, NextStep next) {
   if (state_ == State::running && !all_launched()) impossible_begin();
-  if (next == NextStep::training) check_may_go_ahead(kind, given);
+  if (next != NextStep::unknown) check_may_go_ahead(kind, given);
   if (early_.any() && (kind == StepKind::evaluation || given))
     impossible("a step begins that is not the one whose forwards were launched already");
   state_ = State::running;
   if (given || list_ != (kind == StepKind::evaluation ? &forwards_ : &planned_list())) set_list(kind, given);
   launched_ = launched_computes_ = 0;
-  if (early_.comes() || next == NextStep::training) begin_with_early(next);
+  if (early_.comes() || next != NextStep::unknown) begin_with_early(next);
   verdict_given_ = skips_ = false;
   inputs_.begin_step();
   if (is_ready_order()) ready_->begin_step();
 }
 
 void StageProtocol::Machine::begin_with_early(NextStep next) {
-  EarlyForwards::Handover begun = early_.begin_step(next == NextStep::training);
+  EarlyForwards::Handover begun = early_.begin_step(next);
   launched_ = launched_computes_ = begun.launched;
   is_early_ = false;
   in_flight_ = std::move(begun.running);
@@ -193,10 +194,10 @@ StepOf StageProtocol::Machine::input_arrived(InputKind kind, int c, int microbat
   if (kind == InputKind::target && !is_last)
     impossible_input(kind, c, microbatch, "comes, but it is not the last of the model");
   if (state_ == State::running && inputs_.add(kind, c, microbatch)) return StepOf::running;
-  // It had arrived already, so this is the coming step's: its sender knows that all compute of this step is over here, or
-  // feeds the pipeline and knows what comes.
-  const bool fed = kind == InputKind::target || (kind == InputKind::activation && chunk(c).is_first);
-  const bool may_be_early = state_ != State::running || launched_computes_ == computes_ || (fed && early_.comes());
+  // It had arrived already, so this is the coming step's: its sender knows that all compute of this step is over here, or has
+  // begun the coming one early.
+  const bool may_be_early =
+      state_ != State::running || launched_computes_ == computes_ || (early_.comes() && kind != InputKind::gradient);
   if (!may_be_early || !inputs_.add_for_coming_step(kind, c, microbatch))
     impossible_input(kind, c, microbatch, "arrives twice");
   return StepOf::coming;
@@ -244,12 +245,15 @@ bool StageProtocol::Machine::verdict(bool apply, bool confirms) {
   if (state_ != State::running || verdict_given_) impossible("a verdict comes outside a step or twice");
   verdict_given_ = true;
   skips_ = !apply;
-  if (!early_.has_preview() || (apply && confirms)) return false;
-  const std::vector<Action>& coming = planned_list();
-  const std::size_t again = early_.take_back();
-  for (std::size_t i = 0; i < again; ++i)
-    if (!chunk(coming[i].chunk).is_last) ++chunk(coming[i].chunk).activation_credits;
+  if (!early_.comes() || (apply && confirms)) return false;
+  early_.take_back();
   return true;
+}
+
+void StageProtocol::Machine::input_taken_back(int c, int microbatch) {
+  if (!inputs_.has_for_coming_step(InputKind::activation, c, microbatch))
+    impossible_input(InputKind::activation, c, microbatch, "is taken back and did not come");
+  inputs_.forget_for_coming_step(InputKind::activation, c, microbatch);
 }
 
 StepOf StageProtocol::Machine::step_of(const Action& action) const {
@@ -322,7 +326,7 @@ inline const Action* StageProtocol::Machine::next() {
 // The list has an N, or an O at least, behind its forwards.
 const Action* StageProtocol::Machine::next_early() {
   static constexpr Action preview{ActionKind::preview, 0, -1};
-  if (!early_.may_launch() || computing_ >= run_ahead_) return nullptr;
+  if (!early_.may_launch(verdict_given_) || computing_ >= run_ahead_) return nullptr;
   const Action& action = planned_list()[early_.launched()];
   if (action.kind != ActionKind::forward || !has_credit(action)) return nullptr;
   Chunk& place = chunk(action.chunk);
@@ -438,6 +442,7 @@ StepOf StageProtocol::input_arrived(InputKind kind, int chunk, int microbatch) {
 void StageProtocol::credit_returned(InputKind output, int chunk) { machine_->credit_returned(output, chunk); }
 std::span<const std::int32_t> StageProtocol::completed(const Action& action) { return machine_->completed(action); }
 void StageProtocol::signalled(int custom) { machine_->signalled(custom); }
+void StageProtocol::input_taken_back(int chunk, int microbatch) { machine_->input_taken_back(chunk, microbatch); }
 bool StageProtocol::verdict(bool apply, bool confirms) { return machine_->verdict(apply, confirms); }
 void StageProtocol::abort() { machine_->abort(); }
 const Action* StageProtocol::next() { return machine_->next(); }

@@ -8,10 +8,11 @@
 // stage's begin_step(). Such inputs are kept for it. Nobody can be further ahead, because every stage takes part in the
 // verdict.
 //
-// Where a step's caller knows that another one follows (NextStep::training), a stage that has launched its N goes on with the
-// forwards that its list begins with, as inputs and credits come. Before the verdict it computes them from a preview of the
-// weights (V), and its driver keeps their outputs back; a verdict that confirms V lets them go, any other takes them back:
-// O runs (or is skipped), then they are launched again. Backwards wait for begin_step(). See early_forwards.hpp.
+// Where a step's caller knows that another one follows (NextStep), a stage that has launched its N goes on with the forwards
+// that its list begins with, as inputs and credits come. Before the verdict it computes them from a preview of the weights (V).
+// A verdict that confirms V lets them stand, any other takes them back: O runs (or is skipped), then they are launched again.
+// What depends on a preview is provisional for whoever gets it: its driver tells, or keeps outputs back until the verdict.
+// Backwards wait for begin_step(). See early_forwards.hpp.
 #pragma once
 
 #include <memory>
@@ -30,7 +31,11 @@ enum class Order {
 };
 
 // What follows a step, as far as its caller can promise.
-enum class NextStep : std::uint8_t { unknown, training };
+enum class NextStep : std::uint8_t {
+  unknown,
+  after_verdict,  // a step of training, whose forwards begin once this stage has the verdict
+  at_once,        // likewise, and before it too
+};
 
 // Which step a launched action belongs to.
 enum class StepOf : std::uint8_t {
@@ -58,14 +63,16 @@ class StageProtocol {
   // Every action of the previous step must have been launched, or the step aborted. An evaluation keeps the planned order.
   // `list`: what the step runs, in this order, in place of the plan's list and of choosing; the plan's actions, in an order
   // that its needs serve (but for an O that the verdict skips). It outlives the step.
-  // With NextStep::training the step is one of training in the planned order, of a plan without moves and custom actions and
-  // without a list of its own (std::invalid_argument), and a step of training comes next.
+  // With another NextStep than unknown the step is one of training in the planned order, of a plan without moves and custom
+  // actions and without a list of its own (std::invalid_argument), and a step of training comes next.
   void begin_step(StepKind kind = StepKind::training, const std::vector<Action>* list = nullptr,
                   NextStep next = NextStep::unknown);
   // The input of this chunk and microbatch can be read: its producer was enqueued (planned) or completed (ready). Before
-  // begin_step(), and once all compute of a step was launched, it belongs to the coming step; so does what comes from outside
-  // of the model (tokens and targets) for the second time, where NextStep::training was said. Returns which step it is of.
+  // begin_step(), and once all compute of a step was launched, it belongs to the coming step; so does, where one was promised,
+  // what forwards need and comes for the second time. Returns which step it is of.
   StepOf input_arrived(InputKind kind, int chunk, int microbatch);
+  // This activation for the coming step was provisional, and the verdict took it back: it will arrive again.
+  void input_taken_back(int chunk, int microbatch);
   // A slot of the queue that takes this chunk's output of that kind is free: activation sent down, gradient sent up. Credits
   // start at none and outlive steps: give one for every slot at set-up.
   void credit_returned(InputKind output, int chunk);
@@ -75,8 +82,8 @@ class StageProtocol {
   // Another stage's action has completed that this stage's custom action of this number waits for. May come before
   // the step begins.
   void signalled(int custom);
-  // Allows O, or ends the step without it. `confirms`: weights step as V took for granted. Returns whether forwards that were
-  // launched early are to be taken back, with their inputs and outputs.
+  // Allows O, or ends the step without it. `confirms`: weights step as V took for granted. Returns whether what was begun early
+  // is taken back: the driver gives back the credits of outputs that it kept, and takes back inputs that were provisional.
   bool verdict(bool apply, bool confirms = false);
   // No further actions until the next begin_step(). Inputs that arrive in between belong to that step, so nothing of the
   // aborted one may still be on its way.

@@ -63,6 +63,8 @@ struct PipelineOptions {
   // What validate() has proved of this plan with this order and slot life, by stage; empty: the pipeline validates it.
   std::vector<schedules::StageNeeds> needs;
   int replicas = 1;
+  // By stage: whether it begins a coming step before the verdict, for which it has time. Empty: all do. See step().
+  std::vector<bool> begins_before_verdict = {};
   int run_ahead = 2;                        // actions launched and not completed, per stage
   std::chrono::milliseconds grace{10000};   // for stages to stop after a failure
   std::chrono::milliseconds stall{600000};  // a step in which no action completes for this long fails; 0: never

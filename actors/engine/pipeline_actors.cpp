@@ -172,6 +172,8 @@ void PipelineActors::spawn_stage(const StageId& id) {
   setup.order = options_.order;
   setup.slot_life = options_.slot_life;
   setup.run_ahead = options_.run_ahead;
+  if (!options_.begins_before_verdict.empty())
+    setup.begins_before_verdict = options_.begins_before_verdict[static_cast<std::size_t>(id.stage)];
   setup.record = options_.recorder != nullptr;
   setup.replayed = options_.replayed;
   setup.compute = computes_.at(index(id));
@@ -185,6 +187,7 @@ void PipelineActors::spawn_stage(const StageId& id) {
       queues.next_activations = queue(v + 1, InputKind::activation);
       const StageChunk next = placement().at(v + 1);
       if (next.stage == id.stage) queues.own_next_chunk = next.chunk;
+      queues.next_is_elsewhere = !is_here({id.replica, next.stage, id.part});
     }
     if (v > 0) {
       queues.previous_gradients = queue(v - 1, InputKind::gradient);

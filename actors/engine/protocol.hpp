@@ -41,12 +41,14 @@ namespace pipetrain {
 struct Filled {
   int microbatch;
   SlotHandle slot;
+  std::int64_t depends_on = 0;  // the step whose verdict may take this back; 0: it stands
 };
 struct Arrived {
   schedules::InputKind kind;
   int chunk;
   int microbatch;
   SlotHandle slot;
+  std::int64_t depends_on = 0;
 };
 struct Released {
   SlotHandle slot;

@@ -8,7 +8,8 @@ QueueActor::QueueActor(caf::actor_config& config, QueueRoute route, std::vector<
 caf::behavior QueueActor::make_behavior() {
   return {
       [this](Filled& filled) {
-        send(consumer_, Arrived{route_.kind, route_.consumer_chunk, filled.microbatch, std::move(filled.slot)});
+        send(consumer_,
+             Arrived{route_.kind, route_.consumer_chunk, filled.microbatch, std::move(filled.slot), filled.depends_on});
       },
       [this](Released& released) {
         send(producer_, Credit{route_.kind, route_.producer_chunk, std::move(released.slot)});

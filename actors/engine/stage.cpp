@@ -108,6 +108,8 @@ void StageActor::on_exit() {
   chunks_.clear();
   launched_.clear();
   unsent_.clear();
+  stale_.clear();
+  fresh_.clear();
 }
 
 caf::resumable::resume_result StageActor::resume(caf::execution_unit* unit, std::size_t most_messages) {
@@ -133,6 +135,8 @@ void StageActor::begin(const BeginStep& message) {
   slot_life_ = step.kind == schedules::StepKind::evaluation ? schedules::SlotLife{ActionKind::forward} : setup_.slot_life;
   if (begun_early_ && (step.kind != schedules::StepKind::training || step.step != coming_->step))
     throw Error(ErrorKind::internal, "step " + std::to_string(step.step) + " begins where another was said to come");
+  step_ = step.kind == schedules::StepKind::training ? step.step : 0;
+  judged_ = false;
   coming_ = message.coming;
   begun_early_ = false;
   trace_ = std::exchange(early_trace_, {});
@@ -145,7 +149,10 @@ void StageActor::begin(const BeginStep& message) {
     }
   }
   setup_.compute->begin_step(step);
-  protocol_.begin_step(step.kind, replayed_list(step), coming_ ? schedules::NextStep::training : schedules::NextStep::unknown);
+  protocol_.begin_step(step.kind, replayed_list(step),
+                       !coming_                       ? schedules::NextStep::unknown
+                       : setup_.begins_before_verdict ? schedules::NextStep::at_once
+                                                      : schedules::NextStep::after_verdict);
   pump();
 }
 
@@ -159,10 +166,18 @@ const std::vector<Action>* StageActor::replayed_list(const StepInfo& step) const
 }
 
 void StageActor::take_input(Arrived message) {
+  if (message.depends_on != 0 && message.depends_on == refused_)
+    return send(setup_.chunks[static_cast<std::size_t>(message.chunk)].activations, Released{std::move(message.slot)});
   auto& slots = chunks_[static_cast<std::size_t>(message.chunk)];
+  const bool provisional = message.depends_on != 0 && message.depends_on == step_ && !judged_;
+  if (message.kind == InputKind::activation && slots.coming.is_provisional(message.microbatch))
+    return fresh_.push_back(std::move(message));
   const bool comes =
       !aborted_ && protocol_.input_arrived(message.kind, message.chunk, message.microbatch) == schedules::StepOf::coming;
   at((comes ? slots.coming : slots.running).of(message.kind), message.microbatch) = std::move(message.slot);
+  if (!provisional) return;
+  slots.coming.provisional.resize(static_cast<std::size_t>(setup_.plan->microbatches));
+  slots.coming.provisional[static_cast<std::size_t>(message.microbatch)] = true;
 }
 
 void StageActor::credit(Credit& message) {
@@ -237,16 +252,16 @@ void StageActor::add_output(Launch& launch) {
   if (sends_gradient && setup_.chunks[chunk].previous_gradients) launch.output = take(chunks_[chunk].gradient_credits);
 }
 
-void StageActor::send_output(Launch& launch) {
+void StageActor::send_output(Launch& launch, std::int64_t depends_on) {
   const auto& queues = setup_.chunks[static_cast<std::size_t>(launch.action.chunk)];
   const bool forward = launch.action.kind == ActionKind::forward;
   const int own_chunk = forward ? queues.own_next_chunk : queues.own_previous_chunk;
   if (own_chunk >= 0) {
-    take_input(
-        {forward ? InputKind::activation : InputKind::gradient, own_chunk, launch.action.microbatch, std::move(launch.output)});
+    take_input({forward ? InputKind::activation : InputKind::gradient, own_chunk, launch.action.microbatch,
+                std::move(launch.output), depends_on});
   } else {
     send(forward ? queues.next_activations : queues.previous_gradients,
-         Filled{launch.action.microbatch, std::move(launch.output)});
+         Filled{launch.action.microbatch, std::move(launch.output), depends_on});
   }
 }
 
@@ -277,7 +292,7 @@ void StageActor::end_launch(const Action& action, const char* what) {
     if (found->taken_back) {
       give_back(found->launch);
     } else if (found->launch.early && protocol_.waits_for_verdict()) {
-      unsent_.push_back(std::move(found->launch));
+      end_early_launch(found->launch);
     } else {
       pass_on(found->launch);
     }
@@ -292,8 +307,11 @@ void StageActor::completed(Completed& message) {
   log([&](auto& writer, auto now) { writer.completed(message.action, now); });
   if (!sends_when_enqueued()) end_launch(message.action, "completed");
   const schedules::StepOf step = protocol_.step_of(message.action);
-  if (step != schedules::StepOf::taken_back)
+  if (step == schedules::StepOf::taken_back) {
+    end_stale(message.action);
+  } else {
     (step == schedules::StepOf::coming ? early_trace_ : trace_).push_back({message.action, message.times});
+  }
   if (message.action.kind == ActionKind::norm) send(setup_.supervisor, NormDone{setup_.id, std::move(message.result)});
   for (const int waiting : protocol_.completed(message.action))
     send(setup_.supervisor, Signal{setup_.id, waiting, custom(waiting).stage});

@@ -22,6 +22,7 @@ struct StageSetup {
   schedules::Order order = schedules::Order::planned;
   schedules::SlotLife slot_life;
   int run_ahead = 2;
+  bool begins_before_verdict = true;                         // see PipelineOptions
   bool record = false;                                       // log what it receives and decides
   std::shared_ptr<const schedules::RecordedOrder> replayed;  // see PipelineOptions
   std::shared_ptr<StageCompute> compute;
@@ -33,6 +34,7 @@ struct StageSetup {
     // The consumers of those, where they are chunks of this very stage: they hear of the input at once, so that the next choice
     // knows of it. -1 elsewhere.
     int own_next_chunk = -1, own_previous_chunk = -1;
+    bool next_is_elsewhere = false;  // in another process, where nothing is taken back
   };
   std::vector<ChunkQueues> chunks;
 };
@@ -50,7 +52,11 @@ class StageActor : public caf::event_based_actor, public BriefActor {
   // Slots of queues, by microbatch.
   struct InputSlots {
     std::vector<SlotHandle> activations, gradients, targets;
+    std::vector<bool> provisional;  // of the activations: whether they depend on the verdict; may be shorter
     std::vector<SlotHandle>& of(schedules::InputKind kind);
+    bool is_provisional(int microbatch) const {
+      return static_cast<std::size_t>(microbatch) < provisional.size() && provisional[static_cast<std::size_t>(microbatch)];
+    }
   };
   // What this chunk holds of them; and the free slots of the queues it fills.
   struct ChunkSlots {
@@ -60,6 +66,11 @@ class StageActor : public caf::event_based_actor, public BriefActor {
   struct Launched {
     Launch launch;
     bool taken_back = false;
+  };
+  // An activation that was taken back while a forward reads it.
+  struct Stale {
+    schedules::Action reader;
+    SlotHandle slot;
   };
 
   void begin(const BeginStep& message);
@@ -77,11 +88,14 @@ class StageActor : public caf::event_based_actor, public BriefActor {
   void pump();  // launches whatever the protocol gives, reports the end of the step
   void launch_action(const schedules::Action& action);
   void begin_early();
+  void end_early_launch(Launch& launch);  // enqueued, before the verdict
   void take_back_early();
+  void take_back_inputs(int chunk);
+  void end_stale(const schedules::Action& reader);
   void give_back(Launch& launch);  // its slots, to launch it again
   void add_inputs(Launch& launch);
   void add_output(Launch& launch);
-  void send_output(Launch& launch);
+  void send_output(Launch& launch, std::int64_t depends_on = 0);
   void pass_on(Launch& launch);  // sends the output on and the released slots back
   void report_if_stopped();
   const schedules::CustomAction& custom(int number) const { return setup_.plan->custom[static_cast<std::size_t>(number)]; }
@@ -102,9 +116,13 @@ class StageActor : public caf::event_based_actor, public BriefActor {
   std::vector<ChunkSlots> chunks_;
   std::deque<Launched> launched_;  // until they were enqueued and their slots passed on
   std::vector<TracedAction> trace_;
-  std::optional<StepInfo> coming_;         // the step that follows
-  bool begun_early_ = false;               // the compute has heard of it
-  std::vector<Launch> unsent_;             // early forwards, whose slots wait for the verdict
+  std::optional<StepInfo> coming_;       // the step that follows
+  bool begun_early_ = false;             // the compute has heard of it
+  std::int64_t step_ = 0, refused_ = 0;  // of training: the running one, the last whose verdict took back what depended on it
+  bool judged_ = false;                  // the running step has its verdict
+  std::vector<Launch> unsent_;           // early forwards, whose slots wait for the verdict
+  std::vector<Stale> stale_;
+  std::vector<Arrived> fresh_;             // that take the place of provisional inputs once the verdict is known here
   std::vector<TracedAction> early_trace_;  // of the coming step
   std::optional<schedules::StageLogWriter> log_;
   int running_ = 0;  // launched and not completed

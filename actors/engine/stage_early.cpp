@@ -1,11 +1,16 @@
-// A stage that begins the coming step before the running one is over: see schedules/stage_protocol.hpp. What its early forwards
-// read and fill stays here until the verdict, so that nobody else has to hear of what is taken back.
+// A stage that begins the coming step before the running one is over: see schedules/stage_protocol.hpp. Outputs that depend on
+// the verdict say so, and whoever has one when the verdict takes it back releases it: the slot's credit comes back to its
+// producer in the ordinary way. To other processes nothing is sent that may be taken back: such outputs stay here until the
+// verdict.
+#include <algorithm>
 #include <utility>
 
 #include "actors/engine/stage.hpp"
 
 namespace pipetrain {
 
+using schedules::Action;
+using schedules::ActionKind;
 using schedules::InputKind;
 
 std::vector<SlotHandle>& StageActor::InputSlots::of(InputKind kind) {
@@ -18,28 +23,76 @@ void StageActor::begin_early() {
   setup_.compute->begin_early(*coming_);
 }
 
+// Inputs that the forward is done with stay until the verdict, too: it may run again.
+void StageActor::end_early_launch(Launch& launch) {
+  const auto& queues = setup_.chunks[static_cast<std::size_t>(launch.action.chunk)];
+  if (launch.output && !queues.next_is_elsewhere) send_output(launch, step_);
+  if (launch.output || !launch.release.empty()) unsent_.push_back(std::move(launch));
+}
+
 void StageActor::verdict(const Verdict& verdict) {
+  if (aborted_) return;
   log([&](auto& writer, auto now) { writer.verdict(verdict.apply, now); });
   setup_.compute->verdict(verdict);
+  judged_ = true;
   if (protocol_.verdict(verdict.apply, verdict.confirms)) {
     take_back_early();
   } else {
+    for (ChunkSlots& slots : chunks_) slots.coming.provisional.clear();
     for (Launch& launch : std::exchange(unsent_, {})) pass_on(launch);
   }
   pump();
 }
 
 void StageActor::take_back_early() {
+  refused_ = step_;
+  early_trace_.clear();
   for (Launch& launch : std::exchange(unsent_, {})) give_back(launch);
   for (Launched& one : launched_) one.taken_back = one.launch.early;
-  early_trace_.clear();
+  for (int chunk = 0; chunk < setup_.plan->placement.chunks(); ++chunk) take_back_inputs(chunk);
+  for (Arrived& input : std::exchange(fresh_, {})) take_input(std::move(input));
+}
+
+// Those that a forward still reads are released when it has completed.
+void StageActor::take_back_inputs(int chunk) {
+  InputSlots& slots = chunks_[static_cast<std::size_t>(chunk)].coming;
+  const std::vector<Action> running = protocol_.running();
+  const std::vector<bool> provisional = std::exchange(slots.provisional, {});
+  for (std::size_t microbatch = 0; microbatch < provisional.size(); ++microbatch) {
+    if (!provisional[microbatch]) continue;
+    const Action reader{ActionKind::forward, static_cast<std::int16_t>(chunk), static_cast<std::int32_t>(microbatch)};
+    protocol_.input_taken_back(chunk, static_cast<int>(microbatch));
+    SlotHandle slot = std::exchange(slots.activations[microbatch], nullptr);
+    const bool is_read = std::find(running.begin(), running.end(), reader) != running.end() &&
+                         protocol_.step_of(reader) == schedules::StepOf::taken_back;
+    if (is_read) {
+      stale_.push_back({reader, std::move(slot)});
+    } else {
+      send(setup_.chunks[static_cast<std::size_t>(chunk)].activations, Released{std::move(slot)});
+    }
+  }
+}
+
+void StageActor::end_stale(const Action& reader) {
+  const auto found = std::find_if(stale_.begin(), stale_.end(), [&](const Stale& one) { return one.reader == reader; });
+  if (found == stale_.end()) return;
+  send(setup_.chunks[static_cast<std::size_t>(reader.chunk)].activations, Released{std::move(found->slot)});
+  stale_.erase(found);
 }
 
 void StageActor::give_back(Launch& launch) {
   ChunkSlots& slots = chunks_[static_cast<std::size_t>(launch.action.chunk)];
   const auto microbatch = static_cast<std::size_t>(launch.action.microbatch);
-  if (launch.output) slots.activation_credits.push_front(std::move(launch.output));
-  if (launch.activation) slots.coming.activations[microbatch] = std::move(launch.activation);
+  if (launch.output) {
+    slots.activation_credits.push_front(std::move(launch.output));
+    protocol_.credit_returned(InputKind::activation, launch.action.chunk);
+  }
+  const auto stale = std::find_if(stale_.begin(), stale_.end(), [&](const Stale& one) { return one.reader == launch.action; });
+  if (stale != stale_.end()) {
+    stale->slot = std::move(launch.activation);
+  } else if (launch.activation) {
+    slots.coming.activations[microbatch] = std::move(launch.activation);
+  }
   if (launch.target) slots.coming.targets[microbatch] = std::move(launch.target);
 }
 

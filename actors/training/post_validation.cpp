@@ -7,6 +7,7 @@
 #include "actors/training/train_job.hpp"
 #include "core/error.hpp"
 #include "core/mesh.hpp"
+#include "schedules/simulate.hpp"
 
 namespace pipetrain {
 
@@ -51,6 +52,19 @@ void check_post_validation(const TrainJob& job, const Mesh& stages) {
     refuse(
         "needs all tensor-parallel ranks of a stage in one process, because they must begin early together; give each process "
         "whole stages, or turn it off");
+}
+
+std::vector<bool> stages_that_wait(const schedules::Plan& plan, const std::vector<schedules::StageNeeds>& needs) {
+  const std::vector<double> one(plan.stages.size(), 1);
+  const auto timeline = schedules::simulate(plan, schedules::Costs::per_stage(plan.placement, one, one, one), needs);
+  std::vector<double> ends;
+  for (const auto& spans : timeline.stages)
+    for (const schedules::Span& span : spans)
+      if (span.action.kind == ActionKind::norm) ends.push_back(span.end);
+  const double last = *std::max_element(ends.begin(), ends.end());
+  std::vector<bool> waits;
+  for (const double end : ends) waits.push_back(last - end >= 0.5);
+  return waits;
 }
 
 std::optional<OverlappedBubble::Shares> OverlappedBubble::add(const std::vector<StageTrace>& stages, bool announced) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/engine/trace.hpp"
+#include "schedules/validate.hpp"
 
 namespace pipetrain {
 
@@ -17,6 +18,10 @@ struct TrainJob;
 void check_post_validation(const TrainJob& job);
 // Likewise, where the ranks of a stage run in several processes; `stages`: its mesh has a rank for each part of one.
 void check_post_validation(const TrainJob& job, const Mesh& stages);
+
+// By stage: whether it is done with a step of the plan half a forward or more before the last one, where F = I = W, and so has
+// the time to begin the coming one. `needs`: what validate() gave.
+std::vector<bool> stages_that_wait(const schedules::Plan& plan, const std::vector<schedules::StageNeeds>& needs);
 
 // The share of time in which stages ran nothing, of steps that overlap: from each stage's last N to its N of this step. So it
 // counts what lies between two steps too, which the bubble of steps that do not overlap leaves out.

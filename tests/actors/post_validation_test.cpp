@@ -115,7 +115,7 @@ TEST_CASE("post-validation takes back what was begun behind a step that is skipp
     CHECK(early.same_bits(steps_of(job, false, 16)));
     CHECK(std::get<bool>(early.reports.front()));
     CHECK(std::any_of(early.reports.begin(), early.reports.end(), [](const auto& step) { return !std::get<bool>(step); }));
-    CHECK(early.redone > 0);
+    CHECK((early.redone > 0) == (stages > 1));  // one stage has no time to begin early in
   }
 }
 

@@ -26,8 +26,10 @@ std::vector<RemoteMessage> all_messages() {
   Failure failure{ErrorKind::numeric, "the loss is NaN", "stage 2"};
   failure.setting = Setting{"lr", "1e9"};
   const DeviceAction device{{ActionKind::input_grad, 1, 7}, {at(5), at(1234567890123)}, at(-7)};
-  StepDone done{{stage, {{{ActionKind::forward, 1, 3}, {at(1), at(2)}}, {{ActionKind::norm, 0, -1}, {}}}},
-                {{device, device}, {}}};
+  StepDone done{
+      {stage,
+       {{{ActionKind::forward, 1, 3}, {at(1), at(2)}}, {{ActionKind::norm, 0, -1}, {}}, {{ActionKind::preview, 0, -1}, {}}}},
+      {{device, device}, {}}};
   return {{stage, BeginStep{{7, 8, 1e5, 3e-4}}},
           {{}, BeginStep{{1, 1, 1, 0}}},
           {stage, BeginStep{{7, 8, 1e5, 3e-4}, StepInfo{8, 8, 9e4, 2e-4, 1024}}},

@@ -18,10 +18,10 @@ std::string next_text(StageProtocol& protocol) {
 }
 
 // A stage of one that has launched and completed everything but O, whose next step's inputs are there.
-StageProtocol before_the_verdict(int microbatches = 2) {
+StageProtocol before_the_verdict(int microbatches = 2, NextStep next = NextStep::at_once) {
   const auto plan = std::make_shared<const Plan>(with_end_of_step(build_schedule("gpipe", {1, 1, microbatches}), {}));
   StageProtocol stage(plan, 0, Order::planned);
-  stage.begin_step(StepKind::training, nullptr, NextStep::training);
+  stage.begin_step(StepKind::training, nullptr, next);
   for (const int step : {0, 1})
     for (int m = 0; m < microbatches; ++m)
       for (const auto kind : {InputKind::activation, InputKind::target})
@@ -87,10 +87,35 @@ TEST_CASE("another verdict takes early forwards back, which run again once they 
   }
 }
 
-TEST_CASE("a stage that hears the verdict first needs no preview") {
-  StageProtocol stage = before_the_verdict();
-  CHECK_FALSE(stage.verdict(true, false));
-  for (const char* text : {"O", "F0"}) CHECK(next_text(stage) == text);
+TEST_CASE("a stage that hears the verdict first needs no preview, nor one that is to wait for it") {
+  StageProtocol stage = before_the_verdict(), waiting = before_the_verdict(2, NextStep::after_verdict);
+  CHECK(next_text(waiting).empty());
+  for (StageProtocol* one : {&stage, &waiting}) {
+    CHECK(one->verdict(true, false));
+    for (const char* text : {"O", "F0"}) CHECK(next_text(*one) == text);
+  }
+}
+
+TEST_CASE("an activation that is taken back arrives again") {
+  const auto plan = std::make_shared<const Plan>(with_end_of_step(build_schedule("1f1b", {2, 1, 1}), {}));
+  StageProtocol stage(plan, 1, Order::planned);
+  stage.credit_returned(InputKind::gradient, 0);
+  stage.begin_step(StepKind::training, nullptr, NextStep::at_once);
+  for (const auto kind : {InputKind::activation, InputKind::target}) stage.input_arrived(kind, 0, 0);
+  for (const auto kind : {InputKind::activation, InputKind::target})  // nothing was launched yet
+    CHECK(stage.input_arrived(kind, 0, 0) == StepOf::coming);
+  CHECK_THROWS_AS(stage.input_arrived(InputKind::activation, 0, 0), std::logic_error);
+  for (const char* text : {"F0", "B0", "N", "V"}) {
+    const Action action = *stage.next();
+    CHECK(to_string(action) == text);
+    stage.completed(action);
+  }
+  CHECK(stage.verdict(false));
+  stage.input_taken_back(0, 0);
+  CHECK_THROWS_AS(stage.input_taken_back(0, 0), std::logic_error);
+  CHECK(next_text(stage).empty());
+  CHECK(stage.input_arrived(InputKind::activation, 0, 0) == StepOf::coming);
+  CHECK(next_text(stage) == "F0");
 }
 
 TEST_CASE("a step that was not announced cannot follow early forwards, and only planned steps of training are followed") {
@@ -103,9 +128,9 @@ TEST_CASE("a step that was not announced cannot follow early forwards, and only 
 
   const auto plan = std::make_shared<const Plan>(with_end_of_step(build_schedule("1f1b", {2, 1, 4}), {}));
   StageProtocol ready(plan, 0, Order::ready), planned(plan, 0, Order::planned);
-  CHECK_THROWS_AS(ready.begin_step(StepKind::training, nullptr, NextStep::training), std::invalid_argument);
-  CHECK_THROWS_AS(planned.begin_step(StepKind::evaluation, nullptr, NextStep::training), std::invalid_argument);
-  CHECK_THROWS_AS(planned.begin_step(StepKind::training, &plan->stages[0], NextStep::training), std::invalid_argument);
+  CHECK_THROWS_AS(ready.begin_step(StepKind::training, nullptr, NextStep::at_once), std::invalid_argument);
+  CHECK_THROWS_AS(planned.begin_step(StepKind::evaluation, nullptr, NextStep::at_once), std::invalid_argument);
+  CHECK_THROWS_AS(planned.begin_step(StepKind::training, &plan->stages[0], NextStep::at_once), std::invalid_argument);
 }
 
 TEST_CASE("at any speed of stages and messages, with any verdicts, steps that begin early run every action once") {
@@ -120,9 +145,10 @@ TEST_CASE("at any speed of stages and messages, with any verdicts, steps that be
             with_end_of_step(build_schedule(schedule.name, {stages, schedule.default_chunks, microbatches}), {}));
         PipelineDriver driver(plan, Order::planned, validate(*plan, Order::planned, life), 1 + round % 3, life);
         INFO(schedule.name << " pp " << stages << " m " << microbatches << " round " << round);
+        driver.keeps_outputs = round % 2 == 1;
         std::vector<bool> applied;
         for (int step = 1; step <= steps; ++step) {
-          driver.begin_step(StepKind::training, step < steps ? NextStep::training : NextStep::unknown);
+          driver.begin_step(StepKind::training, step < steps ? NextStep::at_once : NextStep::unknown);
           driver.applies = any(4) != 0;
           driver.confirms = any(2) != 0;
           applied.push_back(driver.applies);
@@ -148,5 +174,4 @@ TEST_CASE("at any speed of stages and messages, with any verdicts, steps that be
   }
   CHECK(previews > 100);
   CHECK(takes_back > 100);
-  CHECK(takes_back < previews);
 }

@@ -3,10 +3,12 @@
 // nothing else is promised, as between actors.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,11 +35,11 @@ class PipelineDriver {
     }
   }
 
-  // With NextStep::training the step is followed by another, whose tokens and targets come as soon as there is room.
+  // With NextStep::at_once the step is followed by another, whose tokens and targets come as soon as there is room.
   void begin_step(StepKind kind = StepKind::training, NextStep next = NextStep::unknown) {
     kind_ = kind;
     norms_ = 0;
-    const bool announced = next_ == NextStep::training;
+    const bool announced = next_ == NextStep::at_once;
     for (int* fed : {&fed_tokens_, &fed_targets_}) *fed = announced ? *fed - plan_->microbatches : 0;
     next_ = next;
     for (int stage = 0; stage < plan_->placement.stages(); ++stage) send({Event::begin, stage, {}, {}});
@@ -63,12 +65,13 @@ class PipelineDriver {
         ++begun_[static_cast<std::size_t>(event.stage)];
         break;
       case Event::input:
-        protocol.input_arrived(event.kind, event.action.chunk, event.action.microbatch);
+        take_input(event);
         break;
       case Event::credit:
         protocol.credit_returned(event.kind, event.action.chunk);
         break;
       case Event::done:
+        if (protocol.step_of(event.action) == StepOf::taken_back) end_stale(event.stage, event.action);
         for (const int custom : protocol.completed(event.action))
           send({Event::signal, plan_->custom[static_cast<std::size_t>(custom)].stage, {}, {ActionKind::custom, 0, custom}});
         on_completed(event.stage, event.action);
@@ -117,7 +120,8 @@ class PipelineDriver {
     enum Type { begin, input, credit, done, verdict, signal } type;
     int stage;
     InputKind kind;
-    Action action;  // its chunk and microbatch say what arrives
+    Action action;       // its chunk and microbatch say what arrives
+    int depends_on = 0;  // of an input: the step whose verdict may take it back; 0: none
   };
 
   void send(const Event& event) {
@@ -128,9 +132,24 @@ class PipelineDriver {
              "ag t"[static_cast<int>(event.kind) == 2 ? 3 : static_cast<int>(event.kind)];
     channels_[key].push_back(event);
   }
-  void send_input(InputKind kind, int v, int microbatch) {
+  void send_input(InputKind kind, int v, int microbatch, int depends_on = 0) {
     const StageChunk to = plan_->placement.at(v);
-    send({Event::input, to.stage, kind, {ActionKind::forward, static_cast<std::int16_t>(to.chunk), microbatch}});
+    send({Event::input, to.stage, kind, {ActionKind::forward, static_cast<std::int16_t>(to.chunk), microbatch}, depends_on});
+  }
+  // As a stage actor does: what is provisional is given back when the verdict takes it back, and once nobody reads it.
+  void take_input(const Event& event) {
+    StageProtocol& protocol = protocols[static_cast<std::size_t>(event.stage)];
+    Early& early = early_[event.stage];
+    const std::pair at(static_cast<int>(event.action.chunk), event.action.microbatch);
+    if (event.depends_on != 0 && event.depends_on == early.refused)
+      return return_slot(event.kind, plan_->placement.virtual_stage(event.stage, event.action.chunk));
+    if (event.kind == InputKind::activation && early.provisional.contains(at)) return early.fresh.push_back(event);
+    protocol.input_arrived(event.kind, event.action.chunk, event.action.microbatch);
+    if (event.depends_on > early.judged) early.provisional.insert(at);
+  }
+  void end_stale(int stage, const Action& reader) {
+    if (early_[stage].stale.erase({static_cast<int>(reader.chunk), reader.microbatch}) > 0)
+      return_slot(InputKind::activation, plan_->placement.virtual_stage(stage, reader.chunk));
   }
   // A slot of the queue into virtual stage v is free: its sender is told.
   void return_slot(InputKind kind, int v) {
@@ -145,16 +164,16 @@ class PipelineDriver {
     }
   }
   void feed() {
-    const int m = plan_->microbatches, end = next_ == NextStep::training ? 2 * m : m;
+    const int m = plan_->microbatches, end = next_ == NextStep::at_once ? 2 * m : m;
     for (; fed_tokens_ < end && token_slots_ > 0; ++fed_tokens_, --token_slots_)
       send_input(InputKind::activation, 0, fed_tokens_ % m);
     for (; fed_targets_ < end && target_slots_ > 0; ++fed_targets_, --target_slots_)
       send_input(InputKind::target, plan_->placement.virtual_stages() - 1, fed_targets_ % m);
   }
   static bool is_input_grad(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::input_grad; }
-  void send_output(int v, const Action& action) {
+  void send_output(int v, const Action& action, int depends_on = 0) {
     if (action.kind == ActionKind::forward && v + 1 < plan_->placement.virtual_stages())
-      send_input(InputKind::activation, v + 1, action.microbatch);
+      send_input(InputKind::activation, v + 1, action.microbatch, depends_on);
     if (is_input_grad(action.kind) && v > 0) send_input(InputKind::gradient, v - 1, action.microbatch);
   }
   void on_launched(int stage, const Action& action, bool early) {
@@ -165,18 +184,43 @@ class PipelineDriver {
     previews += action.kind == ActionKind::preview ? 1 : 0;
     send({Event::done, stage, {}, action});
     if (order_ != Order::planned || !is_compute(action.kind)) return;
-    if (early && protocols[at].waits_for_verdict()) {
-      unsent_[stage].push_back(action);
-    } else {
-      send_output(plan_->placement.virtual_stage(stage, action.chunk), action);
-    }
+    const int v = plan_->placement.virtual_stage(stage, action.chunk);
+    if (!early || !protocols[at].waits_for_verdict()) return send_output(v, action);
+    if (!keeps_outputs) return send_output(v, action, begun_[at]);
+    early_[stage].unsent.push_back(action);
   }
   void on_verdict(int stage) {
-    const bool taken_back =
-        protocols[static_cast<std::size_t>(stage)].verdict(kind_ == StepKind::training && applies, confirms);
-    if (taken_back) standing[{stage, begun_[static_cast<std::size_t>(stage)] + 1}].clear(), ++takes_back;
-    for (const Action& action : std::exchange(unsent_[stage], {}))
-      if (!taken_back) send_output(plan_->placement.virtual_stage(stage, action.chunk), action);
+    StageProtocol& protocol = protocols[static_cast<std::size_t>(stage)];
+    Early& early = early_[stage];
+    early.judged = begun_[static_cast<std::size_t>(stage)];
+    const bool taken_back = protocol.verdict(kind_ == StepKind::training && applies, confirms);
+    for (const Action& action : std::exchange(early.unsent, {})) {
+      const int v = plan_->placement.virtual_stage(stage, action.chunk);
+      if (!taken_back) send_output(v, action);
+      if (taken_back && v + 1 < plan_->placement.virtual_stages())
+        protocol.credit_returned(InputKind::activation, action.chunk);
+    }
+    const auto provisional = std::exchange(early.provisional, {});
+    if (taken_back) take_back(stage, provisional);
+  }
+  void take_back(int stage, const std::set<std::pair<int, int>>& provisional) {
+    StageProtocol& protocol = protocols[static_cast<std::size_t>(stage)];
+    Early& early = early_[stage];
+    early.refused = early.judged;
+    standing[{stage, early.judged + 1}].clear();
+    ++takes_back;
+    for (const auto& [chunk, microbatch] : provisional) {
+      const Action reader{ActionKind::forward, static_cast<std::int16_t>(chunk), microbatch};
+      protocol.input_taken_back(chunk, microbatch);
+      const auto running = protocol.running();
+      if (std::find(running.begin(), running.end(), reader) != running.end() &&
+          protocol.step_of(reader) == StepOf::taken_back) {
+        early.stale.insert({chunk, microbatch});
+      } else {
+        return_slot(InputKind::activation, plan_->placement.virtual_stage(stage, chunk));
+      }
+    }
+    for (const Event& event : std::exchange(early.fresh, {})) take_input(event);
   }
   void on_completed(int stage, const Action& action) {
     if (action.kind == ActionKind::norm && ++norms_ == plan_->placement.stages())
@@ -206,11 +250,18 @@ class PipelineDriver {
   int token_slots_ = 0, target_slots_ = 0, norms_ = 0;
   int fed_tokens_ = 1 << 30, fed_targets_ = 1 << 30;  // nothing before the first step
   NextStep next_ = NextStep::unknown;
-  std::map<int, std::vector<Action>> unsent_;  // by stage: early forwards whose outputs wait for the verdict
+  struct Early {
+    std::vector<Action> unsent;                        // early forwards whose outputs wait for the verdict
+    std::set<std::pair<int, int>> provisional, stale;  // activations, by chunk and microbatch
+    std::vector<Event> fresh;
+    int judged = 0, refused = 0;  // steps
+  };
+  std::map<int, Early> early_;  // by stage
 
  public:
   std::vector<StageProtocol> protocols;
   std::vector<std::string> traces;                      // per stage, what was launched: "F0 F1 B0 "
+  bool keeps_outputs = false;                           // of early forwards, until the verdict
   bool applies = true, confirms = false;                // the verdict of a step of training
   std::map<std::pair<int, int>, std::string> standing;  // by stage and step, from 1: what was launched and not taken back
   int previews = 0, takes_back = 0;                     // of all stages and steps

@@ -77,7 +77,7 @@ inline void put(WireWriter& out, const schedules::Action& action) {
   out.number(action.microbatch);
 }
 inline void get(const Source& from, schedules::Action& action) {
-  action.kind = from.in.choice(schedules::ActionKind::reload);
+  action.kind = from.in.choice(schedules::ActionKind::preview);
   action.chunk = from.in.number<std::int16_t>();
   if (action.chunk < 0 || action.chunk >= from.limits.chunks) WireReader::refuse("a chunk that the plan has not");
   if (is_custom(action.kind)) {
