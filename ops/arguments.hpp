@@ -252,12 +252,6 @@ struct SegmentAttentionBackwardArgs {
   Dropout dropout = {};                  // of the forward
 };
 
-// The gradients of queries and of keys and values, as segments have summed them up, side by side as one.
-struct JoinColumnsArgs {
-  Tensor left, right;  // [T, A], [T, B] f32
-  Tensor out;          // [T, A + B] of f32 or the activations' type, written
-};
-
 struct MergeAttentionArgs {
   Tensor part;              // [batch queries, Hq D], f32 or the activations' type
   Tensor part_log_sum_exp;  // [batch, Hq, queries] f32

@@ -48,7 +48,6 @@ class MeasuringOps : public Ops {
   void segment_attention(const SegmentShape&, const SegmentAttentionArgs&) override {}
   void segment_attention_backward(const SegmentShape&, const SegmentAttentionBackwardArgs&) override {}
   void merge_attention(const SegmentShape&, const MergeAttentionArgs&) override {}
-  void join_columns(const JoinColumnsArgs&) override {}
   void cross_entropy_backward(const CrossEntropyBackwardArgs&) override {}
   void counted_rows(const Tensor&, const Tensor&, const Tensor&) override {}
   void adamw(const AdamWArgs&, const AdamW&) override {}

@@ -30,8 +30,6 @@ void Ops::segment_attention_backward(const SegmentShape&, const SegmentAttention
 
 void Ops::merge_attention(const SegmentShape&, const MergeAttentionArgs&) { refuse_segments(); }
 
-void Ops::join_columns(const JoinColumnsArgs&) { refuse_segments(); }
-
 void Ops::fp8_matmul_scatter(const TensorParallel&, const Fp8MatmulArgs&) { refuse_fp8(); }
 
 }  // namespace pipetrain

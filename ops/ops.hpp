@@ -163,7 +163,6 @@ class Ops {
   virtual void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args);
   // (out, log_sum_exp) of some keys become those of these keys and the part's, of others, together. `keys` is not read.
   virtual void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args);
-  virtual void join_columns(const JoinColumnsArgs& args);
 
   // --- Vocabulary-parallel loss ---
 

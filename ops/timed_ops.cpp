@@ -179,9 +179,6 @@ class TimedOps : public Ops {
   void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) override {
     timed(OpClass::attention, [&] { ops_->merge_attention(shape, args); });
   }
-  void join_columns(const JoinColumnsArgs& args) override {
-    timed(OpClass::elementwise, [&] { ops_->join_columns(args); });
-  }
   void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
     timed(OpClass::attention, [&] { ops_->attention_backward(shape, args); });
   }

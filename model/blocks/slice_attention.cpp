@@ -59,7 +59,11 @@ void slice_attention_backward(const BlockContext& context, const AttentionShape&
                                                      .dkv = context.slice->key_gradients[i],
                                                      .accumulate_dq = i == 0 ? Accumulate::no : Accumulate::yes});
   });
-  context.ops.join_columns({.left = query_gradient, .right = context.slice->key_gradients.back(), .out = gradients.qkv});
+  const Tensor& key_gradient = context.slice->key_gradients.back();
+  const std::int64_t queries = query_gradient.cols();
+  context.ops.copy_columns({.source = query_gradient, .target = gradients.qkv, .count = queries});
+  context.ops.copy_columns(
+      {.source = key_gradient, .target = gradients.qkv, .target_begin = queries, .count = key_gradient.cols()});
 }
 
 }  // namespace pipetrain

@@ -164,10 +164,6 @@ class CpuOps : public Ops {
     enqueue([=](CpuStream& s) { cpu::merge_attention(s, shape, args); });
   }
 
-  void join_columns(const JoinColumnsArgs& args) override {
-    enqueue([=](CpuStream& s) { cpu::join_columns(s, args); });
-  }
-
   void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) override {
     const ArenaScope scope(*workspace_);
     const cpu::LossScratch scratch(*workspace_, args.targets);

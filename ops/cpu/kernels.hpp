@@ -43,7 +43,6 @@ void cached_attention(CpuStream& stream, const AttentionShape& shape, const Cach
 void segment_attention(CpuStream& stream, const SegmentShape& shape, const SegmentAttentionArgs& args);
 void segment_attention_backward(CpuStream& stream, const SegmentShape& shape, const SegmentAttentionBackwardArgs& args);
 void merge_attention(CpuStream& stream, const SegmentShape& shape, const MergeAttentionArgs& args);
-void join_columns(CpuStream& stream, const JoinColumnsArgs& args);
 
 // What the ranks exchange of every token's logits.
 struct LossSums {

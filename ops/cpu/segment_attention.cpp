@@ -95,14 +95,4 @@ void merge_attention(CpuStream& stream, const SegmentShape& shape, const MergeAt
   });
 }
 
-void join_columns(CpuStream& stream, const JoinColumnsArgs& args) {
-  stream.parallel_for(args.out.rows(), [&](std::int64_t row) {
-    const Rows left(args.left), right(args.right), out(args.out);
-    out.write(row, [&](float* to) {
-      std::copy_n(left[row], args.left.cols(), to);
-      std::copy_n(right[row], args.right.cols(), to + args.left.cols());
-    });
-  });
-}
-
 }  // namespace pipetrain::cpu

@@ -192,18 +192,6 @@ TEST_CASE("keys and values are the last columns of what they lie in", "[ops][seg
   });
 }
 
-TEST_CASE("columns are joined, rounded to the output's type", "[ops][segments]") {
-  on_every_backend([&](Bench& b) {
-    if (b.rank.device().id().kind != DeviceKind::cpu) return;
-    const Values left = b.draw_f32({13, 5}), right = b.draw_f32({13, 24});
-    const Tensor tleft = b.put_f32(left), tright = b.put_f32(right), out = b.poisoned({13, 29});
-    b.team.run([&](TestRank& r) { r.ops().join_columns({.left = tleft, .right = tright, .out = out}); });
-    const Values joined = b.rank.get(out);
-    CHECK(relative_error(col_range(joined, 0, 5), rounded(left, b.dtype)) == 0);
-    CHECK(relative_error(col_range(joined, 5, 29), rounded(right, b.dtype)) == 0);
-  });
-}
-
 TEST_CASE("a device without attention between stretches says so", "[ops][segments]") {
   on_every_backend([](Bench& b) {
     if (b.rank.device().id().kind == DeviceKind::cpu) return;
