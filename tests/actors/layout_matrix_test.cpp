@@ -64,7 +64,7 @@ class RandomLayouts {
       layout.cp = number(2, 3);
       tiny.sequence = 2 * layout.cp * number(1, 5);
     }
-    if (layout.cp == 1 && number(0, 11) == 0) offload(layout);
+    if (number(0, 11) == 0) offload(layout);
     return tiny;
   }
 
