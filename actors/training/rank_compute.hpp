@@ -72,6 +72,7 @@ class RankCompute : public ComputeRank {
   void provoke(const Fault& fault);
   bool is_slow() const;  // by a fault
   void delay();          // what the stream computes next
+  void open_step(const StepInfo& step);  // what its forwards need to know
   // Where the documents of the step's microbatches begin, onto the device.
   void load_documents(std::int64_t step, std::int64_t sequence);
   Tensor documents_of(int microbatch) const;  // [T]
@@ -102,8 +103,6 @@ class RankCompute : public ComputeRank {
   std::unique_ptr<StageModel> model_;
   std::optional<RankState> state_;
   std::optional<ActivationPool> activations_;
-  void open_step(const StepInfo& step);  // what its forwards need to know
-
   StepInfo step_;                         // of which forwards and backwards are launched
   StepInfo ending_;                       // whose N was launched last
   bool begun_early_ = false;              // step_ comes behind the running one
