@@ -287,7 +287,7 @@ class Trainer::Run {
       loss_scale_.applied();
     }
     const float clip = clip_factor(report.grad_norm, job_.clip_norm);
-    report.redone = report.skipped || clip != 1;  // if any stage went ahead
+    report.redone = job_.post_validation && (report.skipped || clip != 1);  // if any stage went ahead
     if (report.skipped) return {.apply = false};
     return {true, clip / info.loss_scale, clip == 1};
   }

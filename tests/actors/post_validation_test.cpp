@@ -74,6 +74,7 @@ TEST_CASE("post-validation gives the bits of steps that wait, whether every, no 
         const Steps waiting = steps_of(job, false, count), early = steps_of(job, true, count);
         CHECK(early.same_bits(waiting));
         CHECK(waiting.previewed == 0);
+        CHECK(waiting.redone == 0);
         CHECK(early.redone <= early.previewed);
         CHECK((clip != 0.0 || early.redone == 0));
         CHECK((clip != 1e-3 || early.redone == early.previewed));
