@@ -166,7 +166,7 @@ TEST_CASE("what lives outside of the devices gives the same bits where ranks sha
   for (const bool weights : {false, true}) {
     Layout layout = plain;
     layout.activations = weights ? 0 : 1;
-    layout.offload = layout.parameters = weights;
+    layout.offload = layout.parameters = layout.gradients = weights;
     INFO(to_string(layout));
     CHECK((run(golden_job("llama3_tiny", layout), 2) == inside));
   }
@@ -316,7 +316,7 @@ TEST_CASE("what sharing sequences does not go with is refused with the setting")
         "cp 4: sequences of 12 tokens cannot be cut into 2 x 4 equal chunks; use a seq-len that is a multiple of 8");
   CHECK(refusal(job_with(2, [](TinyRun& tiny) { tiny.dropout = 0.1; })).starts_with("cp 2: dropout is not built with it yet"));
   CHECK(refusal(job_with(2, [](TinyRun& tiny) { tiny.isolated = true; })).starts_with("cp 2: documents that do not see"));
-  TrainJob job = job_of({.layout = with_cp(2, {})});
-  job.offload = {.gradients = true, .folder = std::filesystem::temp_directory_path()};
-  CHECK(refusal(job).starts_with("offload gradients: 2 ranks have the same weights"));
+  TrainJob job = job_of({.sequence = 12, .layout = with_cp(2, {})});
+  job.layout.slices = 2;
+  CHECK(refusal(job).starts_with("cp 2: slices of what ranks share"));
 }
