@@ -70,8 +70,8 @@ class RankCompute : public ComputeRank {
   bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
   void warm_up();
   void provoke(const Fault& fault);
-  bool is_slow() const;  // by a fault
-  void delay();          // what the stream computes next
+  bool is_slow() const;                  // by a fault
+  void delay();                          // what the stream computes next
   void open_step(const StepInfo& step);  // what its forwards need to know
   // Where the documents of the step's microbatches begin, onto the device.
   void load_documents(std::int64_t step, std::int64_t sequence);
