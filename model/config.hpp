@@ -30,6 +30,7 @@ struct DropoutRates {
   double embedding = 0;  // of the sum of token and position embeddings
   double attention = 0;  // of the attention's probabilities
   double residual = 0;   // of what attention and MLP add to the residual stream
+  bool any() const { return embedding > 0 || attention > 0 || residual > 0; }
   bool operator==(const DropoutRates&) const = default;
 };
 

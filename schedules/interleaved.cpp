@@ -28,10 +28,6 @@ std::vector<Action> order_of(const ScheduleShape& shape, ActionKind kind, bool a
 // How many forwards must stand before the first pair of a forward and a backward, so that no backward comes before its forward
 // on the last stage.
 std::size_t head_start(const ScheduleShape& shape, const std::vector<Action>& forwards, const std::vector<Action>& backwards) {
-  if (shape.slices == 1) {
-    const int longest_group = (shape.microbatches + groups_of(shape) - 1) / groups_of(shape);
-    return static_cast<std::size_t>(shape.chunks - 1) * static_cast<std::size_t>(longest_group);
-  }
   const auto index = [&](const Action& action) {
     return static_cast<std::size_t>(action.microbatch) * static_cast<std::size_t>(shape.chunks) +
            static_cast<std::size_t>(action.chunk);

@@ -1,126 +1,11 @@
 #include "schedules/stage_protocol.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <stdexcept>
 
-#include "schedules/check_customs.hpp"
-#include "schedules/custom_waits.hpp"
-#include "schedules/early_forwards.hpp"
-#include "schedules/inputs.hpp"
-#include "schedules/ready_choice.hpp"
+#include "schedules/stage_machine.hpp"
 
 namespace pipetrain::schedules {
-
-namespace {
-
-const char* name_of(InputKind kind) {
-  switch (kind) {
-    case InputKind::activation:
-      return "activation";
-    case InputKind::gradient:
-      return "gradient";
-    case InputKind::target:
-      return "target";
-  }
-  return "?";
-}
-
-}  // namespace
-
-class StageProtocol::Machine {
- public:
-  Machine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead);
-
-  void begin_step(StepKind kind, const std::vector<Action>* list, NextStep next);
-  StepOf input_arrived(InputKind kind, int chunk, int microbatch);
-  void credit_returned(InputKind output, int chunk);
-  std::span<const std::int32_t> completed(const Action& action);
-  void signalled(int custom);
-  void input_taken_back(int chunk, int microbatch);
-  bool verdict(bool apply, bool confirms);
-  void abort() { state_ = State::aborted; }
-  const Action* next();
-  bool is_early() const { return is_early_; }
-  StepOf step_of(const Action& action) const;
-  bool waits_for_verdict() const {
-    return state_ == State::running && !verdict_given_ && launched_ + 1 == list().size() &&
-           list()[launched_].kind == ActionKind::optimizer;
-  }
-  bool step_done() const {
-    return state_ == State::aborted || (all_launched() && in_flight_.empty() && !early_.waits_for_taken_back());
-  }
-  int in_flight() const { return static_cast<int>(in_flight_.size() + early_.running().size()); }
-  std::vector<Action> running() const;
-  std::string waiting_for() const;
-
- private:
-  enum class State { no_step, running, aborted };
-  // What a chunk's place in the model means for its inputs and outputs.
-  struct Chunk {
-    bool is_first = false;
-    bool is_last = false;
-    int activation_credits = 0;
-    int gradient_credits = 0;
-  };
-
-  // The custom actions of the plan, and how many signals each of this stage has that it waits for.
-  struct Customs {
-    explicit Customs(const Plan& plan) : waits(plan), signals(plan.custom.size()) {}
-    CustomWaits waits;
-    std::vector<int> signals;
-  };
-
-  const std::vector<Action>& list() const { return *list_; }
-  const std::vector<Action>& planned_list() const { return plan_->stages[static_cast<std::size_t>(stage_)]; }
-  bool is_ready_order() const { return ready_ && list_ == &planned_list(); }
-  void set_list(StepKind kind, const std::vector<Action>* list = nullptr);
-  bool has_chunk(int index) const { return index >= 0 && static_cast<std::size_t>(index) < chunks_.size(); }
-  const Chunk& chunk(int index) const { return chunks_[static_cast<std::size_t>(index)]; }
-  Chunk& chunk(int index) { return chunks_[static_cast<std::size_t>(index)]; }
-  bool next_is_move() const { return !ready_ && is_move(list()[launched_].kind); }
-  bool all_launched() const { return state_ == State::running && launched_ == list().size(); }
-  bool has_inputs(const Action& action) const;
-  bool has_signals(int custom) const;
-  bool has_credit(const Action& action) const;
-  bool can_run(const Action& action) const;
-  const Action* choose();                        // null: nothing
-  [[gnu::noinline]] const Action* next_early();  // null: nothing
-  [[gnu::noinline]] void begin_with_early(NextStep next);
-  void check_may_go_ahead(StepKind kind, const std::vector<Action>* given) const;
-  void launch(const Action& action);
-  std::string describe(const Action& action) const;
-  std::string describe_custom(int number) const;
-  // Out of line, so that what calls them stays small.
-  [[noreturn, gnu::noinline]] void impossible(const std::string& what) const;
-  [[noreturn, gnu::noinline]] void impossible_input(InputKind kind, int chunk, int microbatch, const char* why) const;
-  [[noreturn, gnu::noinline]] void impossible_credit(InputKind output, int chunk, const char* why) const;
-  [[noreturn, gnu::noinline]] void impossible_signal(int custom, const char* why) const;
-  [[noreturn, gnu::noinline]] void impossible_begin() const;
-  [[noreturn, gnu::noinline]] void impossible_end(const Action& action) const;
-
-  std::shared_ptr<const Plan> plan_;
-  int stage_;
-  int run_ahead_;
-  std::optional<ReadyChoice> ready_;           // only for Order::ready
-  Action picked_;                              // by it, last
-  std::vector<Action> ends_of_step_;           // only for Order::ready: what follows all compute, in plan order
-  const std::vector<Action>* list_ = nullptr;  // of the running step
-  std::vector<Action> forwards_;               // the list of evaluations, once there is one
-  std::size_t computes_ = 0;                   // compute actions in the running step's list
-  std::vector<Chunk> chunks_;
-  Inputs inputs_;
-  std::optional<Customs> customs_;  // where the plan has some
-
-  State state_ = State::no_step;
-  std::size_t launched_ = 0;
-  std::size_t launched_computes_ = 0;
-  bool verdict_given_ = false, skips_ = false;
-  std::vector<Action> in_flight_;  // of the running step
-  EarlyForwards early_;
-  bool is_early_ = false;
-  int computing_ = 0;  // of both: moves run beside compute and take no part in running ahead
-};
 
 StageProtocol::Machine::Machine(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)
     : plan_(std::move(plan)),
@@ -284,12 +169,6 @@ inline bool StageProtocol::Machine::has_inputs(const Action& action) const {
   }
 }
 
-inline bool StageProtocol::Machine::has_credit(const Action& action) const {
-  if (action.kind == ActionKind::forward) return chunk(action.chunk).is_last || chunk(action.chunk).activation_credits > 0;
-  if (gives_input_grad(action.kind)) return chunk(action.chunk).is_first || chunk(action.chunk).gradient_credits > 0;
-  return true;
-}
-
 inline bool StageProtocol::Machine::can_run(const Action& action) const { return has_inputs(action) && has_credit(action); }
 
 // By pointer, because an action that is returned by value is written in parts and read as a whole, for which the processor
@@ -354,77 +233,6 @@ void StageProtocol::Machine::launch(const Action& action) {
   if (is_ready_order()) ready_->launched(action);
   in_flight_.push_back(action);
   if (!is_move(action.kind)) ++computing_;
-}
-
-// "B3 waits for the gradient of microbatch 3 and for a free slot for its gradient"
-std::string StageProtocol::Machine::describe(const Action& action) const {
-  if (is_custom(action.kind)) return describe_custom(action.microbatch);
-  const auto lacks = [&](InputKind kind) { return !inputs_.has(kind, action.chunk, action.microbatch); };
-  std::vector<std::string> missing;
-  const auto need = [&](InputKind kind) {
-    if (lacks(kind))
-      missing.push_back(std::string("the ") + name_of(kind) + " of microbatch " + piece_text(action.microbatch, plan_->slices));
-  };
-  if (action.kind == ActionKind::forward) {
-    need(InputKind::activation);
-    if (chunk(action.chunk).is_last) need(InputKind::target);
-  }
-  if (gives_input_grad(action.kind) && !chunk(action.chunk).is_last) need(InputKind::gradient);
-  if (action.kind == ActionKind::optimizer && !verdict_given_) missing.push_back("the verdict");
-  if (!has_credit(action))
-    missing.push_back(action.kind == ActionKind::forward ? "a free slot for its activation" : "a free slot for its gradient");
-
-  std::string text = to_string(action, plan_->form());
-  for (std::size_t i = 0; i < missing.size(); ++i) text += (i == 0 ? " waits for " : " and ") + missing[i];
-  return missing.empty() ? text + " can be launched" : text;
-}
-
-// "X2 (send-stats) waits for 0:B1 and 3:F2: 1 of 2 have come"
-std::string StageProtocol::Machine::describe_custom(int number) const {
-  const std::string text = custom_name(*plan_, number);
-  if (has_signals(number)) return text + " can be launched";
-  std::string awaited;
-  for (const StageAction& one : customs_->waits.awaited_by(number))
-    awaited += (awaited.empty() ? "" : " and ") + std::to_string(one.stage) + ":" + to_string(one.action, plan_->form());
-  return text + " waits for " + awaited + ": " + std::to_string(customs_->signals[static_cast<std::size_t>(number)]) + " of " +
-         std::to_string(customs_->waits.count(number)) + " have come";
-}
-
-std::string StageProtocol::Machine::waiting_for() const {
-  if (state_ == State::no_step) return "no step has begun";
-  if (state_ == State::aborted) return "the step was aborted";
-  std::string running;
-  for (const Action& action : this->running()) running += (running.empty() ? "" : ", ") + to_string(action, plan_->form());
-  if (all_launched()) return running.empty() ? "the step is done" : "all is launched; running: " + running;
-  if (computing_ >= run_ahead_) return "launched and not completed: " + running;
-  if (!is_ready_order()) return describe(list()[launched_]);
-  if (launched_computes_ == computes_) return describe(ends_of_step_[launched_ - computes_]);
-  std::string text;
-  for (const Action& action : ready_->candidates()) text += (text.empty() ? "" : "; ") + describe(action);
-  return text;
-}
-
-void StageProtocol::Machine::impossible(const std::string& what) const {
-  throw std::logic_error("stage " + std::to_string(stage_) + ": " + what);
-}
-
-void StageProtocol::Machine::impossible_input(InputKind kind, int c, int microbatch, const char* why) const {
-  impossible(std::string("the ") + name_of(kind) + " of microbatch " + piece_text(microbatch, plan_->slices) + " for chunk " +
-             std::to_string(c) + " " + why);
-}
-
-void StageProtocol::Machine::impossible_credit(InputKind output, int c, const char* why) const {
-  impossible(std::string("a credit comes for the ") + name_of(output) + " of chunk " + std::to_string(c) + ", which " + why);
-}
-
-void StageProtocol::Machine::impossible_signal(int custom, const char* why) const {
-  impossible("a signal comes for " + custom_name(*plan_, custom) + ", which " + why);
-}
-
-void StageProtocol::Machine::impossible_begin() const { impossible("a step begins although " + waiting_for()); }
-
-void StageProtocol::Machine::impossible_end(const Action& action) const {
-  impossible(to_string(action, plan_->form()) + " completes but is not running");
 }
 
 StageProtocol::StageProtocol(std::shared_ptr<const Plan> plan, int stage, Order order, int run_ahead)

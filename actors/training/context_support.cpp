@@ -28,9 +28,7 @@ void check_context_parallel(const TrainJob& job) {
   if (isolates(job.dataset) || isolates(job.evaluation))
     refuse(job, "documents that do not see each other are not built with it yet; use pack documents, or cp 1");
   if (job.layout.slices > 1) refuse(job, "slices of what ranks share are not built yet; use slices 1, or cp 1");
-  const auto& dropout = job.config.dropout;
-  if (dropout.embedding > 0 || dropout.attention > 0 || dropout.residual > 0)
-    refuse(job, "dropout is not built with it yet; use dropout 0, or cp 1");
+  if (job.config.dropout.any()) refuse(job, "dropout is not built with it yet; use dropout 0, or cp 1");
 }
 
 }  // namespace pipetrain

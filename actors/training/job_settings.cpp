@@ -54,7 +54,7 @@ void add_layout(const RunSettings& settings, NamedValues& values) {
                                                                            : "ready");
   values.emplace_back("microbatches", text(settings.batch.microbatches));
   values.emplace_back("microbatch", text(settings.batch.microbatch));
-  if (layout.slices > 1) values.emplace_back("slices", text(layout.slices));
+  values.emplace_back("slices", text(layout.slices));
   values.emplace_back("device", settings.devices.kind == DeviceKind::cpu ? "cpu" : "cuda");
 }
 

@@ -17,9 +17,7 @@ void check_slices(const TrainJob& job) {
   if (job.config.classifies()) refuse("slices of samples with labels are not built yet; leave it out");
   if (job.dataset->isolates_documents())
     refuse("slices of documents that do not see each other are not built yet; use pack documents, or leave it out");
-  const DropoutRates& dropout = job.config.dropout;
-  if (dropout.embedding > 0 || dropout.attention > 0 || dropout.residual > 0)
-    refuse("slices with dropout are not built yet; use dropout 0, or leave it out");
+  if (job.config.dropout.any()) refuse("slices with dropout are not built yet; use dropout 0, or leave it out");
   if (job.numerics.recompute == Recompute::full)
     refuse("slices keep the keys and values that recompute full drops; use recompute selective or none");
   if (job.offload.activations) refuse("slices that leave the device are not built yet; leave activations out of offload");

@@ -3,6 +3,15 @@
 #include "model/blocks/ring_attention.hpp"
 
 namespace pipetrain {
+namespace {
+
+// From the first of the context's positions on.
+Tensor angles(const BlockContext& context) {
+  const Tensor& table = context.rotary_table;
+  return context.slice == nullptr ? table : table.row_range(context.slice->first, table.rows());
+}
+
+}  // namespace
 
 struct AttentionBlock::AttentionSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
@@ -35,16 +44,6 @@ void AttentionBlock::bind(const BoundTensors& tensors) {
   qkv_.bind(tensors);
   out_.bind(tensors);
 }
-
-namespace {
-
-// From the first of the context's positions on.
-Tensor angles(const BlockContext& context) {
-  const Tensor& table = context.rotary_table;
-  return context.slice == nullptr ? table : table.row_range(context.slice->first, table.rows());
-}
-
-}  // namespace
 
 AttentionShape AttentionBlock::shape_of(const BlockContext& context) const {
   return {context.shape.batch, context.shape.sequence, heads_, kv_heads_, head_dim_};

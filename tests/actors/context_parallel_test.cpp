@@ -28,31 +28,6 @@ Layout with_cp(int cp, Layout layout) {
   return layout;
 }
 
-std::string refusal(const TrainJob& job) {
-  try {
-    const Trainer trainer(job);
-    return "none";
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::input);
-    return error.what();
-  }
-}
-
-RunRecord run_over(int processes, const std::function<TrainJob()>& make_job) {
-  RunRecord record;
-  const auto failures = in_processes(
-      MemoryHub::make(processes), [&](int) { return make_job(); },
-      [&](int process, TrainJob job) {
-        if (process == 0) {
-          record = run(std::move(job), 2);
-        } else {
-          Trainer(std::move(job)).follow();
-        }
-      });
-  for (const auto& failure : failures) CHECK(failure == "");
-  return record;
-}
-
 // Rows whose lengths make steps of 64, 128 and 192 tokens.
 class Rows final : public Dataset {
  public:

@@ -23,7 +23,7 @@ TrainJob fp8_job() {
 }
 
 // "precision fp8: why", or "taken".
-std::string refusal(const TrainJob& job) {
+std::string fp8_refusal(const TrainJob& job) {
   try {
     check_fp8(job);
   } catch (const Error& error) {
@@ -38,28 +38,28 @@ std::string refusal(const TrainJob& job) {
 TEST_CASE("fp8 is refused where its products are not built, and says what to take instead") {
   TrainJob job = fp8_job();
   job.layout.tp = 4;
-  CHECK(refusal(job) == "taken");
+  CHECK(fp8_refusal(job) == "taken");
   job.config.intermediate = 96;
-  CHECK_THAT(refusal(job), Contains("intermediate size is 96 over 4 ranks") && Contains("or a smaller tp"));
+  CHECK_THAT(fp8_refusal(job), Contains("intermediate size is 96 over 4 ranks") && Contains("or a smaller tp"));
   job = fp8_job();
   job.zero.stage = 3;
-  CHECK(refusal(job) == "taken");
+  CHECK(fp8_refusal(job) == "taken");
   job = fp8_job();
   job.config.intermediate = 100;
-  CHECK_THAT(refusal(job), Contains("intermediate size is 100") && Contains("16"));
+  CHECK_THAT(fp8_refusal(job), Contains("intermediate size is 100") && Contains("16"));
   job = fp8_job();
   job.devices.kind = DeviceKind::cpu;
-  CHECK_THAT(refusal(job), Contains("CPU") && Contains("fp32"));
+  CHECK_THAT(fp8_refusal(job), Contains("CPU") && Contains("fp32"));
 }
 
 TEST_CASE("layers that stay in bf16 are those of a run in fp8, and leave some") {
   TrainJob job = fp8_job();
   job.numerics.bf16_layers = {.at_start = 1, .at_end = 3};
-  CHECK_THAT(refusal(job), Contains("num-layers-at-start-in-bf16 1") && Contains("of the model's 4"));
+  CHECK_THAT(fp8_refusal(job), Contains("num-layers-at-start-in-bf16 1") && Contains("of the model's 4"));
   job.numerics = {};
-  CHECK(refusal(job) == "taken");
+  CHECK(fp8_refusal(job) == "taken");
   job.numerics.bf16_layers.at_end = 2;
-  CHECK_THAT(refusal(job), Contains("num-layers-at-end-in-bf16 2") && Contains("this run's is fp32"));
+  CHECK_THAT(fp8_refusal(job), Contains("num-layers-at-end-in-bf16 2") && Contains("this run's is fp32"));
 }
 
 TEST_CASE("scales of tiles need microbatches whose tokens they divide") {
@@ -68,12 +68,13 @@ TEST_CASE("scales of tiles need microbatches whose tokens they divide") {
     job.config.vocabulary = 256;  // of the text that ships inside
     job.dataset = random_job(job.config, sequence, 4, {}).dataset;
     job.batch.microbatch = microbatch;
-    CHECK(refusal(job) == "taken");
+    CHECK(fp8_refusal(job) == "taken");
     job.numerics.precision = Precision::fp8_of_blocks();
     if (taken) {
-      CHECK(refusal(job) == "taken");
+      CHECK(fp8_refusal(job) == "taken");
     } else {
-      CHECK_THAT(refusal(job), Contains("fp8-recipe blockwise: ") && Contains("no multiple of 4") && Contains("tensorwise"));
+      CHECK_THAT(fp8_refusal(job),
+                 Contains("fp8-recipe blockwise: ") && Contains("no multiple of 4") && Contains("tensorwise"));
     }
   }
 }

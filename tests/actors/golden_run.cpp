@@ -132,6 +132,16 @@ RunRecord run(TrainJob job, std::int64_t steps) {
   return record;
 }
 
+std::string refusal(const TrainJob& job) {
+  try {
+    const Trainer trainer(job);
+    return "none";
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    return error.what();
+  }
+}
+
 Reference golden_reference(const std::string& name) {
   Reference reference;
   const auto golden = trajectory(name);

@@ -47,6 +47,8 @@ TrainJob golden_job(const std::string& name, const Layout& layout);
 TrainJob random_job(const ModelConfig& config, std::int64_t sequence, std::int64_t global_batch, const Layout& layout);
 
 RunRecord run(TrainJob job, std::int64_t steps);
+// What the job's Trainer is refused with, "slices 9: why"; checks that it is an error of input. "none" where it is not.
+std::string refusal(const TrainJob& job);
 
 struct Reference {
   std::vector<double> loss, grad_norm;

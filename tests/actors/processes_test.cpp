@@ -21,24 +21,6 @@ using schedules::Order;
 
 namespace {
 
-RunRecord run_over(int processes, const std::function<TrainJob()>& make_job) {
-  RunRecord record;
-  const auto failures = in_processes(
-      MemoryHub::make(processes), [&](int) { return make_job(); },
-      [&](int process, TrainJob job) {
-        if (process == 0) {
-          record = run(std::move(job), 2);
-        } else {
-          Trainer(std::move(job)).follow();
-        }
-      });
-  for (int process = 0; process < processes; ++process) {
-    INFO("process " << process);
-    CHECK(failures[static_cast<std::size_t>(process)] == "");
-  }
-  return record;
-}
-
 void check_same(const std::vector<int>& processes, const TinyRun& tiny) {
   const RunRecord one = run(tiny);
   for (const int count : processes) {

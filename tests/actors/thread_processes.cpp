@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "catch.hpp"
+
 namespace pipetrain::test {
 namespace {
 
@@ -49,6 +51,24 @@ std::vector<std::string> lead(const std::shared_ptr<MemoryHub>& hub, const JobOf
       trainer.follow();
     }
   });
+}
+
+RunRecord run_over(int processes, const std::function<TrainJob()>& make_job) {
+  RunRecord record;
+  const auto failures = in_processes(
+      MemoryHub::make(processes), [&](int) { return make_job(); },
+      [&](int process, TrainJob job) {
+        if (process == 0) {
+          record = run(std::move(job), 2);
+        } else {
+          Trainer(std::move(job)).follow();
+        }
+      });
+  for (int process = 0; process < processes; ++process) {
+    INFO("process " << process);
+    CHECK(failures[static_cast<std::size_t>(process)] == "");
+  }
+  return record;
 }
 
 }  // namespace pipetrain::test

@@ -7,6 +7,7 @@
 
 #include "actors/training/run_processes.hpp"
 #include "actors/training/trainer.hpp"
+#include "golden_run.hpp"
 #include "memory_processes.hpp"
 
 namespace pipetrain::test {
@@ -22,5 +23,8 @@ std::vector<std::string> in_processes(const std::shared_ptr<MemoryHub>& hub, con
 // Process 0 does the work with its trainer, the others follow.
 std::vector<std::string> lead(const std::shared_ptr<MemoryHub>& hub, const JobOfProcess& job,
                               const std::function<void(Trainer&)>& work);
+
+// Two steps of the job over so many processes; checks that none fails.
+RunRecord run_over(int processes, const std::function<TrainJob()>& make_job);
 
 }  // namespace pipetrain::test
