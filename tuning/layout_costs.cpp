@@ -26,7 +26,11 @@ double rounded_bytes(const LayoutRequest& request) {
 // Replicas that step and count each their own part.
 int sharing(const Layout& layout) { return layout.zero.divides_states() ? layout.dp : 1; }
 
-int gathering(const Layout& layout) { return layout.zero.divides_weights() ? layout.dp : 1; }
+// Replicas that gather each block's weights from one another: where these are offloaded, in every stage that divides states.
+int gathering(const LayoutRequest& request, const Layout& layout) {
+  const bool divided = request.offload.parameters ? layout.zero.divides_states() : layout.zero.divides_weights();
+  return divided ? layout.dp : 1;
+}
 
 }  // namespace
 
@@ -39,7 +43,7 @@ const std::vector<std::vector<Block>>& LayoutCosts::blocks(const Layout& layout)
 
 const std::vector<PartCost>& LayoutCosts::parts(const Layout& layout) {
   const Again again{layout.recompute, layout.recompute_layers};
-  auto& found = parts_[{layout.pp * layout.chunks, layout.tp, layout.microbatch, again, gathering(layout)}];
+  auto& found = parts_[{layout.pp * layout.chunks, layout.tp, layout.microbatch, again, gathering(request_, layout)}];
   if (found.empty())
     for (const auto& part : blocks(layout)) found.push_back(cost_of(part, layout));
   return found;
@@ -58,15 +62,20 @@ double LayoutCosts::again_seconds(const Block& block, const Layout& layout, Reco
          (flops / product_rate(block) + (normed + inner) * activation_bytes(request_) / request_.speed.memory_rate);
 }
 
-// Of the parts of a block's weights that other replicas own, or of all of them where they are offloaded.
+// A replica's own part of a block's weights comes from where they are offloaded, the others' parts over their links; with the
+// next block's part on its way meanwhile, the slower of the two counts.
 double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) const {
-  const int replicas = gathering(layout);
+  const int replicas = gathering(request_, layout);
   const double bytes =
       static_cast<double>(block_parameter_count(request_.config, block)) / layout.tp * activation_bytes(request_);
-  if (request_.offload.parameters) return bytes / request_.speed.offload_rate;
-  if (replicas == 1) return 0;
+  const double fetched = request_.offload.parameters ? bytes / replicas / request_.speed.offload_rate : 0;
+  if (replicas == 1) return fetched;
   const LinkSpeed link = links_.replicas(layout);
-  return bytes * (replicas - 1) / replicas / link.rate + (replicas - 1) * link.latency;
+  return std::max(fetched, bytes * (replicas - 1) / replicas / link.rate + (replicas - 1) * link.latency);
+}
+
+bool LayoutCosts::shares_sooner(const Layout& layout) const {
+  return (layout.dp - 1.0) / layout.dp / links_.replicas(layout).rate < 1 / request_.speed.offload_rate;
 }
 
 double LayoutCosts::product_rate(const Block& block) const {
@@ -85,7 +94,7 @@ Rounding LayoutCosts::rounding_seconds(const Block& block, const Layout& layout)
   const auto inner = static_cast<double>(is_mlp ? config.intermediate : config.heads * config.head_dim);
   const auto outer = static_cast<double>(is_mlp ? config.mlp_columns() : packed);
   const auto hidden = static_cast<double>(config.hidden), tokens = static_cast<double>(layout.microbatch * request_.sequence);
-  const bool comes = gathering(layout) > 1 || request_.offload.parameters;
+  const bool comes = gathering(request_, layout) > 1 || request_.offload.parameters;
   const double weights = comes ? static_cast<double>(block_parameter_count(config, block)) / layout.tp : 0;
   const auto seconds = [&](double columns) {
     return bytes * (tokens * (hidden + columns / layout.tp) + weights) / request_.speed.memory_rate;

@@ -40,6 +40,9 @@ class LayoutCosts {
   double bound(const Layout& layout, const schedules::Placement& placement);
   // Weights, gradients, moments and, in bf16, the rounded weights, of the stage that has most of them: at least so many.
   double most_state_bytes(const Layout& layout, const schedules::Placement& placement);
+  // Whether replicas have offloaded weights sooner when each brings its own part and gathers the others' than when each brings
+  // all of them.
+  bool shares_sooner(const Layout& layout) const;
 
  private:
   double again_seconds(const Block& block, const Layout& layout, Recompute recompute) const;

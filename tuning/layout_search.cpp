@@ -139,10 +139,12 @@ class Search {
     if (request_.recompute) return {*request_.recompute};
     return {std::begin(recompute_modes), std::end(recompute_modes)};
   }
-  // The fastest first: 1 never takes longer than 0 by these costs, 2 as long as 1, and 3 gathers besides.
+  // The fastest first: 1 never takes longer than 0 by these costs, 2 as long as 1, and 3 gathers besides. Offloaded weights are
+  // gathered by 1 and 2 too.
   std::vector<int> zeros(const Layout& layout) const {
-    if (layout.dp == 1 || request_.offload.parameters) return {0};
+    if (layout.dp == 1) return {0};
     if (request_.zero) return {*request_.zero};
+    if (request_.offload.parameters && !costs_.shares_sooner(layout)) return {0, 1, 2, 3};
     return {1, 2, 3};
   }
   Layout variant(Layout layout, Recompute mode, int zero) const {

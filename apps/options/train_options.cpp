@@ -74,16 +74,6 @@ void read_schedule_name(const OptionValues& values, LayoutSettings& layout) {
 
 std::string plan_source(const LayoutSettings& layout) { return fmt::format("the plan {}", layout.plan_file); }
 
-// What was never run on one.
-void refuse_offload_on_gpus(const OptionValues& values, const RunSettings& run) {
-  if (run.offload.parameters && run.zero.stage > 0)
-    values.fail("offload", fmt::format("on GPUs parameters do not go with --zero {} yet; use --zero 0, or leave parameters out",
-                                       run.zero.stage));
-  if (run.offload.gradients && run.batch.dp > 1)
-    values.fail("offload",
-                fmt::format("on GPUs gradients do not go with --dp {} yet; use --dp 1, or leave gradients out", run.batch.dp));
-}
-
 void read_zero(const OptionValues& values, RunSettings& run) {
   run.zero.stage = static_cast<int>(values.integer("zero", 0, 3).value_or(0));
   if (run.zero.stage > 0 && run.batch.dp * run.layout.cp == 1)
@@ -280,7 +270,6 @@ void read_run(const Sources& sources, TrainOptions& options, const std::function
   read_length_and_optimizer(values, run);
   choose_devices(values, machine, options);
   const bool gpu = run.devices.kind == DeviceKind::cuda;
-  if (gpu) refuse_offload_on_gpus(values, run);
   run.numerics = read_numerics(values, gpu);
   if (auto note = precision_note(run.numerics.precision, gpu)) options.notes.push_back(std::move(*note));
   run.loss_scale = read_loss_scale(values, run.numerics.precision);

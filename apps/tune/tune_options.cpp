@@ -99,7 +99,7 @@ Offload read_offloading(const OptionValues& values, bool gpu) {
   if (offload.any() && !gpu)
     values.fail("offload", "a CPU's memory is the host's already, and tune plans for no disk; leave it out");
   if (offload.gradients)
-    values.fail("offload", "tune plans for replicas on GPUs, which add their gradients up on the devices; leave gradients out");
+    values.fail("offload", "tune does not know what moving gradients takes; leave gradients out, and plan with less memory");
   if (values.given("offload-bandwidth") && !offload.any())
     values.fail("offload-bandwidth", "is of --offload; give that too, or leave it out");
   return offload;
@@ -157,8 +157,6 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.recompute_layers = read_recompute_layers(values, request.recompute);
   if (const auto zero = values.integer("zero", 0, most_zero_stages)) request.zero = static_cast<int>(*zero);
   request.offload = read_offloading(values, gpu);
-  if (request.offload.parameters && request.zero.value_or(0) > 0)
-    values.fail("zero", "on GPUs parameters do not go with it yet; give --zero 0, or leave parameters out of --offload");
   request.most_tp = static_cast<int>(values.integer("max-tp", 1, most_devices).value_or(request.most_tp));
   request.global_batch =
       values.integer("global-batch", 1, std::numeric_limits<std::int32_t>::max()).value_or(4 * std::int64_t{request.devices});

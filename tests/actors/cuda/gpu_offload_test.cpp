@@ -73,7 +73,6 @@ TEST_CASE("weights in host memory or on a disk give the bits of weights on GPUs"
   }
 }
 
-// The command line refuses this on GPUs until it has been run.
 TEST_CASE("runs of weights that replicas divide, in host memory or on a disk, give the bits of weights on GPUs", "[gpu]") {
   for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp8()}) {
     if (!computes(precision)) continue;
@@ -97,7 +96,6 @@ TEST_CASE("runs of weights that replicas divide, in host memory or on a disk, gi
   }
 }
 
-// Likewise.
 TEST_CASE("replicas add gradients up that lie in host memory or on a disk, to the bits of gradients on GPUs", "[gpu]") {
   for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
     for (Layout layout : {Layout{1, 1, 2, 2}, Layout{1, 1, 2, 4}, Layout{2, 1, 2, 1, "zb-v", 2}}) {
