@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace pipetrain {
@@ -13,5 +14,8 @@ struct DeviceMemory {
 
 // What Device::allocate has given of this GPU, on any Device of it, and was not freed yet; by address. Thread-safe.
 std::vector<DeviceMemory> allocated_memory(int device);
+
+// "1.50 GiB", for messages.
+std::string gib(std::size_t bytes);
 
 }  // namespace pipetrain

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/cuda_event.hpp"
+#include "core/cuda_host_memory.hpp"
 #include "core/cuda_memory.hpp"
 #include "core/cuda_stream.hpp"
 #include "core/device.hpp"
@@ -17,12 +18,6 @@
 
 namespace pipetrain {
 namespace {
-
-std::string gib(std::size_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
-  return text;
-}
 
 // By address, of all GPUs: every address means one of them. Buffers may outlive the Device that they are from.
 class Allocations {
@@ -125,16 +120,7 @@ class CudaDevice : public Device {
 
   Buffer allocate_host(std::size_t bytes, const std::string& what) override {
     if (bytes == 0) return {};
-    void* data = nullptr;
-    cuda_check(cudaSetDevice(index_), "choosing the device", index_);
-    const cudaError_t status = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
-    if (status == cudaErrorMemoryAllocation) {
-      cudaGetLastError();
-      throw Error(ErrorKind::out_of_memory, "the host has too little memory that can be locked for " + what + ": " +
-                                                gib(bytes) + " asked for; free memory or raise the limit (ulimit -l)");
-    }
-    cuda_check(status, "allocating " + gib(bytes) + " of host memory for " + what, index_);
-    return Buffer(data, bytes, [](void* memory) { cudaFreeHost(memory); });
+    return allocate_locked_memory(bytes, what, index_);
   }
 
   std::unique_ptr<Stream> make_stream(const std::string& name) override { return std::make_unique<CudaStream>(*this, name); }
@@ -182,6 +168,12 @@ void cuda_check(cudaError_t status, const std::string& what, int device) {
   const ErrorKind kind = status == cudaErrorMemoryAllocation ? ErrorKind::out_of_memory : ErrorKind::peer_lost;
   throw Error(kind, "cuda:" + std::to_string(device) + ": " + what + " failed: " + cudaGetErrorString(status) + " (" +
                         cudaGetErrorName(status) + ")");
+}
+
+std::string gib(std::size_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
+  return text;
 }
 
 std::vector<DeviceMemory> allocated_memory(int device) { return Allocations::of_process().of(device); }

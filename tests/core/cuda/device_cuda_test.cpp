@@ -71,6 +71,24 @@ TEST_CASE("GPU streams order copies by events and call the host back", "[gpu]") 
   CHECK(first->failure() == nullptr);
 }
 
+// Made by many threads and then locked, where small memory comes from the driver.
+TEST_CASE("large host memory of a GPU is copied from and to like small memory, and freed", "[gpu]") {
+  const auto device = gpu();
+  if (!device) return;
+  const auto stream = device->make_stream("copies");
+  const std::size_t bytes = (std::size_t{1} << 29) + 12345;
+  const Buffer memory = device->allocate(bytes, "device");
+  for (int round = 0; round < 2; ++round) {
+    const Buffer from = device->allocate_host(bytes, "from"), to = device->allocate_host(bytes, "to");
+    auto* const numbers = static_cast<unsigned char*>(from.data());
+    for (std::size_t i = 0; i < bytes; ++i) numbers[i] = static_cast<unsigned char>(i * 37 + static_cast<std::size_t>(round));
+    stream->copy(memory.data(), from.data(), bytes);
+    stream->copy(to.data(), memory.data(), bytes);
+    stream->synchronize();
+    CHECK(std::memcmp(from.data(), to.data(), bytes) == 0);
+  }
+}
+
 TEST_CASE("timing events of a GPU stream tell the seconds between them", "[gpu]") {
   const auto device = gpu();
   if (!device) return;
