@@ -45,7 +45,9 @@ set(training_included_headers
   data/dataset.hpp
   data/sample.hpp
   data/sampler.hpp
+  model/block.hpp
   model/config.hpp
+  model/cut.hpp
   model/learning_rate.hpp
   model/loss_scale.hpp
   model/numerics.hpp

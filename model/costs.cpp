@@ -50,14 +50,14 @@ double block_flops_per_token(const ModelConfig& config, const Block& block, std:
   return block.kind == BlockKind::attention ? matmul + 6.0 * score_products(config, sequence) : matmul;
 }
 
-// The forward without the block's last matrix; of a head in chunks all of it.
+// The forward without the block's last matrix; of a head in pieces all of it.
 double block_recompute_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence,
-                                       Recompute recompute, int loss_chunks) {
+                                       Recompute recompute, int head_pieces) {
   const auto matmul = [&](TensorRole role) {
     const auto has_role = [&](const TensorSpec& tensor) { return tensor.role == role; };
     return 2.0 * static_cast<double>(elements_of(config, block.kind, has_role));
   };
-  if (block.kind == BlockKind::head) return loss_chunks > 1 ? matmul(TensorRole::output_weight) : 0;
+  if (block.kind == BlockKind::head) return head_pieces > 1 ? matmul(TensorRole::output_weight) : 0;
   if (recompute != Recompute::full) return 0;
   switch (block.kind) {
     case BlockKind::attention:

@@ -25,9 +25,9 @@ double model_flops_per_token(const ModelConfig& config, std::int64_t sequence);
 double block_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence);
 
 // What a block's backward adds to these by computing parts of its forward again, per token; all of it in B or I, none in W. The
-// elementwise passes of `selective` count as nothing. Model FLOPs, and the rates made from them, never include it. loss_chunks:
-// of Numerics; only the head asks.
+// elementwise passes of `selective` count as nothing. Model FLOPs, and the rates made from them, never include it. head_pieces:
+// in how many the head takes a microbatch's tokens, its slices times Numerics::loss_chunks.
 double block_recompute_flops_per_token(const ModelConfig& config, const Block& block, std::int64_t sequence,
-                                       Recompute recompute, int loss_chunks = 1);
+                                       Recompute recompute, int head_pieces = 1);
 
 }  // namespace pipetrain

@@ -84,8 +84,9 @@ ParameterLayout layout_parameters(const ModelConfig& config, const std::vector<s
 
 // Cuts the model's blocks into `parts` runs in order, none empty of attention or MLP blocks, so that the costliest run costs
 // as little as possible; embedding and head count and stay at the ends. Throws Error(input) when there are fewer blocks than
-// parts. sequence: tokens a sample, for attention's cost. numerics: what the backward recomputes counts too.
+// parts. sequence: tokens a sample, for attention's cost. numerics and slices (of each microbatch): what the backward computes
+// again counts too, as the head of slices does.
 std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int parts, std::int64_t sequence,
-                                                 const Numerics& numerics = {});
+                                                 const Numerics& numerics = {}, int slices = 1);
 
 }  // namespace pipetrain

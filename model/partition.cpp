@@ -64,7 +64,7 @@ std::vector<std::size_t> level_cuts(const Prefix& prefix, int parts, std::int64_
 }  // namespace
 
 std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int parts, std::int64_t sequence,
-                                                 const Numerics& numerics) {
+                                                 const Numerics& numerics, int slices) {
   const std::vector<Block> blocks = blocks_of(config);
   const std::size_t inner = blocks.size() - 2;  // attention and MLP blocks; embedding and head go with the first and the last
   if (parts < 1) throw Error(ErrorKind::input, fmt::format("{} stages: at least 1 is needed", parts));
@@ -76,8 +76,9 @@ std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int 
   // As many layers of every part recompute, so what they add is the same for all of them.
   const Recompute again = numerics.recompute_layers ? lighter(numerics.recompute) : numerics.recompute;
   const auto cost_of = [&](const Block& block) {
-    return static_cast<std::int64_t>(block_flops_per_token(config, block, sequence) +
-                                     block_recompute_flops_per_token(config, block, sequence, again, numerics.loss_chunks));
+    return static_cast<std::int64_t>(
+        block_flops_per_token(config, block, sequence) +
+        block_recompute_flops_per_token(config, block, sequence, again, slices * numerics.loss_chunks));
   };
   Prefix prefix{0};
   for (std::size_t i = 0; i < inner; ++i) {

@@ -105,6 +105,8 @@ std::string job_description(const TrainJob& job, const JobEstimate& estimate) {
          fmt::format("schedule {}, {}{}{}\n{}\n", estimate.plan.schedule, counted(job.layout.pp, "stage"),
                      job.layout.slices > 1 ? fmt::format(", {} slices a microbatch", job.layout.slices) : "",
                      recomputation(job.numerics), schedules::print_grid(estimate.plan, {})) +
+         fmt::format("cut {} ({})\n", cut_text(cut_of(estimate.blocks)),
+                     job.layout.cut.empty() ? "attention and MLP blocks of each virtual stage, by cost" : "as given") +
          stage_lines(estimate) + memory_table(estimate.devices, mesh_of(job).shape());
 }
 

@@ -5,6 +5,7 @@
 
 #include "actors/training/train_job.hpp"
 #include "core/error.hpp"
+#include "model/parameters.hpp"
 #include "schedules/activation_offload.hpp"
 #include "schedules/builders.hpp"
 
@@ -102,6 +103,12 @@ Plan plan_of(const TrainJob& job) {
 schedules::Placement placement_of(const TrainJob& job) {
   if (job.layout.plan) return job.layout.plan->placement;
   return schedules::build_schedule(job.layout.schedule, {job.layout.pp, job.layout.chunks, 1}).placement;
+}
+
+std::vector<std::vector<Block>> parts_of(const TrainJob& job, const schedules::Placement& placement) {
+  const int parts = placement.virtual_stages();
+  if (!job.layout.cut.empty()) return cut_blocks(job.config, job.layout.cut, parts);
+  return partition_blocks(job.config, parts, job.dataset->sequence_length(), job.numerics, job.layout.slices);
 }
 
 }  // namespace pipetrain

@@ -1,6 +1,9 @@
 // The plan that a job runs: a schedule's by name, or one that was given.
 #pragma once
 
+#include <vector>
+
+#include "model/block.hpp"
 #include "schedules/plan.hpp"
 
 namespace pipetrain {
@@ -16,5 +19,9 @@ schedules::Plan plan_of(const TrainJob& job);
 
 // Where the plan puts the parts of the model, without building all of it.
 schedules::Placement placement_of(const TrainJob& job);
+
+// The blocks of each of the placement's virtual stages: as the job's cut says, else by cost. Throws Error(input) where the
+// model has too few blocks, or the cut does not go with it.
+std::vector<std::vector<Block>> parts_of(const TrainJob& job, const schedules::Placement& placement);
 
 }  // namespace pipetrain

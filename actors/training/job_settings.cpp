@@ -55,6 +55,7 @@ void add_layout(const RunSettings& settings, NamedValues& values) {
   values.emplace_back("microbatches", text(settings.batch.microbatches));
   values.emplace_back("microbatch", text(settings.batch.microbatch));
   values.emplace_back("slices", text(layout.slices));
+  values.emplace_back("cut", cut_text(layout.cut));
   values.emplace_back("device", settings.devices.kind == DeviceKind::cpu ? "cpu" : "cuda");
 }
 

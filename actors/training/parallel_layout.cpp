@@ -94,7 +94,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
                                const std::optional<PlannedProcesses>& planned)
     : plan_(plan_of(job)),
       needs_(validate(plan_, job.layout.order, TransformerCompute::slot_life())),
-      parts_(partition_blocks(job.config, plan_.placement.virtual_stages(), job.dataset->sequence_length(), job.numerics)),
+      parts_(parts_of(job, plan_.placement)),
       world_(open_world(job, channel ? channel->process() : 0, checked_transport(job, parts_, channel))),
       reach_(world_, planned),
       cuts_(mesh()) {

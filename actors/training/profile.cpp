@@ -134,7 +134,8 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.threads = job.devices.threads;
   layout_.deterministic = job.numerics.deterministic;
   layout_.sequence = job.dataset->sequence_length();
-  const auto parts = partition_blocks(job.config, placement_.virtual_stages(), layout_.sequence, job.numerics);
+  const auto parts = parts_of(job, placement_);
+  layout_.cut = cut_of(parts);
   const StageMemory memory(job.config, job.layout.tp, {job.batch.microbatch, layout_.sequence / job.layout.cp},
                            {job.numerics, job.devices.kind});
   for (int stage = 0; stage < job.layout.pp; ++stage) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "actors/training/trainer.hpp"
+#include "model/cut.hpp"
 #include "schedules/cost.hpp"
 
 namespace pipetrain {
@@ -34,6 +35,7 @@ struct Profile {
   std::string config;  // of the model: compact JSON, see profile_config()
   int pp = 1, tp = 1, dp = 1, chunks = 1, microbatches = 1, microbatch = 1;
   bool v_shape = false;
+  Cut cut = {};  // of the model over its virtual stages; profiles of earlier builds do not tell, and were cut by cost
   bool sequence_parallel = false, tied = false;
   std::string schedule;
   std::string device;

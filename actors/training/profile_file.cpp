@@ -76,6 +76,17 @@ class Reader {
     if (!value.is_boolean()) fail(fmt::format("{} is neither true nor false", key));
     return value.get<bool>();
   }
+  // One for each virtual stage; empty where a file of an earlier build has none.
+  Cut cut(const json& layout, int parts) const {
+    Cut counts;
+    if (!layout.contains("cut")) return counts;
+    for (const json& count : list(layout, "cut", parts)) {
+      if (!count.is_number_integer() || count.get<double>() < 1 || count.get<double>() > 2e9)
+        fail(fmt::format("cut has {}, not a count of at least 1", count.dump(-1, ' ', true)));
+      counts.push_back(count.get<std::int64_t>());
+    }
+    return counts;
+  }
   const json& list(const json& object, const char* key, int length) const {
     const json& value = at(object, key);
     if (!value.is_array() || std::ssize(value) != length) fail(fmt::format("{} is not a list of {}", key, length));
@@ -116,6 +127,7 @@ void write_profile(std::ostream& out, const Profile& profile) {
   nlohmann::ordered_json layout;
   for (const auto& [key, member] : layout_sizes) layout[key] = profile.*member;
   for (const auto& [key, member] : layout_switches) layout[key] = profile.*member;
+  if (!profile.cut.empty()) layout["cut"] = profile.cut;
   layout["schedule"] = profile.schedule;
   layout["sequence"] = profile.sequence;
   layout["device"] = profile.device;
@@ -161,6 +173,7 @@ Profile read_profile(const std::filesystem::path& path) {
   for (const auto& [key, member] : layout_sizes) profile.*member = static_cast<int>(reader.count(layout, key));
   for (const auto& [key, member] : layout_switches) profile.*member = reader.flag(layout, key);
   if (profile.chunks > 32767 || (profile.v_shape && profile.chunks != 2)) reader.fail("chunks do not fit the placement");
+  profile.cut = reader.cut(layout, profile.pp * profile.chunks);
   profile.schedule = reader.text(layout, "schedule");
   profile.sequence = reader.count(layout, "sequence");
   profile.device = reader.text(layout, "device");

@@ -135,14 +135,25 @@ Flops flops_of(const ModelConfig& config, std::int64_t sequence, const Numerics&
   return flops;
 }
 
+Parts measured_parts(const Profile& measured, const ModelConfig& config, const Numerics& numerics) {
+  const int parts = measured.placement().virtual_stages();
+  if (measured.cut.empty()) return partition_blocks(config, parts, measured.sequence, numerics);
+  try {
+    return cut_blocks(config, measured.cut, parts);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::input, std::string("the profile's ") + error.what() + "; write the profile anew");
+  }
+}
+
 class Relayout {
  public:
-  Relayout(const Profile& measured, const Placement& placement, bool split)
+  Relayout(const Profile& measured, const Placement& placement, bool split, const Cut& cut)
       : measured_(measured), result_(measured), from_(measured.placement()), to_(placement), split_(split) {
     config_ = parse_hf_config(measured.config, "the profile's model");
     const Numerics numerics = numerics_of(measured);
-    parts_ = partition_blocks(config_, from_.virtual_stages(), measured.sequence, numerics);
-    new_parts_ = partition_blocks(config_, to_.virtual_stages(), measured.sequence, numerics);
+    parts_ = measured_parts(measured, config_, numerics);
+    new_parts_ = cut.empty() ? partition_blocks(config_, to_.virtual_stages(), measured.sequence, numerics)
+                             : cut_blocks(config_, cut, to_.virtual_stages());
     kinds_ = kinds_of(parts_, numerics);
     new_kinds_ = kinds_of(new_parts_, numerics);
     flops_ = flops_of(config_, measured.sequence, numerics);
@@ -151,6 +162,7 @@ class Relayout {
   Profile result() && {
     result_.pp = to_.stages();
     result_.chunks = to_.chunks();
+    result_.cut = cut_of(new_parts_);
     result_.v_shape = to_ != Placement::looping(to_.stages(), to_.chunks());
     result_.stages.assign(static_cast<std::size_t>(to_.stages()), {});
     for (StageProfile& stage : result_.stages) stage.chunks.resize(static_cast<std::size_t>(to_.chunks()));
@@ -287,8 +299,8 @@ class Relayout {
 
 }  // namespace
 
-Profile profile_for(const Profile& measured, const Placement& placement, bool split) {
-  return Relayout(measured, placement, split).result();
+Profile profile_for(const Profile& measured, const Placement& placement, bool split, const Cut& cut) {
+  return Relayout(measured, placement, split, cut).result();
 }
 
 }  // namespace pipetrain

@@ -14,6 +14,7 @@
 #include "core/device_kind.hpp"
 #include "data/dataset.hpp"
 #include "data/sampler.hpp"
+#include "model/cut.hpp"
 #include "model/learning_rate.hpp"
 #include "model/loss_scale.hpp"
 #include "model/numerics.hpp"
@@ -60,6 +61,7 @@ struct LayoutSettings {
   std::string schedule = "1f1b";                // one of all_schedules(), or the plan's name
   int chunks = 1;                               // of the model on each stage
   int slices = 1;                               // of each microbatch's sequence, see schedules::Plan
+  Cut cut = {};                                 // over pp x chunks virtual stages; empty: by cost
   std::shared_ptr<const schedules::Plan> plan;  // instead of the schedule of that name; has passed validate()
   std::string plan_file;                        // where it came from, for errors; may be empty
   schedules::Order order = schedules::Order::planned;

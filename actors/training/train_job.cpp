@@ -104,6 +104,7 @@ TrainJob make_train_job(const RunSettings& settings, std::vector<std::string>& n
   job.companions = companions_of(settings);
   job.saves = settings.saving.folder.has_value();
   complete_plan(job);
+  if (!job.layout.cut.empty()) cut_blocks(job.config, job.layout.cut, placement_of(job).virtual_stages());  // throws
   check_post_validation(job);
   if (const auto note = undivided_gradients_note(job)) notes.push_back(*note);
   const Sampler sampler(job.dataset->size(), job.batch, job.samples.shuffle, job.samples.seed);

@@ -13,7 +13,7 @@ namespace {
 bool shares_memory(const TrainJob& job) {
   const schedules::Plan plan = plan_of(job);
   const auto& placement = plan.placement;
-  const auto parts = partition_blocks(job.config, placement.virtual_stages(), job.dataset->sequence_length(), job.numerics);
+  const auto parts = parts_of(job, placement);
   for (int stage = 0; stage < placement.stages(); ++stage) {
     std::vector<std::vector<Block>> chunks;
     for (int chunk = 0; chunk < placement.chunks(); ++chunk)

@@ -73,6 +73,10 @@ const std::vector<OptionSpec>& train_option_table() {
                    fmt::join(schedule_names(), ", ")),
        "1f1b"},
       {"Layout", "chunks", "V", "model chunks on each stage, for schedules that have several", "the schedule's or plan's own"},
+      {"Layout", "cut", "N,N,...",
+       "attention and MLP blocks of each virtual stage, in the model's order: two blocks a layer, pp x chunks numbers. The "
+       "embedding is with the first, the head with the last: docs/training.md",
+       "by cost, embedding and head counted"},
       {"Layout", "slices", "N",
        "pieces of each sequence that pass the pipeline one behind the other; 1f1b and interleaved, on CPUs", "1; the plan's"},
       {"Layout", "post-validation", "on|off",

@@ -8,6 +8,7 @@
 
 #include "actors/training/batch_sizes.hpp"
 #include "actors/training/checkpoint_folder.hpp"
+#include "apps/options/cut_option.hpp"
 #include "apps/options/data_options.hpp"
 #include "apps/options/device_choice.hpp"
 #include "apps/options/numerics_options.hpp"
@@ -152,6 +153,7 @@ void read_chunks_and_order(const OptionValues& values, RunSettings& run) {
   if (info && layout.chunks != info->default_chunks && !info->chunks_can_vary)
     values.fail("chunks", fmt::format("the schedule {} has {} {} on each stage; leave it out", layout.schedule,
                                       info->default_chunks, info->default_chunks == 1 ? "chunk" : "chunks"));
+  layout.cut = read_cut(values, StageCounts{layout.pp, layout.chunks});
   read_slices(values, info, layout);
   read_replayed(values, layout);
   const bool ready = layout.replayed ? layout.replayed->order == schedules::Order::ready

@@ -124,6 +124,9 @@ class Simulation {
 
   // Empty when the costs are known for this plan, else what they are not for.
   std::string why_not(const Plan& plan) const {
+    if (!options_.cut.empty() && std::ssize(options_.cut) != plan.placement.virtual_stages())
+      return fmt::format("--cut {} is of {} virtual stages, and it has {}", cut_text(options_.cut), options_.cut.size(),
+                         plan.placement.virtual_stages());
     if (!options_.profile) {
       const auto why = options_.times.why_not(plan.placement);
       return why.empty() ? why : fmt::format("--{} {}", options_.times.edge_option, why);
@@ -143,11 +146,19 @@ class Simulation {
                        [](const auto& action) { return action.kind == schedules::ActionKind::weight_grad; });
   }
 
+  // Whether the run was profiled in this layout.
+  bool was_profiled(const schedules::Placement& placement, bool split) const {
+    const Profile& measured = *options_.profile;
+    return measured.placement() == placement && (measured.splits_backward() || !split) &&
+           (options_.cut.empty() || options_.cut == measured.cut);
+  }
+
   // As the run was profiled, or what its blocks would take in this layout.
   Profile profile_of(const schedules::Placement& placement, bool split) const {
     const Profile& measured = *options_.profile;
-    const bool serves = measured.placement() == placement && (measured.splits_backward() || !split);
-    return serves ? measured : profile_for(measured, placement, split);
+    if (was_profiled(placement, split)) return measured;
+    const bool same_places = options_.cut.empty() && measured.placement() == placement;
+    return profile_for(measured, placement, split, same_places ? measured.cut : options_.cut);
   }
 
   void refuse_unknown_costs(const Plan& plan) const {
@@ -274,7 +285,7 @@ class Simulation {
   void simulate(Plan compute) {
     Plan plan = ended(std::move(compute));
     refuse_custom_in_csv(plan);
-    if (options_.profile && !options_.profile->why_not(plan).empty()) regrouped_.push_back(plan.schedule);
+    if (options_.profile && !was_profiled(plan.placement, splits_backward(plan))) regrouped_.push_back(plan.schedule);
     const Costs costs = costs_of(plan);
     schedules::SimulationOptions how;
     how.order = options_.order;

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "apps/options/cut_option.hpp"
 #include "apps/options/option_files.hpp"
 #include "apps/options/option_values.hpp"
 #include "apps/options/plan_file.hpp"
 #include "core/error.hpp"
+#include "model/hf_config_text.hpp"
 #include "model/named_model.hpp"
 #include "model/parameters.hpp"
 #include "schedules/activation_offload.hpp"
@@ -109,6 +111,21 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
                 "profile of --zero 0, 1 or 2");
   if (options.order == schedules::Order::ready && !rule)
     values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
+}
+
+// Of the profile's model. The schedule fixes the virtual stages, but "all" of them.
+void read_profile_cut(const OptionValues& values, SimulateOptions& options) {
+  if (!values.given("cut")) return;
+  if (!options.profile)
+    values.fail("cut",
+                "deals out the blocks of a profile; give --costs FILE too, or the times of stages with --forward T,T,...");
+  std::optional<StageCounts> stages;
+  const auto* info = schedules::find_schedule(options.schedule);
+  if (options.plan || info)
+    stages = {options.pp, options.chunks.value_or(info && !info->uses_costs ? info->default_chunks : 1)};
+  options.cut = read_cut(values, stages);
+  const ModelConfig config = parse_hf_config(options.profile->config, "the profile's model");
+  placing_errors(values.places(), [&] { cut_blocks(config, options.cut, static_cast<int>(options.cut.size())); });
 }
 
 // Limits of the solver's search. With iterations alone the plan is the same every time.
@@ -250,6 +267,9 @@ const std::vector<OptionSpec>& simulate_option_table() {
        "0"},
       {"Costs", "custom", "NAME=T,...", "times of a plan's custom actions, by name", "0"},
       {"Costs", "costs", "FILE", "measured times instead: the --profile of a real run", ""},
+      {"Costs", "cut", "N,N,...",
+       "with costs: attention and MLP blocks of each virtual stage, as train's --cut: the profile's blocks in these places",
+       "the profile's; of another pp or chunks, by cost"},
       {"Costs", "memory-slots", "N",
        "microbatches that a stage can hold from F to B or W, also one per stage: the limit of auto and solver, "
        "and what holds more is marked",
@@ -284,6 +304,7 @@ SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments
     options.profile = read_profile(*costs);
   }
   read_shape(values, options);
+  read_profile_cut(values, options);
   read_solver(values, options);
   read_times(values, options);
   placing_errors(values.places(), [&] { check_model(values, options); });

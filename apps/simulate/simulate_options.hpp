@@ -25,6 +25,7 @@ struct SimulateOptions {
   double offload_fraction = 0;  // of each stage's microbatches, see schedules::offload_activations()
   StepTimes times;
   std::optional<Profile> profile;  // instead of the times above
+  Cut cut;                         // of the profile's model; empty: the profile's own, in other layouts by cost
   double solver_seconds = 10;      // infinite where only iterations are given
   std::optional<std::int64_t> solver_iterations;
   std::vector<double> slots;  // microbatches that a stage can hold: none, one for all, or one per stage

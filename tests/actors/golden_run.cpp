@@ -39,6 +39,7 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
   job.layout.schedule = layout.schedule;
   job.layout.chunks = layout.chunks;
   job.layout.slices = layout.slices;
+  job.layout.cut = layout.cut;
   job.layout.order = layout.order;
   job.devices.threads = layout.threads;
   job.numerics.recompute = layout.recompute;
@@ -63,13 +64,13 @@ void apply(const Layout& layout, std::int64_t global_batch, TrainJob& job) {
 
 std::string to_string(const Layout& layout) {
   constexpr const char* recompute[] = {"", " recompute selective", " recompute full"};
-  return fmt::format("pp {} cp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} slices {} {}{}{}{}{}", layout.pp,
+  return fmt::format("pp {} cp {} tp {} dp {} zero {}{}{} microbatch {} {} chunks {} slices {}{} {}{}{}{}{}", layout.pp,
                      layout.cp, layout.tp, layout.dp, layout.zero,
                      fmt::format("{}{}{}{}", layout.offload ? " offload" : "", layout.parameters ? " parameters" : "",
                                  layout.gradients ? " gradients" : "",
                                  layout.prefetch != 1 ? fmt::format(" prefetch {}", layout.prefetch) : ""),
                      layout.activations > 0 ? fmt::format(" activations {}", layout.activations) : "", layout.microbatch,
-                     layout.schedule, layout.chunks, layout.slices,
+                     layout.schedule, layout.chunks, layout.slices, layout.cut.empty() ? "" : " cut " + cut_text(layout.cut),
                      layout.order == schedules::Order::planned ? "planned" : "ready",
                      layout.sequence_parallel ? "" : " no sequence parallel", recompute[static_cast<int>(layout.recompute)],
                      layout.recompute_layers ? fmt::format(" of {} layers", *layout.recompute_layers) : "",

@@ -29,6 +29,7 @@ struct Layout {
   int loss_chunks = 1;
   int slices = 1;  // of each microbatch
   int cp = 1;
+  Cut cut = {};  // over the virtual stages
 };
 
 std::string to_string(const Layout& layout);

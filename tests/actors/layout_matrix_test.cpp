@@ -56,6 +56,7 @@ class RandomLayouts {
     if (layout.dp > 1) layout.zero = number(0, layout.order == Order::ready ? 2 : 3);
     const int fewest = (layout.pp * layout.chunks + 1) / 2;  // a layer is two blocks, and a chunk at least one
     tiny.layers = number(fewest, fewest + 1);
+    if (flag()) layout.cut = cut(layout.pp * layout.chunks, 2 * tiny.layers);
     tiny.dropout = flag() ? 0.3 : 0;
     tiny.isolated = flag();
     tiny.precision = number(0, 2);
@@ -69,6 +70,11 @@ class RandomLayouts {
   }
 
  private:
+  Cut cut(int parts, int blocks) {
+    Cut counts(static_cast<std::size_t>(parts), 1);
+    for (int left = blocks - parts; left > 0; --left) ++counts[static_cast<std::size_t>(number(0, parts - 1))];
+    return counts;
+  }
   void offload(Layout& layout) {
     layout.offload = flag();
     layout.gradients = flag();

@@ -83,6 +83,7 @@ TrainJob job_of(const TinyRun& tiny) {
   job.layout.schedule = layout.schedule;
   job.layout.chunks = layout.chunks;
   job.layout.slices = layout.slices;
+  job.layout.cut = layout.cut;
   if (tiny.from_file) job.layout.plan = plan_from_text(layout, tiny.microbatches);
   job.layout.order = layout.order;
   job.devices.threads = layout.threads;
@@ -113,6 +114,7 @@ RunRecord run(const TinyRun& tiny) {
 TinyRun reference_of(TinyRun tiny) {
   Layout& layout = tiny.layout;
   layout.pp = layout.chunks = layout.threads = 1;
+  layout.cut.clear();
   layout.schedule = "1f1b";
   layout.order = schedules::Order::planned;
   layout.recompute = Recompute::none;

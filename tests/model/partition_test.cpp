@@ -4,6 +4,7 @@
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
+#include "model/cut.hpp"
 #include "model/parameters.hpp"
 
 namespace pipetrain {
@@ -93,6 +94,45 @@ TEST_CASE("where as many layers of each part recompute, the parts are those of r
     const Numerics some{.recompute = Recompute::full, .recompute_layers = 2};
     CHECK(partition_blocks(large, parts, 4096, some) == partition_blocks(large, parts, 4096));
   }
+}
+
+TEST_CASE("the second forward of a head in slices or chunks counts, and its stage takes fewer layers") {
+  const ModelConfig large = preset_config("llama3-8b");
+  for (const int parts : {2, 4, 8}) {
+    const auto whole = partition_blocks(large, parts, 4096), slices = partition_blocks(large, parts, 4096, {}, 4);
+    CHECK(slices == partition_blocks(large, parts, 4096, {.loss_chunks = 4}));
+    CHECK(slices == partition_blocks(large, parts, 4096, {.loss_chunks = 4}, 2));
+    CHECK(slices.back().size() <= whole.back().size());
+    const double head = block_recompute_flops_per_token(large, slices.back().back(), 4096, Recompute::none, 4);
+    CHECK(head == 2.0 * static_cast<double>(large.hidden * large.vocabulary));
+    const auto heaviest = [&](const auto& runs) {
+      return std::max(costliest(large, runs, 4096), cost(large, runs.back(), 4096) + head);
+    };
+    CHECK(heaviest(slices) <= heaviest(whole));
+  }
+  CHECK(partition_blocks(large, 8, 4096, {}, 4) != partition_blocks(large, 8, 4096));
+}
+
+TEST_CASE("a cut deals out the blocks as it says, and tells them again") {
+  ModelConfig config = preset_config("tiny");
+  config.layers = 3;
+  for (const Cut& cut : {Cut{6}, Cut{1, 5}, Cut{2, 1, 3}, Cut{1, 1, 1, 1, 1, 1}}) {
+    const int parts = static_cast<int>(cut.size());
+    const auto runs = cut_blocks(config, cut, parts);
+    REQUIRE(std::ssize(runs) == parts);
+    CHECK(joined(runs) == blocks_of(config));
+    CHECK(cut_of(runs) == cut);
+    CHECK(runs.front().front().kind == BlockKind::embedding);
+    CHECK(runs.back().back().kind == BlockKind::head);
+  }
+  CHECK(cut_text({5, 7, 8, 4}) == "5,7,8,4");
+  for (int parts = 1; parts <= 6; ++parts) {
+    const auto by_cost = partition_blocks(config, parts, 64);
+    CHECK(cut_blocks(config, cut_of(by_cost), parts) == by_cost);
+  }
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const Cut& wrong : {Cut{6, 0}, Cut{7, -1}, Cut{3, 2}, Cut{3, 4}, Cut{most, most}, Cut{2, 2, 2}})
+    CHECK_THROWS_AS(cut_blocks(config, wrong, 2), Error);
 }
 
 TEST_CASE("large models are cut over many stages") {

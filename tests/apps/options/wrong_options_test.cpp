@@ -60,6 +60,20 @@ TEST_CASE("an unknown option is answered with the nearest, or with what it is ca
   CHECK_THAT(error_of({"--pp", "2", "4"}), StartsWith("4: unexpected argument"));
 }
 
+TEST_CASE("a cut has a count of blocks for each virtual stage") {
+  CHECK(error_of({"--pp", "2", "--cut", "5,0"}) ==
+        "--cut 5,0: leaves a virtual stage without a block; give each at least 1, or use fewer stages");
+  for (const char* word : {"5,x", "5,", ",5", "5,-3", "5;3", "5,3.5", "5, 3", "5,99999999999999999999"})
+    CHECK_THAT(error_of({"--pp", "2", std::string("--cut=") + word}), Contains("is no number of blocks; give one for each"));
+  CHECK(error_of({"--pp", "2", "--cut", "3,3,2"}) ==
+        "--cut 3,3,2: cuts the model into 3 parts, and pp 2 x chunks 1 is 2 virtual stages; give one number for each");
+  CHECK_THAT(error_of({"--pp", "2", "--schedule", "zb-v", "--cut", "4,4"}), Contains("pp 2 x chunks 2 is 4 virtual stages"));
+  CHECK_THAT(error_of({"--cut", ""}), StartsWith("--cut"));
+  CHECK_THAT(error_of({}, {{"PIPETRAIN_CUT", "3,5"}}), StartsWith("PIPETRAIN_CUT=3,5: cuts the model into 2 parts"));
+  CHECK_THAT(config_error("run.toml", "pp = 2\ncut = \"8\"\n"), StartsWith("run.toml:2: cut = 8: cuts the model into 1 part"));
+  CHECK_THAT(error_of({"--pipeline-model-parallel-layout", "Et*3|t*4,L"}), Contains("here it is --cut"));
+}
+
 TEST_CASE("dividing state among replicas where that makes no sense is refused") {
   for (const char* stage : {"1", "2", "3"})
     CHECK(error_of({"--zero", stage}) ==

@@ -109,6 +109,41 @@ TEST_CASE("a profile serves every layout of its model, and says when it is not t
   CHECK(simulated("--schedule gpipe --costs " + zb.at("1f1b.json")).size() == 1);
 }
 
+TEST_CASE("a profile tells the cut of its run, and what other cuts would take") {
+  const ProfiledRun zb;
+  CHECK(zb.profile["layout"]["cut"] == json::array({4, 4}));
+  const double level = simulated("--schedule zb-h1 " + zb.costs())[0]["ideal"].get<double>();
+  const auto heavy = run("--schedule zb-h1 --cut 7,1 " + zb.costs());
+  CHECK_THAT(heavy.err, Contains("zb-h1: not profiled in this layout"));
+  const json uneven = simulated("--schedule zb-h1 --cut 7,1 " + zb.costs());
+  CHECK(uneven[0]["ideal"].get<double>() > level);
+  CHECK(simulated("--schedule zb-h1 --cut 4,4 " + zb.costs()) == simulated("--schedule zb-h1 " + zb.costs()));
+  CHECK(run("--schedule zb-h1 --cut 4,4 " + zb.costs()).err.empty());
+  CHECK(simulated("--schedule zb-v --cut 1,1,1,5 " + zb.costs()).size() == 1);
+  const auto all = run("--schedule all --cut 3,5 " + zb.costs());
+  CHECK(all.status == 0);
+  CHECK_THAT(all.err, Contains("zb-v is left out: --cut 3,5 is of 2 virtual stages, and it has 4"));
+
+  // A run at that cut is predicted as itself, and takes the level cut's prediction from its own blocks.
+  train("--pp 2 --steps 2 --schedule zb-h1 --microbatches 4 --cut 7,1 --profile " + zb.at("cut.json"));
+  const std::string cut = " --schedule zb-h1 --costs " + zb.at("cut.json");
+  CHECK(json::parse(read_file(zb.at("cut.json")))["layout"]["cut"] == json::array({7, 1}));
+  CHECK(simulated(cut) == simulated("--cut 7,1" + cut));
+  CHECK(simulated("--cut 4,4" + cut)[0]["ideal"].get<double>() < simulated(cut)[0]["ideal"].get<double>());
+
+  json earlier = zb.profile;
+  earlier["layout"].erase("cut");
+  CHECK(simulated("--schedule zb-h1 " + zb.costs(earlier))[0]["ideal"].get<double>() == level);
+  json wrong_cut = zb.profile;
+  wrong_cut["layout"]["cut"] = {4, 5};
+  CHECK_THAT(wrong("--schedule zb-v " + zb.costs(wrong_cut)), Contains("the profile's cut 4,5: must add up"));
+  wrong_cut["layout"]["cut"] = {8, 0};
+  CHECK_THAT(wrong(zb.costs(wrong_cut)), Contains("cut has 0, not a count of at least 1"));
+  CHECK_THAT(wrong("--cut 4,5 " + zb.costs()), Contains("--cut 4,5: must add up to the model's 8"));
+  CHECK_THAT(wrong("--cut 4,2,2 " + zb.costs()), Contains("--cut 4,2,2: cuts the model into 3 parts, and pp 2 x chunks 1"));
+  CHECK_THAT(wrong("--pp 2 --cut 4,4"), Contains("--cut 4,4: ") && Contains("give --costs FILE too"));
+}
+
 TEST_CASE("a profile that is damaged is refused with what is wrong in it") {
   const ProfiledRun zb;
   CHECK_THAT(wrong(zb.costs({{"format", "pipetrain profile"}, {"version", 2}})),
