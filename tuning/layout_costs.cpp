@@ -36,17 +36,48 @@ int gathering(const LayoutRequest& request, const Layout& layout) {
 
 const std::vector<std::vector<Block>>& LayoutCosts::blocks(const Layout& layout) {
   const int parts = layout.pp * layout.chunks;
-  auto& found = blocks_[{parts, Again{layout.recompute, layout.recompute_layers}}];
-  if (found.empty()) found = partition_blocks(request_.config, parts, request_.sequence, layout.numerics(request_.precision));
+  auto& found = blocks_[{parts, Again{layout.recompute, layout.recompute_layers}, layout.cut}];
+  if (found.empty())
+    found = layout.cut.empty()
+                ? partition_blocks(request_.config, parts, request_.sequence, layout.numerics(request_.precision))
+                : cut_blocks(request_.config, layout.cut, parts);
   return found;
 }
 
 const std::vector<PartCost>& LayoutCosts::parts(const Layout& layout) {
-  const Again again{layout.recompute, layout.recompute_layers};
-  auto& found = parts_[{layout.pp * layout.chunks, layout.tp, layout.microbatch, again, gathering(request_, layout)}];
-  if (found.empty())
-    for (const auto& part : blocks(layout)) found.push_back(cost_of(part, layout));
+  auto& found = parts_[{layout.pp * layout.chunks, how(layout), layout.cut}];
+  if (!found.empty()) return found;
+  std::size_t first = 0;
+  for (const auto& part : blocks(layout)) {
+    found.push_back(cost_of_run(first, part, layout));
+    first += part.size();
+  }
   return found;
+}
+
+LayoutCosts::How LayoutCosts::how(const Layout& layout) const {
+  return {layout.tp, layout.microbatch, Again{layout.recompute, layout.recompute_layers}, gathering(request_, layout)};
+}
+
+const PartCost& LayoutCosts::cost_of_run(std::size_t first, const std::vector<Block>& blocks, const Layout& layout) {
+  const auto key = std::tuple(how(layout), first, blocks.size());
+  const auto found = runs_.find(key);
+  return found != runs_.end() ? found->second : runs_.emplace(key, cost_of(blocks, layout)).first->second;
+}
+
+std::vector<BlockSeconds> LayoutCosts::block_seconds(const Layout& layout) {
+  Layout least = layout;
+  if (layout.recompute_layers) least.recompute_layers = 0;
+  const std::vector<Block> blocks = blocks_of(request_.config);
+  std::vector<BlockSeconds> seconds(blocks.size() - 2);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const schedules::ChunkCost times = cost_of({blocks[i]}, least).times;
+    BlockSeconds& sum = seconds[std::min(i > 0 ? i - 1 : 0, seconds.size() - 1)];
+    sum.forward += times.forward;
+    sum.input_grad += times.input_grad;
+    sum.weight_grad += times.weight_grad;
+  }
+  return seconds;
 }
 
 // Seconds of recomputation in the backward, for one tensor-parallel rank: products by their FLOPs, elementwise passes by the

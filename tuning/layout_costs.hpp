@@ -31,7 +31,10 @@ class LayoutCosts {
  public:
   explicit LayoutCosts(const LayoutRequest& request) : request_(request), links_(request) {}
 
-  // Both by virtual stage.
+  // Of each attention or MLP block, the embedding with the first and the head with the last, if no layer recomputes that need
+  // not.
+  std::vector<BlockSeconds> block_seconds(const Layout& layout);
+  // Both by virtual stage, as the layout is cut.
   const std::vector<std::vector<Block>>& blocks(const Layout& layout);
   const std::vector<PartCost>& parts(const Layout& layout);
 
@@ -47,6 +50,7 @@ class LayoutCosts {
  private:
   double again_seconds(const Block& block, const Layout& layout, Recompute recompute) const;
   PartCost cost_of(const std::vector<Block>& blocks, const Layout& layout) const;
+  const PartCost& cost_of_run(std::size_t first, const std::vector<Block>& blocks, const Layout& layout);
   // Of products with a block's weights, per second.
   double product_rate(const Block& block) const;
   Rounding rounding_seconds(const Block& block, const Layout& layout) const;
@@ -63,9 +67,13 @@ class LayoutCosts {
   HostLinks links_;
   // How much is computed again: what, and in how many layers.
   using Again = std::pair<Recompute, std::optional<std::int64_t>>;
-  std::map<std::pair<int, Again>, std::vector<std::vector<Block>>> blocks_;
-  // By parts, tp, microbatch, what is computed again, and the replicas that gather weights.
-  std::map<std::tuple<int, int, std::int64_t, Again, int>, std::vector<PartCost>> parts_;
+  std::map<std::tuple<int, Again, Cut>, std::vector<std::vector<Block>>> blocks_;
+  // By tp, microbatch, what is computed again, and the replicas that gather weights.
+  using How = std::tuple<int, std::int64_t, Again, int>;
+  How how(const Layout& layout) const;
+  std::map<std::tuple<int, How, Cut>, std::vector<PartCost>> parts_;  // by their number, and how the model is cut
+  // Of runs of blocks, by the first one's place in the model and their number: cuts have most of them in common.
+  std::map<std::tuple<How, std::size_t, std::size_t>, PartCost> runs_;
 };
 
 }  // namespace pipetrain

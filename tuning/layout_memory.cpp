@@ -1,6 +1,7 @@
 #include "tuning/layout_memory.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace pipetrain {
 
@@ -63,6 +64,11 @@ std::optional<std::vector<std::size_t>> LayoutMemory::of(const Layout& layout, c
     if (static_cast<double>(all.back()) > request_.speed.memory_bytes) return std::nullopt;
   }
   return all;
+}
+
+double LayoutMemory::of_stage(const Layout& layout, const schedules::Plan& plan, const StageNeeds& needs, int stage) {
+  if (is_hopeless(layout)) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(bytes(layout, plan.placement, {stage, needs, plan.stages[static_cast<std::size_t>(stage)]}));
 }
 
 std::vector<double> LayoutMemory::slots(const Layout& layout, bool all_put_off) {

@@ -21,6 +21,8 @@ class LayoutMemory {
   // Bytes of each device of every stage; nothing when one does not fit.
   std::optional<std::vector<std::size_t>> of(const Layout& layout, const schedules::Plan& plan,
                                              const std::vector<schedules::StageNeeds>& needs);
+  // Bytes of each device of one stage.
+  double of_stage(const Layout& layout, const schedules::Plan& plan, const schedules::StageNeeds& needs, int stage);
   // What a device of each [stage][chunk] keeps of one microbatch from F on.
   std::vector<std::vector<double>> saved_bytes(const Layout& layout, const schedules::Placement& placement);
   // The most microbatches that each stage of a layout with one chunk a stage could hold, if the weight gradients of one or of

@@ -17,8 +17,10 @@
 #include "schedules/builders.hpp"
 #include "schedules/simulate.hpp"
 #include "schedules/solver.hpp"
+#include "tuning/cut_layouts.hpp"
 #include "tuning/layout_costs.hpp"
 #include "tuning/layout_memory.hpp"
+#include "tuning/whole_step.hpp"
 
 namespace pipetrain {
 
@@ -52,7 +54,8 @@ class Search {
     for (int tp = 1; tp <= std::min(request_.most_tp, request_.devices); ++tp)
       if (request_.devices / request_.hosts % tp == 0 && splits(tp))
         for (int pp = 1; pp <= request_.devices / tp; ++pp)
-          if (request_.devices / tp % pp == 0) add_batches(pp, tp, request_.devices / tp / pp);
+          if (request_.devices / tp % pp == 0 && pp == request_.pp.value_or(pp))
+            add_batches(pp, tp, request_.devices / tp / pp);
     if (result_.candidates == 0)
       throw Error(ErrorKind::input, {"devices", std::to_string(request_.devices)},
                   fmt::format("no pp x tp x dp takes them all with this model and a global batch of {}; use another number of "
@@ -70,7 +73,9 @@ class Search {
           judge_named(candidate);
         }
       }
+    if (request_.search_cuts) search_cuts();
     if (request_.solver_seconds > 0) improve_best();
+    if (cuts_) refine_plans();
     return std::move(result_);
   }
 
@@ -103,8 +108,10 @@ class Search {
     }
   }
 
-  void add(const Layout& layout, const ScheduleInfo& info) {
+  void add(Layout layout, const ScheduleInfo& info) {
     if (layout.pp * layout.chunks > 2 * request_.config.layers) return;
+    if (!request_.cut.empty() && std::ssize(request_.cut) != layout.pp * layout.chunks) return;
+    layout.cut = request_.cut;
     ++result_.candidates;
     const auto placement =
         info.uses_costs ? Placement::looping(layout.pp, 1) : info.build({layout.pp, layout.chunks, 1}).placement;
@@ -164,32 +171,20 @@ class Search {
     return a.pp == b.pp && a.tp == b.tp && a.dp == b.dp && a.microbatch == b.microbatch;
   }
   static bool same_but_memory(const Layout& a, const Layout& b) {
-    return same_sizes(a, b) && a.schedule == b.schedule && a.chunks == b.chunks;
+    return same_sizes(a, b) && a.schedule == b.schedule && a.chunks == b.chunks && a.plan == b.plan;
   }
 
   // auto cuts stages in two where that pays.
-  bool can_halve(const Layout& layout) const { return 2 * layout.pp <= 2 * request_.config.layers; }
+  bool can_halve(const Layout& layout) const { return request_.cut.empty() && 2 * layout.pp <= 2 * request_.config.layers; }
   static Layout halved(Layout layout) {
     layout.chunks = 2;
     return layout;
   }
 
-  // A whole step, and what it needs.
-  struct Proven {
-    Plan plan;
-    std::vector<schedules::StageNeeds> needs;
-  };
-  Proven prove(const Layout& layout, const Plan& compute) const {
-    const schedules::EndOfStep end{layout.dp > 1, layout.tp > 1, request_.config.tied_embeddings};
-    Plan plan = with_end_of_step(compute, end);
-    auto needs = validate(plan, schedules::Order::planned, TransformerCompute::slot_life());
-    return {std::move(plan), std::move(needs)};
-  }
-
   // The step with activations that leave the devices until their backward.
   struct Moving {
     double fraction = 0;
-    Proven step;
+    WholeStep step;
   };
   // The fastest first; none where nothing is to leave or would free memory.
   std::vector<Moving> movings(const Layout& layout, const Plan& compute) const {
@@ -197,7 +192,7 @@ class Search {
     if (!request_.offload.activations) return all;
     for (const double fraction : {0.25, 0.5, 0.75, 1.0}) {
       try {
-        all.push_back({fraction, prove(layout, schedules::offload_activations(compute, fraction))});
+        all.push_back({fraction, whole_step(request_, layout, schedules::offload_activations(compute, fraction))});
       } catch (const std::invalid_argument&) {  // nothing waits long enough
       }
     }
@@ -213,7 +208,7 @@ class Search {
   void judge_named(const Candidate& candidate) {
     const Layout& layout = candidate.layout;
     const Plan compute = candidate.schedule->build({layout.pp, layout.chunks, static_cast<int>(layout.microbatches)});
-    const Proven step = prove(layout, compute);
+    const WholeStep step = whole_step(request_, layout, compute);
     const std::vector<Moving> moving = movings(layout, compute);
     bool fits = false;
     for (const Recompute mode : modes()) {
@@ -233,7 +228,7 @@ class Search {
   }
 
   // Of each chunk, that must recompute for the layout to fit; nothing where all of them must, or it does not fit even so.
-  std::optional<std::int64_t> fewest_layers(Layout layout, const Proven& step) {
+  std::optional<std::int64_t> fewest_layers(Layout layout, const WholeStep& step) {
     if (!memory_.of(layout, step.plan, step.needs)) return std::nullopt;
     std::size_t most_blocks = 0;
     for (const auto& part : costs_.blocks(layout)) most_blocks = std::max(most_blocks, part.size());
@@ -266,15 +261,55 @@ class Search {
     return judge_made(layout, "auto", [](const schedules::AutoRequest& request) { return Made{build_auto(request), {}}; });
   }
 
+  // With as many chunks as the placement; a cut of another number of virtual stages is left.
+  static Layout in_chunks(Layout layout, const Placement& placement) {
+    layout.chunks = placement.chunks();
+    if (std::ssize(layout.cut) != placement.virtual_stages()) layout.cut.clear();
+    return layout;
+  }
+
+  std::vector<Layout> best_layouts() const {
+    std::vector<Layout> layouts;
+    for (const RankedLayout& ranked : result_.best) layouts.push_back(ranked.layout);
+    return layouts;
+  }
+  double slowest_of_best() const { return result_.best.size() < count_ ? never : result_.best.back().seconds; }
+
+  void search_cuts() {
+    cuts_.emplace(request_, costs_, memory_, [this](const Layout& layout, const WholeStep& step) { judge(layout, step); });
+    const auto limit = [this] { return slowest_of_best(); };
+    std::vector<Layout> layouts = best_layouts();
+    cuts_->refine(layouts, limit);
+    for (const Candidate& candidate : candidates_)
+      layouts.push_back(variant(candidate.layout, Recompute::none, zeros(candidate.layout).front()));
+    cuts_->search_schedules(layouts, limit);
+    if (request_.with_auto)
+      for (Layout layout : best_layouts())
+        if (!layout.plan && layout.chunks == 1 && !layout.cut.empty() && layout.pp * layout.microbatches <= most_auto_work)
+          judge_auto(variant(std::move(layout), layout.recompute, layout.zero.stage));
+    result_.cuts_tried = cuts_->tried();
+  }
+
+  // Orders that were made for a cut, or before there was one: the cuts that are best for them.
+  void refine_plans() {
+    std::vector<Layout> layouts;
+    for (Layout& layout : best_layouts())
+      if (layout.plan) layouts.push_back(std::move(layout));
+    cuts_->refine(layouts, [this] { return slowest_of_best(); });
+    result_.cuts_tried = cuts_->tried();
+    result_.cuts_left_out = cuts_->left_out();
+  }
+
   // The layouts that are fastest so far by the plans that the solver finds for them.
   void improve_best() {
     std::vector<Layout> layouts;
     for (const RankedLayout& ranked : result_.best) {
       Layout layout = variant(ranked.layout, ranked.layout.recompute, ranked.layout.zero.stage);
-      layout.chunks = 1;
+      layout = in_chunks(layout, Placement::looping(layout.pp, 1));
       layout.plan = nullptr;
       const auto is_twin = [&](const Layout& other) {
-        return same_sizes(layout, other) && layout.recompute == other.recompute && layout.zero.stage == other.zero.stage;
+        return same_sizes(layout, other) && layout.recompute == other.recompute && layout.zero.stage == other.zero.stage &&
+               layout.cut == other.cut;
       };
       const bool is_long = layout.pp * layout.microbatches > schedules::largest_search;
       if (layout.pp > 1 && !is_long && layout.offloaded_activations == 0 &&
@@ -298,11 +333,7 @@ class Search {
     schedules::AutoRequest request;
     request.stages = layout.pp;
     request.microbatches = static_cast<int>(layout.microbatches);
-    request.costs = [&](const Placement& placement) {
-      Layout placed = layout;
-      placed.chunks = placement.chunks();
-      return costs_.of(placed, placement);
-    };
+    request.costs = [&](const Placement& placement) { return costs_.of(in_chunks(layout, placement), placement); };
     request.max_chunks = can_halve(layout) ? 2 : 1;
     for (const bool all_put_off : {false, true}) {
       request.slots = memory_.slots(layout, all_put_off);
@@ -310,11 +341,10 @@ class Search {
       Made made = make(request);
       if (made.plan.stages.empty()) return false;  // no order keeps these slots
       const auto plan = std::make_shared<const Plan>(std::move(made.plan));
-      Layout placed = layout;
+      Layout placed = in_chunks(layout, plan->placement);
       placed.schedule = schedule;
-      placed.chunks = plan->placement.chunks();
       placed.plan = plan;
-      if (judge(placed, prove(placed, *plan), made.gap)) return true;
+      if (judge(placed, whole_step(request_, placed, *plan), made.gap)) return true;
     }
     return false;
   }
@@ -329,14 +359,12 @@ class Search {
   }
 
   // Whether it fits; then it may be among the best.
-  bool judge(const Layout& layout, const Proven& step, std::optional<double> gap = {}) {
+  bool judge(const Layout& layout, const WholeStep& step, std::optional<double> gap = {}) {
     auto memory = memory_.of(layout, step.plan, step.needs);
     if (!memory) return false;
-    schedules::SimulationOptions how;
-    how.life = TransformerCompute::slot_life();
     auto costs = costs_.of(layout, step.plan.placement);
     if (layout.offloaded_activations > 0) add_transfers(layout, step.plan.placement, costs);
-    const auto summary = summarize(schedules::simulate(step.plan, costs, step.needs, how));
+    const auto summary = summarize(simulated_step(step, costs));
     auto& best = result_.best;
     const auto is_as_good = [&](const RankedLayout& other) {
       return same_sizes(layout, other.layout) && other.seconds <= summary.makespan * (1 + 1e-9);
@@ -344,21 +372,33 @@ class Search {
     if (layout.plan && std::any_of(best.begin(), best.end(), is_as_good)) return true;
     const auto twin =
         std::find_if(best.begin(), best.end(), [&](const RankedLayout& one) { return same_but_memory(layout, one.layout); });
-    if (!layout.plan && twin != best.end()) {
+    if (twin != best.end()) {
       if (twin->seconds <= summary.makespan) return true;
       best.erase(twin);
     }
     const auto place = std::upper_bound(best.begin(), best.end(), summary.makespan,
                                         [](double seconds, const RankedLayout& other) { return seconds < other.seconds; });
-    best.insert(place, {layout, summary.makespan, summary.bubble_fraction, std::move(*memory), gap});
+    RankedLayout ranked{layout, summary.makespan, summary.bubble_fraction, std::move(*memory), gap};
+    if (request_.search_cuts && !layout.cut.empty()) compare_with_cost(step, ranked);
+    best.insert(place, std::move(ranked));
     if (best.size() > count_) best.pop_back();
     return true;
+  }
+
+  void compare_with_cost(const WholeStep& step, RankedLayout& ranked) {
+    const Placement& placement = step.plan.placement;
+    Layout by_cost = ranked.layout;
+    by_cost.cut.clear();
+    if (memory_.of(by_cost, step.plan, step.needs))
+      ranked.seconds_by_cost = summarize(simulated_step(step, costs_.of(by_cost, placement))).makespan;
+    ranked.cut_gap = std::max(0.0, 1 - bound_of_cuts(costs_, ranked.layout, placement) / ranked.seconds);
   }
 
   const LayoutRequest& request_;
   std::size_t count_;
   LayoutCosts costs_;
   LayoutMemory memory_;
+  std::optional<CutLayouts> cuts_;  // where they are searched
   std::vector<Candidate> candidates_;
   SearchResult result_;
   std::int64_t auto_work_ = 0;

@@ -10,10 +10,12 @@
 #include "core/device_kind.hpp"
 #include "core/dtype.hpp"
 #include "model/config.hpp"
+#include "model/cut.hpp"
 #include "model/numerics.hpp"
 #include "model/offload.hpp"
 #include "model/zero.hpp"
 #include "schedules/plan.hpp"
+#include "tuning/cut_search.hpp"
 
 namespace pipetrain {
 
@@ -46,8 +48,11 @@ struct LayoutRequest {
   std::optional<int> zero;                       // of layouts with several replicas; not given: the fastest stage that fits
   Offload offload;  // optimizer and parameters: of all layouts; activations: of those that do not fit without, by the fraction
                     // that is best
-  bool with_auto = false;     // also plans that auto makes for the costs and the memory
-  double solver_seconds = 0;  // of the fastest layouts also the plans that the solver finds, in this time for each
+  std::optional<int> pp;                 // of all layouts; not given: any
+  Cut cut;                               // of all layouts, which have so many virtual stages; empty: by cost
+  std::optional<CutLimits> search_cuts;  // also other cuts, orders and placements for the sizes of the fastest layouts
+  bool with_auto = false;                // also plans that auto makes for the costs and the memory
+  double solver_seconds = 0;             // of the fastest layouts also the plans that the solver finds, in this time for each
 };
 
 struct Layout {
@@ -59,6 +64,7 @@ struct Layout {
   std::optional<std::int64_t> recompute_layers = {};  // of each chunk; else all
   std::shared_ptr<const schedules::Plan> plan;        // of auto and the solver: the compute of a step
   double offloaded_activations = 0;                   // fraction, see schedules::offload_activations()
+  Cut cut = {};                                       // empty: by cost
 
   Numerics numerics(const Precision& precision) const {
     return {.precision = precision, .recompute = recompute, .recompute_layers = recompute_layers};
@@ -71,19 +77,24 @@ struct RankedLayout {
   double bubble = 0;
   std::vector<std::size_t> memory;  // per stage: bytes of each of its devices
   std::optional<double> gap = {};   // of the solver's plan: how much shorter its compute could be at most, of its time
+  // Of a cut that was searched: the same layout's step where it is cut by cost, unless that does not fit; and how much shorter
+  // any cut and order of these sizes, chunks and recomputation could make the step at most, of its time.
+  std::optional<double> seconds_by_cost = {}, cut_gap = {};
 };
 
 struct SearchResult {
   std::vector<RankedLayout> best;  // the fastest first
   std::int64_t candidates = 0;     // looked at
   std::int64_t too_large = 0;      // of them, those known not to fit the memory
+  std::int64_t cuts_tried = 0;     // where cuts are searched
+  bool cuts_left_out = false;      // whether a limit ended that search
   std::int64_t auto_left_out = 0;  // and those of auto beyond the time for its plans, which the most promising got
 };
 
 // The `count` fastest of all pp x tp x dp x chunks x microbatch x schedule x recompute that use every device and fit its
 // memory, with tensor-parallel ranks on one host; where only full recomputation fits, with as few layers of it as fit (but in
-// plans of auto). A bound on the time spares simulating what cannot be among them. Throws
-// Error(input) when the batch or the model goes with no layout at all.
+// plans of auto). Where cuts are searched, see CutLayouts. A bound on the time spares simulating what cannot be among them.
+// Throws Error(input) when the batch or the model goes with no layout at all.
 SearchResult search_layouts(const LayoutRequest& request, int count);
 
 }  // namespace pipetrain

@@ -78,6 +78,7 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   line += fmt::format(" --microbatch {} --microbatches {}", layout.microbatch, layout.microbatches);
   line += " --schedule " + (layout.plan ? quoted(plan_path(options, layout).string()) : layout.schedule);
   if (layout.schedule == "interleaved" || layout.schedule == "looped-bfs") line += fmt::format(" --chunks {}", layout.chunks);
+  if (!layout.cut.empty()) line += " --cut " + cut_text(layout.cut);
   const auto& request = options.request;
   Offload offload = request.offload;
   offload.activations = layout.offloaded_activations > 0;
@@ -115,11 +116,31 @@ void print_json(const TuneOptions& options, const SearchResult& result) {
                          {"tokens_per_second", tokens_per_second(options, ranked)},
                          {"bubble", ranked.bubble},
                          {"gap", ranked.gap ? json(*ranked.gap) : json()},
+                         {"cut", layout.cut.empty() ? json() : json(layout.cut)},
+                         {"step_seconds_by_cost", ranked.seconds_by_cost ? json(*ranked.seconds_by_cost) : json()},
+                         {"cut_gap", ranked.cut_gap ? json(*ranked.cut_gap) : json()},
                          {"memory_bytes", ranked.memory},
                          {"command", command_line(options, layout)}};
     text += (text.size() > 1 ? ",\n " : "\n ") + object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
   fmt::print("{}\n]\n", text);
+}
+
+// What a searched cut is worth, behind its layout.
+std::string cut_gain(const RankedLayout& ranked) {
+  if (!ranked.cut_gap) return "";
+  const std::string gain = ranked.seconds_by_cost
+                               ? fmt::format("{:.1f} % shorter", 100 * (1 - ranked.seconds / *ranked.seconds_by_cost))
+                               : std::string("by cost it does not fit");
+  return fmt::format("  cut: {}, gap {:.1f} %", gain, 100 * *ranked.cut_gap);
+}
+
+void print_cut_search(const SearchResult& result) {
+  fmt::print(
+      "\n{} looked at, {}. cut: against the same layout cut by cost; gap: how much shorter any cut and order of its sizes,\n"
+      "chunks and recomputation could be at most\n",
+      counted(result.cuts_tried, "cut"),
+      result.cuts_left_out ? "until the limit ended the search" : "until no move of blocks helped any more");
 }
 
 void print_table(const TuneOptions& options, const SearchResult& result) {
@@ -143,13 +164,14 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
              "schedule", "chunks", "batch", "recompute", "step s", "tokens/s", "bubble", "GiB");
   for (const auto& ranked : result.best) {
     const Layout& layout = ranked.layout;
-    fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<10} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}{}\n", layout.pp,
+    fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<10} {:>8.4g} {:>9.0f} {:>5.1f} % {:>6.1f}{}{}\n", layout.pp,
                layout.tp, layout.dp, layout.zero.stage, layout.schedule, layout.chunks,
                fmt::format("{}x{}", layout.microbatches, layout.microbatch), recompute_text(layout), ranked.seconds,
                tokens_per_second(options, ranked), 100 * ranked.bubble,
                static_cast<double>(*std::max_element(ranked.memory.begin(), ranked.memory.end())) / gib,
-               ranked.gap ? fmt::format("  gap {:.1f} %", 100 * *ranked.gap) : "");
+               ranked.gap ? fmt::format("  gap {:.1f} %", 100 * *ranked.gap) : "", cut_gain(ranked));
   }
+  if (request.search_cuts) print_cut_search(result);
   fmt::print("\nTo run them{}, the fastest first; GiB above is of the fullest device, here of each stage's:\n",
              request.hosts > 1 ? " on every host, with its number from 0 (NODE), the first one's name (HOST) and a token" : "");
   for (const auto& ranked : result.best) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "apps/options/cut_option.hpp"
 #include "apps/options/numerics_options.hpp"
 #include "apps/options/offload_options.hpp"
 #include "apps/options/option_files.hpp"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr std::int64_t most_devices = 65536;
 constexpr double gib = std::int64_t{1} << 30;
+constexpr double usual_cut_seconds = 10;
 // Of the rate in 16 bits, with one scale a tensor and with scales of blocks: rounding not counted.
 constexpr double usual_fp8_factor = 1.8, usual_blocks_factor = 1.4;
 
@@ -186,6 +188,34 @@ void read_solver(const OptionValues& values, TuneOptions& options) {
   options.request.solver_seconds = *seconds;
 }
 
+// --cut: by-cost, search, or one for all layouts.
+void read_cuts(const OptionValues& values, LayoutRequest& request) {
+  if (const auto pp = values.integer("pp", 1, most_devices)) request.pp = static_cast<int>(*pp);
+  if (request.pp && request.devices % *request.pp != 0)
+    values.fail("pp", fmt::format("does not divide {} devices, and every layout uses them all; give another", request.devices));
+  const std::string word = values.text("cut").value_or("by-cost");
+  const bool searched = word == "search";
+  for (const char* name : {"cut-seconds", "cut-steps"})
+    if (values.given(name) && !searched) values.fail(name, "is of a search of cuts; add --cut search, or leave it out");
+  if (searched) {
+    constexpr double longest = 1e6;
+    constexpr std::int64_t most_cuts = std::int64_t{1} << 50;
+    CutLimits limits;
+    const auto cuts = values.integer("cut-steps", 1, most_cuts);
+    const auto seconds = values.number("cut-seconds", OptionValues::Range::from_to(0.001, longest));
+    if (!cuts) limits.seconds = usual_cut_seconds;
+    if (cuts) limits.cuts = *cuts;
+    if (seconds) limits.seconds = *seconds;
+    request.search_cuts = limits;
+  } else if (word != "by-cost") {
+    request.cut = read_cut(values, std::nullopt);
+    cut_blocks(request.config, request.cut, static_cast<int>(request.cut.size()));
+    if (request.pp && std::ssize(request.cut) % *request.pp != 0)
+      values.fail("cut", fmt::format("is of {} virtual stages, no multiple of --pp {}; give pp x chunks numbers",
+                                     request.cut.size(), *request.pp));
+  }
+}
+
 }  // namespace
 
 const std::vector<OptionSpec>& tune_option_table() {
@@ -224,12 +254,19 @@ const std::vector<OptionSpec>& tune_option_table() {
       {"Devices", "host-bandwidth", "GB/S", "from one device to another of another host, all at once", "25"},
       {"Devices", "host-latency", "US", "of a message between devices of different hosts", "30"},
       {"Devices", "block-overhead", "US", "that each pass of an attention or MLP block takes whatever its size", "40"},
+      {"Devices", "pp", "N", "only layouts of so many stages", "all that fit"},
       {"Devices", "max-tp", "N", "largest tensor-parallel size, such as the devices of one host", "8"},
 
       {"Output", "count", "N", "how many of the fastest layouts to print", "10"},
       {"Output", "plans", "DIR", "search plans of auto too, made for these costs and memory; those of printed layouts go here",
        ""},
       {"Output", "solver-seconds", "T", "with --plans: improve each fastest layout's order so long, and show its gap", "off"},
+      {"Output", "cut", "by-cost|search|N,N,...",
+       "how layouts cut the model into virtual stages: by cost; searched together with placement and schedule for the fastest "
+       "layouts; or all as these blocks say, as train's --cut",
+       "by-cost"},
+      {"Output", "cut-seconds", "T", "with --cut search: how long it may take", "10; no limit with cut-steps"},
+      {"Output", "cut-steps", "N", "the same in cuts that are looked at: the same layouts every time", "no limit"},
       {"Output", "json", "", "print an array with one object per layout", "off"},
 
       {"General", "config", "FILE", "options from a TOML or JSON file, by their names here", ""},
@@ -246,6 +283,7 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
   read_devices(values, options);
   options.count = static_cast<int>(values.integer("count", 1, 1000).value_or(options.count));
   options.json = values.on_off("json").value_or(false);
+  placing_errors(values.places(), [&] { read_cuts(values, options.request); });
   read_plans(values, options);
   read_solver(values, options);
   return options;
@@ -258,6 +296,7 @@ std::string tune_help() {
          "from the numbers of the devices below, so give those of yours, or measure them.\n"
          "\n"
          "  pipetrain tune --model llama2-7b --devices 8 --memory 140 --tflops 650\n"
+         "  pipetrain tune --model llama3-8b --devices 8 --pp 8 --max-tp 1 --cut search\n"
          "  pipetrain tune --model llama2-70b --devices 32 --hosts 4 --host-bandwidth 50\n"
          "  pipetrain doctor --measure devices.json && pipetrain tune --model llama3.2-1b --measured devices.json --plans "
          "plans\n"

@@ -78,6 +78,51 @@ TEST_CASE("tune writes the solver's plans, which run, and tells their gap") {
              Contains("--solver-seconds 1: its plans need a folder; add --plans DIR"));
 }
 
+TEST_CASE("tune searches cuts whose command lines run, and lays everything out as a given cut says") {
+  const std::string gpt2 =
+      "tune --model gpt2 --seq-len 256 --devices 2 --pp 2 --device cpu --global-batch 8 --latency 50 --tflops 1 --count 6 ";
+  const std::string search = gpt2 + "--cut search --cut-steps 400";
+  const Result searched = run(search + " --json");
+  INFO(searched.err);
+  REQUIRE(searched.status == 0);
+  CHECK(searched.out == run(search + " --json").out);
+  int cut = 0;
+  for (const json& layout : json::parse(searched.out)) {
+    CHECK(layout["pp"] == 2);
+    CHECK(layout["cut"].is_null() == layout["cut_gap"].is_null());
+    if (layout["cut"].is_null()) continue;
+    ++cut;
+    CHECK(layout["step_seconds"].get<double>() < layout["step_seconds_by_cost"].get<double>());
+    CHECK(layout["cut_gap"].get<double>() >= 0);
+    std::int64_t blocks = 0;
+    for (const json& count : layout["cut"]) blocks += count.get<std::int64_t>();
+    CHECK(blocks == 24);
+    if (cut > 2) continue;
+    const Result dry = run(layout["command"].get<std::string>().substr(10) + " --dry-run");
+    INFO(dry.err);
+    CHECK(dry.status == 0);
+    CHECK_THAT(dry.out, Contains("(as given)"));
+  }
+  CHECK(cut > 0);
+
+  const std::string tune = "tune --model tiny --devices 4 --pp 4 --device cpu --tflops 0.05 --json ";
+  const Result given = run(tune + "--cut 1,3,3,1");
+  REQUIRE(given.status == 0);
+  for (const json& layout : json::parse(given.out)) {
+    CHECK(layout["cut"] == json::array({1, 3, 3, 1}));
+    CHECK(layout["chunks"] == 1);
+    CHECK_THAT(layout["command"].get<std::string>(), Contains(" --cut 1,3,3,1 "));
+  }
+  CHECK_THAT(run(search).out, Contains("400 cuts looked at, until the limit ended the search") && Contains("  cut: "));
+  CHECK_THAT(refused(tune + "--cut 4,5"), Contains("--cut 4,5: must add up to the model's 8"));
+  CHECK_THAT(refused(tune + "--cut 4,4"), Contains("--cut 4,4: is of 2 virtual stages, no multiple of --pp 4"));
+  CHECK_THAT(refused(tune + "--cut 8,0"), Contains("--cut 8,0: leaves a virtual stage without a block"));
+  CHECK_THAT(refused(tune + "--cut sought"), Contains("\"sought\" is no number of blocks"));
+  CHECK_THAT(refused(tune + "--cut-steps 5"), Contains("--cut-steps 5: is of a search of cuts; add --cut search"));
+  CHECK_THAT(refused(tune + "--cut search --cut-seconds 0"), Contains("--cut-seconds 0: must be"));
+  CHECK_THAT(refused("tune --model tiny --devices 4 --pp 3"), Contains("--pp 3: does not divide 4 devices"));
+}
+
 TEST_CASE("tune plans in fp8, faster than in bf16, over tensor-parallel ranks whose sizes take it") {
   const auto tuned = [](const std::string& more) {
     const Result result =

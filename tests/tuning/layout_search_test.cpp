@@ -36,7 +36,7 @@ TEST_CASE("tune's bound spares no layout that is among the best") {
     REQUIRE(all.size() > 20);
     REQUIRE(ten.size() == 10);
     for (std::size_t i = 0; i < ten.size(); ++i) CHECK(ten[i].seconds == all[i].seconds);
-    for (const auto& [layout, seconds, bubble, memory, gap] : all) {
+    for (const auto& [layout, seconds, bubble, memory, gap, by_cost, cut_gap] : all) {
       CHECK_FALSE(gap);
       CHECK(layout.pp * layout.tp * layout.dp == devices);
       CHECK(layout.dp * layout.microbatch * layout.microbatches == request.global_batch);
@@ -160,13 +160,13 @@ TEST_CASE("tune's plans of auto are faster than every other schedule of the same
   request.with_auto = true;
   const auto all = search_layouts(request, 1'000'000).best;
   std::map<std::tuple<int, int, int, std::int64_t>, double> best;
-  for (const auto& [layout, seconds, bubble, memory, gap] : all) {
+  for (const auto& [layout, seconds, bubble, memory, gap, by_cost, cut_gap] : all) {
     if (layout.plan) continue;
     const auto place = best.try_emplace({layout.pp, layout.tp, layout.dp, layout.microbatch}, seconds).first;
     place->second = std::min(place->second, seconds);
   }
   int of_auto = 0;
-  for (const auto& [layout, seconds, bubble, memory, gap] : all) {
+  for (const auto& [layout, seconds, bubble, memory, gap, by_cost, cut_gap] : all) {
     if (!layout.plan) continue;
     ++of_auto;
     const auto other = best.find({layout.pp, layout.tp, layout.dp, layout.microbatch});  // none where no other fits the memory
@@ -220,7 +220,7 @@ TEST_CASE("tune counts bf16 on GPUs as runs on them did") {
     request.speed.memory_bytes = 140.0 * (1 << 30);
     request.precision = Precision::bf16();
     request.device = DeviceKind::cuda;
-    for (const auto& [layout, seconds, bubble, memory, gap] : search_layouts(request, 100).best)
+    for (const auto& [layout, seconds, bubble, memory, gap, by_cost, cut_gap] : search_layouts(request, 100).best)
       if (layout.microbatch == microbatch) return static_cast<double>(memory[0]) / (1 << 20);
     return 0.0;
   };

@@ -1,0 +1,127 @@
+#include "tuning/cut_layouts.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "actors/training/transformer_compute.hpp"
+#include "model/mode_names.hpp"
+#include "schedules/builders.hpp"
+#include "schedules/simulate.hpp"
+
+namespace pipetrain {
+
+using schedules::Plan;
+
+namespace {
+
+Plan compute_of(const Layout& layout) {
+  if (layout.plan) return *layout.plan;
+  return schedules::build_schedule(layout.schedule, {layout.pp, layout.chunks, static_cast<int>(layout.microbatches)});
+}
+
+bool same_sizes(const Layout& a, const Layout& b) {
+  return a.pp == b.pp && a.tp == b.tp && a.dp == b.dp && a.microbatch == b.microbatch;
+}
+
+}  // namespace
+
+schedules::Timeline simulated_step(const WholeStep& step, const schedules::Costs& costs) {
+  schedules::SimulationOptions how;
+  how.life = TransformerCompute::slot_life();
+  return schedules::simulate(step.plan, costs, step.needs, how);
+}
+
+double bound_of_cuts(LayoutCosts& costs, const Layout& layout, const schedules::Placement& placement) {
+  CutProblem problem;
+  problem.placement = placement;
+  problem.microbatches = layout.microbatches;
+  problem.blocks = costs.block_seconds(layout);
+  return cut_bound(problem);
+}
+
+CutLayouts::CutLayouts(const LayoutRequest& request, LayoutCosts& costs, LayoutMemory& memory, Found found)
+    : request_(request), costs_(costs), memory_(memory), found_(std::move(found)), budget_(*request.search_cuts) {}
+
+void CutLayouts::search_schedules(const std::vector<Layout>& layouts, const std::function<double()>& limit) {
+  for (auto layout = layouts.begin(); layout != layouts.end(); ++layout) {
+    const auto is_twin = [&](const Layout& other) { return same_sizes(*layout, other); };
+    if (layout->pp > 1 && std::none_of(layouts.begin(), layout, is_twin)) search_schedules_of(*layout, limit);
+  }
+}
+
+void CutLayouts::refine(const std::vector<Layout>& layouts, const std::function<double()>& limit) {
+  for (const Layout& layout : layouts)
+    if (layout.pp > 1 && layout.offloaded_activations == 0 && !budget_.is_spent()) search_one(layout, limit());
+}
+
+void CutLayouts::search_schedules_of(const Layout& sizes, const std::function<double()>& limit) {
+  std::vector<Recompute> modes{std::begin(recompute_modes), std::end(recompute_modes)};
+  if (request_.recompute) modes = {*request_.recompute};
+  for (const schedules::ScheduleInfo& info : schedules::all_schedules()) {
+    if (info.uses_costs || sizes.pp * info.default_chunks > 2 * request_.config.layers) continue;
+    Layout layout = sizes;
+    layout.schedule = info.name;
+    layout.chunks = info.default_chunks;
+    layout.plan = nullptr;
+    layout.cut.clear();
+    layout.offloaded_activations = 0;
+    layout.recompute_layers = request_.recompute_layers;
+    for (const Recompute mode : modes) {
+      layout.recompute = mode;
+      if (budget_.is_spent()) return;
+      if (search_one(layout, limit())) break;
+    }
+  }
+}
+
+// A stage's bytes follow from the blocks that it holds, which most cuts leave as they are.
+double CutLayouts::bytes_over(const Layout& layout, const WholeStep& step, StageBytes& known) {
+  const auto& placement = step.plan.placement;
+  std::vector<std::int64_t> begins{0};
+  for (const std::int64_t blocks : layout.cut) begins.push_back(begins.back() + blocks);
+  double over = 0;
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    std::vector<std::int64_t> key{stage};
+    for (int chunk = 0; chunk < placement.chunks(); ++chunk) {
+      const auto v = static_cast<std::size_t>(placement.virtual_stage(stage, chunk));
+      key.push_back(begins[v]);
+      key.push_back(layout.cut[v]);
+    }
+    auto found = known.find(key);
+    if (found == known.end())
+      found = known.emplace(key, memory_.of_stage(layout, step.plan, step.needs[static_cast<std::size_t>(stage)], stage)).first;
+    over = std::max(over, found->second - request_.speed.memory_bytes);
+  }
+  return over;
+}
+
+// Whether some cut fits, or none could be fast enough.
+bool CutLayouts::search_one(Layout layout, double limit) {
+  const WholeStep step = whole_step(request_, layout, compute_of(layout));
+  const auto& placement = step.plan.placement;
+  CutProblem problem;
+  problem.placement = placement;
+  problem.microbatches = layout.microbatches;
+  problem.blocks = costs_.block_seconds(layout);
+  if (cut_bound(problem) >= limit) return true;
+  problem.step_seconds = [&](const Cut& cut) {
+    layout.cut = cut;
+    return summarize(simulated_step(step, costs_.of(layout, placement))).makespan;
+  };
+  StageBytes bytes;
+  problem.bytes_over = [&](const Cut& cut) {
+    layout.cut = cut;
+    return bytes_over(layout, step, bytes);
+  };
+  const Cut start = cut_of(costs_.blocks(layout));
+  const bool by_cost = layout.cut.empty();
+  const FoundCut found = search_cut(problem, start, budget_);
+  if (!found.fits) return false;
+  if (found.cut == start && by_cost) return true;
+  layout.cut = found.cut;
+  found_(layout, step);
+  return true;
+}
+
+}  // namespace pipetrain
