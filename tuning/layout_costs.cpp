@@ -154,12 +154,14 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
     const double product = (flops - attention) / 3 / product_rate(block), scores = attention / 3 / speed.flops;
     const double gather = gather_seconds(block, layout);
     const Rounding rounding = rounding_seconds(block, layout);
-    part.times.forward += std::max(gather, product + scores + exchange + rounding.forward + speed.block_overhead);
+    const BlockScale& scale = request_.scales[static_cast<std::size_t>(block.kind)];
+    part.times.forward +=
+        scale.forward * std::max(gather, product + scores + exchange + rounding.forward + speed.block_overhead);
     // A block whose whole forward runs again gathers its input again.
     const double again = again_seconds(block, layout, recompute[i]) + (recompute[i] == Recompute::full ? exchange / 2 : 0);
-    part.times.input_grad +=
-        std::max(gather, product + 2 * scores + exchange + again + rounding.input_grad + speed.block_overhead);
-    part.times.weight_grad += product + speed.block_overhead;
+    part.times.input_grad += scale.input_grad * std::max(gather, product + 2 * scores + exchange + again + rounding.input_grad +
+                                                                     speed.block_overhead);
+    part.times.weight_grad += scale.weight_grad * (product + speed.block_overhead);
     part.parameters += static_cast<double>(block_parameter_count(config, block)) / tp;
   }
   return part;

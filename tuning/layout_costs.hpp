@@ -31,6 +31,8 @@ class LayoutCosts {
  public:
   explicit LayoutCosts(const LayoutRequest& request) : request_(request), links_(request) {}
 
+  // Of one microbatch through a block by itself.
+  schedules::ChunkCost block_times(const Block& block, const Layout& layout) const { return cost_of({block}, layout).times; }
   // Of each attention or MLP block, the embedding with the first and the head with the last, if no layer recomputes that need
   // not.
   std::vector<BlockSeconds> block_seconds(const Layout& layout);

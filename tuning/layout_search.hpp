@@ -1,6 +1,7 @@
 // The fastest ways to lay a model over devices, by simulating each under a model of what the devices can do.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -33,6 +34,11 @@ struct DeviceSpeed {
   double offload_rate = 50e9;  // bytes per second between a device and its host's memory, each way
 };
 
+// What blocks of one kind take, of what the numbers of the devices say.
+struct BlockScale {
+  double forward = 1, input_grad = 1, weight_grad = 1;
+};
+
 struct LayoutRequest {
   ModelConfig config;
   int devices = 1;
@@ -41,6 +47,7 @@ struct LayoutRequest {
   std::int64_t sequence = 1;
   std::int64_t global_batch = 1;  // sequences of one step
   DeviceSpeed speed;
+  std::array<BlockScale, 4> scales = {};  // by BlockKind; see profiled_scales()
   Precision precision;
   DeviceKind device = DeviceKind::cpu;
   std::optional<Recompute> recompute;            // not given: the least that fits

@@ -103,6 +103,17 @@ class BlockTimes {
   double of(std::size_t block, std::size_t kind) const {
     return factor_of_block_.empty() ? 0 : factor_of_block_[block] * per_kind_[kind];
   }
+  // The mean of all blocks of this kind, given the kinds of all measured parts.
+  double mean(const KindsOfParts& parts, std::size_t kind) const {
+    double sum = 0;
+    std::size_t block = 0, count = 0;
+    for (const auto& part : parts)
+      for (const std::size_t one : part) {
+        if (one == kind) sum += of(block, kind), ++count;
+        ++block;
+      }
+    return count > 0 ? sum / static_cast<double>(count) : 0;
+  }
   // Of blocks of these kinds, the first of which has this number.
   double sum(std::size_t first, const std::vector<std::size_t>& blocks) const {
     double sum = 0;
@@ -173,7 +184,33 @@ class Relayout {
     return std::move(result_);
   }
 
+  std::array<MeasuredBlock, block_kinds> blocks() const {
+    const Compute compute = measured_compute();
+    std::array<MeasuredBlock, block_kinds> blocks;
+    for (std::size_t k = 0; k < block_kinds; ++k) {
+      const auto mean = [&](const BlockTimes& times) {
+        const double seconds = times.mean(kinds_, k);
+        return seconds > 0 ? seconds
+                           : times.mean(kinds_, k + block_kinds);  // embedding and head, where only some layers recompute
+      };
+      const double part = Compute::weight_part(flops_, k), whole = mean(compute.backwards);
+      blocks[k] = {mean(compute.forwards), compute.was_split ? mean(compute.inputs) : whole * (1 - part),
+                   compute.was_split ? mean(compute.weights) : whole * part};
+    }
+    return blocks;
+  }
+
  private:
+  // The times of all blocks. Where the backward was measured whole, its halves have none.
+  struct Compute {
+    bool was_split;
+    BlockTimes forwards, backwards, inputs, weights;
+
+    // Of the backward of a block of this kind, what W has by its FLOPs.
+    static double weight_part(const Flops& flops, std::size_t kind) {
+      return flops.weight_grad[kind] / (flops.input_grad[kind] + flops.weight_grad[kind]);
+    }
+  };
   const ChunkProfile& old_chunk(int v) const {
     const auto at = from_.at(v);
     return measured_.stages[static_cast<std::size_t>(at.stage)].chunks[static_cast<std::size_t>(at.chunk)];
@@ -200,29 +237,32 @@ class Relayout {
     }
   }
 
-  void set_compute() {
+  Compute measured_compute() const {
     ByKind backward{};
     for (std::size_t k = 0; k < kinds; ++k) backward[k] = flops_.input_grad[k] + flops_.weight_grad[k];
     const bool was_split = measured_.splits_backward();
     const auto whole = [&](const ChunkProfile& chunk) {
       return was_split ? chunk.input_grad + chunk.weight_grad : chunk.backward;
     };
-    const BlockTimes forwards = times([](const ChunkProfile& chunk) { return chunk.forward; }, flops_.forward);
-    const BlockTimes backwards = times(whole, backward);
-    const BlockTimes inputs = times([](const ChunkProfile& chunk) { return chunk.input_grad; }, flops_.input_grad);
-    const BlockTimes weights = times([](const ChunkProfile& chunk) { return chunk.weight_grad; }, flops_.weight_grad);
+    return {was_split, times([](const ChunkProfile& chunk) { return chunk.forward; }, flops_.forward), times(whole, backward),
+            times([](const ChunkProfile& chunk) { return chunk.input_grad; }, flops_.input_grad),
+            times([](const ChunkProfile& chunk) { return chunk.weight_grad; }, flops_.weight_grad)};
+  }
+
+  void set_compute() {
+    const Compute compute = measured_compute();
     each_new_part([&](int v, std::size_t first, const std::vector<std::size_t>& blocks) {
       ChunkProfile& chunk = new_chunk(v);
-      chunk.forward = forwards.sum(first, blocks);
+      chunk.forward = compute.forwards.sum(first, blocks);
       if (!split_) {
-        chunk.backward = backwards.sum(first, blocks);
-      } else if (was_split) {
-        chunk.input_grad = inputs.sum(first, blocks);
-        chunk.weight_grad = weights.sum(first, blocks);
+        chunk.backward = compute.backwards.sum(first, blocks);
+      } else if (compute.was_split) {
+        chunk.input_grad = compute.inputs.sum(first, blocks);
+        chunk.weight_grad = compute.weights.sum(first, blocks);
       } else {
         for (std::size_t i = 0; i < blocks.size(); ++i) {
           const std::size_t k = blocks[i];
-          const double seconds = backwards.of(first + i, k), part = flops_.weight_grad[k] / backward[k];
+          const double seconds = compute.backwards.of(first + i, k), part = Compute::weight_part(flops_, k);
           chunk.weight_grad += seconds * part;
           chunk.input_grad += seconds * (1 - part);
         }
@@ -301,6 +341,10 @@ class Relayout {
 
 Profile profile_for(const Profile& measured, const Placement& placement, bool split, const Cut& cut) {
   return Relayout(measured, placement, split, cut).result();
+}
+
+std::array<MeasuredBlock, 4> measured_blocks(const Profile& measured) {
+  return Relayout(measured, measured.placement(), true, measured.cut).blocks();
 }
 
 }  // namespace pipetrain

@@ -1,6 +1,8 @@
 // What a profiled run's costs say of a layout that was never run.
 #pragma once
 
+#include <array>
+
 #include "actors/training/profile.hpp"
 #include "schedules/plan.hpp"
 
@@ -18,5 +20,13 @@ namespace pipetrain {
 // Throws Error(input) for a profile whose model cannot be read, or has too few blocks for the placement, and for a cut that
 // does not go with them.
 Profile profile_for(const Profile& measured, const schedules::Placement& placement, bool split, const Cut& cut = {});
+
+// Seconds of one microbatch through a block.
+struct MeasuredBlock {
+  double forward = 0, input_grad = 0, weight_grad = 0;
+};
+// By BlockKind, as above: the mean of the run's blocks, of attention and MLP of those that recompute as its mode says. Throws
+// Error(input) likewise.
+std::array<MeasuredBlock, 4> measured_blocks(const Profile& measured);
 
 }  // namespace pipetrain

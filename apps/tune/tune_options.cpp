@@ -16,6 +16,7 @@
 #include "model/head_size.hpp"
 #include "model/named_model.hpp"
 #include "tuning/measured_devices.hpp"
+#include "tuning/profiled_scales.hpp"
 
 namespace pipetrain {
 
@@ -166,6 +167,14 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.hosts = read_hosts(values, request.devices, usual.hosts);
 }
 
+// Times of blocks that a run measured.
+void read_costs(const OptionValues& values, LayoutRequest& request) {
+  const auto file = values.text("costs");
+  if (!file) return;
+  check_input_file(values, "costs");
+  placing_errors(values.places(), [&] { request.scales = profiled_scales(request, read_profile(*file)); });
+}
+
 // A folder that is there or can be made in one that is.
 void read_plans(const OptionValues& values, TuneOptions& options) {
   const auto folder = values.text("plans");
@@ -175,7 +184,8 @@ void read_plans(const OptionValues& values, TuneOptions& options) {
   if (std::filesystem::exists(path, ignored) ? !std::filesystem::is_directory(path, ignored)
                                              : !std::filesystem::is_directory(parent, ignored))
     values.fail("plans", "is no folder and cannot be made one; give another");
-  refuse_shared_files(values, {.inputs = {"model", "measured", "config"}, .output_files = {}, .output_folders = {"plans"}});
+  refuse_shared_files(values,
+                      {.inputs = {"model", "measured", "costs", "config"}, .output_files = {}, .output_folders = {"plans"}});
   options.plans = path;
   options.request.with_auto = true;
 }
@@ -227,6 +237,9 @@ const std::vector<OptionSpec>& tune_option_table() {
       {"Model and batch", "global-batch", "N", "sequences of one step, the same for every layout", "4 x devices"},
 
       {"Devices", "measured", "FILE", "take what doctor --measure wrote for all below that is not given", ""},
+      {"Devices", "costs", "FILE",
+       "the --profile of a run of this model: what its blocks took there, of what the numbers below say, they take everywhere",
+       ""},
       {"Devices", "devices", "N", "how many there are; every layout uses them all", "those measured, else the visible GPUs"},
       {"Devices", "device", "auto|cpu|cuda", "what they are; auto: those measured, else GPUs", "auto"},
       {"Devices", "precision", "fp32|bf16|fp16|fp8", "of computation, as of train",
@@ -281,6 +294,7 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
   const OptionValues values(gather_options(tune_option_table(), arguments, environment, options.notes));
   placing_errors(values.places(), [&] { read_model(values, options); });
   read_devices(values, options);
+  read_costs(values, options.request);
   options.count = static_cast<int>(values.integer("count", 1, 1000).value_or(options.count));
   options.json = values.on_off("json").value_or(false);
   placing_errors(values.places(), [&] { read_cuts(values, options.request); });

@@ -108,6 +108,50 @@ TEST_CASE("blocks that take what their FLOPs say give every other layout its exa
     }
 }
 
+TEST_CASE("blocks of each kind take what a profile's stages say of them") {
+  for (const bool split : {true, false})
+    for (const double head : {1.0, 1.6}) {
+      const BlockSeconds seconds = seconds_by_flops(head);
+      const auto blocks = measured_blocks(profiled(Placement::looping(4, 1), split, seconds));
+      const double tolerance = head == 1 ? 1e-9 : 0.1;  // a head alone on its stage cannot be told from its neighbours
+      double sum = 0, measured = 0;
+      for (std::size_t kind = 0; kind < blocks.size(); ++kind) {
+        CHECK(blocks[kind].forward == Approx(seconds.forward[kind]).epsilon(tolerance));
+        CHECK(blocks[kind].input_grad == Approx(seconds.input_grad[kind]).epsilon(tolerance));
+        CHECK(blocks[kind].weight_grad == Approx(seconds.weight_grad[kind]).epsilon(tolerance));
+        const bool is_layer = kind == 1 || kind == 2;
+        sum += (is_layer ? 9 : 1) * blocks[kind].forward;
+        measured += (is_layer ? 9 : 1) * seconds.forward[kind];
+      }
+      CHECK(sum == Approx(measured).epsilon(1e-9));  // all of what was measured is some block's
+    }
+  const BlockSeconds seconds = seconds_by_flops();
+  const Numerics some{.recompute = Recompute::full, .recompute_layers = 1};
+  const auto blocks = measured_blocks(profiled(Placement::looping(2, 1), true, seconds, some));
+  for (std::size_t kind = 0; kind < blocks.size(); ++kind) {
+    const Block block{static_cast<BlockKind>(kind), 0};
+    const double again = 1e-9 * block_recompute_flops_per_token(model(), block, sequence, Recompute::full);
+    CHECK(blocks[kind].forward == Approx(seconds.forward[kind]).epsilon(1e-9));
+    CHECK(blocks[kind].input_grad == Approx(seconds.input_grad[kind] + again).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("a profile's cut is that of its stages, and other cuts get its blocks' times") {
+  const BlockSeconds seconds = seconds_by_flops();
+  const auto placement = Placement::looping(2, 2);
+  const Profile level = profiled(placement, true, seconds);
+  const Cut cut = {2, 7, 1, 8};
+  const Profile uneven = profile_for(level, placement, true, cut);
+  CHECK(uneven.cut == cut);
+  double forward = 0;  // of virtual stage 1: blocks 2 to 8, attention first
+  for (int i = 0; i < 7; ++i) forward += seconds.forward[i % 2 == 0 ? 1 : 2];
+  CHECK(uneven.stages[1].chunks[0].forward == Approx(forward).epsilon(1e-9));
+  // And back: from a profile that tells its own cut.
+  const Profile back = profile_for(uneven, placement, true);
+  CHECK(step_seconds(back, "interleaved", 2) == Approx(step_seconds(level, "interleaved", 2)).epsilon(1e-9));
+  CHECK(step_seconds(uneven, "interleaved", 2) > step_seconds(level, "interleaved", 2));
+}
+
 TEST_CASE("layers that recompute, all or some of each stage's, take what their FLOPs say in other layouts too") {
   const BlockSeconds seconds = seconds_by_flops();
   for (const std::optional<std::int64_t> layers : {std::optional<std::int64_t>{}, {1}, {2}}) {

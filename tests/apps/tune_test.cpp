@@ -123,6 +123,41 @@ TEST_CASE("tune searches cuts whose command lines run, and lays everything out a
   CHECK_THAT(refused("tune --model tiny --devices 4 --pp 3"), Contains("--pp 3: does not divide 4 devices"));
 }
 
+TEST_CASE("tune takes what blocks took in a run, and refuses the profile of another") {
+  const TempFolder folder;
+  const std::string profile = (folder.path() / "profile.json").string();
+  REQUIRE(run("--device cpu --pp 2 --threads 1 --seq-len 64 --schedule zb-h1 --microbatches 4 --steps 3 --profile " + profile)
+              .status == 0);
+  const std::string tune =
+      "tune --model tiny --seq-len 64 --devices 2 --pp 2 --device cpu --global-batch 4 --tflops 0.001 --json ";
+  const auto seconds = [&](const std::string& more) {
+    const Result result = run(tune + more);
+    INFO(result.err);
+    REQUIRE(result.status == 0);
+    for (const json& layout : json::parse(result.out))
+      if (layout["schedule"] == "zb-h1" && layout["microbatch"] == 1) return layout["step_seconds"].get<double>();
+    FAIL("no zb-h1");
+    return 0.0;
+  };
+  const Result simulated = run("simulate --schedule zb-h1 --json --costs " + profile);
+  REQUIRE(simulated.status == 0);
+  const double ideal = json::parse(simulated.out)[0]["ideal"];  // of the busier stage
+  // Devices said to be a tenth as fast change nothing: their blocks are scaled to the same times. What is left is the step's
+  // end.
+  const double slow = seconds("--costs " + profile), fast = seconds("--tflops 0.01 --costs " + profile);
+  CHECK(slow == Approx(fast).epsilon(0.02));
+  CHECK(slow < 3 * ideal);
+  CHECK(slow > 0.4 * ideal);
+  CHECK(run(tune + "--cut search --cut-steps 100 --costs " + profile).status == 0);
+  CHECK_THAT(refused("tune --model tiny --seq-len 32 --devices 2 --device cpu --costs " + profile),
+             Contains("--costs: the profile is of sequences of 64 tokens, and these layouts of 32; give seq-len 64"));
+  CHECK_THAT(refused("tune --model tiny --layers 2 --devices 2 --device cpu --costs " + profile),
+             Contains("--costs: the profile is of another model, tiny"));
+  CHECK_THAT(refused("tune --model tiny --seq-len 64 --devices 2 --device cuda --costs " + profile),
+             Contains("--costs: the profile is of cpu, and these layouts of cuda"));
+  CHECK_THAT(refused(tune + "--costs missing.json"), Contains("--costs missing.json: "));
+}
+
 TEST_CASE("tune plans in fp8, faster than in bf16, over tensor-parallel ranks whose sizes take it") {
   const auto tuned = [](const std::string& more) {
     const Result result =

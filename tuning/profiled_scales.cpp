@@ -1,0 +1,67 @@
+#include "tuning/profiled_scales.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "actors/training/profile_layout.hpp"
+#include "core/error.hpp"
+#include "model/mode_names.hpp"
+#include "tuning/layout_costs.hpp"
+
+namespace pipetrain {
+namespace {
+
+// A kind of blocks that the fit to the stages gives no time at all still takes some.
+constexpr double least_scale = 1e-3;
+
+void check(const LayoutRequest& request, const Profile& profile) {
+  const auto fail = [](const std::string& why) { throw Error(ErrorKind::input, {"costs", ""}, why); };
+  if (profile.config != profile_config(request.config))
+    fail(fmt::format("the profile is of another model, {}; profile a run of the same model", profile.model));
+  if (profile.sequence != request.sequence)
+    fail(fmt::format("the profile is of sequences of {} tokens, and these layouts of {}; give seq-len {}", profile.sequence,
+                     request.sequence, profile.sequence));
+  const std::string device = request.device == DeviceKind::cpu ? "cpu" : "cuda";
+  if (profile.device != device) fail(fmt::format("the profile is of {}, and these layouts of {}", profile.device, device));
+  const std::string precision = numbers_name(request.precision);
+  if (!profile.precision.empty() && profile.precision != precision)
+    fail(fmt::format("the profile is of a run in {}, and these layouts compute in {}; give precision {}", profile.precision,
+                     precision, profile.precision));
+}
+
+// What of the profile's layout the times of blocks depend on.
+Layout layout_of(const Profile& profile) {
+  Layout layout;
+  layout.pp = profile.pp;
+  layout.tp = profile.tp;
+  layout.dp = profile.dp;
+  layout.chunks = profile.chunks;
+  layout.microbatch = profile.microbatch;
+  layout.microbatches = profile.microbatches;
+  layout.zero.stage = profile.zero;
+  for (const Recompute mode : recompute_modes)
+    if (profile.recompute == name_of(mode)) layout.recompute = mode;
+  return layout;
+}
+
+}  // namespace
+
+std::array<BlockScale, 4> profiled_scales(const LayoutRequest& request, const Profile& profile) {
+  check(request, profile);
+  LayoutRequest plain = request;
+  plain.scales = {};
+  const LayoutCosts costs(plain);
+  const Layout layout = layout_of(profile);
+  const auto measured = measured_blocks(profile);
+  std::array<BlockScale, 4> scales;
+  const auto ratio = [](double is, double estimated) { return estimated > 0 ? std::max(is / estimated, least_scale) : 1; };
+  for (std::size_t kind = 0; kind < scales.size(); ++kind) {
+    const auto times = costs.block_times({static_cast<BlockKind>(kind), 0}, layout);
+    scales[kind] = {ratio(measured[kind].forward, times.forward), ratio(measured[kind].input_grad, times.input_grad),
+                    ratio(measured[kind].weight_grad, times.weight_grad)};
+  }
+  return scales;
+}
+
+}  // namespace pipetrain
