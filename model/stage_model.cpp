@@ -96,6 +96,12 @@ class TransformerStage final : public StageModel {
     ops_.set_workspace(workspace_);
   }
 
+  void bind_second(Ops& ops, void* data, std::size_t bytes) override {
+    second_ops_ = &ops;
+    second_workspace_ = Arena(data, bytes, "workspace of a braid's forward");
+    ops.set_workspace(second_workspace_);
+  }
+
   std::unique_ptr<ActivationSlot> make_slot(int chunk) const override { return make_chunk_slot(chunk); }
   void set_saved(int chunk, ActivationSlot& slot, void* saved) const override {
     ChunkSlot& own = slot_of(chunk, slot);
@@ -139,7 +145,7 @@ class TransformerStage final : public StageModel {
     own.draws = args.draws;
     own.documents = args.documents.data == nullptr ? std::nullopt : std::optional(args.documents);
     own.slice = args.slice;
-    run_forward(context(own), chunk, args, own);
+    run_forward(args.second ? context(own, *second_ops_, second_workspace_) : context(own), chunk, args, own);
   }
   void backward(int chunk, const BackwardArgs& args, ActivationSlot& slot) override {
     ChunkSlot& own = slot_of(chunk, slot);
@@ -179,10 +185,11 @@ class TransformerStage final : public StageModel {
   // Of this microbatch's gradients. Those of a step's first are on their way before any other's, now or in W.
   Accumulate accumulate(int chunk) { return std::exchange(chunk_at(chunk).accumulate, Accumulate::yes); }
 
-  BlockContext context(const ChunkSlot& slot) {
-    assert(!workspace_.is_measuring() || workspace_bytes() == 0);
-    return {ops_,
-            workspace_,
+  BlockContext context(const ChunkSlot& slot) { return context(slot, ops_, workspace_); }
+  BlockContext context(const ChunkSlot& slot, Ops& ops, Arena& workspace) {
+    assert(!workspace.is_measuring() || workspace_bytes() == 0);
+    return {ops,
+            workspace,
             tp_,
             shape_,
             numerics_.precision.compute,
@@ -367,6 +374,8 @@ class TransformerStage final : public StageModel {
   KeyGradients key_gradients_;
   int slices_;  // of each microbatch; the shapes are of one
   Arena workspace_;
+  Ops* second_ops_ = nullptr;
+  Arena second_workspace_ = Arena::measuring();
   std::size_t norm_workspace_ = 0;
   Buffer rotary_memory_;
   Tensor rotary_table_;                     // without memory where positions are learned

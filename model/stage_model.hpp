@@ -69,6 +69,7 @@ struct ForwardArgs {
   // said. Without memory: not wanted.
   Tensor scores = {};
   std::optional<SliceArgs> slice = {};  // where the spec has slices
+  bool second = false;                  // of two actions whose calls alternate, that of bind_second()
 };
 
 struct BackwardArgs {
@@ -107,6 +108,9 @@ class StageModel {
   // Memory of at least workspace_bytes(), for the model and its Ops; all actions share it. Must be called before the first
   // action.
   virtual void bind_workspace(void* data, std::size_t bytes) = 0;
+  // Operations and memory of workspace_bytes() of their own, on the same stream, for forwards whose enqueueing alternates with
+  // another action's (ForwardArgs::second): one of the two at a time enqueues.
+  virtual void bind_second(Ops& ops, void* data, std::size_t bytes) = 0;
   // A slot of this chunk, without memory.
   virtual std::unique_ptr<ActivationSlot> make_slot(int chunk) const = 0;
   // Memory of at least activation_bytes(chunk).saved for the slot's next forward(), to be kept until its backward() or

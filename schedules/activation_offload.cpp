@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "schedules/braids.hpp"
 #include "schedules/residents.hpp"
 
 namespace pipetrain::schedules {
@@ -100,6 +101,8 @@ bool moves_activations(const Plan& plan) {
 
 Plan offload_activations(Plan plan, double fraction) {
   if (moves_activations(plan)) throw std::invalid_argument("the plan moves activations already");
+  if (has_braids(plan))
+    throw std::invalid_argument("plans with braids move no activations; use dualpipe-v, or plan without moves");
   bool moves = false;
   for (auto& list : plan.stages) {
     const StageMoves stage(list, plan.placement.chunks(), plan.microbatches);

@@ -7,6 +7,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "schedules/braids.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/building_block.hpp"
 #include "schedules/stage_list.hpp"
@@ -76,6 +77,7 @@ class Search {
     for (const ScheduleInfo& info : all_schedules()) {
       if (info.uses_costs || info.default_chunks > request_.max_chunks) continue;
       Plan plan = info.build({request_.stages, info.default_chunks, request_.microbatches});
+      if (has_braids(plan)) continue;  // the request's costs tell no communication apart, so it is dualpipe-v
       plan.ready_rule = ReadyRule::plan_order;
       if (has_edges(request_, plan.placement) && fits(plan)) offer(std::move(plan), costs_on(request_, plan.placement));
     }

@@ -45,6 +45,7 @@ Plan build_zb_v(const ScheduleShape& shape);
 Plan build_v_half(const ScheduleShape& shape);
 Plan build_v_min(const ScheduleShape& shape);
 Plan build_dualpipe_v(const ScheduleShape& shape);
+Plan build_braided_v(const ScheduleShape& shape);
 
 // auto_schedule.hpp has the full one; here F = I = W, 1f1b's memory, and at most shape.chunks chunks.
 Plan build_auto(const ScheduleShape& shape);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "schedules/braids.hpp"
 #include "schedules/check_customs.hpp"
 #include "schedules/grid.hpp"
 #include "schedules/invalid_plan.hpp"
@@ -252,6 +253,7 @@ void check_lists(const Plan& plan) {
     throw InvalidPlan("the plan has slices, for which there is no ready rule; leave its rule out", -1, "");
   EndCounts ends;
   for (int stage = 0; stage < placement.stages(); ++stage) ListCheck(plan, stage).run(ends);
+  check_braids(plan);
   if (!plan.custom.empty()) check_customs(plan);
   const int holders_of_tied = static_cast<int>(tied_sum_places(placement).size());
   check_all_or_none(plan, ActionKind::reduce_grads, ends.reduce_grads, placement.virtual_stages());

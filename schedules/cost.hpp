@@ -13,6 +13,10 @@ struct ChunkCost {
   double input_grad = 1;
   // Of these times, the share that attention has: with slices a microbatch's later ones have more of it.
   double forward_attention = 0, input_grad_attention = 0;
+  // Of forward and of input_grad each: what the stage waits for other tensor-parallel ranks, in so many collectives, where
+  // nothing else is braided with it (braids.hpp).
+  double tp_communication = 0;
+  int tp_collectives = 1;
   double weight_grad = 1;  // B takes input_grad + weight_grad
   double reduce_grads = 0;
   double sum_replicated = 0;
@@ -65,7 +69,8 @@ struct Costs {
 
   double of(int stage, const Action& action) const;
   double transfer(int v) const;  // over the link between v and v + 1
-  // Sum of a step's compute on a stage; microbatches: the plan's, of slices their pieces.
+  // Sum of a step's compute on a stage, without its tensor-parallel communication; microbatches: the plan's, of slices their
+  // pieces.
   double compute(int stage, int microbatches) const;
 };
 

@@ -73,7 +73,7 @@ class CriticalPath {
   }
 
   std::optional<SpanRef> cause_of(SpanRef at) {
-    const Action& action = span(at).action;
+    const Action& action = waiting_action(at);
     const int v = timeline_.placement.virtual_stage(at.stage, action.chunk);
     switch (span(at).waited_for) {
       case WaitedFor::activation:
@@ -92,6 +92,20 @@ class CriticalPath {
         break;
     }
     return before(at);
+  }
+
+  // Of a braid, that whose input came last.
+  const Action& waiting_action(SpanRef at) const {
+    const Span& one = span(at);
+    if (!one.begins_braid) return one.action;
+    const Action& second = spans(at.stage)[at.index + 1].action;
+    if (one.waited_for == WaitedFor::gradient) return second;
+    if (one.waited_for != WaitedFor::activation || second.kind != ActionKind::forward) return one.action;
+    const auto end_of = [&](const Action& forward) {
+      const int v = timeline_.placement.virtual_stage(at.stage, forward.chunk);
+      return v > 0 ? span(producers_.forward(v - 1, forward.microbatch)).end : 0;
+    };
+    return end_of(second) > end_of(one.action) ? second : one.action;
   }
 
   static std::optional<SpanRef> before(SpanRef at) {

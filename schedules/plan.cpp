@@ -88,6 +88,7 @@ std::vector<Action> forward_pass(const std::vector<Action>& actions) {
 Plan forward_pass(const Plan& plan) {
   Plan forwards = plan;
   forwards.custom.clear();
+  forwards.braids.clear();
   for (auto& actions : forwards.stages) actions = forward_pass(actions);
   return forwards;
 }

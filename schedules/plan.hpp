@@ -84,6 +84,11 @@ struct Plan {
   // "TeraPipe"; Li et al. 2025, "SlimPipe"). Above 1 everything that a plan, its protocol and the engine call a microbatch is
   // such a piece: slice s of microbatch m has the number m slices + s. A plan with slices has no ready rule and no moves.
   int slices = 1;
+  // Braids: two actions of a stage that are launched as one, so that a compute may run their parts in turns, the collectives
+  // of one behind the products of the other (Qi et al. 2025, "Synergistic Tensor and Pipeline Parallelism"). [stage]: the
+  // places in its list of each braid's first action, upwards; the second stands behind it. Empty: none anywhere. See
+  // braids.hpp.
+  std::vector<std::vector<std::int32_t>> braids = {};
 
   ActionForm form() const { return {placement.chunks(), slices}; }
 };

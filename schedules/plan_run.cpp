@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "schedules/braids.hpp"
 #include "schedules/grid.hpp"
 #include "schedules/invalid_plan.hpp"
 
@@ -28,12 +29,14 @@ PlanRun::PlanRun(const Plan& plan, const std::vector<StageNeeds>* needs, const S
       waits_(plan),
       signals_(plan.custom.size()) {
   if (times_ != nullptr) times_->of.resize(done_.size() * static_cast<std::size_t>(plan.microbatches));
+  if (has_braids(plan))
+    for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage) braids_.push_back(braid_starts(plan, stage));
 }
 
 void PlanRun::run() {
   for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage) wake(stage);
   for (int stage = runnable_.take_last(); stage >= 0; stage = runnable_.take_last())
-    while (!is_finished(stage) && can_run(stage, head(stage))) advance(stage);
+    while (!is_finished(stage) && can_run_next(stage)) at_braid(stage) ? advance_braid(stage) : advance(stage);
   for (int stage = 0; stage < static_cast<int>(stages_.size()); ++stage)
     if (!is_finished(stage)) report_deadlock();
 }
@@ -51,11 +54,24 @@ std::int32_t PlanRun::freed(const ActionKind& last_reader, int v) const {
   return last_reader == ActionKind::weight_grad ? done(v).weights : done(v).backwards;
 }
 
-bool PlanRun::has_activation_slot(int v) const {
+bool PlanRun::at_braid(int stage) const {
+  const auto index = static_cast<std::size_t>(stage);
+  return !braids_.empty() && braids_[index][stages_[index].position];
+}
+
+bool PlanRun::can_run_next(int stage) {
+  const Action& action = head(stage);
+  if (!can_run(stage, action)) return false;
+  if (!at_braid(stage)) return true;
+  const Action& second = *(&action + 1);
+  return can_run(stage, second, second.kind == action.kind && second.chunk == action.chunk ? 1 : 0);
+}
+
+bool PlanRun::has_activation_slot(int v, int ahead) const {
   if (needs_ == nullptr || v + 1 == plan_.placement.virtual_stages()) return true;
   const StageChunk to = plan_.placement.at(v + 1);
   const auto& chunk = (*needs_)[static_cast<std::size_t>(to.stage)].chunks[static_cast<std::size_t>(to.chunk)];
-  return done(v).forwards < chunk.activation_slots + freed(life_.activation, v + 1);
+  return done(v).forwards + ahead < chunk.activation_slots + freed(life_.activation, v + 1);
 }
 
 bool PlanRun::has_gradient_slot(int v) const {
@@ -65,11 +81,11 @@ bool PlanRun::has_gradient_slot(int v) const {
   return done(v).backwards < chunk.gradient_slots + freed(life_.gradient, v - 1);
 }
 
-bool PlanRun::can_run(int stage, const Action& action) {
+bool PlanRun::can_run(int stage, const Action& action, int ahead) {
   const int v = virtual_stage(stage, action);
   switch (action.kind) {
     case ActionKind::forward:
-      return (v == 0 || done(v - 1).forwards > action.microbatch) && has_activation_slot(v);
+      return (v == 0 || done(v - 1).forwards > action.microbatch) && has_activation_slot(v, ahead);
     case ActionKind::backward:
     case ActionKind::input_grad:
       return (v + 1 == plan_.placement.virtual_stages() ||
@@ -111,6 +127,13 @@ void PlanRun::advance(int stage) {
   wake_neighbours(v);
 }
 
+void PlanRun::advance_braid(int stage) {
+  advance(stage);
+  in_braid_ = true;
+  advance(stage);
+  in_braid_ = false;
+}
+
 void PlanRun::signal(int stage, const Action& action) {
   for (const int number : waits_.waiting_for(stage, action)) {
     Signals& of = signals_[static_cast<std::size_t>(number)];
@@ -120,15 +143,12 @@ void PlanRun::signal(int stage, const Action& action) {
   }
 }
 
-void PlanRun::note_times(int stage_index, const Action& action, int v) {
-  if (is_move(action.kind)) return;  // beside compute
-  Stage& stage = stages_[static_cast<std::size_t>(stage_index)];
-  const auto of = [&](int virtual_stage) -> UnitTimes::Microbatch& {
+// When the action's inputs let it be launched and start.
+void PlanRun::note_inputs(const Action& action, int v, std::int32_t& launch, std::int32_t& start) const {
+  const auto of = [&](int virtual_stage) -> const UnitTimes::Microbatch& {
     return times_->of[static_cast<std::size_t>(virtual_stage) * static_cast<std::size_t>(plan_.microbatches) +
                       static_cast<std::size_t>(action.microbatch)];
   };
-  // At most two actions are launched and not completed, so this one is launched when the last but one has ended.
-  std::int32_t launch = std::max(stage.launch, stage.previous_end), start = stage.free_at;
   const auto after = [&](std::int32_t input_launch, std::int32_t input_end) {
     launch = std::max(launch, input_launch);
     start = std::max(start, input_end);
@@ -142,7 +162,28 @@ void PlanRun::note_times(int stage_index, const Action& action, int v) {
   }
   if (action.kind == ActionKind::sum_tied)
     for (const TiedArrival& partner : tied_arrivals_) start = std::max(start, partner.free_at);
-  stage.previous_end = stage.free_at;
+}
+
+void PlanRun::note_times(int stage_index, const Action& action, int v) {
+  if (is_move(action.kind)) return;  // beside compute
+  Stage& stage = stages_[static_cast<std::size_t>(stage_index)];
+  const auto of = [&](int virtual_stage) -> UnitTimes::Microbatch& {
+    return times_->of[static_cast<std::size_t>(virtual_stage) * static_cast<std::size_t>(plan_.microbatches) +
+                      static_cast<std::size_t>(action.microbatch)];
+  };
+  // At most two actions are launched and not completed, a braid being one, so this one is launched when the last but one has
+  // ended.
+  std::int32_t launch = std::max(stage.launch, stage.previous_end), start = stage.free_at;
+  note_inputs(action, v, launch, start);
+  if (at_braid(stage_index)) {
+    const Action& second = *(&action + 1);
+    note_inputs(second, virtual_stage(stage_index, second), launch, start);
+  }
+  if (in_braid_) {
+    launch = stage.launch;
+  } else {
+    stage.previous_end = stage.free_at;
+  }
   stage.launch = launch;
   stage.free_at = start + unit_cost(action.kind);
   if (!is_compute(action.kind)) return;
@@ -171,8 +212,17 @@ PlanRun::Wait PlanRun::why_custom_waits(int stage, const Action& action) const {
   return {"", stage};
 }
 
-PlanRun::Wait PlanRun::why_waiting(int stage) const {
+// Of a braid, the action that lacks something: the first, unless it could run alone.
+const Action& PlanRun::waiting(int stage) const {
   const Action& action = head(stage);
+  if (!at_braid(stage)) return action;
+  const int v = virtual_stage(stage, action);
+  const bool has_input = v == 0 || done(v - 1).forwards > action.microbatch;
+  return has_input && has_activation_slot(v, 0) ? *(&action + 1) : action;
+}
+
+PlanRun::Wait PlanRun::why_waiting(int stage) const {
+  const Action& action = waiting(stage);
   if (is_custom(action.kind)) return why_custom_waits(stage, action);
   const int v = virtual_stage(stage, action), last = plan_.placement.virtual_stages() - 1;
   const std::string text = "stage " + std::to_string(stage) + " " + to_string(action, plan_.form()) + " waits for ";

@@ -62,12 +62,19 @@ class PlanRun {
   Done& done(int v) { return done_[static_cast<std::size_t>(v)]; }
   const Done& done(int v) const { return done_[static_cast<std::size_t>(v)]; }
   std::int32_t freed(const ActionKind& last_reader, int v) const;
-  bool has_activation_slot(int v) const;
+  bool has_activation_slot(int v, int ahead) const;
   bool has_gradient_slot(int v) const;
-  bool can_run(int stage, const Action& action);
+  // Whether a braid begins at the stage's next action.
+  bool at_braid(int stage) const;
+  bool can_run_next(int stage);
+  // `ahead`: slots that it must leave, because a braid's first action takes them.
+  bool can_run(int stage, const Action& action, int ahead = 0);
+  void advance_braid(int stage);
   bool tied_partners_arrived(int stage);
   void advance(int stage);
   void note_times(int stage, const Action& action, int v);
+  void note_inputs(const Action& action, int v, std::int32_t& launch, std::int32_t& start) const;
+  const Action& waiting(int stage) const;
   void signal(int stage, const Action& action);
   void wake(int stage);
   void wake_neighbours(int v);
@@ -81,6 +88,8 @@ class PlanRun {
   UnitTimes* times_;
   std::vector<Done> done_;
   std::vector<Stage> stages_;
+  std::vector<std::vector<bool>> braids_;  // [stage][place]; empty: the plan has none
+  bool in_braid_ = false;                  // noting the second action of one
   StageSet runnable_;
   std::vector<StageChunk> tied_places_;
   std::array<TiedArrival, 2> tied_arrivals_;  // [place]

@@ -3,6 +3,7 @@
 #include <set>
 #include <sstream>
 
+#include "schedules/braids.hpp"
 #include "schedules/plan_reading.hpp"
 
 namespace pipetrain::schedules {
@@ -23,7 +24,10 @@ class PlanParser {
     while (reader_.next_line())
       if (key().starts_with("stage ")) {
         size_.add_stage();
-        while (reader_.next_field(blanks)) size_.add_action();
+        while (const auto word = reader_.next_field(blanks)) {
+          size_.add_action();
+          if (word->find('+') != std::string_view::npos) size_.add_action();
+        }
       }
     reader_.rewind();
     while (reader_.next_line()) take(key());
@@ -38,6 +42,7 @@ class PlanParser {
     size_.check(is_v_shape_ ? 2 : chunks_, plan_.microbatches);
     plan_.placement = is_v_shape_ ? Placement::v_shape(stages) : Placement::looping(stages, chunks_);
     place_customs();
+    if (has_braids(plan_)) plan_.braids.resize(plan_.stages.size());
     check_read_plan(plan_, reader_, lines_);
     return std::move(plan_);
   }
@@ -99,12 +104,22 @@ class PlanParser {
     auto& list = plan_.stages.emplace_back();
     list.reserve(static_cast<std::size_t>(size_.actions(plan_.stages.size() - 1)));
     while (const auto word = reader_.next_field(blanks)) {
-      const auto action = parse_action(*word, plan_.slices);
-      if (!action)
-        reader_.fail("\"" + std::string(*word) + "\" is not an action such as " +
-                     (plan_.slices > 1 ? "F0.1, 1B3.0 or N, of " + std::to_string(plan_.slices) + " slices" : "F0, 1B3 or N"));
-      list.push_back(*action);
+      const auto plus = word->find('+');
+      if (plus != std::string_view::npos) {  // a braid
+        plan_.braids.resize(plan_.stages.size());
+        plan_.braids.back().push_back(static_cast<std::int32_t>(list.size()));
+        list.push_back(action_of(word->substr(0, plus)));
+      }
+      list.push_back(action_of(plus == std::string_view::npos ? *word : word->substr(plus + 1)));
     }
+  }
+
+  Action action_of(std::string_view word) const {
+    const auto action = parse_action(word, plan_.slices);
+    if (!action)
+      reader_.fail("\"" + std::string(word) + "\" is not an action such as " +
+                   (plan_.slices > 1 ? "F0.1, 1B3.0 or N, of " + std::to_string(plan_.slices) + " slices" : "F0, 1B3 or N"));
+    return *action;
   }
 
   // "X1", then "send-stats after 0:X0 1:B0 uses nic"
@@ -183,7 +198,12 @@ std::string to_text(const Plan& plan) {
   }
   for (int stage = 0; stage < stages; ++stage) {
     text += "stage " + std::to_string(stage) + ":";
-    for (const Action& action : plan.stages[static_cast<std::size_t>(stage)]) text += " " + to_string(action, form);
+    const std::vector<bool> braids = braid_starts(plan, stage);
+    const char* before = " ";
+    for (std::size_t place = 0; place < plan.stages[static_cast<std::size_t>(stage)].size(); ++place) {
+      text += before + to_string(plan.stages[static_cast<std::size_t>(stage)][place], form);
+      before = !braids.empty() && braids[place] ? "+" : " ";
+    }
     text += "\n";
   }
   return text;

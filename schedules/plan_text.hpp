@@ -10,14 +10,16 @@
 //   stage 0: F0 F1 B0 B1 N O
 //   stage 1: F0 B0 F1 B1 N O
 //
+// A braid (braids.hpp) is its two actions with a plus: F3+B1.
+//
 // Custom actions stand in the lists by their numbers. What they are goes before, from X0 on: a name; if there is any, what it
 // is after on which stages; the resources it uses.
 //   custom X0: prefetch
 //   custom X1: send-stats after 0:X0 1:B0 uses nic
 //
 // PyTorch's: one row a rank, cells such as 0F0, 1B2, 0I1, 0W1 with the number of the virtual stage in front, or a pair
-// (0F4;7B1)OVERLAP_F_B. Empty cells and its communication actions (SEND_F, RECV_B, UNSHARD ...) are skipped: they are not
-// choices of a plan here.
+// (0F4;7B1)OVERLAP_F_B, which is a braid here where it can be one. Empty cells and its communication actions (SEND_F, RECV_B,
+// UNSHARD ...) are skipped: they are not choices of a plan here.
 #pragma once
 
 #include <istream>
@@ -35,7 +37,8 @@ std::string to_text(const Plan& plan);
 Plan parse_plan(std::istream& text, const std::string& name);
 Plan parse_plan(std::string_view text, const std::string& name);
 
-// The compute of the plan; what ends the step has no place in the format. Throws std::invalid_argument for slices and
+// The compute of the plan; what ends the step has no place in the format, nor have other braids than of F and B, whose actions
+// then stand side by side. Throws std::invalid_argument for slices and
 // for custom actions, which have none either.
 std::string to_pytorch_csv(const Plan& plan);
 // As parse_plan().

@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include "schedules/braids.hpp"
 #include "schedules/plan_reading.hpp"
 #include "schedules/plan_text.hpp"
 
@@ -16,6 +17,7 @@ struct Cell {
   int virtual_stage;
   ActionKind kind;
   int microbatch;
+  bool begins_pair = false;
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -54,11 +56,16 @@ class CsvParser {
     reader_.rewind();
     while (reader_.next_line()) {
       auto& list = plan.stages.emplace_back();
+      auto& braids = plan.braids.emplace_back();
       list.reserve(static_cast<std::size_t>(size_.actions(plan.stages.size() - 1)));
+      bool pairs = false;
       for_each_cell([&](const Cell& cell) {
         list.push_back({cell.kind, static_cast<std::int16_t>(plan.placement.at(cell.virtual_stage).chunk), cell.microbatch});
+        if (pairs && is_braid(*(list.end() - 2), list.back())) braids.push_back(static_cast<std::int32_t>(list.size()) - 2);
+        pairs = cell.begins_pair;
       });
     }
+    if (!has_braids(plan)) plan.braids.clear();
   }
 
   using Take = std::function<void(const Cell&)>;
@@ -77,13 +84,13 @@ class CsvParser {
       reader_.fail("\"" + std::string(field) + "\" is not a pair such as (0F4;7B1)OVERLAP_F_B");
     for (std::string_view rest = field.substr(1, close - 1);;) {
       const auto semicolon = rest.find(';');
-      take_action(trimmed(rest.substr(0, semicolon)), take);
+      take_action(trimmed(rest.substr(0, semicolon)), take, semicolon != std::string_view::npos);
       if (semicolon == std::string_view::npos) break;
       rest.remove_prefix(semicolon + 1);
     }
   }
 
-  void take_action(std::string_view text, const Take& take) {
+  void take_action(std::string_view text, const Take& take, bool begins_pair = false) {
     const auto kind_at = text.find_first_not_of("0123456789");
     const auto stage = to_number(text.substr(0, kind_at));
     const auto rest = kind_at == std::string_view::npos ? std::string_view() : text.substr(kind_at);
@@ -94,7 +101,7 @@ class CsvParser {
     const auto action = parse_action(rest);
     if (!stage || !action || !is_compute(action->kind) || *stage >= 1 << 20 || action->microbatch >= 1 << 30)
       reader_.fail("\"" + std::string(text) + "\" is not an action such as 0F0, 1B2, 0I1 or 0W1");
-    take({*stage, action->kind, action->microbatch});
+    take({*stage, action->kind, action->microbatch, begins_pair});
   }
 
   Placement placement(int virtual_stages, int microbatches) const {
@@ -137,12 +144,19 @@ std::string to_pytorch_csv(const Plan& plan) {
     throw std::invalid_argument("PyTorch's format has no custom actions, and the plan has; write it as .txt");
   std::string text;
   for (int stage = 0; stage < plan.placement.stages(); ++stage) {
-    bool is_first = true;
-    for (const Action& action : plan.stages[static_cast<std::size_t>(stage)]) {
+    const auto& list = plan.stages[static_cast<std::size_t>(stage)];
+    const std::vector<bool> braids = braid_starts(plan, stage);
+    const char* separator = "";
+    bool in_pair = false;
+    for (std::size_t place = 0; place < list.size(); ++place) {
+      const Action& action = list[place];
       if (!is_compute(action.kind)) continue;
-      text += (is_first ? "" : ",") + std::to_string(plan.placement.virtual_stage(stage, action.chunk)) + letter(action.kind) +
-              std::to_string(action.microbatch);
-      is_first = false;
+      const bool begins_pair = !braids.empty() && braids[place] && list[place + 1].kind == ActionKind::backward;
+      text += std::string(separator) + (begins_pair ? "(" : "") +
+              std::to_string(plan.placement.virtual_stage(stage, action.chunk)) + letter(action.kind) +
+              std::to_string(action.microbatch) + (in_pair ? ")OVERLAP_F_B" : "");
+      separator = begins_pair ? ";" : ",";
+      in_pair = begins_pair;
     }
     text += "\n";
   }

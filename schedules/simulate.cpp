@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <stdexcept>
 
+#include "schedules/braids.hpp"
 #include "schedules/free_slots.hpp"
 #include "schedules/jitter.hpp"
 #include "schedules/recorded_times.hpp"
@@ -29,10 +31,11 @@ class Simulation {
     Stage(StageProtocol p, ReplicaExchanges e) : protocol(std::move(p)), exchanges(std::move(e)) {}
     StageProtocol protocol;
     ReplicaExchanges exchanges;
-    double free_at = 0;          // when the device has done all that was launched
-    std::size_t completed = 0;   // spans whose completion was delivered
-    bool at_collective = false;  // stands in a T that not all partners have reached
-    SimulatedMoves moves;        // none where times are recorded
+    double free_at = 0;             // when the device has done all that was launched
+    std::size_t completed = 0;      // spans whose completion was delivered
+    bool at_collective = false;     // stands in a T that not all partners have reached
+    std::optional<Action> braided;  // the first of a braid, whose second comes next
+    SimulatedMoves moves;           // none where times are recorded
   };
   // What virtual stage v receives.
   struct Receiver {
@@ -62,6 +65,9 @@ class Simulation {
   void deliver(InputKind kind, int v, int microbatch);
   void pump_all();
   void launch(int s, const Action& action);
+  void launch_braid(int s, const Action& first, const Action& second);
+  void wait_for_inputs(int s, const Action& action, Span& span);
+  BraidPart braid_part(int s, const Action& action) const;
   void launch_move(int s, const Action& action);
   ReplicaExchanges exchanges(int s) const;
   double cost(int s, const Action& action) const;
@@ -234,11 +240,56 @@ void Simulation::launch_move(int s, const Action& action) {
   at.protocol.completed(action);
 }
 
+// Without communication to hide its actions follow each other.
+BraidPart Simulation::braid_part(int s, const Action& action) const {
+  const ChunkCost& chunk = costs_.chunks[static_cast<std::size_t>(s)][static_cast<std::size_t>(action.chunk)];
+  const bool communicates = action.kind == ActionKind::forward || gives_input_grad(action.kind);
+  const double communication = communicates ? chunk.tp_communication : 0;
+  const double time = costs_.of(s, action);
+  const double factor = options_.jitter == 0 ? 1 : jitter_factor(options_.jitter, options_.seed, s, action);
+  return {(time - communication) * factor, communication * factor};
+}
+
+void Simulation::launch_braid(int s, const Action& first, const Action& second) {
+  const ChunkCost& chunk = costs_.chunks[static_cast<std::size_t>(s)][static_cast<std::size_t>(first.chunk)];
+  const BraidTimes times = braid_times(braid_part(s, first), braid_part(s, second), chunk.tp_collectives);
+  Span span{first, WaitedFor::nothing, stage(s).free_at, 0};
+  wait_for_inputs(s, first, span);
+  wait_for_inputs(s, second, span);
+  span.begins_braid = true;
+  spans(s).push_back(span);
+  ReplicaExchanges& exchanges = stage(s).exchanges;
+  announce(s, first, span.start + exchanges.time_of(first, span.start, times.first_end));
+  const double handover = stage(s).free_at;
+  spans(s).push_back({second, WaitedFor::nothing, handover, 0});
+  announce(s, second, handover + exchanges.time_of(second, handover, times.end - times.first_end));
+}
+
 void Simulation::launch(int s, const Action& action) {
   if (is_move(action.kind)) return launch_move(s, action);
+  if (const auto first = std::exchange(stage(s).braided, std::nullopt)) return launch_braid(s, *first, action);
+  const bool hides = costs_.chunks[static_cast<std::size_t>(s)][static_cast<std::size_t>(action.chunk)].tp_communication > 0;
+  if (stage(s).protocol.begins_braid() && hides && !options_.recorded) {
+    stage(s).braided = action;
+    return;
+  }
+  Span span{action, WaitedFor::nothing, stage(s).free_at, 0};
+  wait_for_inputs(s, action, span);
+  if (options_.recorded) span.start += options_.recorded->delays[static_cast<std::size_t>(s)][spans(s).size()];
+  spans(s).push_back(span);
+  __builtin_prefetch(&spans(s).back() + 2, 1);  // with many stages each comes round long after its lines left the cache
+  if (action.kind == ActionKind::sum_tied && tied_holders_ > 1) {
+    join_tied(s);
+  } else {
+    const double time = cost(s, action);
+    announce(s, action, span.start + (options_.recorded ? time : stage(s).exchanges.time_of(action, span.start, time)));
+  }
+}
+
+// Moves the span's start to where all is there that the action needs.
+void Simulation::wait_for_inputs(int s, const Action& action, Span& span) {
   const int v = virtual_stage(s, action);
   const bool is_last = v + 1 == plan_.placement.virtual_stages();
-  Span span{action, WaitedFor::nothing, stage(s).free_at, 0};
   const auto wait = [&](double time, WaitedFor reason) {
     if (time > span.start) span.start = time, span.waited_for = reason;
   };
@@ -256,15 +307,6 @@ void Simulation::launch(int s, const Action& action) {
     wait(signalled_at_[static_cast<std::size_t>(action.microbatch)], WaitedFor::partner);
   }
   wait(now_, WaitedFor::slot);
-  if (options_.recorded) span.start += options_.recorded->delays[static_cast<std::size_t>(s)][spans(s).size()];
-  spans(s).push_back(span);
-  __builtin_prefetch(&spans(s).back() + 2, 1);  // with many stages each comes round long after its lines left the cache
-  if (action.kind == ActionKind::sum_tied && tied_holders_ > 1) {
-    join_tied(s);
-  } else {
-    const double time = cost(s, action);
-    announce(s, action, span.start + (options_.recorded ? time : stage(s).exchanges.time_of(action, span.start, time)));
-  }
 }
 
 // The end of the last launched action is known now: delivers it to every stage that may know of it already.

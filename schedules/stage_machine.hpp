@@ -31,6 +31,7 @@ class StageProtocol::Machine {
   void abort() { state_ = State::aborted; }
   const Action* next();
   bool is_early() const { return is_early_; }
+  bool begins_braid() const { return in_braid_; }
   StepOf step_of(const Action& action) const;
   bool waits_for_verdict() const {
     return state_ == State::running && !verdict_given_ && launched_ + 1 == list().size() &&
@@ -73,6 +74,9 @@ class StageProtocol::Machine {
   bool has_signals(int custom) const;
   bool has_credit(const Action& action) const;
   bool can_run(const Action& action) const;
+  bool at_braid() const;  // whether one begins at the next action of the list
+  bool can_run_second(const Action& first) const;
+  [[gnu::noinline]] const Action* launch_second();
   const Action* choose();                        // null: nothing
   [[gnu::noinline]] const Action* next_early();  // null: nothing
   [[gnu::noinline]] void begin_with_early(NextStep next);
@@ -100,6 +104,9 @@ class StageProtocol::Machine {
   std::vector<Chunk> chunks_;
   Inputs inputs_;
   std::optional<Customs> customs_;  // where the plan has some
+  std::vector<bool> braids_;        // by place in the planned list; empty: the plan has none
+  bool in_braid_ = false;           // the first of one was launched, its second not yet
+  std::vector<Action> braided_;     // first actions of braids that run: their seconds count for both
 
   State state_ = State::no_step;
   std::size_t launched_ = 0;
@@ -111,10 +118,33 @@ class StageProtocol::Machine {
   int computing_ = 0;  // of both: moves run beside compute and take no part in running ahead
 };
 
+inline bool StageProtocol::Machine::has_inputs(const Action& action) const {
+  const int c = action.chunk, m = action.microbatch;
+  switch (action.kind) {
+    case ActionKind::forward:
+      return inputs_.has(InputKind::activation, c, m) && (!chunk(c).is_last || inputs_.has(InputKind::target, c, m));
+    case ActionKind::backward:
+    case ActionKind::input_grad:
+      return chunk(c).is_last || inputs_.has(InputKind::gradient, c, m);
+    case ActionKind::optimizer:
+      return verdict_given_;
+    case ActionKind::custom:
+      return has_signals(action.microbatch);
+    default:
+      return true;
+  }
+}
+
 inline bool StageProtocol::Machine::has_credit(const Action& action) const {
   if (action.kind == ActionKind::forward) return chunk(action.chunk).is_last || chunk(action.chunk).activation_credits > 0;
   if (gives_input_grad(action.kind)) return chunk(action.chunk).is_first || chunk(action.chunk).gradient_credits > 0;
   return true;
+}
+
+inline bool StageProtocol::Machine::can_run(const Action& action) const { return has_inputs(action) && has_credit(action); }
+
+inline bool StageProtocol::Machine::at_braid() const {
+  return !braids_.empty() && list_ == &planned_list() && braids_[launched_];
 }
 
 }  // namespace pipetrain::schedules

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "schedules/braids.hpp"
 #include "schedules/stage_machine.hpp"
 
 namespace pipetrain::schedules {
@@ -25,6 +26,7 @@ StageProtocol::Machine::Machine(std::shared_ptr<const Plan> plan, int stage, Ord
     chunk(c).is_first = plan_->placement.is_first({stage, c});
     chunk(c).is_last = plan_->placement.is_last({stage, c});
   }
+  braids_ = braid_starts(*plan_, stage);
   set_list(StepKind::training);
   if (order == Order::ready) {
     ready_.emplace(*plan_, stage);
@@ -107,7 +109,12 @@ std::span<const std::int32_t> StageProtocol::Machine::completed(const Action& ac
     return {};
   }
   in_flight_.erase(found);
-  if (!is_move(action.kind)) --computing_;
+  const auto first = std::find(braided_.begin(), braided_.end(), action);
+  if (first != braided_.end()) {
+    braided_.erase(first);
+  } else if (!is_move(action.kind)) {
+    --computing_;
+  }
   if (!customs_ || list_ == &forwards_) return {};
   return customs_->waits.waiting_for(stage_, action);
 }
@@ -152,25 +159,6 @@ std::vector<Action> StageProtocol::Machine::running() const {
   return all;
 }
 
-inline bool StageProtocol::Machine::has_inputs(const Action& action) const {
-  const int c = action.chunk, m = action.microbatch;
-  switch (action.kind) {
-    case ActionKind::forward:
-      return inputs_.has(InputKind::activation, c, m) && (!chunk(c).is_last || inputs_.has(InputKind::target, c, m));
-    case ActionKind::backward:
-    case ActionKind::input_grad:
-      return chunk(c).is_last || inputs_.has(InputKind::gradient, c, m);
-    case ActionKind::optimizer:
-      return verdict_given_;
-    case ActionKind::custom:
-      return has_signals(action.microbatch);
-    default:
-      return true;
-  }
-}
-
-inline bool StageProtocol::Machine::can_run(const Action& action) const { return has_inputs(action) && has_credit(action); }
-
 // By pointer, because an action that is returned by value is written in parts and read as a whole, for which the processor
 // waits.
 inline const Action* StageProtocol::Machine::choose() {
@@ -181,7 +169,16 @@ inline const Action* StageProtocol::Machine::choose() {
     return &picked_;
   }
   const Action& action = is_ready_order() ? ends_of_step_[launched_ - computes_] : list()[launched_];
-  return can_run(action) ? &action : nullptr;
+  if (!can_run(action) || (at_braid() && !can_run_second(action))) return nullptr;
+  return &action;
+}
+
+// What the first action takes is taken before.
+bool StageProtocol::Machine::can_run_second(const Action& first) const {
+  const Action& second = *(&first + 1);
+  if (!has_inputs(second)) return false;
+  if (second.kind != ActionKind::forward || second.chunk != first.chunk) return has_credit(second);
+  return chunk(second.chunk).is_last || chunk(second.chunk).activation_credits > 1;
 }
 
 inline const Action* StageProtocol::Machine::next() {
@@ -191,6 +188,7 @@ inline const Action* StageProtocol::Machine::next() {
     if (all_launched() || waits_for_verdict()) return next_early();
   }
   if (all_launched()) return nullptr;
+  if (in_braid_) return launch_second();
   if (computing_ >= run_ahead_ && !next_is_move()) return nullptr;
   const Action* const action = choose();
   if (!action) return nullptr;
@@ -198,8 +196,17 @@ inline const Action* StageProtocol::Machine::next() {
     ++launched_;
     return early_.comes() ? next_early() : nullptr;
   }
+  if (at_braid()) in_braid_ = true, braided_.push_back(*action);
   launch(*action);
   return action;
+}
+
+const Action* StageProtocol::Machine::launch_second() {
+  const Action& action = list()[launched_];
+  in_braid_ = false;
+  --computing_;  // one with the first
+  launch(action);
+  return &action;
 }
 
 // The list has an N, or an O at least, behind its forwards.
@@ -207,7 +214,8 @@ const Action* StageProtocol::Machine::next_early() {
   static constexpr Action preview{ActionKind::preview, 0, -1};
   if (!early_.may_launch(verdict_given_) || computing_ >= run_ahead_) return nullptr;
   const Action& action = planned_list()[early_.launched()];
-  if (action.kind != ActionKind::forward || !has_credit(action)) return nullptr;
+  const bool braided = !braids_.empty() && braids_[early_.launched()];
+  if (action.kind != ActionKind::forward || braided || !has_credit(action)) return nullptr;
   Chunk& place = chunk(action.chunk);
   const auto came = [&](InputKind kind) { return inputs_.has_for_coming_step(kind, action.chunk, action.microbatch); };
   if (!came(InputKind::activation) || (place.is_last && !came(InputKind::target))) return nullptr;
@@ -254,6 +262,7 @@ void StageProtocol::input_taken_back(int chunk, int microbatch) { machine_->inpu
 bool StageProtocol::verdict(bool apply, bool confirms) { return machine_->verdict(apply, confirms); }
 void StageProtocol::abort() { machine_->abort(); }
 const Action* StageProtocol::next() { return machine_->next(); }
+bool StageProtocol::begins_braid() const { return machine_->begins_braid(); }
 bool StageProtocol::is_early() const { return machine_->is_early(); }
 StepOf StageProtocol::step_of(const Action& action) const { return machine_->step_of(action); }
 bool StageProtocol::waits_for_verdict() const { return machine_->waits_for_verdict(); }

@@ -94,6 +94,9 @@ class StageProtocol {
   const Action* next();
   // Of the action that next() gave last.
   bool is_early() const;
+  // Likewise: the first of a braid, whose second is there to be launched at once. Both count as one towards run_ahead. Only
+  // where a step runs the plan's own list.
+  bool begins_braid() const;
   // Of a launched action that has not completed; of two that are equal, of the one that was launched first.
   StepOf step_of(const Action& action) const;
   bool waits_for_verdict() const;  // all but O was launched, and the verdict has not come

@@ -18,6 +18,8 @@ Costs StageTimes::costs(const Placement& placement) const {
   for (std::size_t stage = 0; stage < costs.chunks.size(); ++stage) {
     for (ChunkCost& chunk : costs.chunks[stage]) {
       chunk.forward_attention = chunk.input_grad_attention = attention;
+      chunk.tp_communication = at(tp_communication, stage) / chunks;
+      chunk.tp_collectives = std::max(1, tp_collectives / chunks);
       chunk.reduce_grads = at(reduce_grads, stage) / chunks;
       chunk.sum_replicated = at(sum_replicated, stage) / chunks;
       chunk.sum_tied = at(sum_tied, stage);

@@ -20,7 +20,11 @@ struct StageTimes {
   double verdict = 0;
   std::vector<double> moves;             // of P and of G of a whole stage, shared by its chunks; one per stage, or empty: 0
   std::map<std::string, double> custom;  // of the custom actions of this name; 0 for others
-  double attention = 0;                  // the share of F and I that is attention, for plans with slices
+  // Of forward and of input_grad, what is tensor-parallel communication, in so many collectives of a whole stage: see
+  // ChunkCost. One per stage, or empty: 0.
+  std::vector<double> tp_communication;
+  int tp_collectives = 1;
+  double attention = 0;  // the share of F and I that is attention, for plans with slices
 
   EndOfStep end_of_step() const {
     return {!reduce_grads.empty() || !overlapped_reduce.empty(), !sum_replicated.empty(), !sum_tied.empty()};

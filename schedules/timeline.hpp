@@ -24,6 +24,9 @@ struct Span {
   WaitedFor waited_for = WaitedFor::nothing;
   double start = 0;
   double end = 0;
+  // Its parts and those of the next span's action alternated, from this one's start on: that one's span is what was left after
+  // the end of this action.
+  bool begins_braid = false;
 };
 
 struct Timeline {

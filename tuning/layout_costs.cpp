@@ -143,6 +143,7 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
   const double activation = tokens * static_cast<double>(config.hidden) * activation_bytes(request_);
   const double exchange = layout.tp == 1 ? 0 : 2 * ((tp - 1) / tp * activation / speed.link_rate + (tp - 1) * speed.latency);
   PartCost part;
+  part.times.tp_collectives = std::max(1, 2 * static_cast<int>(blocks.size()));
   part.times.forward = part.times.input_grad = part.times.weight_grad = 0;
   const std::vector<Recompute> recompute = recompute_of_blocks(blocks, layout.numerics(request_.precision));
   for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -162,6 +163,10 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
     part.times.input_grad += scale.input_grad * std::max(gather, product + 2 * scores + exchange + again + rounding.input_grad +
                                                                      speed.block_overhead);
     part.times.weight_grad += scale.weight_grad * (product + speed.block_overhead);
+    // What of the exchanges stands out beside weights that travel, of which braids hide the most.
+    const double alone = product + scores + rounding.forward + speed.block_overhead;
+    part.times.tp_communication +=
+        std::min(scale.forward, scale.input_grad) * (std::max(gather, alone + exchange) - std::max(gather, alone));
     part.parameters += static_cast<double>(block_parameter_count(config, block)) / tp;
   }
   return part;
@@ -242,8 +247,10 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
   double bound = 0;
   for (int stage = 0; stage < layout.pp; ++stage) {
     double compute = 0, first = 0;  // first: forwards before the stage's own
-    for (int chunk = 0; chunk < layout.chunks; ++chunk)
-      compute += costs[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))].compute();
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+      const PartCost& part = costs[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
+      compute += part.compute() - (layout.schedule == "braided-v" ? 2 * part.times.tp_communication : 0);
+    }
     for (int v = 0; v < placement.virtual_stage(stage, 0); ++v) first += costs[static_cast<std::size_t>(v)].times.forward;
     const double held = parameters(layout, placement, stage);
     const double own = held / sharing(layout);

@@ -98,6 +98,7 @@ class Search {
     for (const ScheduleInfo& info : schedules::all_schedules()) {
       if (info.name == "solver") continue;  // auto's plan for every layout takes long enough
       if ((info.uses_costs && !request_.with_auto) || (layout.pp == 1 && info.name != "1f1b")) continue;
+      if (info.name == "braided-v" && !can_braid(layout)) continue;
       layout.schedule = info.name;
       layout.chunks = info.default_chunks;
       add(layout, info);
@@ -106,6 +107,11 @@ class Search {
         add(layout, info);
       }
     }
+  }
+
+  // Where a run can, and there is something to hide; else it is dualpipe-v.
+  bool can_braid(const Layout& layout) const {
+    return layout.tp > 1 && request_.device == DeviceKind::cpu && !request_.offload.parameters && request_.zero != 3;
   }
 
   void add(Layout layout, const ScheduleInfo& info) {
@@ -152,6 +158,7 @@ class Search {
     if (layout.dp == 1) return {0};
     if (request_.zero) return {*request_.zero};
     if (request_.offload.parameters && !costs_.shares_sooner(layout)) return {0, 1, 2, 3};
+    if (layout.schedule == "braided-v") return {1, 2};  // weights that are gathered come for one action at a time
     return {1, 2, 3};
   }
   Layout variant(Layout layout, Recompute mode, int zero) const {

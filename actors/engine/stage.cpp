@@ -214,6 +214,7 @@ void StageActor::launch_action(const Action& action) {
   Launch launch;
   launch.action = action;
   launch.early = coming_ && protocol_.is_early();
+  launch.begins_braid = protocol_.begins_braid();
   if (launch.early || action.kind == ActionKind::preview) begin_early();
   if (schedules::is_compute(action.kind)) {
     add_inputs(launch);

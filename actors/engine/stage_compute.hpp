@@ -94,6 +94,8 @@ struct Launch {
   const schedules::CustomAction* custom = nullptr;  // what the plan says of a custom action; else null
   std::vector<SlotHandle> release;                  // inputs that nobody reads after this action: mark_free() on every lane
   bool early = false;                               // of the coming step: see StageCompute::begin_early()
+  // The first of a braid (schedules/braids.hpp), whose second is launched next, at once: a compute may run both together.
+  bool begins_braid = false;
 };
 
 // All methods are called by the stage actor, one at a time; none may block.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "actors/engine/remote/engine_channel.hpp"
+#include "actors/training/braid_check.hpp"
 #include "actors/training/context_support.hpp"
 #include "actors/training/fp8_support.hpp"
 #include "actors/training/job_plan.hpp"
@@ -12,6 +13,7 @@
 #include "actors/training/transformer_compute.hpp"
 #include "core/error.hpp"
 #include "model/head_size.hpp"
+#include "schedules/braids.hpp"
 #include "schedules/recorded_order.hpp"
 #include "schedules/validate.hpp"
 
@@ -54,7 +56,8 @@ void check_offloaded_parameters(const TrainJob& job) {
 }
 
 // Refuses a model that cannot be split or computed so before anything is opened.
-std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vector<std::vector<Block>>& parts,
+std::shared_ptr<Transport> checked_transport(const TrainJob& job, const schedules::Plan& plan,
+                                             const std::vector<std::vector<Block>>& parts,
                                              const std::shared_ptr<EngineChannel>& channel) {
   if (job.zero.divides_weights() && job.layout.order == schedules::Order::ready)
     throw Error(ErrorKind::input, {"zero", std::to_string(job.zero.stage)},
@@ -67,6 +70,7 @@ std::shared_ptr<Transport> checked_transport(const TrainJob& job, const std::vec
   check_recompute_layers(job);
   check_loss_chunks(job);
   check_slices(job);
+  check_braids(job, plan);
   check_context_parallel(job);
   return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;
 }
@@ -95,7 +99,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
     : plan_(plan_of(job)),
       needs_(validate(plan_, job.layout.order, TransformerCompute::slot_life())),
       parts_(parts_of(job, plan_.placement)),
-      world_(open_world(job, channel ? channel->process() : 0, checked_transport(job, parts_, channel))),
+      world_(open_world(job, channel ? channel->process() : 0, checked_transport(job, plan_, parts_, channel))),
       reach_(world_, planned),
       cuts_(mesh()) {
   make_groups(job.config.tied_embeddings);
@@ -164,6 +168,7 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.shape = {job.batch.microbatch, RowSplit(job.dataset->sequence_length() / setup.context.size, plan_.slices).count(0)};
   setup.microbatches = plan_.microbatches;
   setup.slices = plan_.slices;
+  setup.braids = job.layout.order == schedules::Order::planned && has_braids(plan_);
   setup.isolates_documents = job.dataset->isolates_documents();
   setup.sequence_parallel = job.layout.sequence_parallel;
   setup.numerics = job.numerics;

@@ -25,6 +25,10 @@ RankCompute::RankCompute(RankSetup setup)
   Device& device = *setup_.device;
   const MeshCoordinate& id = setup_.id;
   if (setup_.groups.tensor) tensor_group_ = std::make_unique<QuietGroup>(setup_.groups.tensor);
+  if (runs_in_turns(setup_)) {
+    braid_ = std::make_unique<BraidGroup>(*tensor_group_, device, "braid");
+    streams_.add({&braid_->stream()});
+  }
   ops_ = on_gpu() ? make_cuda_ops(*stream_, setup_.numerics.deterministic) : make_cpu_ops(*stream_);
   if (setup_.wrap_ops) ops_ = setup_.wrap_ops(std::move(ops_), id);
   if (setup_.groups.context) {
@@ -41,6 +45,11 @@ RankCompute::RankCompute(RankSetup setup)
   model_->bind(state_->parameters(), state_->gradient_places());
   workspace_memory_ = device.allocate(model_->workspace_bytes(), to_string(id) + ": workspace");
   model_->bind_workspace(workspace_memory_.data(), workspace_memory_.bytes());
+  if (braid_) {
+    second_ops_ = make_cpu_ops(*stream_);
+    second_workspace_memory_ = device.allocate(model_->workspace_bytes(), to_string(id) + ": second workspace");
+    model_->bind_second(*second_ops_, second_workspace_memory_.data(), second_workspace_memory_.bytes());
+  }
 
   make_reports();
   if (setup_.isolates_documents) {
@@ -172,28 +181,60 @@ void RankCompute::run_move(const Action& action) {
   clock_->collect();
 }
 
-void RankCompute::run(const Launch& launch) {
-  if (schedules::is_move(launch.action.kind)) return run_move(launch.action);
-  const auto lane = static_cast<std::size_t>(setup_.lane);
+void RankCompute::wait_for_inputs(const Launch& launch) {
   for (const auto& input : {launch.activation, launch.gradient, launch.target}) {
-    if (input) wait_until_ready(*stream_, *input, lane);
+    if (input) wait_until_ready(*stream_, *input, static_cast<std::size_t>(setup_.lane));
   }
   if (schedules::is_compute(launch.action.kind)) model_->set_sequence(slices().count(launch.action.microbatch % setup_.slices));
-  Lane* output = launch.output ? &launch.output->lanes[lane] : nullptr;
-  if (output) output->tensor.shape = model_->hidden_shape();
-  Link* link = output ? &links_->to(*output) : nullptr;
-  const Tensor target = link ? link->begin(*stream_, *output) : Tensor{};
+}
+
+RankCompute::Output RankCompute::begin_output(const Launch& launch) {
+  if (!launch.output) return {};
+  Lane& lane = launch.output->lanes[static_cast<std::size_t>(setup_.lane)];
+  lane.tensor.shape = model_->hidden_shape();
+  Link& link = links_->to(lane);
+  return {&lane, &link, link.begin(*stream_, lane)};
+}
+
+void RankCompute::pass_on(const Launch& launch, const Output& output) {
+  if (output.lane) output.link->send(*stream_, *output.lane);
+  for (const auto& slot : launch.release) mark_free(*stream_, *slot, static_cast<std::size_t>(setup_.lane));
+}
+
+void RankCompute::run(const Launch& launch) {
+  if (schedules::is_move(launch.action.kind)) return run_move(launch.action);
+  wait_for_inputs(launch);
+  const Output output = begin_output(launch);
   clock_->start(*stream_, launch.action, launch.early);
   if (launch.early && previewed_) early_.push_back(launch.action);
   if (schedules::is_compute(launch.action.kind)) {
     if (is_slow()) delay();
-    run_compute(launch, target);
+    run_compute(launch, output.target);
   } else {
     run_end_of_step(launch.action);
   }
   clock_->end(*stream_);
-  if (link) link->send(*stream_, *output);
-  for (const auto& slot : launch.release) mark_free(*stream_, *slot, lane);
+  pass_on(launch, output);
+  clock_->collect();
+}
+
+// The clock's two actions follow each other: the second one's time is what is left of it after the end of the first.
+void RankCompute::run_braid(const Launch& first, const Launch& second) {
+  if (!braid_) return ComputeRank::run_braid(first, second);
+  for (const Launch* launch : {&first, &second}) wait_for_inputs(*launch);
+  const Output first_output = begin_output(first), second_output = begin_output(second);
+  clock_->start(*stream_, first.action);
+  if (is_slow()) delay();
+  braid_->run(
+      [&] {
+        run_compute(first, first_output.target, true);
+        clock_->end(*stream_);
+        pass_on(first, first_output);
+        clock_->start(*stream_, second.action);
+      },
+      [&] { run_compute(second, second_output.target); });
+  clock_->end(*stream_);
+  pass_on(second, second_output);
   clock_->collect();
 }
 
@@ -202,11 +243,7 @@ std::vector<DeviceAction> RankCompute::trace() {
   return clock_->actions();
 }
 
-void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
-  const Action& action = launch.action;
-  const auto lane = static_cast<std::size_t>(setup_.lane);
-  const auto tensor = [lane](const SlotHandle& slot) { return slot ? slot->lanes[lane].tensor : Tensor{}; };
-  ActivationSlot& slot = activations_->take(action);
+GradientListener RankCompute::listener_of(const Action& action) {
   // Of the step's last microbatch the gradients are final as they come.
   GradientListener listener;
   const int place = schedules::backward_place(action.microbatch, setup_.slices);
@@ -214,21 +251,41 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output) {
   if (last) listener.added = [this](const Tensor& dw) { state_->start_reduction(dw); };
   if (state_->shares_gradient_memory()) listener.opens = [this](std::size_t block) { state_->open_gradients(block); };
   if (state_->offloads_gradients()) listener.closes = [this, last](std::size_t block) { state_->close_gradients(block, last); };
-  model_->listen(std::move(listener));
-  const BackwardArgs backward{tensor(launch.gradient), output, static_cast<float>(step_.loss_scale / step_.tokens)};
+  // W has no collectives, where a braid's other action would have its turn.
+  if (braid_ && action.kind == ActionKind::weight_grad)
+    listener.added = [this, added = std::move(listener.added)](const Tensor& dw) {
+      if (added) added(dw);
+      braid_->pass();
+    };
+  return listener;
+}
+
+void RankCompute::run_forward(const Launch& launch, const Tensor& output, ActivationSlot& slot, bool second) {
+  const Action& action = launch.action;
+  const auto lane = static_cast<std::size_t>(setup_.lane);
+  const auto tensor = [lane](const SlotHandle& from) { return from ? from->lanes[lane].tensor : Tensor{}; };
+  ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}, {}, {}};
+  forward.second = second;
+  if (!evaluates()) forward.draws = draws_of(action.microbatch / setup_.slices);
+  forward.slice = slice_of(action);
+  if (documents_.data != nullptr) forward.documents = documents_of(action.microbatch);
+  if (launch.target) forward.loss_sum = losses_.row_range(action.microbatch, action.microbatch + 1);
+  if (launch.target && evaluates() && scores_.elements() > 0)
+    forward.scores = scores_.row_range(action.microbatch * setup_.shape.batch, (action.microbatch + 1) * setup_.shape.batch);
+  model_->forward(action.chunk, forward, slot);
+}
+
+void RankCompute::run_compute(const Launch& launch, const Tensor& output, bool second) {
+  const Action& action = launch.action;
+  ActivationSlot& slot = activations_->take(action);
+  if (action.kind == ActionKind::forward) {
+    run_forward(launch, output, slot, second);
+    return activations_->release(action, step_.kind);
+  }
+  const Tensor gradient = launch.gradient ? launch.gradient->lanes[static_cast<std::size_t>(setup_.lane)].tensor : Tensor{};
+  const BackwardArgs backward{gradient, output, static_cast<float>(step_.loss_scale / step_.tokens)};
+  model_->listen(listener_of(action));
   switch (action.kind) {
-    case ActionKind::forward: {
-      ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}, {}, {}};
-      if (!evaluates()) forward.draws = draws_of(action.microbatch / setup_.slices);
-      forward.slice = slice_of(action);
-      if (documents_.data != nullptr) forward.documents = documents_of(action.microbatch);
-      if (launch.target) forward.loss_sum = losses_.row_range(action.microbatch, action.microbatch + 1);
-      if (launch.target && evaluates() && scores_.elements() > 0)
-        forward.scores =
-            scores_.row_range(action.microbatch * setup_.shape.batch, (action.microbatch + 1) * setup_.shape.batch);
-      model_->forward(action.chunk, forward, slot);
-      break;
-    }
     case ActionKind::backward:
       model_->backward(action.chunk, backward, slot);
       break;

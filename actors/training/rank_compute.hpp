@@ -14,6 +14,7 @@
 #include "actors/engine/stage_compute.hpp"
 #include "actors/training/action_clock.hpp"
 #include "actors/training/activation_pool.hpp"
+#include "actors/training/braid.hpp"
 #include "actors/training/quiet_group.hpp"
 #include "actors/training/rank_setup.hpp"
 #include "actors/training/rank_state.hpp"
@@ -50,6 +51,7 @@ class RankCompute : public ComputeRank {
   void begin_early(const StepInfo& coming) override;
   void set_verdict(const Verdict& verdict);
   void run(const Launch& launch) override;
+  void run_braid(const Launch& first, const Launch& second) override;
   // Of this step's actions, in the order they were run; only when the step is over. Thread-safe.
   std::vector<DeviceAction> trace();
   // Of N. Of training: the loss sum of each microbatch where this rank holds the head, then the sums of squares of what it
@@ -66,7 +68,10 @@ class RankCompute : public ComputeRank {
   // Of the reports, the elements that a step of this kind fills.
   std::pair<std::int64_t, std::int64_t> reported() const;
   void copy_reports();
-  TensorParallel tensor_parallel() const { return {tensor_group_.get(), setup_.sequence_parallel}; }
+  TensorParallel tensor_parallel() const {
+    Group* const group = braid_ ? static_cast<Group*>(braid_.get()) : tensor_group_.get();
+    return {group, setup_.sequence_parallel};
+  }
   bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
   void warm_up();
   void provoke(const Fault& fault);
@@ -76,8 +81,18 @@ class RankCompute : public ComputeRank {
   // Where the documents of the step's microbatches begin, onto the device.
   void load_documents(std::int64_t step, std::int64_t sequence);
   Tensor documents_of(int microbatch) const;  // [T]
-  // `output`: where to write what the launch's output slot is to hold.
-  void run_compute(const Launch& launch, const Tensor& output);
+  struct Output {
+    Lane* lane = nullptr;  // null: the launch has none
+    Link* link = nullptr;
+    Tensor target = {};  // where to write what the lane is to hold
+  };
+  void wait_for_inputs(const Launch& launch);
+  Output begin_output(const Launch& launch);
+  void pass_on(const Launch& launch, const Output& output);
+  // `second`: in the operations that a braid's forward has for itself.
+  void run_compute(const Launch& launch, const Tensor& output, bool second = false);
+  void run_forward(const Launch& launch, const Tensor& output, ActivationSlot& slot, bool second);
+  GradientListener listener_of(const schedules::Action& action);
   void run_move(const schedules::Action& action);
   void run_end_of_step(const schedules::Action& action);
   DropoutDraws draws_of(int microbatch) const;
@@ -88,7 +103,8 @@ class RankCompute : public ComputeRank {
   RankSetup setup_;
   MemoryUse memory_;
   std::unique_ptr<QuietGroup> tensor_group_;  // null: one rank
-  Buffer workspace_memory_, reports_memory_, reports_host_memory_;
+  std::unique_ptr<BraidGroup> braid_;         // around that; null: no braid runs in turns
+  Buffer workspace_memory_, second_workspace_memory_, reports_memory_, reports_host_memory_;
   Buffer documents_memory_, documents_host_memory_;  // none where the data does not isolate documents
   std::vector<Buffer> lane_memory_;
   Tensor scores_, losses_, square_sums_;  // f64, on the device; scores: [samples of a step, own classes], of evaluations
@@ -98,8 +114,8 @@ class RankCompute : public ComputeRank {
   Stream* stream_;  // that computes
   std::unique_ptr<ActionClock> clock_;
   std::optional<OutgoingLinks> links_;
-  std::unique_ptr<Ops> ops_;
-  std::unique_ptr<RingExchange> ring_;  // null: no rank shares its sequences
+  std::unique_ptr<Ops> ops_, second_ops_;  // second: of braids' forwards, or null
+  std::unique_ptr<RingExchange> ring_;     // null: no rank shares its sequences
   std::unique_ptr<StageModel> model_;
   std::optional<RankState> state_;
   std::optional<ActivationPool> activations_;

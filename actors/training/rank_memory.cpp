@@ -75,6 +75,8 @@ StageModelSpec model_spec(const RankSetup& setup) {
           .context = {.part = setup.context}};
 }
 
+bool runs_in_turns(const RankSetup& setup) { return setup.braids && setup.groups.tensor != nullptr; }
+
 void add_outside(const RankSetup& setup, const PlaceBytes& bytes, MemoryUse& use) {
   if (setup.offload.folder.empty()) {
     use.host += bytes.all;
@@ -88,7 +90,7 @@ void add_outside(const RankSetup& setup, const PlaceBytes& bytes, MemoryUse& use
 MemoryUse memory_use(const RankSetup& setup, const StageModel& model) {
   MemoryUse use = RankState::memory(setup, model.parameters());
   use.parameters += model.fp8_weight_bytes();
-  use.workspace = model.workspace_bytes();
+  use.workspace = model.workspace_bytes() * (runs_in_turns(setup) ? 2 : 1);
   if (!setup.context.is_whole()) use.workspace += PositionOrigins::bytes(setup.shape);
   if (setup.device) {
     const bool gpu = setup.device->id().kind == DeviceKind::cuda;

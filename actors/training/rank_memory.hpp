@@ -14,6 +14,9 @@ std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden);
 // Of RankCompute's documents: 0 where the data does not isolate them.
 std::size_t documents_bytes(const RankSetup& setup);
 
+// Whether the rank runs its braids' actions in turns, with a workspace for each.
+bool runs_in_turns(const RankSetup& setup);
+
 // What the setup's rank computes.
 StageModelSpec model_spec(const RankSetup& setup);
 

@@ -43,6 +43,7 @@ struct RankSetup {
   MicrobatchShape shape;                          // the largest, of this part, of a slice where there are several
   int microbatches = 1;                           // of a step, in slices their pieces
   int slices = 1;                                 // of each microbatch
+  bool braids = false;                            // in its plan
   bool isolates_documents = false;                // of the data
   std::shared_ptr<const StepSamples> samples;     // null: only to be estimated
   std::shared_ptr<const StepSamples> evaluation;  // null: nothing is evaluated

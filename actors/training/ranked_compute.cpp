@@ -9,6 +9,7 @@ namespace pipetrain {
 // A launch on its way through the ranks.
 struct RankedCompute::Running {
   Launch launch;
+  std::optional<Launch> second;  // of a braid
   std::atomic<std::size_t> to_enqueue, to_complete;
 };
 
@@ -67,8 +68,16 @@ void RankedCompute::begin_early(const StepInfo& coming) {
 }
 
 void RankedCompute::launch(const Launch& launch) {
+  if (launch.begins_braid) {
+    braided_ = launch;
+    return;
+  }
   auto running = std::make_shared<Running>();
   running->launch = launch;
+  if (braided_) {
+    running->second = std::exchange(running->launch, std::move(*braided_));
+    braided_.reset();
+  }
   running->to_enqueue = running->to_complete = ranks_.size();
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     workers_[index]->post([this, &one = *ranks_[index], running] { issue(one, running); });
@@ -77,12 +86,15 @@ void RankedCompute::launch(const Launch& launch) {
 
 void RankedCompute::issue(ComputeRank& rank, const std::shared_ptr<Running>& running) {
   try {
-    rank.run(running->launch);
+    running->second ? rank.run_braid(running->launch, *running->second) : rank.run(running->launch);
   } catch (...) {
     rank.stream().fail(std::current_exception());
   }
   // First "enqueued", then the callback that leads to "completed": the stage must hear them in this order.
-  if (--running->to_enqueue == 0) events_->enqueued(running->launch.action);
+  if (--running->to_enqueue == 0) {
+    events_->enqueued(running->launch.action);
+    if (running->second) events_->enqueued(running->second->action);
+  }
   rank.call_back([this, &rank, running] { finished(rank, running); });
 }
 
@@ -92,6 +104,7 @@ void RankedCompute::finished(ComputeRank& rank, const std::shared_ptr<Running>& 
   StageResult result;
   for (const auto& one : ranks_) one->add_result(running->launch.action, result);
   events_->completed(running->launch.action, {}, std::move(result));
+  if (running->second) events_->completed(running->second->action, {}, {});
 }
 
 void RankedCompute::abort(std::exception_ptr cause) noexcept {

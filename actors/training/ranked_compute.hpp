@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,11 @@ class ComputeRank {
   virtual void begin_early(const StepInfo& coming) { static_cast<void>(coming); }  // see StageCompute
   // Everything of the launch on this rank's lane.
   virtual void run(const Launch& launch) = 0;
+  // Both of a braid, which a rank may run in turns.
+  virtual void run_braid(const Launch& first, const Launch& second) {
+    run(first);
+    run(second);
+  }
   // Runs when everything enqueued so far has, on some host thread.
   virtual void call_back(std::function<void()> callback) = 0;
   // Of an action that has run, on some host thread: what it has to say, added to `result`.
@@ -77,6 +83,7 @@ class RankedCompute : public StageCompute {
   void issue(ComputeRank& rank, const std::shared_ptr<Running>& running);
   void finished(ComputeRank& rank, const std::shared_ptr<Running>& running);
 
+  std::optional<Launch> braided_;  // the first of a braid, until its second comes
   std::shared_ptr<StageEvents> events_;
   std::vector<std::unique_ptr<ComputeRank>> ranks_;
   std::vector<std::unique_ptr<Worker>> workers_;  // after the ranks: they end first

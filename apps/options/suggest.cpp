@@ -278,6 +278,9 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_schedules(
       {"vmin", "v-min"},
       {"dualpipev", "dualpipe-v"},
       {"dualpipe", "dualpipe-v"},
+      {"stp", "braided-v"},
+      {"braided", "braided-v"},
+      {"braidedv", "braided-v"},
   };
   return names;
 }

@@ -150,10 +150,10 @@ std::vector<double> per_edge(const OptionValues& values, const char* name, int p
 
 const std::vector<std::string>& step_time_options() {
   static const std::vector<std::string> names = {
-      "forward",           "input-grad",     "weight-grad",  "tp-comm",        "gather-weights", "p2p",      "latency",
-      "bandwidth",         "message-bytes",  "reduce-grads", "sum-tied",       "sum-replicated", "norm",     "optimizer",
-      "verdict",           "hosts",          "host-latency", "host-bandwidth", "custom",         "measured", "offload-time",
-      "overlapped-reduce", "publish-weights"};
+      "forward",           "input-grad",      "weight-grad",   "tp-comm",        "gather-weights", "p2p",      "latency",
+      "bandwidth",         "message-bytes",   "reduce-grads",  "sum-tied",       "sum-replicated", "norm",     "optimizer",
+      "verdict",           "hosts",           "host-latency",  "host-bandwidth", "custom",         "measured", "offload-time",
+      "overlapped-reduce", "publish-weights", "tp-collectives"};
   return names;
 }
 
@@ -174,6 +174,10 @@ StepTimes read_step_times(const OptionValues& values, int pp) {
     times.forward[stage] += exchanges[stage];
     times.input_grad[stage] += exchanges[stage];
   }
+  times.tp_communication = exchanges;
+  times.tp_collectives = static_cast<int>(values.integer("tp-collectives", 1, 4096).value_or(16));
+  if (values.given("tp-collectives") && !values.given("tp-comm"))
+    values.fail("tp-collectives", "says in how many pieces --tp-comm comes, which is not given; give it, or leave this out");
   const auto gathers = of("gather-weights", zero_or_more, 0);  // each block's weights beside the block before
   for (std::size_t stage = 0; stage < gathers.size(); ++stage) {
     times.forward[stage] = std::max(times.forward[stage], gathers[stage]);

@@ -226,7 +226,10 @@ const std::vector<OptionSpec>& simulate_option_table() {
       {"Costs", "weight-grad", "T", "the same of W", "1"},
       {"Costs", "attention", "SHARE",
        "with slices: the share of F and of I that attention has, which grows from slice to slice; from 0 to 1", "0"},
-      {"Costs", "tp-comm", "T", "what the exchanges between tensor-parallel ranks add to F and to I of a whole stage", "0"},
+      {"Costs", "tp-comm", "T",
+       "what the exchanges between tensor-parallel ranks add to F and to I of a whole stage; braids (F3+B1) hide it", "0"},
+      {"Costs", "tp-collectives", "N",
+       "in how many exchanges that comes, of F and of I of a whole stage: 2 a block with sequence parallelism, else 1", "16"},
       {"Costs", "gather-weights", "T",
        "with weights that replicas divide (--zero 3) or that are offloaded (--offload parameters): the time that those of a "
        "whole "

@@ -53,7 +53,8 @@ class RandomLayouts {
     layout.threads = number(1, 3);
     layout.recompute = static_cast<Recompute>(number(0, 2));
     tiny.from_file = flag();
-    if (layout.dp > 1) layout.zero = number(0, layout.order == Order::ready ? 2 : 3);
+    const bool braids = layout.schedule == "braided-v" && layout.tp > 1;  // not with weights that come for one action at a time
+    if (layout.dp > 1) layout.zero = number(0, layout.order == Order::ready || braids ? 2 : 3);
     const int fewest = (layout.pp * layout.chunks + 1) / 2;  // a layer is two blocks, and a chunk at least one
     tiny.layers = number(fewest, fewest + 1);
     if (flag()) layout.cut = cut(layout.pp * layout.chunks, 2 * tiny.layers);
@@ -78,7 +79,8 @@ class RandomLayouts {
   void offload(Layout& layout) {
     layout.offload = flag();
     layout.gradients = flag();
-    layout.parameters = layout.order == Order::planned && flag();
+    const bool braids = layout.schedule == "braided-v" && layout.tp > 1;
+    layout.parameters = layout.order == Order::planned && !braids && flag();
     layout.prefetch = number(0, 2);
   }
   // Not a standard distribution: a seed means the same layouts with every library.

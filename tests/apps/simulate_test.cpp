@@ -139,7 +139,7 @@ TEST_CASE("simulate: messages take latency and bytes over bandwidth, on each edg
   CHECK(time("zb-v --pp 3 --p2p 0.1,0.2") == Approx(6.5 + 4 * 0.3));  // turns round: no edge back
   const Result all = run("--pp 4 --microbatches 4 --schedule all --p2p 0,0,1 --json");
   CHECK(all.status == 0);
-  CHECK(json::parse(all.out).size() == 9);
+  CHECK(json::parse(all.out).size() == 10);
   CHECK_THAT(all.err, Contains("interleaved is left out: --p2p says nothing of the edge from the last stage back"));
 }
 
@@ -148,6 +148,14 @@ TEST_CASE("simulate: tensor-parallel exchanges are part of F and I, and the end 
     return simulated("--pp 2 --microbatches 4 --schedule 1f1b " + arguments)[0]["makespan"].get<double>();
   };
   CHECK(makespan("--tp-comm 0.5") == Approx(makespan("--forward 1.5 --input-grad 1.5")));
+  const auto braided = [](const std::string& arguments) {
+    return simulated("--pp 4 --microbatches 16 --schedule braided-v --tp-comm 0.2 " + arguments)[0];
+  };
+  CHECK(braided("")["ideal"].get<double>() == 48);
+  CHECK(braided("")["makespan"].get<double>() == braided("--tp-collectives 16")["makespan"].get<double>());
+  CHECK(braided("--tp-collectives 64")["makespan"].get<double>() < braided("")["makespan"].get<double>());
+  CHECK(wrong("--tp-comm 1 --tp-collectives 0") == "--tp-collectives 0: must be at least 1");
+  CHECK_THAT(wrong("--tp-collectives 4"), Contains("--tp-collectives 4: ") && Contains("--tp-comm"));
   CHECK(makespan("--gather-weights 0.5") == makespan(""));  // hidden behind the compute
   CHECK(makespan("--gather-weights 0.5,3") == Approx(makespan("--forward 1,3 --input-grad 1,3")));
   CHECK(makespan("--optimizer 2") == Approx(makespan("") + 2));

@@ -51,6 +51,7 @@ TEST_CASE("plans survive the way to text and back") {
       CHECK(read.placement == plan.placement);
       CHECK(read.microbatches == plan.microbatches);
       CHECK(read.stages == plan.stages);
+      CHECK(read.braids == plan.braids);
       CHECK(read.ready_rule == plan.ready_rule);
     }
 }
@@ -63,6 +64,7 @@ TEST_CASE("plans survive PyTorch's CSV") {
       if (stages > 1) CHECK(read.placement == plan.placement);  // with one stage a V is a loop
       CHECK(read.microbatches == plan.microbatches);
       CHECK(read.stages == plan.stages);
+      CHECK(read.braids == plan.braids);
       CHECK(read.ready_rule == ReadyRule::none);
     }
 }
@@ -73,7 +75,7 @@ TEST_CASE("PyTorch's pairs, communication and empty cells are understood") {
       "1F0,2F0,2B0,1B0,1F1,2F1,,,2B1,1B1\n",
       "x.csv");
   CHECK(plan.placement == Placement::v_shape(2));
-  CHECK(to_pytorch_csv(plan) == "0F0,3F0,3B0,0F1,0B0,3F1,3B1,0B1\n1F0,2F0,2B0,1B0,1F1,2F1,2B1,1B1\n");
+  CHECK(to_pytorch_csv(plan) == "0F0,3F0,3B0,(0F1;0B0)OVERLAP_F_B,3F1,3B1,0B1\n1F0,2F0,2B0,1B0,1F1,2F1,2B1,1B1\n");
 }
 
 TEST_CASE("a fault in a plan file is told with file, line, action and rule") {
