@@ -44,7 +44,9 @@ std::vector<std::vector<double>> LayoutMemory::saved_bytes(const Layout& layout,
 
 std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement, const StageUse& use) {
   const auto chunks = chunks_of(layout, placement, use.stage);
-  return stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), use.needs, use.actions).total();
+  const MemoryUse all = stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), use.needs, use.actions);
+  const bool braids = layout.schedule == "braided-v" && layout.tp > 1;  // two actions in turns, each with a workspace
+  return all.total() + (braids ? all.workspace : 0);
 }
 
 // Whether not even one microbatch's residual stream fits. For so large a batch the sum of all memory may not fit 64 bits.

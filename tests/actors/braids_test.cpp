@@ -215,6 +215,26 @@ TEST_CASE("the estimate counts the second workspace of ranks that take turns", "
   CHECK(workspace("braided-v", 1) == workspace("dualpipe-v", 1));
 }
 
+TEST_CASE("a failure among braids ends the run with its cause named and nothing left running", "[braids]") {
+  for (const auto& [kind, error] :
+       {std::pair{FaultKind::raise, ErrorKind::internal}, std::pair{FaultKind::nan, ErrorKind::numeric},
+        std::pair{FaultKind::hang, ErrorKind::peer_lost}}) {
+    TrainJob job = job_of({.layers = 4, .microbatches = 8, .layout = braided({2, 2})});
+    job.fault = Fault{3, 2, kind};
+    job.stall = std::chrono::milliseconds(kind == FaultKind::hang ? 500 : 20000);
+    Trainer trainer(std::move(job));
+    trainer.step();
+    try {
+      trainer.step();
+      FAIL("the step ended");
+    } catch (const RunFailed& failure) {
+      INFO(failure.what());
+      CHECK(failure.kind() == error);
+      CHECK(failure.everything_stopped());
+    }
+  }
+}
+
 TEST_CASE("what braids do not go with yet is one line", "[braids]") {
   const TinyRun tiny{.layers = 4, .microbatches = 8, .layout = braided({2, 2, 2})};
   TinyRun other = tiny;

@@ -64,6 +64,31 @@ TEST_CASE("tune: faster devices make faster steps, slow links make tensor parall
   CHECK(search_layouts(request, 1).best.empty());
 }
 
+TEST_CASE("tune gives braids where ranks exchange much, on CPUs only, and never with weights that replicas divide") {
+  LayoutRequest request = request_of("llama-7b", 8);
+  request.global_batch = 64;
+  request.speed.link_rate /= 4;
+  using Sizes = std::tuple<int, int, int, std::int64_t, Recompute>;
+  std::map<Sizes, std::map<std::string, double>> seconds;  // by schedule, the fastest
+  for (const RankedLayout& ranked : search_layouts(request, 1'000'000).best) {
+    const Layout& layout = ranked.layout;
+    if (layout.schedule == "braided-v") CHECK((layout.tp > 1 && layout.zero.stage < 3));
+    if (layout.microbatches < 4 * layout.pp) continue;
+    auto& of = seconds[{layout.pp, layout.tp, layout.dp, layout.microbatch, layout.recompute}];
+    const auto [found, fresh] = of.emplace(layout.schedule, ranked.seconds);
+    if (!fresh) found->second = std::min(found->second, ranked.seconds);
+  }
+  int compared = 0;
+  for (const auto& [sizes, of] : seconds) {
+    if (!of.contains("braided-v") || !of.contains("dualpipe-v")) continue;
+    CHECK(of.at("braided-v") < of.at("dualpipe-v"));
+    ++compared;
+  }
+  CHECK(compared > 0);
+  request.device = DeviceKind::cuda;
+  for (const RankedLayout& ranked : search_layouts(request, 1'000'000).best) CHECK(ranked.layout.schedule != "braided-v");
+}
+
 TEST_CASE("tune: slow links between hosts keep tensor groups inside, and sums of gradients where the batch lets them") {
   LayoutRequest request = request_of("llama-7b", 16);
   const double one_host = search_layouts(request, 1).best.front().seconds;
