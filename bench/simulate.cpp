@@ -73,8 +73,10 @@ void formulas() {
     }
     check_schedule("zb-h2", {p, 1, m}, even, p - 1, 2 * p - 1, true);
     check_schedule("zb-v", {p, 2, m}, even, (p - 1) / 2.0, p, true);
-    for (const auto& [name, held] :
-         {std::pair{"v-half", p == 4 ? 3.0 : 5.0}, {"v-min", p == 4 ? 2.0 : 4.0}, {"dualpipe-v", p + 0.5}})
+    for (const auto& [name, held] : {std::pair{"v-half", p == 4 ? 3.0 : 5.0},
+                                     {"v-min", p == 4 ? 2.0 : 4.0},
+                                     {"dualpipe-v", p + 0.5},
+                                     {"braided-v", p + 0.5}})
       expect(fmt::format("held, {} p={}", name, p), most_held(summary_of(build_schedule(name, {p, 2, m}), even)),
              "microbatches", Limit::at_most, held);
   }

@@ -244,6 +244,10 @@ TEST_CASE("what braids do not go with yet is one line", "[braids]") {
   fetched.offload.parameters = true;
   fetched.offload.folder = "/tmp";
   CHECK_THAT(refusal(std::move(fetched)), Contains("schedule braided-v: weights are fetched for one action at a time"));
+  TrainJob on_gpus = random_job(preset_config("tiny"), 64, 8, braided({2, 2}));
+  on_gpus.devices.kind = DeviceKind::cuda;
+  CHECK_THAT(refusal(std::move(on_gpus)),
+             Contains("schedule braided-v: braids of tensor-parallel ranks are not built for GPUs yet"));
   other = tiny, other.layout.tp = 1, other.layout.zero = 3;
   CHECK(refusal(job_of(other)) == "");
   CHECK(refusal(job_of(tiny)) == "");
