@@ -177,7 +177,9 @@ void write_trace_row(std::ostream& out, const Timeline& timeline, const TraceRow
         << "\",\"cat\":\"" << letter(span.action.kind) << "\",\"ts\":" << span.start * microseconds
         << ",\"dur\":" << (span.end - span.start) * microseconds << ",\"args\":{" << custom_argument(timeline, span.action)
         << "\"chunk\":" << span.action.chunk << ",\"microbatch\":" << microbatch_of(timeline, span.action, ",\"slice\":")
-        << ",\"waited_for\":\"" << to_string(span.waited_for) << "\"}}";
+        << ",\"waited_for\":\"" << to_string(span.waited_for) << "\"";
+    if (span.begins_braid) out << ",\"braided_with\":\"" << to_string((&span + 1)->action, timeline.form()) << "\"";
+    out << "}}";
   }
 }
 

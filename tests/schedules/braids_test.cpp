@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <sstream>
 
 #include "catch.hpp"
 #include "schedules/activation_offload.hpp"
 #include "schedules/braids.hpp"
 #include "schedules/builders.hpp"
+#include "schedules/draw.hpp"
 #include "schedules/plan_text.hpp"
 #include "schedules/simulate.hpp"
 #include "schedules/stage_times.hpp"
@@ -191,6 +193,9 @@ TEST_CASE("a simulated braid waits for both inputs, and its critical path is unb
   CHECK(forward.end == Approx(7));
   CHECK(backward.start == forward.end);
   CHECK(backward.end == Approx(9));  // 1 of F2, 2 of B0 beside its collective, and B0's own: 0.5 alone
+  std::ostringstream trace;
+  write_chrome_trace(trace, timeline);
+  CHECK_THAT(trace.str(), Contains("\"name\":\"F2\"") && Contains("\"waited_for\":\"gradient\",\"braided_with\":\"B0\"}}"));
   double at = 0;
   for (const SpanRef& ref : critical_path(timeline)) {
     const Span& span = timeline.stages[static_cast<std::size_t>(ref.stage)][ref.index];
