@@ -27,6 +27,7 @@ std::vector<int> stages() {
 void check_same(const std::function<TrainJob(const Layout&)>& job, Layout layout, std::int64_t steps) {
   const RunRecord plain = run(job(layout), steps);
   for (const int zero : stages()) {
+    if (zero == 3 && layout.schedule == "braided-v" && layout.tp > 1) continue;  // refused: see braids_test.cpp
     layout.zero = zero;
     INFO(to_string(layout));
     CHECK((run(job(layout), steps) == plain));
