@@ -27,6 +27,7 @@ void ActionClock::end(Stream& stream) {
   const std::lock_guard lock(mutex_);
   stream.record(*running_.back().events.end);
   running_.back().issued = std::chrono::steady_clock::now();
+  running_.back().ended = true;
 }
 
 void ActionClock::forget_early() {
@@ -47,7 +48,7 @@ std::vector<DeviceAction> ActionClock::actions() const {
 }
 
 void ActionClock::collect_locked() {
-  while (!running_.empty() && running_.front().events.end->query()) {
+  while (!running_.empty() && running_.front().ended && running_.front().events.end->query()) {
     Running first = std::move(running_.front());
     running_.pop_front();
     if (first.of != Running::Of::nothing)

@@ -42,6 +42,7 @@ class ActionClock {
     Events events;
     std::chrono::steady_clock::time_point issued;
     enum class Of { step, coming, nothing } of = Of::step;
+    bool ended = false;  // until then its events may still tell of their use before
   };
 
   ActionTimes times_of(const Events& events) const;

@@ -54,6 +54,22 @@ TEST_CASE("an action's times are those at which it ran on its device") {
   }
 }
 
+TEST_CASE("collecting times while an action is being issued leaves it to the end of its issue") {
+  const auto device = make_cpu_device(0, 1);
+  const auto stream = device->make_stream("s");
+  ActionClock clock(*device);
+  clock.begin_step(*stream);
+  for (int i = 0; i < 3; ++i) {  // the second has the first one's events
+    clock.start(*stream, {ActionKind::forward, 0, i});
+    clock.collect();
+    CHECK(clock.actions().size() == static_cast<std::size_t>(i));
+    clock.end(*stream);
+    stream->synchronize();
+    clock.collect();
+    CHECK(clock.actions().size() == static_cast<std::size_t>(i + 1));
+  }
+}
+
 TEST_CASE("a run's trace shows actions after what they need, and one at a time on a stage") {
   for (const Layout layout :
        {Layout{2}, Layout{2, 2, 1, 1, "zb-h1"}, Layout{2, 1, 2, 1, "interleaved", 2}, Layout{2, 1, 1, 1, "zb-v", 2}}) {
