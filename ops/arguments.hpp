@@ -241,11 +241,11 @@ struct SegmentAttentionBackwardArgs {
   Tensor dout;         // [batch queries, Hq D]
   Tensor q;            // of the forward
   Tensor kv;           // of the forward
-  Tensor out;          // [batch queries, Hq D] of all the segments' forward together
+  Tensor out;          // [batch queries, Hq D] of all the segments' forward together, in its type
   Tensor log_sum_exp;  // [batch, Hq, queries] f32, of all the segments' forward together
   // [batch queries, Hq D], or more columns, which stay; the activations' type, or f32, as sums of several segments should be.
   Tensor dq;
-  // [batch R, 2 Hkv D] f32, added to: it gathers the shares of several stretches of queries, and is rounded once all are there.
+  // [batch R, 2 Hkv D] f32, any R >= keys, added to: it gathers what several stretches give, and is rounded once all is there.
   Tensor dkv;
   Accumulate accumulate_dq = Accumulate::no;
   std::optional<Tensor> documents = {};  // of the forward

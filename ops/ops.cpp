@@ -11,13 +11,13 @@ namespace {
 }
 
 [[noreturn]] void refuse_segments() {
-  throw Error(ErrorKind::unavailable, "attention between stretches of a sequence is built for CPUs only; use device cpu");
+  throw Error(ErrorKind::unavailable, "this device has no attention between stretches of a sequence; use slices 1");
 }
 
 }  // namespace
 
 void Ops::copy_columns(const CopyColumnsArgs&) {
-  throw Error(ErrorKind::unavailable, "columns of a matrix are copied on CPUs only; use device cpu");
+  throw Error(ErrorKind::unavailable, "this device copies no columns of a matrix; use slices 1");
 }
 
 void Ops::quantise(const QuantiseArgs&) { refuse_fp8(); }

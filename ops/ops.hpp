@@ -116,8 +116,8 @@ class Ops {
   virtual void rms_norm_backward(const RmsNormBackwardArgs& args) = 0;
   // The same bytes in `target`; they must not overlap.
   virtual void copy(const Tensor& source, const Tensor& target) { stream().copy(target.data, source.data, source.bytes()); }
-  // Columns of each row, rounded to target's type where that has fewer bits. Throws Error(unavailable) on GPUs, where it is not
-  // built.
+  // Columns of each row, rounded to target's type where that has fewer bits. Throws Error(unavailable) unless a backend has its
+  // own.
   virtual void copy_columns(const CopyColumnsArgs& args);
   // In place on the query and key heads of qkv: rotates (i, i + D/2) by the angle of the token's position (Su et al. 2021).
   virtual void rotary(const AttentionShape& shape, const RotaryArgs& args) = 0;
@@ -155,8 +155,8 @@ class Ops {
   virtual void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) = 0;
 
   // The same of queries and keys that are different stretches of one sequence: a query sees the keys up to its own position,
-  // and where that is none its output is zeros and its log_sum_exp -infinity. Throw Error(unavailable) where not built, as on
-  // GPUs.
+  // and where that is none its output is zeros and its log_sum_exp -infinity. Throw Error(unavailable) unless a backend has
+  // its own.
   virtual void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args);
   // One segment's share of the whole attention's gradient: with the whole attention's out and log_sum_exp the shares of all
   // segments add up to it (Dao et al. 2022; Liu et al. 2023, "Ring Attention").

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "ops/cuda/kernels.hpp"
 
 namespace pipetrain::cuda {
 namespace {
@@ -24,37 +25,57 @@ struct Plan {
   std::size_t workspace = 0;
 };
 
-using Key = std::tuple<bool, DType, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+// Shapes, and how queries and keys lie in memory: the columns of their matrices, and the rows of each sequence's keys.
+struct Layout {
+  SegmentShape shape;
+  std::int64_t q_cols, kv_cols, kv_rows;
+};
 
-Key key_of(bool backward, DType dtype, const AttentionShape& s) {
-  return {backward, dtype, s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim};
+Layout layout_of(const AttentionShape& s) { return {whole_sequence(s), s.packed_cols(), s.packed_cols(), s.sequence}; }
+
+using Key = std::tuple<bool, DType, std::array<std::int64_t, 9>>;
+
+Key key_of(bool backward, DType dtype, const Layout& of) {
+  const SegmentShape& s = of.shape;
+  return {backward, dtype, {s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim, of.q_cols, of.kv_cols, of.kv_rows}};
 }
 
-std::string text_of(const AttentionShape& s) {
-  return std::to_string(s.batch) + " x " + std::to_string(s.sequence) + " tokens, " + std::to_string(s.heads) + " heads on " +
-         std::to_string(s.kv_heads) + " of size " + std::to_string(s.head_dim);
+std::string text_of(const SegmentShape& s) {
+  return std::to_string(s.batch) + " x " + std::to_string(s.queries) + " tokens on " + std::to_string(s.keys) + ", " +
+         std::to_string(s.heads) + " heads on " + std::to_string(s.kv_heads) + " of size " + std::to_string(s.head_dim);
 }
 
+void* column_at(const Tensor& matrix, std::int64_t column) {
+  return static_cast<char*>(matrix.data) + static_cast<std::size_t>(column) * size_of(matrix.dtype);
+}
 // The bytes of a packed matrix [T, (Hq + 2 Hkv) D] from which head `head` begins.
 void* head_at(const Tensor& packed, const AttentionShape& shape, std::int64_t head) {
-  return static_cast<char*>(packed.data) + static_cast<std::size_t>(head * shape.head_dim) * size_of(packed.dtype);
+  return column_at(packed, head * shape.head_dim);
 }
 
-// Describes [batch, heads, sequence, D] as it lies in a matrix of `cols` columns a token.
-fe::graph::Tensor_attributes tensor(Id id, const char* name, const AttentionShape& s, std::int64_t heads, std::int64_t cols) {
+// Where [batch, heads, rows, D] lies: of each sequence `stride` rows of `cols` columns, the first `rows` of which count.
+struct Rows {
+  std::int64_t heads, rows, stride, cols;
+};
+
+fe::graph::Tensor_attributes tensor(Id id, const char* name, const SegmentShape& s, const Rows& at) {
   return fe::graph::Tensor_attributes()
       .set_uid(id)
       .set_name(name)
-      .set_dim({s.batch, heads, s.sequence, s.head_dim})
-      .set_stride({s.sequence * cols, s.head_dim, cols, 1});
+      .set_dim({s.batch, at.heads, at.rows, s.head_dim})
+      .set_stride({at.stride * at.cols, s.head_dim, at.cols, 1});
 }
 
-fe::graph::Tensor_attributes statistics(const AttentionShape& s) {
+Rows queries_of(const Layout& of) { return {of.shape.heads, of.shape.queries, of.shape.queries, of.q_cols}; }
+Rows keys_of(const Layout& of) { return {of.shape.kv_heads, of.shape.keys, of.kv_rows, of.kv_cols}; }
+Rows outputs_of(const SegmentShape& s) { return {s.heads, s.queries, s.queries, s.heads * s.head_dim}; }
+
+fe::graph::Tensor_attributes statistics(const SegmentShape& s) {
   return fe::graph::Tensor_attributes()
       .set_uid(stats)
       .set_name("stats")
-      .set_dim({s.batch, s.heads, s.sequence, 1})
-      .set_stride({s.heads * s.sequence, s.sequence, 1, 1})
+      .set_dim({s.batch, s.heads, s.queries, 1})
+      .set_stride({s.heads * s.queries, s.queries, 1, 1})
       .set_data_type(fe::DataType_t::FLOAT);
 }
 
@@ -71,7 +92,7 @@ struct CudnnAttention::State {
   cudaStream_t stream = nullptr;
   std::map<Key, std::unique_ptr<Plan>> plans;
 
-  void check(fe::error_t error, const char* what, const AttentionShape& shape) const {
+  void check(fe::error_t error, const char* what, const SegmentShape& shape) const {
     if (error.is_good()) return;
     throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device) + ": cuDNN cannot " + what + " attention of " +
                                             text_of(shape) + ": " + error.get_message());
@@ -85,63 +106,64 @@ struct CudnnAttention::State {
     stream = wanted;
   }
 
-  Plan& plan(bool backward, DType dtype, const AttentionShape& shape) {
-    auto& plan = plans[key_of(backward, dtype, shape)];
+  Plan& plan(bool backward, DType dtype, const Layout& layout) {
+    auto& plan = plans[key_of(backward, dtype, layout)];
     if (plan) return *plan;
     auto made = std::make_unique<Plan>();
     made->graph.set_io_data_type(dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
     if (backward) {
-      describe_backward(made->graph, shape);
+      describe_backward(made->graph, layout);
     } else {
-      describe_forward(made->graph, shape);
+      describe_forward(made->graph, layout);
     }
-    check(made->graph.build(handle, {fe::HeurMode_t::A}), backward ? "plan the backward of" : "plan", shape);
+    check(made->graph.build(handle, {fe::HeurMode_t::A}), backward ? "plan the backward of" : "plan", layout.shape);
     std::int64_t bytes = 0;
-    check(made->graph.get_workspace_size(bytes), "size", shape);
+    check(made->graph.get_workspace_size(bytes), "size", layout.shape);
     made->workspace = static_cast<std::size_t>(bytes);
     plan = std::move(made);
     return *plan;
   }
 
-  static float scale(const AttentionShape& s) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.head_dim))); }
+  static float scale(const SegmentShape& s) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.head_dim))); }
 
-  void describe_forward(fe::graph::Graph& graph, const AttentionShape& s) const {
-    const std::int64_t cols = s.packed_cols();
+  void describe_forward(fe::graph::Graph& graph, const Layout& layout) const {
+    const SegmentShape& s = layout.shape;
+    const auto diagonal = s.keys == s.queries ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT;
     auto [output, log_sums] =
-        graph.sdpa(graph.tensor(tensor(q, "q", s, s.heads, cols)), graph.tensor(tensor(k, "k", s, s.kv_heads, cols)),
-                   graph.tensor(tensor(v, "v", s, s.kv_heads, cols)),
+        graph.sdpa(graph.tensor(tensor(q, "q", s, queries_of(layout))), graph.tensor(tensor(k, "k", s, keys_of(layout))),
+                   graph.tensor(tensor(v, "v", s, keys_of(layout))),
                    fe::graph::SDPA_attributes()
                        .set_name("attention")
                        .set_generate_stats(true)
                        .set_attn_scale(scale(s))
-                       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                       .set_diagonal_alignment(diagonal)
                        .set_diagonal_band_right_bound(0));
-    describe_output(output, tensor(o, "o", s, s.heads, s.heads * s.head_dim));
+    describe_output(output, tensor(o, "o", s, outputs_of(s)));
     describe_output(log_sums, statistics(s));
     log_sums->set_data_type(fe::DataType_t::FLOAT);
   }
 
-  void describe_backward(fe::graph::Graph& graph, const AttentionShape& s) const {
-    const std::int64_t cols = s.packed_cols(), out_cols = s.heads * s.head_dim;
-    auto [dq, dk, dv] = graph.sdpa_backward(
-        graph.tensor(tensor(q, "q", s, s.heads, cols)), graph.tensor(tensor(k, "k", s, s.kv_heads, cols)),
-        graph.tensor(tensor(v, "v", s, s.kv_heads, cols)), graph.tensor(tensor(o, "o", s, s.heads, out_cols)),
-        graph.tensor(tensor(d_o, "do", s, s.heads, out_cols)), graph.tensor(statistics(s)),
-        fe::graph::SDPA_backward_attributes()
-            .set_name("attention_backward")
-            .set_attn_scale(scale(s))
-            .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-            .set_diagonal_band_right_bound(0)
-            .set_deterministic_algorithm(deterministic));
-    describe_output(dq, tensor(d_q, "dq", s, s.heads, cols));
-    describe_output(dk, tensor(d_k, "dk", s, s.kv_heads, cols));
-    describe_output(dv, tensor(d_v, "dv", s, s.kv_heads, cols));
+  void describe_backward(fe::graph::Graph& graph, const Layout& layout) const {
+    const SegmentShape& s = layout.shape;
+    const Rows queries = queries_of(layout), keys = keys_of(layout), outputs = outputs_of(s);
+    auto [dq, dk, dv] = graph.sdpa_backward(graph.tensor(tensor(q, "q", s, queries)), graph.tensor(tensor(k, "k", s, keys)),
+                                            graph.tensor(tensor(v, "v", s, keys)), graph.tensor(tensor(o, "o", s, outputs)),
+                                            graph.tensor(tensor(d_o, "do", s, outputs)), graph.tensor(statistics(s)),
+                                            fe::graph::SDPA_backward_attributes()
+                                                .set_name("attention_backward")
+                                                .set_attn_scale(scale(s))
+                                                .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                                                .set_diagonal_band_right_bound(0)
+                                                .set_deterministic_algorithm(deterministic));
+    describe_output(dq, tensor(d_q, "dq", s, queries));
+    describe_output(dk, tensor(d_k, "dk", s, keys));
+    describe_output(dv, tensor(d_v, "dv", s, keys));
   }
 
   template <std::size_t N>
-  void execute(Plan& plan, std::array<void*, N> pointers, const AttentionShape& shape, const Scratch& scratch) {
+  void execute(Plan& plan, std::array<void*, N> pointers, const SegmentShape& shape, const Scratch& scratch) {
     void* workspace = scratch(plan.workspace);
     check(plan.graph.execute(handle, pointers.data(), static_cast<int>(N), workspace), "run", shape);
   }
@@ -164,25 +186,31 @@ CudnnAttention::~CudnnAttention() {
 
 void CudnnAttention::forward(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args,
                              const Scratch& scratch) {
+  forward(stream, layout_of(shape).shape, {args.qkv, args.qkv, args.out, args.log_sum_exp}, scratch);
+}
+
+void CudnnAttention::forward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args,
+                             const Scratch& scratch) {
   state_->set_stream(stream);
-  Plan& plan = state_->plan(false, args.qkv.dtype, shape);
-  state_->execute(
-      plan,
-      std::array<void*, 5>{args.qkv.data, head_at(args.qkv, shape, shape.heads),
-                           head_at(args.qkv, shape, shape.heads + shape.kv_heads), args.out.data, args.log_sum_exp.data},
-      shape, scratch);
+  Plan& plan = state_->plan(false, args.q.dtype, {shape, args.q.cols(), args.kv.cols(), args.kv.rows() / shape.batch});
+  const std::int64_t plane_cols = shape.kv_heads * shape.head_dim, first_col = args.kv.cols() - 2 * plane_cols;
+  state_->execute(plan,
+                  std::array<void*, 5>{args.q.data, column_at(args.kv, first_col), column_at(args.kv, first_col + plane_cols),
+                                       args.out.data, args.log_sum_exp.data},
+                  shape, scratch);
 }
 
 void CudnnAttention::backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args,
                               const Scratch& scratch) {
   state_->set_stream(stream);
-  Plan& plan = state_->plan(true, args.qkv.dtype, shape);
+  const Layout layout = layout_of(shape);
+  Plan& plan = state_->plan(true, args.qkv.dtype, layout);
   const std::int64_t key_head = shape.heads, value_head = shape.heads + shape.kv_heads;
   state_->execute(plan,
                   std::array<void*, 9>{args.qkv.data, head_at(args.qkv, shape, key_head), head_at(args.qkv, shape, value_head),
                                        args.out.data, args.log_sum_exp.data, args.dout.data, args.dqkv.data,
                                        head_at(args.dqkv, shape, key_head), head_at(args.dqkv, shape, value_head)},
-                  shape, scratch);
+                  layout.shape, scratch);
 }
 
 }  // namespace pipetrain::cuda

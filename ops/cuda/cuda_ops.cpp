@@ -33,6 +33,15 @@ AttentionKernel attention_kernel(const AttentionShape& shape, const Args& args) 
   return args.qkv.dtype == DType::bf16 && cuda::takes_mma_attention(shape) ? AttentionKernel::mma : AttentionKernel::exact;
 }
 
+// Whether the queries are the last ones of the keys' positions, as in slices of a sequence.
+bool ends_together(const SegmentShape& s) { return s.first_query + s.queries == s.first_key + s.keys && s.queries <= s.keys; }
+
+// Of a 16-bit type, without what cuDNN and Hopper's kernel do not know.
+template <class Args>
+bool is_plain(const SegmentShape& shape, const Args& args) {
+  return args.q.dtype != DType::f32 && !args.documents && !args.dropout.active() && ends_together(shape);
+}
+
 class CudaOps : public Ops {
  public:
   CudaOps(CudaStream& stream, bool deterministic)
@@ -195,15 +204,43 @@ class CudaOps : public Ops {
 
   void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
     enqueue("attention_backward", [&](cudaStream_t native) {
+      if (args.qkv.dtype != DType::f32 && !args.documents && !args.dropout.active() &&
+          cuda::takes_hopper_attention(cuda::whole_sequence(shape), hopper_))
+        return run_hopper(native, cuda::hopper_backward(shape, args));
       switch (attention_kernel(shape, args)) {
         case AttentionKernel::exact:
           return cuda::attention_backward(native, shape, args, scratch(cuda::attention_backward_scratch(shape)));
         case AttentionKernel::mma:
           return cuda::attention_mma_backward(native, shape, args, scratch(cuda::attention_mma_backward_scratch(shape)));
         case AttentionKernel::cudnn:
-          return fast_attention_backward(native, shape, args);
+          return attention_.backward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
       }
     });
+  }
+
+  void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args) override {
+    enqueue("segment_attention", [&](cudaStream_t native) {
+      if (is_plain(shape, args) && args.out.dtype == args.q.dtype && shape.head_dim % 8 == 0 && shape.head_dim <= 128)
+        return attention_.forward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
+      cuda::segment_attention(native, shape, args);
+    });
+  }
+
+  void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args) override {
+    enqueue("segment_attention_backward", [&](cudaStream_t native) {
+      if (is_plain(shape, args) && args.out.dtype == args.q.dtype && args.dq.dtype == args.q.dtype &&
+          args.accumulate_dq == Accumulate::no && cuda::takes_hopper_attention(shape, hopper_))
+        return run_hopper(native, {shape, args.q, args.kv, args.dout, args.out, args.log_sum_exp, args.dq, args.dkv});
+      cuda::segment_attention_backward(native, shape, args, scratch(cuda::segment_attention_backward_scratch(shape)));
+    });
+  }
+
+  void merge_attention(const SegmentShape& shape, const MergeAttentionArgs& args) override {
+    enqueue("merge_attention", [&](cudaStream_t native) { cuda::merge_attention(native, shape, args); });
+  }
+
+  void copy_columns(const CopyColumnsArgs& args) override {
+    enqueue("copy_columns", [&](cudaStream_t native) { cuda::copy_columns(native, args); });
   }
 
   void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) override {
@@ -278,11 +315,8 @@ class CudaOps : public Ops {
 
   void* scratch(std::size_t bytes) { return ops_.scratch(bytes); }
 
-  void fast_attention_backward(cudaStream_t native, const AttentionShape& shape, const AttentionBackwardArgs& args) {
-    if (!cuda::takes_hopper_attention(shape, hopper_))
-      return attention_.backward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
-    void* const memory = scratch(cuda::hopper_attention_backward_scratch(shape, hopper_));
-    cuda::hopper_attention_backward(native, shape, args, hopper_, memory);
+  void run_hopper(cudaStream_t native, const cuda::HopperBackward& args) {
+    cuda::hopper_attention_backward(native, args, hopper_, scratch(cuda::hopper_attention_backward_scratch(args, hopper_)));
   }
 
   void lookup(const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out) {

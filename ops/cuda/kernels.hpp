@@ -12,6 +12,16 @@
 
 namespace pipetrain::cuda {
 
+// The attention of a whole sequence to itself.
+inline SegmentShape whole_sequence(const AttentionShape& s) {
+  return {.batch = s.batch,
+          .queries = s.sequence,
+          .keys = s.sequence,
+          .heads = s.heads,
+          .kv_heads = s.kv_heads,
+          .head_dim = s.head_dim};
+}
+
 // rmsnorm.cu
 void rms_norm(cudaStream_t stream, const RmsNormArgs& args);
 std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
@@ -75,6 +85,16 @@ void embedding_grad(cudaStream_t stream, const EmbeddingGradArgs& args, int mult
 void attention(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args);
 std::size_t attention_backward_scratch(const AttentionShape& shape);  // bytes
 void attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch);
+void segment_attention(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args);
+std::size_t segment_attention_backward_scratch(const SegmentShape& shape);  // bytes
+void segment_attention_backward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionBackwardArgs& args,
+                                void* scratch);
+
+// merge_attention.cu
+void merge_attention(cudaStream_t stream, const SegmentShape& shape, const MergeAttentionArgs& args);
+
+// columns.cu
+void copy_columns(cudaStream_t stream, const CopyColumnsArgs& args);
 
 // attention_mma.cu, attention_mma_backward.cu: bf16
 bool takes_mma_attention(const AttentionShape& shape);

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "core/error.hpp"
 #include "ops/ops_bench.hpp"
 
 namespace pipetrain::testing {
@@ -157,7 +156,6 @@ TEST_CASE("attention between stretches of a sequence adds up to the whole's", "[
       {{1, 130, 2, 1, 256}, {0, 70, 130}, {0, 70, 130}, 23, 9000},
   };
   on_every_backend([&](Bench& b) {
-    if (b.rank.device().id().kind != DeviceKind::cpu) return;  // refused there: the case below
     for (const Case& one : cases) {
       INFO(one.shape.batch << " x " << one.shape.sequence << ", " << one.shape.heads << " heads of " << one.shape.head_dim);
       Whole whole{.shape = one.shape,
@@ -178,7 +176,6 @@ TEST_CASE("attention between stretches of a sequence adds up to the whole's", "[
 
 TEST_CASE("keys and values are the last columns of what they lie in", "[ops][segments]") {
   on_every_backend([&](Bench& b) {
-    if (b.rank.device().id().kind != DeviceKind::cpu) return;
     const SegmentShape shape{.batch = 2, .queries = 70, .keys = 70, .heads = 4, .kv_heads = 2, .head_dim = 16};
     const Values qkv = b.draw({140, 128});
     const Tensor packed = b.put(qkv), kv = b.put(col_range(qkv, 64, 128));
@@ -192,10 +189,85 @@ TEST_CASE("keys and values are the last columns of what they lie in", "[ops][seg
   });
 }
 
-TEST_CASE("a device without attention between stretches says so", "[ops][segments]") {
-  on_every_backend([](Bench& b) {
-    if (b.rank.device().id().kind == DeviceKind::cpu) return;
-    CHECK_THROWS_AS(b.team.run([&](TestRank& r) { r.ops().merge_attention({}, {}); }), Error);
+// What slices of a sequence compute, each with the keys and values up to its own last position.
+struct Slices {
+  Values out, dqkv;  // of all of them, put together: dK and dV as they were summed up
+  std::vector<unsigned char> bits;
+};
+
+Slices compute_slices(Bench& b, const Whole& whole, const std::vector<Stretch>& slices) {
+  const AttentionShape& shape = whole.shape;
+  const std::int64_t spare = 3;  // rows of each sequence behind its keys
+  const Stretch all{0, shape.sequence};
+  const Tensor kv = b.put(cut(shape, whole.qkv, all, whole.query_cols(), whole.key_cols(), spare));
+  const Tensor dkv = b.put_f32(Values({kv.rows(), whole.key_cols()}));
+  std::vector<Queries> queries;
+  for (const Stretch& of : slices) {
+    Queries on = make_queries(b, whole, of);
+    on.out = b.poisoned(on.out.shape), on.dq = b.poisoned(on.q.shape);
+    queries.push_back(on);
+  }
+  b.team.run([&](TestRank& r) {
+    for (std::size_t i = 0; i < slices.size(); ++i)
+      r.ops().segment_attention(segment(whole, slices[i], {0, slices[i].end}),
+                                {.q = queries[i].q, .kv = kv, .out = queries[i].out, .log_sum_exp = queries[i].log_sum_exp});
+    for (std::size_t i = slices.size(); i-- > 0;)
+      r.ops().segment_attention_backward(segment(whole, slices[i], {0, slices[i].end}), {.dout = queries[i].dout,
+                                                                                         .q = queries[i].q,
+                                                                                         .kv = kv,
+                                                                                         .out = queries[i].out,
+                                                                                         .log_sum_exp = queries[i].log_sum_exp,
+                                                                                         .dq = queries[i].dq,
+                                                                                         .dkv = dkv});
+  });
+  Slices found{Values({shape.tokens(), whole.query_cols()}), Values({shape.tokens(), shape.packed_cols()}), b.rank.bytes(dkv)};
+  const Values key_gradients = b.rank.get(dkv);
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    for (const Tensor& one : {queries[i].out, queries[i].dq}) {
+      const auto bits = b.rank.bytes(one);
+      found.bits.insert(found.bits.end(), bits.begin(), bits.end());
+    }
+    const Values out = b.rank.get(queries[i].out), dq = b.rank.get(queries[i].dq);
+    for (std::int64_t row = 0; row < out.rows(); ++row) {
+      const std::int64_t sequence = row / slices[i].size(), at = row % slices[i].size() + slices[i].begin,
+                         token = sequence * shape.sequence + at;
+      for (std::int64_t c = 0; c < whole.query_cols(); ++c)
+        found.out(token, c) = out(row, c), found.dqkv(token, c) = dq(row, c);
+      for (std::int64_t c = 0; c < whole.key_cols(); ++c)
+        found.dqkv(token, whole.query_cols() + c) = key_gradients(sequence * (shape.sequence + spare) + at, c);
+    }
+  }
+  return found;
+}
+
+TEST_CASE("slices of a sequence that see all keys before them give the whole's attention, the same bits every time",
+          "[ops][segments]") {
+  struct Case {
+    AttentionShape shape;
+    std::vector<std::int64_t> cuts;
+  };
+  const std::vector<Case> cases{
+      {{2, 12, 4, 2, 16}, {0, 5, 12}},          {{1, 200, 3, 1, 64}, {0, 64, 128, 200}}, {{2, 256, 2, 1, 64}, {0, 128, 256}},
+      {{1, 384, 1, 1, 64}, {0, 128, 256, 384}}, {{1, 256, 2, 1, 128}, {0, 128, 256}},    {{1, 384, 1, 1, 128}, {0, 256, 384}},
+      {{1, 130, 3, 1, 96}, {0, 64, 130}},
+  };
+  on_every_backend([&](Bench& b) {
+    for (const Case& one : cases) {
+      INFO(one.shape.batch << " x " << one.shape.sequence << ", " << one.shape.heads << " heads on " << one.shape.kv_heads
+                           << " of " << one.shape.head_dim);
+      const Whole whole{.shape = one.shape,
+                        .qkv = b.draw({one.shape.tokens(), one.shape.packed_cols()}),
+                        .dout = b.draw({one.shape.tokens(), one.shape.heads * one.shape.head_dim}),
+                        .sight = {}};
+      const Slices found = compute_slices(b, whole, stretches(one.cuts)), again = compute_slices(b, whole, stretches(one.cuts));
+      CHECK(found.bits == again.bits);
+      CHECK(relative_error(found.out, reference::attention(whole.shape, whole.qkv, whole.sight).out) < b.tolerance);
+      const Values gradient = reference::attention_backward(whole.shape, whole.dout, whole.qkv, whole.sight);
+      CHECK(relative_error(col_range(found.dqkv, 0, whole.query_cols()), col_range(gradient, 0, whole.query_cols())) <
+            b.tolerance);
+      CHECK(relative_error(col_range(found.dqkv, whole.query_cols(), whole.shape.packed_cols()),
+                           col_range(gradient, whole.query_cols(), whole.shape.packed_cols())) < b.tolerance);
+    }
   });
 }
 

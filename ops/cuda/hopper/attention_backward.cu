@@ -14,6 +14,7 @@ namespace {
 
 struct Maps {
   CUtensorMap keys, queries, douts;  // boxes of 64 columns
+  int key_col;                       // of the first key head
 };
 
 template <class Tile>
@@ -22,23 +23,24 @@ __device__ void load_blocks(const BackwardView& view, const Maps& maps, Shared<T
   int at = 0;
   Block block;
   for (int round = 0; block_of_round<Tile>(view, round, block); ++round) {
-    const int first_row = block.sequence * view.sequence, key_row = first_row + block.block * Tile::keys;
+    const int first_row = block.sequence * view.queries, key_row = block.sequence * view.kv_rows + block.block * Tile::keys;
     wait(shared.keys_empty, round % 2 ^ 1);
     arrive_expecting(shared.keys_full, 2 * Shared<Tile>::key_bytes);
     for (int box = 0; box < boxes; ++box) {
-      const int to = box * Tile::keys * row_bytes, key_col = (view.heads + block.kv_head) * dim + box * 64;
+      const int to = box * Tile::keys * row_bytes, key_col = maps.key_col + block.kv_head * dim + box * 64;
       load_box(shared.keys + to, maps.keys, key_col, key_row, shared.keys_full);
       load_box(shared.values + to, maps.keys, key_col + view.kv_heads * dim, key_row, shared.keys_full);
     }
     for_each_tile<Tile>(view, block, [&](int head, int tile) {
       constexpr int box_bytes = Tile::queries * row_bytes,
-                    statistic_bytes = 3 * Tile::queries * static_cast<int>(sizeof(float));
+                    statistic_bytes = Tile::statistics * Tile::queries * static_cast<int>(sizeof(float));
       const int stage = at % Tile::stages, parity = at / Tile::stages % 2, row = first_row + tile * Tile::queries;
       wait(shared.queries_empty[stage], parity ^ 1);
       arrive_expecting(shared.queries_full[stage], Shared<Tile>::query_bytes + statistic_bytes);
       for (int box = 0; box < boxes; ++box)
         load_box(shared.queries[stage] + box * box_bytes, maps.queries, head * dim + box * 64, row, shared.queries_full[stage]);
-      load_bytes(shared.statistics[stage], view.statistics + tile_index<Tile>(view, block, head, tile) * 3 * Tile::queries,
+      load_bytes(shared.statistics[stage],
+                 view.statistics + tile_index<Tile>(view, block, head, tile) * Tile::statistics * Tile::queries,
                  statistic_bytes, shared.queries_full[stage]);
       wait(shared.douts_empty[stage], parity ^ 1);
       arrive_expecting(shared.douts_full[stage], Shared<Tile>::query_bytes);
@@ -93,29 +95,34 @@ __global__ void __launch_bounds__(threads, 1)
 }
 
 template <class Tile>
-void run(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors) {
-  const std::int64_t rows = static_cast<std::int64_t>(view.batch) * view.sequence;
+void run(cudaStream_t stream, const BackwardView& view, const HopperBackward& args, int multiprocessors) {
+  using Element = typename Tile::Element;
   begin_sums<Tile>(stream, view, args);
-  const Maps maps{.keys = box_map<typename Tile::Element>({args.qkv.data, view.packed_cols, rows}, Tile::keys),
-                  .queries = box_map<typename Tile::Element>({args.qkv.data, view.packed_cols, rows}, Tile::queries),
-                  .douts = box_map<typename Tile::Element>({args.dout.data, view.heads * Tile::head_dim, rows}, Tile::queries)};
+  const Maps maps{.keys = box_map<Element>({args.kv.data, args.kv.cols(), args.kv.rows()}, Tile::keys),
+                  .queries = box_map<Element>({args.q.data, args.q.cols(), args.q.rows()}, Tile::queries),
+                  .douts = box_map<Element>({args.dout.data, args.dout.cols(), args.dout.rows()}, Tile::queries),
+                  .key_col = static_cast<int>(args.kv.cols()) - 2 * view.kv_heads * Tile::head_dim};
   const int bytes = static_cast<int>(sizeof(Shared<Tile>));
   cudaFuncSetAttribute(attention_backward<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  const int blocks = view.sequence / Tile::keys * view.batch * view.kv_heads * view.parts;
+  const int blocks = view.keys / Tile::keys * view.batch * view.kv_heads * view.parts;
   attention_backward<Tile><<<std::min(blocks, multiprocessors), threads, bytes, stream>>>(view, maps);
   end_sums<Tile>(stream, view);
 }
 
 }  // namespace
 
-void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors) {
-  const bool wide = args.qkv.cols() / (view.heads + 2 * view.kv_heads) == 128;
-  const auto with = [&](auto element) {
+void run_backward(cudaStream_t stream, const BackwardView& view, const HopperBackward& args, int multiprocessors) {
+  const bool wide = args.shape.head_dim == 128;
+  const auto with = [&](auto element, auto isolates) {
     using Element = decltype(element);
-    return wide ? run<Tile<128, Element>>(stream, view, args, multiprocessors)
-                : run<Tile<64, Element>>(stream, view, args, multiprocessors);
+    constexpr bool documents = decltype(isolates)::value;
+    return wide ? run<Tile<128, Element, documents>>(stream, view, args, multiprocessors)
+                : run<Tile<64, Element, documents>>(stream, view, args, multiprocessors);
   };
-  return args.qkv.dtype == DType::bf16 ? with(__nv_bfloat16{}) : with(__half{});
+  const auto of_type = [&](auto isolates) {
+    return args.q.dtype == DType::bf16 ? with(__nv_bfloat16{}, isolates) : with(__half{}, isolates);
+  };
+  return view.documents != nullptr ? of_type(std::true_type{}) : of_type(std::false_type{});
 }
 
 }  // namespace pipetrain::cuda::hopper

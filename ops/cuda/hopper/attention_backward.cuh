@@ -5,41 +5,49 @@
 
 #include <cstdint>
 
-#include "ops/arguments.hpp"
+#include "ops/cuda/hopper/attention_hopper.hpp"
 #include "ops/cuda/vector.cuh"
 
 namespace pipetrain::cuda::hopper {
 
 // A block of keys meets tiles of queries: as many as registers hold the products of.
-template <int HeadDim, class Number>
+template <int HeadDim, class Number, bool Isolates>
 struct Tile {
   using Element = Number;
   static constexpr int head_dim = HeadDim;  // 64 or 128
   static constexpr int keys = 128;
   static constexpr int queries = HeadDim == 128 ? 64 : 128;
   static constexpr int stages = 2;
+  static constexpr bool isolates = Isolates;  // documents that share a sequence do not see each other
+  static constexpr int statistics = Isolates ? 4 : 3;
   static constexpr int sums = queries * head_dim / 2;  // of dQ in one of the two groups of warps
 };
 
-// Per tile of queries, [3][queries] f32.
+// Per tile of queries, [Tile::statistics][queries] f32.
 enum Statistic : int {
-  log2_sum,     // log2 of the softmax's sum
-  delta,        // dout . out
-  inverse_norm  // 1 / |dout|; 0 for a row of zeros, not a number where dout or the sum is not finite
+  log2_sum,      // log2 of the softmax's sum
+  delta,         // dout . out
+  inverse_norm,  // 1 / |dout|; 0 for a row of zeros, not a number where dout or the sum is not finite
+  document       // the bits of an i32: where the query's document begins
 };
 
 struct BackwardView {
-  int batch, sequence, heads, kv_heads;
-  int parts;                 // of a group of query heads that share a key head; each is another block's
-  float scale;               // of the softmax
-  float* statistics;         // [batch, heads, sequence / queries, 3, queries]
-  unsigned* largest;         // [batch, kv_heads, 2]: bits of the largest |k| of one element and |v|^2 of one row
-  int* query_sums;           // [batch, heads, sequence / queries, 2, sums]: dQ as integers
-  float* key_sums;           // [parts, batch sequence, kv_heads, 2, D]: dK, dV of each part; null with one part
-  void* dqkv;                // packed
-  std::int64_t packed_cols;  // of qkv and dqkv
+  int batch, queries, keys, heads, kv_heads;  // queries, keys: of each sequence; the last of both stand at the same position
+  int kv_rows, dkv_rows, sum_rows;            // of each sequence in kv, dkv or `added`, key_sums: the keys first
+  int parts;                                  // of a group of query heads that share a key head; each is another block's
+  float scale;                                // of the softmax
+  const int* documents;                       // [batch, queries]: where each query's begins; null: a sequence is one
+  int* ends;          // [batch, keys / tile]: behind the last tile of queries that sees one of these keys, with documents
+  float* statistics;  // [batch, heads, queries / tile, statistics, tile]
+  unsigned* largest;  // [batch, kv_heads, 2]: bits of the largest |k| of one element and |v|^2 of one row
+  int* query_sums;    // [batch, heads, queries / tile, 2, sums]: dQ as integers
+  float* key_sums;    // [parts, batch sum_rows, 2, kv_heads, D]: dK, dV of each part, or null; with one part `added`
+  float* added;       // [batch dkv_rows, 2, kv_heads, D], added to: dK, dV; null: they are rounded to dkv
+  void *dq, *dkv;     // from the first query head's column and the first key head's on
+  std::int64_t dq_cols, dkv_cols;
 
   __host__ __device__ int group() const { return heads / kv_heads; }
+  __host__ __device__ int ahead() const { return keys - queries; }  // of the queries' first position are so many keys
 };
 
 // dQ is added as integers, because sums of integers are the same in every order: row i, times
@@ -66,6 +74,6 @@ __device__ __forceinline__ uint4 run_of_lane(std::uint32_t w0, std::uint32_t w1,
   return {word(0), word(1), word(2), word(3)};
 }
 
-void run_backward(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args, int multiprocessors);
+void run_backward(cudaStream_t stream, const BackwardView& view, const HopperBackward& args, int multiprocessors);
 
 }  // namespace pipetrain::cuda::hopper

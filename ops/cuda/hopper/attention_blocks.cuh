@@ -22,7 +22,7 @@ struct Shared {
   alignas(1024) char douts[Tile::stages][query_bytes];
   alignas(1024) char dscores[2][Tile::queries * Tile::keys * 2];  // dS^T: a row per key
   alignas(1024) int sums[2][Tile::sums];
-  alignas(128) float statistics[Tile::stages][3 * Tile::queries];
+  alignas(128) float statistics[Tile::stages][Tile::statistics * Tile::queries];
   Barrier keys_full, keys_empty, queries_full[Tile::stages], queries_empty[Tile::stages], douts_full[Tile::stages],
       douts_empty[Tile::stages];
 };
@@ -37,23 +37,37 @@ template <class Tile>
 __device__ __forceinline__ bool block_of_round(const BackwardView& view, int round, Block& block) {
   const int ctas = static_cast<int>(gridDim.x), cta = static_cast<int>(blockIdx.x);
   const int at = round * ctas + (round % 2 == 1 ? ctas - 1 - cta : cta), same_length = view.batch * view.kv_heads * view.parts;
-  if (at >= view.sequence / Tile::keys * same_length) return false;
+  if (at >= view.keys / Tile::keys * same_length) return false;
   const int rest = at % same_length / view.parts;
   block = {at / same_length, rest / view.kv_heads, rest % view.kv_heads, at % view.parts};
   return true;
+}
+
+// The first tile of queries that sees a block's keys.
+template <class Tile>
+__device__ __forceinline__ int first_tile(const BackwardView& view, const Block& block) {
+  return max(0, block.block * Tile::keys - view.ahead()) / Tile::queries;
+}
+
+// Behind the last one.
+template <class Tile>
+__device__ __forceinline__ int end_tile(const BackwardView& view, const Block& block) {
+  if constexpr (Tile::isolates) return view.ends[block.sequence * (view.keys / Tile::keys) + block.block];
+  return view.queries / Tile::queries;
 }
 
 // Calls body(head, tile) for the tiles of queries that a block's keys meet, in their order.
 template <class Tile, class Body>
 __device__ __forceinline__ void for_each_tile(const BackwardView& view, const Block& block, Body body) {
   const int heads = view.group() / view.parts, first_head = block.kv_head * view.group() + block.part * heads;
+  const int end = end_tile<Tile>(view, block);
   for (int head = first_head; head < first_head + heads; ++head)
-    for (int tile = block.block * (Tile::keys / Tile::queries); tile < view.sequence / Tile::queries; ++tile) body(head, tile);
+    for (int tile = first_tile<Tile>(view, block); tile < end; ++tile) body(head, tile);
 }
 
 template <class Tile>
 __device__ __forceinline__ std::int64_t tile_index(const BackwardView& view, const Block& block, int head, int tile) {
-  return (static_cast<std::int64_t>(block.sequence) * view.heads + head) * (view.sequence / Tile::queries) + tile;
+  return (static_cast<std::int64_t>(block.sequence) * view.heads + head) * (view.queries / Tile::queries) + tile;
 }
 
 }  // namespace pipetrain::cuda::hopper

@@ -4,6 +4,7 @@
 
 #include "core/buffer.hpp"
 #include "ops/cuda/hopper/attention_backward.cuh"
+#include "ops/cuda/kernels.hpp"
 
 namespace pipetrain::cuda {
 namespace {
@@ -11,29 +12,35 @@ namespace {
 constexpr std::int64_t keys_of_block = 128;
 
 // A group of query heads is divided where there are too few blocks to give all multiprocessors equal work.
-int parts_of(const AttentionShape& shape, const HopperGpu& gpu) {
+int parts_of(const SegmentShape& shape, const HopperGpu& gpu) {
   const int group = static_cast<int>(shape.heads / shape.kv_heads);
-  const std::int64_t blocks = shape.batch * shape.kv_heads * (shape.sequence / keys_of_block);
+  const std::int64_t blocks = shape.batch * shape.kv_heads * (shape.keys / keys_of_block);
   int parts = 1;
   while (parts < group && (group % parts != 0 || 10 * blocks * parts < 18 * gpu.multiprocessors)) ++parts;
   return parts;
 }
 
-hopper::BackwardView view_of(const AttentionShape& shape, const HopperGpu& gpu, Arena& scratch) {
+hopper::BackwardView view_of(const HopperBackward& args, const HopperGpu& gpu, Arena& scratch) {
+  const SegmentShape& shape = args.shape;
   hopper::BackwardView view{.batch = static_cast<int>(shape.batch),
-                            .sequence = static_cast<int>(shape.sequence),
+                            .queries = static_cast<int>(shape.queries),
+                            .keys = static_cast<int>(shape.keys),
                             .heads = static_cast<int>(shape.heads),
                             .kv_heads = static_cast<int>(shape.kv_heads),
+                            .sum_rows = static_cast<int>(shape.keys),
                             .parts = parts_of(shape, gpu),
                             .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_dim)))};
-  const std::int64_t tokens = shape.tokens();
+  const std::int64_t queries = shape.batch * shape.queries, keys = shape.batch * shape.keys;
   const auto f32 = [&](std::int64_t count) { return static_cast<float*>(scratch.allocate({count}, DType::f32).data); };
   const auto i32 = [&](std::int64_t count) { return static_cast<int*>(scratch.allocate({count}, DType::i32).data); };
   view.largest = reinterpret_cast<unsigned*>(i32(2 * shape.batch * shape.kv_heads));
-  view.statistics = f32(3 * tokens * shape.heads);
-  view.query_sums = i32(tokens * shape.heads * shape.head_dim);
-  if (view.parts > 1) view.key_sums = f32(view.parts * tokens * shape.kv_heads * 2 * shape.head_dim);
-  view.packed_cols = shape.packed_cols();
+  if (args.documents) {
+    view.documents = static_cast<const int*>(args.documents->data);
+    view.ends = i32(keys / keys_of_block);
+  }
+  view.statistics = f32((args.documents ? 4 : 3) * queries * shape.heads);
+  view.query_sums = i32(queries * shape.heads * shape.head_dim);
+  if (view.parts > 1) view.key_sums = f32(view.parts * keys * shape.kv_heads * 2 * shape.head_dim);
   return view;
 }
 
@@ -47,21 +54,46 @@ HopperGpu hopper_gpu(int device) {
   return {major == 9 && minor == 0, multiprocessors};
 }
 
-bool takes_hopper_attention(const AttentionShape& shape, const HopperGpu& gpu) {
-  return gpu.available && (shape.head_dim == 64 || shape.head_dim == 128) && shape.sequence % keys_of_block == 0;
+HopperBackward hopper_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) {
+  return {.shape = whole_sequence(shape),
+          .q = args.qkv,
+          .kv = args.qkv,
+          .dout = args.dout,
+          .out = args.out,
+          .log_sum_exp = args.log_sum_exp,
+          .dq = args.dqkv,
+          .dkv = args.dqkv,
+          .documents = args.documents};
 }
 
-std::size_t hopper_attention_backward_scratch(const AttentionShape& shape, const HopperGpu& gpu) {
+bool takes_hopper_attention(const SegmentShape& shape, const HopperGpu& gpu) {
+  return gpu.available && (shape.head_dim == 64 || shape.head_dim == 128) && shape.queries % keys_of_block == 0 &&
+         shape.keys % keys_of_block == 0 && shape.first_key + shape.keys == shape.first_query + shape.queries &&
+         shape.queries <= shape.keys;
+}
+
+std::size_t hopper_attention_backward_scratch(const HopperBackward& args, const HopperGpu& gpu) {
   Arena measuring = Arena::measuring();
-  view_of(shape, gpu, measuring);
+  view_of(args, gpu, measuring);
   return measuring.used();
 }
 
-void hopper_attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args,
-                               const HopperGpu& gpu, void* scratch) {
-  Arena places(scratch, hopper_attention_backward_scratch(shape, gpu), "attention's backward");
-  hopper::BackwardView view = view_of(shape, gpu, places);
-  view.dqkv = args.dqkv.data;
+void hopper_attention_backward(cudaStream_t stream, const HopperBackward& args, const HopperGpu& gpu, void* scratch) {
+  const SegmentShape& shape = args.shape;
+  Arena places(scratch, hopper_attention_backward_scratch(args, gpu), "attention's backward");
+  hopper::BackwardView view = view_of(args, gpu, places);
+  view.kv_rows = static_cast<int>(args.kv.rows() / shape.batch);
+  view.dkv_rows = static_cast<int>(args.dkv.rows() / shape.batch);
+  view.dq = args.dq.data;
+  view.dq_cols = args.dq.cols();
+  if (args.dkv.dtype == DType::f32) {
+    view.added = static_cast<float*>(args.dkv.data);
+    if (view.parts == 1) view.key_sums = view.added, view.sum_rows = view.dkv_rows;
+  } else {
+    const std::int64_t first_col = args.dkv.cols() - 2 * shape.kv_heads * shape.head_dim;
+    view.dkv = static_cast<char*>(args.dkv.data) + static_cast<std::size_t>(first_col) * size_of(args.dkv.dtype);
+    view.dkv_cols = args.dkv.cols();
+  }
   hopper::run_backward(stream, view, args, gpu.multiprocessors);
 }
 

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <optional>
 
 #include "ops/arguments.hpp"
 #include "ops/ops.hpp"
@@ -18,11 +19,21 @@ struct HopperGpu {
 };
 HopperGpu hopper_gpu(int device);
 
-// Heads of 64 or 128, sequences of a multiple of 128 tokens.
-bool takes_hopper_attention(const AttentionShape& shape, const HopperGpu& gpu);
-std::size_t hopper_attention_backward_scratch(const AttentionShape& shape, const HopperGpu& gpu);  // bytes
-// args without documents and dropout. Throws Error(unavailable) where the driver is too old. Looks at no CUDA error.
-void hopper_attention_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args,
-                               const HopperGpu& gpu, void* scratch);
+// As SegmentAttentionBackwardArgs and AttentionBackwardArgs name them, without dropout.
+struct HopperBackward {
+  SegmentShape shape;
+  Tensor q, kv, dout, out, log_sum_exp;
+  Tensor dq;   // of q's type, written
+  Tensor dkv;  // f32 [batch R, 2 Hkv D], added to; or of q's type and with kv's columns, of which the last are written
+  std::optional<Tensor> documents = {};  // where the keys begin at position 0
+};
+// Of a whole sequence.
+HopperBackward hopper_backward(const AttentionShape& shape, const AttentionBackwardArgs& args);
+
+// Heads of 64 or 128, queries and keys of a multiple of 128 tokens, whose last ones stand at the same position.
+bool takes_hopper_attention(const SegmentShape& shape, const HopperGpu& gpu);
+std::size_t hopper_attention_backward_scratch(const HopperBackward& args, const HopperGpu& gpu);  // bytes
+// Throws Error(unavailable) where the driver is too old. Looks at no CUDA error.
+void hopper_attention_backward(cudaStream_t stream, const HopperBackward& args, const HopperGpu& gpu, void* scratch);
 
 }  // namespace pipetrain::cuda

@@ -22,14 +22,14 @@ class KeyGroup {
 #pragma unroll
       for (int i = 0; i < dim / 2; ++i) key_grad_[i] = value_grad_[i] = 0;
       const float units = integers_per_unit(view_.largest + (block.sequence * view_.kv_heads + block.kv_head) * 2);
-      const int first = block.block * (Tile::keys / Tile::queries), tiles = view_.sequence / Tile::queries;
+      const int first = first_tile<Tile>(view_, block), tiles = end_tile<Tile>(view_, block);
       const int end = at_ + (tiles - first) * (view_.group() / view_.parts);
       wait(shared_.keys_full, round % 2);
       int tile = first;
 #pragma unroll 1
       for (; at_ < end; ++at_) {
-        step(tile * Tile::queries - block.block * Tile::keys, units);
-        if (++tile == tiles) tile = block.block * (Tile::keys / Tile::queries);
+        step(tile * Tile::queries + view_.ahead() - block.block * Tile::keys, block.block * Tile::keys, units);
+        if (++tile == tiles) tile = first;
       }
       if (thread_ == 0) arrive(shared_.keys_empty);
       store(block);
@@ -48,7 +48,7 @@ class KeyGroup {
   }
 
   // One tile of queries; its first one lies `after` the block's first key.
-  __device__ __forceinline__ void step(int after, float units) {
+  __device__ __forceinline__ void step(int after, int first_key, float units) {
     const int stage = at_ % Tile::stages, parity = at_ / Tile::stages % 2;
     const std::uint32_t queries = shared_address(shared_.queries[stage]), douts = shared_address(shared_.douts[stage]);
     float p[scores], dp[scores];  // [key, query]
@@ -58,7 +58,9 @@ class KeyGroup {
     multiply_by_keys(p, shared_.keys, queries);
     multiply_by_keys(dp, shared_.values, douts);
     wait_for_groups_but<1>();
-    softmax(p, stage, after);
+    softmax(p, stage);
+    if (after < Tile::keys) clear_before(p, after);
+    if constexpr (Tile::isolates) clear_other_documents(p, stage, first_key);
     Operand probabilities, dscores;
     if constexpr (dim == 128) {  // the registers suffice to round P before dP is there
       round_to(probabilities, p);
@@ -97,7 +99,7 @@ class KeyGroup {
     end_group();
   }
 
-  __device__ __forceinline__ void softmax(float (&p)[scores], int stage, int after) const {
+  __device__ __forceinline__ void softmax(float (&p)[scores], int stage) const {
     const float* sums = shared_.statistics[stage] + log2_sum * Tile::queries + col();
     const float factor = view_.scale * log2_e;
 #pragma unroll
@@ -106,11 +108,28 @@ class KeyGroup {
       p[j] = power_of_two(fmaf(p[j], factor, -sum.x)), p[j + 1] = power_of_two(fmaf(p[j + 1], factor, -sum.y));
       p[j + 2] = power_of_two(fmaf(p[j + 2], factor, -sum.x)), p[j + 3] = power_of_two(fmaf(p[j + 3], factor, -sum.y));
     }
-    if (after >= Tile::keys) return;
+  }
+
+  __device__ __forceinline__ void clear_before(float (&p)[scores], int after) const {
     const int ahead = 64 * group_ + row() - after - col();  // queries before this one do not see the key
 #pragma unroll
     for (int i = 0; i < scores; ++i)
       if (2 * (i / 4 * 4) + i % 2 < ahead + 8 * (i / 2 % 2)) p[i] = 0;
+  }
+
+  __device__ __forceinline__ void clear_other_documents(float (&p)[scores], int stage, int first_key) const {
+    const int* begins = reinterpret_cast<const int*>(shared_.statistics[stage] + document * Tile::queries);
+    if (begins[Tile::queries - 1] <= first_key) return;  // of no query before it more
+    begins += col();
+    const int key = first_key + 64 * group_ + row();
+#pragma unroll
+    for (int j = 0; j < scores; j += 4) {
+      const int2 begin = *reinterpret_cast<const int2*>(begins + 2 * j);
+      if (key < begin.x) p[j] = 0;
+      if (key < begin.y) p[j + 1] = 0;
+      if (key + 8 < begin.x) p[j + 2] = 0;
+      if (key + 8 < begin.y) p[j + 3] = 0;
+    }
   }
 
   static __device__ __forceinline__ void round_to(Operand& out, const float (&p)[scores]) {
@@ -180,10 +199,10 @@ class KeyGroup {
   }
 
   __device__ __forceinline__ void store(const Block& block) const {
-    const std::int64_t key =
-        static_cast<std::int64_t>(block.sequence) * view_.sequence + block.block * Tile::keys + 64 * group_ + row();
+    const int key = block.block * Tile::keys + 64 * group_ + row();
     if (view_.key_sums != nullptr) return store_part(block, key);
-    Element* const key_grad = static_cast<Element*>(view_.dqkv) + key * view_.packed_cols + (view_.heads + block.kv_head) * dim;
+    const std::int64_t at = static_cast<std::int64_t>(block.sequence) * view_.dkv_rows + key;
+    Element* const key_grad = static_cast<Element*>(view_.dkv) + at * view_.dkv_cols + block.kv_head * dim;
     store_rounded(key_grad, key_grad_, view_.scale);
     store_rounded(key_grad + view_.kv_heads * dim, value_grad_, 1);
   }
@@ -198,19 +217,27 @@ class KeyGroup {
           const int at = i + 4 * j + 2 * low;
           return pack<Element>(grad[at] * factor, grad[at + 1] * factor);
         };
-        *reinterpret_cast<uint4*>(to + 2 * i + 8 * low * view_.packed_cols) = run_of_lane(word(0), word(1), word(2), word(3));
+        *reinterpret_cast<uint4*>(to + 2 * i + 8 * low * view_.dkv_cols) = run_of_lane(word(0), word(1), word(2), word(3));
       }
   }
 
-  __device__ __forceinline__ void store_part(const Block& block, std::int64_t key) const {
-    const std::int64_t rows = static_cast<std::int64_t>(view_.batch) * view_.sequence, cols = view_.kv_heads * 2 * dim;
-    float* const to = view_.key_sums + (block.part * rows + key) * cols + block.kv_head * 2 * dim + col();
+  __device__ __forceinline__ void store_part(const Block& block, int key) const {
+    const std::int64_t rows = static_cast<std::int64_t>(view_.batch) * view_.sum_rows, cols = view_.kv_heads * 2 * dim;
+    const std::int64_t at = block.part * rows + static_cast<std::int64_t>(block.sequence) * view_.sum_rows + key;
+    const bool adds = view_.key_sums == view_.added;
+    float* const to = view_.key_sums + at * cols + block.kv_head * dim + col();
 #pragma unroll
     for (int i = 0; i < dim / 2; i += 2) {
-      float* const at = to + i / 4 * 8 + i / 2 % 2 * 8 * cols;
-      *reinterpret_cast<float2*>(at) = make_float2(key_grad_[i] * view_.scale, key_grad_[i + 1] * view_.scale);
-      *reinterpret_cast<float2*>(at + dim) = make_float2(value_grad_[i], value_grad_[i + 1]);
+      float* const pair = to + i / 4 * 8 + i / 2 % 2 * 8 * cols;
+      put(pair, make_float2(key_grad_[i] * view_.scale, key_grad_[i + 1] * view_.scale), adds);
+      put(pair + view_.kv_heads * dim, make_float2(value_grad_[i], value_grad_[i + 1]), adds);
     }
+  }
+
+  static __device__ __forceinline__ void put(float* to, float2 pair, bool adds) {
+    auto& there = *reinterpret_cast<float2*>(to);
+    if (adds) pair.x += there.x, pair.y += there.y;
+    there = pair;
   }
 
   const BackwardView& view_;

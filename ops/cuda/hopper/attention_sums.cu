@@ -18,6 +18,8 @@ __device__ __forceinline__ float row_sum(float part) {
 struct Rows {
   const void *dout, *out;
   const float* log_sum_exp;
+  const void* keys;  // from the first key head's column on
+  std::int64_t key_cols;
 };
 
 template <class Tile>
@@ -52,30 +54,32 @@ __device__ void begin_queries(const BackwardView& view, const Rows& in, std::int
     dot = row_sum<Tile::head_dim>(dot), square = row_sum<Tile::head_dim>(square);
     if (part != 0) continue;
     const std::int64_t row = first + i * Q::rows, token = row / view.heads, head = row % view.heads;
-    const std::int64_t plane = token / view.sequence * view.heads + head, query = token % view.sequence;
-    const float sum = in.log_sum_exp[plane * view.sequence + query], norm = sqrtf(square);
-    float* const to = view.statistics + (plane * (view.sequence / Tile::queries) + query / Tile::queries) * 3 * Tile::queries +
+    const std::int64_t plane = token / view.queries * view.heads + head, query = token % view.queries;
+    const float sum = in.log_sum_exp[plane * view.queries + query], norm = sqrtf(square);
+    float* const to = view.statistics +
+                      (plane * (view.queries / Tile::queries) + query / Tile::queries) * Tile::statistics * Tile::queries +
                       query % Tile::queries;
     to[log2_sum * Tile::queries] = sum * log2_e;
     to[delta * Tile::queries] = dot;
     const float inverse = norm > 0 ? 1 / fmaxf(norm, 1e-18F) : 0;
     to[inverse_norm * Tile::queries] = isfinite(norm) && isfinite(sum) ? inverse : nanf("");
+    if constexpr (Tile::isolates) to[document * Tile::queries] = __int_as_float(view.documents[token]);
   }
 }
 
 template <class Tile>
-__device__ void begin_keys(const BackwardView& view, const void* qkv, int block) {
+__device__ void begin_keys(const BackwardView& view, const Rows& in, int block) {
   using Element = typename Tile::Element;
   constexpr int lanes = Tile::head_dim / 8, rows = block_threads / lanes, rounds = Tile::keys / rows;
-  const int blocks = view.sequence / Tile::keys, plane = block / blocks, sequence = plane / view.kv_heads;
+  const int blocks = view.keys / Tile::keys, plane = block / blocks, sequence = plane / view.kv_heads;
   const std::int64_t first =
-      static_cast<std::int64_t>(sequence) * view.sequence + block % blocks * Tile::keys + threadIdx.x / lanes;
-  const Element* const keys = static_cast<const Element*>(qkv) + first * view.packed_cols +
-                              (view.heads + plane % view.kv_heads) * Tile::head_dim + threadIdx.x % lanes * 8;
+      static_cast<std::int64_t>(sequence) * view.kv_rows + block % blocks * Tile::keys + threadIdx.x / lanes;
+  const Element* const keys = static_cast<const Element*>(in.keys) + first * in.key_cols +
+                              plane % view.kv_heads * Tile::head_dim + threadIdx.x % lanes * 8;
   uint4 key[rounds], value[rounds];
 #pragma unroll
   for (int i = 0; i < rounds; ++i) {
-    const Element* const row = keys + i * rows * view.packed_cols;
+    const Element* const row = keys + i * rows * in.key_cols;
     key[i] = __ldg(reinterpret_cast<const uint4*>(row));
     value[i] = __ldg(reinterpret_cast<const uint4*>(row + view.kv_heads * Tile::head_dim));
   }
@@ -99,11 +103,31 @@ __device__ void begin_keys(const BackwardView& view, const void* qkv, int block)
   }
 }
 
+// Where tiles begin to see none of a block's keys any more: documents do not begin earlier from one query to the next.
 template <class Tile>
-__global__ void __launch_bounds__(block_threads) begin(const __grid_constant__ BackwardView view, Rows in, const void* qkv) {
-  const int key_blocks = view.batch * view.kv_heads * (view.sequence / Tile::keys), block = static_cast<int>(blockIdx.x);
+__device__ void find_end(const BackwardView& view, int sequence, int block) {
+  const int* const documents = view.documents + static_cast<std::int64_t>(sequence) * view.queries;
+  int low = 0, high = view.queries / Tile::queries;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (documents[middle * Tile::queries] < (block + 1) * Tile::keys) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  view.ends[sequence * (view.keys / Tile::keys) + block] = low;
+}
+
+template <class Tile>
+__global__ void __launch_bounds__(block_threads) begin(const __grid_constant__ BackwardView view, Rows in) {
+  const int key_blocks = view.batch * view.kv_heads * (view.keys / Tile::keys), block = static_cast<int>(blockIdx.x);
   if (block < key_blocks) {
-    begin_keys<Tile>(view, qkv, block);
+    begin_keys<Tile>(view, in, block);
+    if constexpr (Tile::isolates) {
+      const int blocks = view.keys / Tile::keys, plane = block / blocks;
+      if (threadIdx.x == 0 && plane % view.kv_heads == 0) find_end<Tile>(view, plane / view.kv_heads, block % blocks);
+    }
   } else {
     begin_queries<Tile>(view, in, block - key_blocks);
   }
@@ -114,18 +138,19 @@ template <class Tile>
 __global__ void __launch_bounds__(block_threads) end_queries(const __grid_constant__ BackwardView view) {
   using Element = typename Tile::Element;
   constexpr int dim = Tile::head_dim;
-  const int tiles = view.sequence / Tile::queries, plane = static_cast<int>(blockIdx.x) / tiles, head = plane % view.heads;
+  const int tiles = view.queries / Tile::queries, plane = static_cast<int>(blockIdx.x) / tiles, head = plane % view.heads;
   const int group = static_cast<int>(threadIdx.x) / 128, thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
   const auto* const in =
       reinterpret_cast<const int4*>(view.query_sums) + (blockIdx.x * 2LL + group) * (Tile::sums / 4) + thread;
   const int sequence = plane / view.heads, row = (dim == 64 ? 64 * group : 0) + 16 * (thread / 32) + lane / 4;
-  const float* const inverse = view.statistics + (blockIdx.x * 3LL + inverse_norm) * Tile::queries + row;
+  const float* const inverse =
+      view.statistics + (blockIdx.x * static_cast<std::int64_t>(Tile::statistics) + inverse_norm) * Tile::queries + row;
   const float units = integers_per_unit(view.largest + (sequence * view.kv_heads + head / view.group()) * 2);
   const auto unit = [&](float of_row) { return of_row == 0 ? 0.0F : view.scale / (units * of_row); };
   const float upper = unit(inverse[0]), lower = unit(inverse[8]);
-  const std::int64_t token = static_cast<std::int64_t>(sequence) * view.sequence + blockIdx.x % tiles * Tile::queries + row;
+  const std::int64_t token = static_cast<std::int64_t>(sequence) * view.queries + blockIdx.x % tiles * Tile::queries + row;
   Element* const to =
-      static_cast<Element*>(view.dqkv) + token * view.packed_cols + head * dim + (dim == 128 ? 64 * group : 0) + 8 * (lane % 4);
+      static_cast<Element*>(view.dq) + token * view.dq_cols + head * dim + (dim == 128 ? 64 * group : 0) + 8 * (lane % 4);
   int4 sums[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) sums[i] = __ldcs(in + i * 128);
@@ -134,7 +159,7 @@ __global__ void __launch_bounds__(block_threads) end_queries(const __grid_consta
     const auto high = [&](int j) { return pack<Element>(sums[i + j].x * upper, sums[i + j].y * upper); };
     const auto low = [&](int j) { return pack<Element>(sums[i + j].z * lower, sums[i + j].w * lower); };
     *reinterpret_cast<uint4*>(to + 8 * i) = run_of_lane(high(0), high(1), high(2), high(3));
-    *reinterpret_cast<uint4*>(to + 8 * i + 8 * view.packed_cols) = run_of_lane(low(0), low(1), low(2), low(3));
+    *reinterpret_cast<uint4*>(to + 8 * i + 8 * view.dq_cols) = run_of_lane(low(0), low(1), low(2), low(3));
   }
 }
 
@@ -143,7 +168,8 @@ template <class Tile>
 __global__ void __launch_bounds__(block_threads) end_keys(const __grid_constant__ BackwardView view) {
   using Element = typename Tile::Element;
   constexpr int dim = Tile::head_dim;
-  const std::int64_t quads_of_part = static_cast<std::int64_t>(view.batch) * view.sequence * view.kv_heads * 2 * dim / 4;
+  const std::int64_t quads_of_row = view.kv_heads * 2 * dim / 4;
+  const std::int64_t quads_of_part = static_cast<std::int64_t>(view.batch) * view.sum_rows * quads_of_row;
   const std::int64_t quad = blockIdx.x * static_cast<std::int64_t>(block_threads) + threadIdx.x;
   if (quad >= quads_of_part) return;
   float4 sum = reinterpret_cast<const float4*>(view.key_sums)[quad];
@@ -151,41 +177,52 @@ __global__ void __launch_bounds__(block_threads) end_keys(const __grid_constant_
     const float4 more = reinterpret_cast<const float4*>(view.key_sums)[part * quads_of_part + quad];
     sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
   }
-  const int col = static_cast<int>(quad % (dim / 4)) * 4;
-  const std::int64_t plane = quad / (dim / 4), kind = plane % 2, kv_head = plane / 2 % view.kv_heads,
-                     token = plane / 2 / view.kv_heads;
-  Element* const to =
-      static_cast<Element*>(view.dqkv) + token * view.packed_cols + (view.heads + kind * view.kv_heads + kv_head) * dim + col;
+  const std::int64_t row = quad / quads_of_row, col = quad % quads_of_row * 4;
+  const std::int64_t to_row = row / view.sum_rows * view.dkv_rows + row % view.sum_rows;
+  if (view.added != nullptr) {
+    auto& there = *reinterpret_cast<float4*>(view.added + to_row * quads_of_row * 4 + col);
+    const float4 before = there;
+    there = make_float4(before.x + sum.x, before.y + sum.y, before.z + sum.z, before.w + sum.w);
+    return;
+  }
+  Element* const to = static_cast<Element*>(view.dkv) + to_row * view.dkv_cols + col;
   *reinterpret_cast<uint2*>(to) = make_uint2(pack<Element>(sum.x, sum.y), pack<Element>(sum.z, sum.w));
 }
 
 }  // namespace
 
 template <class Tile>
-void begin_sums(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args) {
+void begin_sums(cudaStream_t stream, const BackwardView& view, const HopperBackward& args) {
+  using Element = typename Tile::Element;
   cudaMemsetAsync(view.largest, 0, static_cast<std::size_t>(view.batch * view.kv_heads) * 2 * sizeof(unsigned), stream);
-  const std::int64_t rows = static_cast<std::int64_t>(view.batch) * view.sequence * view.heads;
-  const std::int64_t blocks = view.batch * view.kv_heads * (view.sequence / Tile::keys) + rows / QueryBlock<Tile>::all_rows;
-  const Rows in{args.dout.data, args.out.data, static_cast<const float*>(args.log_sum_exp.data)};
-  begin<Tile><<<static_cast<unsigned>(blocks), block_threads, 0, stream>>>(view, in, args.qkv.data);
+  const std::int64_t rows = static_cast<std::int64_t>(view.batch) * view.queries * view.heads;
+  const std::int64_t blocks = view.batch * view.kv_heads * (view.keys / Tile::keys) + rows / QueryBlock<Tile>::all_rows;
+  const std::int64_t key_cols = args.kv.cols(), first_col = key_cols - 2 * view.kv_heads * Tile::head_dim;
+  const Rows in{args.dout.data, args.out.data, static_cast<const float*>(args.log_sum_exp.data),
+                static_cast<const Element*>(args.kv.data) + first_col, key_cols};
+  begin<Tile><<<static_cast<unsigned>(blocks), block_threads, 0, stream>>>(view, in);
 }
 
 template <class Tile>
 void end_sums(cudaStream_t stream, const BackwardView& view) {
-  const int tiles = view.batch * view.heads * (view.sequence / Tile::queries);
+  const int tiles = view.batch * view.heads * (view.queries / Tile::queries);
   end_queries<Tile><<<static_cast<unsigned>(tiles), block_threads, 0, stream>>>(view);
-  if (view.key_sums == nullptr) return;
-  const std::int64_t quads = static_cast<std::int64_t>(view.batch) * view.sequence * view.kv_heads * 2 * Tile::head_dim / 4;
+  if (view.parts == 1) return;
+  const std::int64_t quads = static_cast<std::int64_t>(view.batch) * view.sum_rows * view.kv_heads * 2 * Tile::head_dim / 4;
   end_keys<Tile><<<static_cast<unsigned>((quads + block_threads - 1) / block_threads), block_threads, 0, stream>>>(view);
 }
 
-template void begin_sums<Tile<64, __nv_bfloat16>>(cudaStream_t, const BackwardView&, const AttentionBackwardArgs&);
-template void begin_sums<Tile<128, __nv_bfloat16>>(cudaStream_t, const BackwardView&, const AttentionBackwardArgs&);
-template void begin_sums<Tile<64, __half>>(cudaStream_t, const BackwardView&, const AttentionBackwardArgs&);
-template void begin_sums<Tile<128, __half>>(cudaStream_t, const BackwardView&, const AttentionBackwardArgs&);
-template void end_sums<Tile<64, __nv_bfloat16>>(cudaStream_t, const BackwardView&);
-template void end_sums<Tile<128, __nv_bfloat16>>(cudaStream_t, const BackwardView&);
-template void end_sums<Tile<64, __half>>(cudaStream_t, const BackwardView&);
-template void end_sums<Tile<128, __half>>(cudaStream_t, const BackwardView&);
+#define PIPETRAIN_SUMS(head_dim, Element, isolates)                                                                      \
+  template void begin_sums<Tile<head_dim, Element, isolates>>(cudaStream_t, const BackwardView&, const HopperBackward&); \
+  template void end_sums<Tile<head_dim, Element, isolates>>(cudaStream_t, const BackwardView&);
+PIPETRAIN_SUMS(64, __nv_bfloat16, false)
+PIPETRAIN_SUMS(64, __nv_bfloat16, true)
+PIPETRAIN_SUMS(128, __nv_bfloat16, false)
+PIPETRAIN_SUMS(128, __nv_bfloat16, true)
+PIPETRAIN_SUMS(64, __half, false)
+PIPETRAIN_SUMS(64, __half, true)
+PIPETRAIN_SUMS(128, __half, false)
+PIPETRAIN_SUMS(128, __half, true)
+#undef PIPETRAIN_SUMS
 
 }  // namespace pipetrain::cuda::hopper

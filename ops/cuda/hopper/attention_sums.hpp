@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "ops/arguments.hpp"
+#include "ops/cuda/hopper/attention_hopper.hpp"
 
 namespace pipetrain::cuda::hopper {
 
@@ -11,9 +11,9 @@ struct BackwardView;
 
 // Zeroes view.query_sums; writes view.statistics and view.largest.
 template <class Tile>
-void begin_sums(cudaStream_t stream, const BackwardView& view, const AttentionBackwardArgs& args);
+void begin_sums(cudaStream_t stream, const BackwardView& view, const HopperBackward& args);
 
-// Rounds view.query_sums, and the sums of view.key_sums where there are parts, to view.dqkv.
+// Rounds view.query_sums to view.dq, and puts the sums of view.key_sums, where there are parts, where dK and dV go.
 template <class Tile>
 void end_sums(cudaStream_t stream, const BackwardView& view);
 
