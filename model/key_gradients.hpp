@@ -23,15 +23,15 @@ class KeyGradients {
   void allocate(Stream& stream);
   // Zeroes those of the chunk's blocks: before the backward of a microbatch's last slice.
   void begin_microbatch(int chunk, Stream& stream) const;
-  // Of a block (its index in the layout), and of so many tokens in each slice: [tokens, 2 Hkv D] f32 each. Empty of a block
-  // without attention; without memory before allocate().
-  std::vector<Tensor> of(std::size_t block, const std::vector<std::int64_t>& tokens) const;
+  // Of a block (its index in the layout): [batch R, 2 Hkv D] f32, the R of the largest sequence, whose first rows are those of
+  // shorter ones. Without a shape of a block without attention; without memory before allocate().
+  Tensor of(std::size_t block) const;
 
  private:
-  Tensor all_of(std::size_t place) const;  // of one block
+  Tensor at(std::size_t place) const;
 
-  std::int64_t cols_ = 0;
-  std::size_t bytes_of_slice_ = 0, bytes_of_block_ = 0, blocks_ = 0;
+  Shape shape_;  // of one block
+  std::size_t bytes_of_block_ = 0, blocks_ = 0;
   std::vector<std::optional<std::size_t>> places_;  // by block of the layout: of those with attention their number
   std::vector<int> chunks_;                         // by place
   Buffer memory_;

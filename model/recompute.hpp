@@ -10,6 +10,7 @@
 //   full       attention and MLP: nothing; all but their last matrix, whose output no backward reads, runs again. The head
 //              keeps what it keeps under selective: where its backward comes right after its forward, as in most schedules,
 //              computing the logits again would save nothing
+// Of slices of a sequence, attention does as under selective where full is asked for: later slices read its keys and values.
 // Statistics (of norms, log_sum_exp) are kept with what they belong to. A run may do so with some of its layers and less with
 // the others: recompute_layers.hpp.
 #pragma once

@@ -32,7 +32,6 @@ class ChunkSlot final : public ActivationSlot {
   std::optional<DropoutDraws> draws;
   std::optional<Tensor> documents;
   std::optional<SliceArgs> slice;
-  std::int64_t tokens = 0;
   State state = State::empty;
 };
 
@@ -56,7 +55,7 @@ class TransformerStage final : public StageModel {
     const auto without_memory = weight_views(layout_, {nullptr, {}, numerics_.precision.compute});  // for measuring
     const auto no_grads = weight_views(layout_, {nullptr, {}, numerics_.precision.grad});
     std::vector<std::vector<Recompute>> recompute;
-    for (const auto& chunk : spec.chunks) recompute.push_back(recompute_of_blocks(chunk, numerics_));
+    for (const auto& chunk : spec.chunks) recompute.push_back(recompute_of_blocks(chunk, numerics_, slices_));
     // A microbatch's slices would keep all its logits until its first backward.
     const bool again_by_head = numerics_.loss_chunks > 1 || slices_ > 1;
     const std::optional<int> loss_chunks = again_by_head ? std::optional(numerics_.loss_chunks) : std::nullopt;
@@ -206,14 +205,9 @@ class TransformerStage final : public StageModel {
     context.recompute = chunk.blocks[i].recompute;
     if (!slot.slice) return context;
     slice.first = slot.slice->first;
-    std::vector<std::int64_t> tokens;
-    for (const ActivationSlot* one : slot.slice->earlier) {
-      const auto& earlier = static_cast<const ChunkSlot&>(*one);
-      slice.earlier.push_back(earlier.blocks[i].get());
-      tokens.push_back(earlier.tokens);
-    }
-    tokens.push_back(slot.tokens);
-    slice.key_gradients = key_gradients_.of(chunk.blocks[i].index, tokens);
+    for (const ActivationSlot* one : slot.slice->earlier)
+      slice.earlier.push_back(static_cast<const ChunkSlot&>(*one).blocks[i].get());
+    slice.key_gradients = key_gradients_.of(chunk.blocks[i].index);
     context.slice = &slice;
     return context;
   }
@@ -267,7 +261,6 @@ class TransformerStage final : public StageModel {
     const ArenaScope scope(context.workspace);
     slot.saved.rewind(0);
     slot.inputs.clear();
-    slot.tokens = shape_.tokens();
     ForwardArgs block_args = args;
     for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
       const bool last = i + 1 == chunk.blocks.size();

@@ -117,9 +117,9 @@ class BlockCompute {
 struct SliceContext {
   std::int64_t first = 0;                                // the position of its first token in the sample
   std::vector<const BlockCompute::Saved*> earlier = {};  // of the slices before it, in order
-  // [T of each slice up to this one, 2 Hkv D] f32, of an attention block in its backward: what later slices have summed up for
-  // its keys and values.
-  std::vector<Tensor> key_gradients = {};
+  // Of an attention block, [batch R, 2 Hkv D] f32: what slices have summed up in their backward for the keys and values of all
+  // of a sequence, of which there are at most R.
+  Tensor key_gradients = {};
 };
 
 // Of a vocabulary's rows, or of a head's, those that this rank has.

@@ -1,24 +1,39 @@
 #include "model/blocks/slice_attention.hpp"
 
-#include <cassert>
-
 namespace pipetrain {
 namespace {
 
-// Calls use(segment, i) for the keys of each slice.
-template <class Use>
-void each_segment(const BlockContext& context, const AttentionShape& shape, const SliceKeys& keys, Use use) {
-  SegmentShape segment{.batch = shape.batch,
-                       .queries = shape.sequence,
-                       .first_query = context.slice->first,
-                       .heads = shape.heads,
-                       .kv_heads = shape.kv_heads,
-                       .head_dim = shape.head_dim};
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    segment.keys = keys[i].rows() / shape.batch;
-    use(segment, i);
-    segment.first_key += segment.keys;
+SegmentShape segment_of(const BlockContext& context, const AttentionShape& shape) {
+  return {.batch = shape.batch,
+          .queries = shape.sequence,
+          .keys = context.slice->first + shape.sequence,
+          .first_query = context.slice->first,
+          .heads = shape.heads,
+          .kv_heads = shape.kv_heads,
+          .head_dim = shape.head_dim};
+}
+
+// The rows of a matrix that one sequence of the batch has there, from `first` on.
+Tensor rows_of(const Tensor& matrix, std::int64_t batch, std::int64_t sequence, std::int64_t first, std::int64_t count) {
+  const std::int64_t begin = sequence * (matrix.rows() / batch) + first;
+  return matrix.row_range(begin, begin + count);
+}
+
+// Keys and values of all the slices, sequence by sequence: [batch R, 2 Hkv D], or the first slice's own.
+Tensor gather_keys(const BlockContext& context, const AttentionShape& shape, const SliceKeys& slices) {
+  if (slices.size() == 1) return slices.front();
+  const Tensor all = context.workspace.allocate(context.slice->key_gradients.shape, context.dtype);
+  std::int64_t first = 0;
+  for (const Tensor& slice : slices) {
+    const std::int64_t rows = slice.rows() / shape.batch;
+    for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
+      context.ops.copy_columns({.source = rows_of(slice, shape.batch, sequence, 0, rows),
+                                .source_begin = slice.cols() - all.cols(),
+                                .target = rows_of(all, shape.batch, sequence, first, rows),
+                                .count = all.cols()});
+    first += rows;
   }
+  return all;
 }
 
 }  // namespace
@@ -26,44 +41,27 @@ void each_segment(const BlockContext& context, const AttentionShape& shape, cons
 void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceKeys& keys,
                      const SliceOutputs& outputs) {
   const ArenaScope scope(context.workspace);
-  const Tensor& q = keys.back();
-  const bool rounds = keys.size() > 1 && context.dtype != DType::f32;
-  const Tensor sum = rounds ? context.workspace.allocate(outputs.out.shape, DType::f32) : outputs.out;
-  Tensor part, part_sums;
-  if (keys.size() > 1) {
-    part = context.workspace.allocate(outputs.out.shape, DType::f32);
-    part_sums = context.workspace.allocate(outputs.log_sum_exp.shape, DType::f32);
-  }
-  each_segment(context, shape, keys, [&](const SegmentShape& segment, std::size_t i) {
-    if (i == 0)
-      return context.ops.segment_attention(segment, {.q = q, .kv = keys[i], .out = sum, .log_sum_exp = outputs.log_sum_exp});
-    context.ops.segment_attention(segment, {.q = q, .kv = keys[i], .out = part, .log_sum_exp = part_sums});
-    context.ops.merge_attention(segment,
-                                {.part = part, .part_log_sum_exp = part_sums, .out = sum, .log_sum_exp = outputs.log_sum_exp});
-  });
-  if (rounds) context.ops.round(sum, outputs.out);
+  context.ops.segment_attention(
+      segment_of(context, shape),
+      {.q = keys.back(), .kv = gather_keys(context, shape, keys), .out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
 }
 
 void slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceKeys& keys,
                               const SliceOutputs& outputs, const SliceGradients& gradients) {
-  assert(context.slice->key_gradients.size() == keys.size());
   const ArenaScope scope(context.workspace);
-  const Tensor query_gradient = context.workspace.allocate(outputs.out.shape, DType::f32);
-  each_segment(context, shape, keys, [&](const SegmentShape& segment, std::size_t i) {
-    context.ops.segment_attention_backward(segment, {.dout = gradients.out,
-                                                     .q = keys.back(),
-                                                     .kv = keys[i],
-                                                     .out = outputs.out,
-                                                     .log_sum_exp = outputs.log_sum_exp,
-                                                     .dq = query_gradient,
-                                                     .dkv = context.slice->key_gradients[i],
-                                                     .accumulate_dq = i == 0 ? Accumulate::no : Accumulate::yes});
-  });
-  const Tensor& key_gradient = context.slice->key_gradients.back();
-  const std::int64_t queries = query_gradient.cols();
-  context.ops.copy_columns({.source = query_gradient, .target = gradients.qkv, .count = queries});
-  context.ops.copy_columns(
-      {.source = key_gradient, .target = gradients.qkv, .target_begin = queries, .count = key_gradient.cols()});
+  const Tensor& key_gradients = context.slice->key_gradients;
+  context.ops.segment_attention_backward(segment_of(context, shape), {.dout = gradients.out,
+                                                                      .q = keys.back(),
+                                                                      .kv = gather_keys(context, shape, keys),
+                                                                      .out = outputs.out,
+                                                                      .log_sum_exp = outputs.log_sum_exp,
+                                                                      .dq = gradients.qkv,
+                                                                      .dkv = key_gradients});
+  for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
+    context.ops.copy_columns({.source = rows_of(key_gradients, shape.batch, sequence, context.slice->first, shape.sequence),
+                              .target = rows_of(gradients.qkv, shape.batch, sequence, 0, shape.sequence),
+                              .target_begin = gradients.qkv.cols() - key_gradients.cols(),
+                              .count = key_gradients.cols()});
 }
 
 }  // namespace pipetrain

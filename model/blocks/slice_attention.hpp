@@ -1,5 +1,4 @@
-// Attention of a slice of a microbatch's sequence to the keys and values of the slices up to it, one after the other: each is a
-// segment, of which the softmax is merged and gradients add up.
+// Attention of a slice of a microbatch's sequence to the keys and values of the slices up to it, which are gathered for it.
 #pragma once
 
 #include <vector>
@@ -23,8 +22,8 @@ struct SliceGradients {
 // shape: of the context's slice. Writes the outputs. Takes workspace for the length of the block's scope.
 void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceKeys& keys,
                      const SliceOutputs& outputs);
-// Its backward, after that of all later slices: writes the whole gradient of the slice's own qkv, and adds to the context's
-// key_gradients of the slices before it. Before a microbatch's last slice these must be zero.
+// Its backward, after that of all later slices: adds to the context's key_gradients, and writes the whole gradient of the
+// slice's own qkv. Before a microbatch's last slice these must be zero.
 void slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceKeys& keys,
                               const SliceOutputs& outputs, const SliceGradients& gradients);
 

@@ -71,8 +71,10 @@ TEST_CASE("slices of any length, in any layout, give what whole sequences give",
         tiny.from_file = true;
         CHECK((run(tiny) == first));
         tiny.layout.threads = 3;
-        tiny.layout.recompute = Recompute::selective;
-        CHECK((run(tiny) == first));
+        for (const Recompute again : {Recompute::selective, Recompute::full}) {
+          tiny.layout.recompute = again;
+          CHECK((run(tiny) == first));
+        }
         tiny.layout.dp = 2, tiny.microbatches = 2;
         check_close(run(tiny), expected);
         tiny.layout.dp = 1, tiny.microbatches = 4, tiny.layout.tp = 2;
@@ -143,12 +145,13 @@ TEST_CASE("an evaluation in slices has the loss of whole sequences, and leaves n
 }
 
 TEST_CASE("slices keep a fraction of the activations, which the estimate knows", "[slices]") {
-  const auto activations = [](int slices) {
-    const TrainJob job = random_job(preset_config("tiny"), 256, 8, sliced(slices, {.pp = 4}));
+  const auto activations = [](int slices, Recompute recompute = Recompute::none) {
+    const TrainJob job = random_job(preset_config("tiny"), 256, 8, sliced(slices, {.pp = 4, .recompute = recompute}));
     return estimate_job(job).devices.front().use.activations;
   };
   // 4 whole microbatches on the first stage of 4; then 8 + 3 slices of 8, and keys' and values' gradients.
   CHECK(static_cast<double>(activations(8)) < 0.5 * static_cast<double>(activations(1)));
+  CHECK(static_cast<double>(activations(8, Recompute::full)) < 0.5 * static_cast<double>(activations(8)));
 }
 
 TEST_CASE("what slices do not go with yet is one line", "[slices]") {
@@ -160,8 +163,6 @@ TEST_CASE("what slices do not go with yet is one line", "[slices]") {
   CHECK_THAT(refusal(job_of(other)), Contains("slices 2: slices with dropout are not built yet"));
   other = tiny, other.isolated = true;
   CHECK_THAT(refusal(job_of(other)), Contains("slices 2: slices of documents"));
-  other = tiny, other.layout.recompute = Recompute::full;
-  CHECK_THAT(refusal(job_of(other)), Contains("slices 2: slices keep the keys and values that recompute full drops"));
   other = tiny, other.layout.schedule = "zb-h1";
   CHECK_THAT(refusal(job_of(other)), Contains("does not cut microbatches into slices"));
   CHECK(refusal(job_of(tiny)) == "none");

@@ -102,6 +102,8 @@ TEST_CASE("of the layers that recompute, the first of a chunk keep what full doe
   Numerics one = full;
   one.recompute_layers = 1;
   CHECK(recompute_of_blocks(cut, one) == std::vector{Recompute::full, Recompute::full, Recompute::selective});
+  // Of slices, attention keeps what the others read.
+  CHECK(recompute_of_blocks(cut, full, 2) == std::vector{Recompute::full, Recompute::selective, Recompute::full});
   const std::vector<Block> ends{{BlockKind::embedding, 0}, {BlockKind::attention, 0}, {BlockKind::head, 0}};
   CHECK(recompute_of_blocks(ends, one) == std::vector{Recompute::selective, Recompute::full, Recompute::selective});
 }
