@@ -165,7 +165,8 @@ RankSetup ParallelLayout::rank_setup(const TrainJob& job, int rank) const {
   setup.config = job.config;
   setup.chunks = chunks_of(setup.id.pp);
   setup.context = {setup.id.cp, mesh().shape().cp};
-  setup.shape = {job.batch.microbatch, RowSplit(job.dataset->sequence_length() / setup.context.size, plan_.slices).count(0)};
+  setup.sequence = job.dataset->sequence_length() / setup.context.size;
+  setup.shape = {job.batch.microbatch, RowSplit(setup.sequence, plan_.slices).count(0)};
   setup.microbatches = plan_.microbatches;
   setup.slices = plan_.slices;
   setup.braids = job.layout.order == schedules::Order::planned && has_braids(plan_);

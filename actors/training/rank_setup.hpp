@@ -41,6 +41,7 @@ struct RankSetup {
   std::vector<std::vector<Block>> chunks;         // of this stage
   ContextPart context;                            // of each sequence
   MicrobatchShape shape;                          // the largest, of this part, of a slice where there are several
+  std::int64_t sequence = 1;                      // the largest, of this part, in all its slices
   int microbatches = 1;                           // of a step, in slices their pieces
   int slices = 1;                                 // of each microbatch
   bool braids = false;                            // in its plan

@@ -25,15 +25,25 @@ void RankCompute::warm_up() {
 
   if (tensor_group_) tensor_group_->set_quiet(true);
   model_->begin_step();
-  // The first round writes gradients, the second adds to them: libraries may have a kernel for each.
-  for (int round = 0; round < 2; ++round) {
+  sequence_ = setup_.sequence;
+  // The first backward writes gradients, the second adds to them: libraries may have a kernel for each.
+  for (int round = 0; round < (setup_.slices > 1 ? 1 : 2); ++round) {
     for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
       const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
       const auto index = static_cast<decltype(Action::chunk)>(chunk);
-      ActivationSlot& slot = activations_->take({ActionKind::forward, index, 0});
-      model_->forward(chunk, {first ? ids : input, ids, output, loss, documents, DropoutDraws{}}, slot);
-      model_->backward(chunk, backward, slot);
-      activations_->release({ActionKind::backward, index, 0}, schedules::StepKind::training);
+      ForwardArgs forward{first ? ids : input, ids, output, loss, documents, DropoutDraws{}, {}, {}};
+      for (int slice = 0; slice < setup_.slices; ++slice) {
+        const Action action{ActionKind::forward, index, slice};
+        model_->set_sequence(slices().count(slice));
+        forward.slice = slice_of(action);
+        model_->forward(chunk, forward, activations_->take(action));
+      }
+      for (int slice = setup_.slices; slice-- > 0;) {
+        const Action action{ActionKind::backward, index, slice};
+        model_->set_sequence(slices().count(slice));
+        model_->backward(chunk, backward, activations_->take(action));
+        activations_->release(action, schedules::StepKind::training);
+      }
     }
   }
   if (tensor_group_) tensor_group_->set_quiet(false);

@@ -11,12 +11,12 @@ void check_slices(const TrainJob& job) {
   const int slices = job.layout.slices;
   if (slices == 1) return;
   const auto refuse = [&](const std::string& why) { throw Error(ErrorKind::input, {"slices", std::to_string(slices)}, why); };
-  if (job.devices.kind != DeviceKind::cpu) refuse("slices on GPUs are not built yet; use device cpu, or leave it out");
   const std::int64_t sequence = job.dataset->sequence_length();
   if (sequence < slices) refuse("a sequence of " + std::to_string(sequence) + " tokens has fewer than that; use fewer slices");
   if (job.config.classifies()) refuse("slices of samples with labels are not built yet; leave it out");
   if (job.dataset->isolates_documents())
     refuse("slices of documents that do not see each other are not built yet; use pack documents, or leave it out");
+  if (job.numerics.precision.fp8_products) refuse("slices in fp8 are not built yet; use precision bf16, or leave it out");
   if (job.config.dropout.any()) refuse("slices with dropout are not built yet; use dropout 0, or leave it out");
   if (job.offload.activations) refuse("slices that leave the device are not built yet; leave activations out of offload");
   if (job.post_validation) refuse("slices do not begin before the verdict on the step before yet; use post-validation off");
