@@ -30,7 +30,6 @@ double seconds(std::chrono::steady_clock::duration time) { return std::chrono::d
 
 void check_post_validation(const TrainJob& job) {
   if (!job.post_validation) return;
-  if (job.devices.kind != DeviceKind::cpu) refuse("is not built for GPUs yet; turn it off, or train on the CPU");
   if (job.layout.order != schedules::Order::planned)
     refuse("needs the planned order, in which it is known what the coming step begins with; leave out order");
   if (job.layout.replayed || job.recorder)
