@@ -204,7 +204,7 @@ class CudaOps : public Ops {
 
   void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
     enqueue("attention_backward", [&](cudaStream_t native) {
-      if (args.qkv.dtype != DType::f32 && !args.documents && !args.dropout.active() &&
+      if (args.qkv.dtype != DType::f32 && !args.dropout.active() &&
           cuda::takes_hopper_attention(cuda::whole_sequence(shape), hopper_))
         return run_hopper(native, cuda::hopper_backward(shape, args));
       switch (attention_kernel(shape, args)) {

@@ -58,6 +58,32 @@ TEST_CASE("attention sees the keys of its own document only, with dropout and wi
   });
 }
 
+TEST_CASE("documents in sequences of whole blocks have the gradients of the reference, the same bits every time",
+          "[ops][documents]") {
+  on_every_backend([](Bench& b) {
+    if (b.dtype == DType::f32) return;  // the same kernels whatever the sequence
+    for (const AttentionShape& shape : {AttentionShape{2, 128, 2, 1, 64}, {1, 256, 2, 1, 64}, {1, 256, 1, 1, 128}}) {
+      const reference::Sight sight{random_documents(shape.batch, shape.sequence, 150, b.random), {}};
+      INFO(shape.batch << " x " << shape.sequence << " heads of " << shape.head_dim);
+      const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
+      const Values dout = b.draw({shape.tokens(), shape.heads * shape.head_dim});
+      const Tensor tqkv = b.put(qkv), tdout = b.put(dout), out = b.poisoned(dout.shape);
+      const Tensor dqkv = b.poisoned(qkv.shape), again = b.poisoned(qkv.shape);
+      const Tensor log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+      const Tensor documents = b.rank.put(sight.documents, DType::i32);
+      b.team.run([&](TestRank& r) {
+        r.ops().attention(shape, {.qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .documents = documents});
+        for (const Tensor& gradient : {dqkv, again})
+          r.ops().attention_backward(
+              shape,
+              {.dout = tdout, .qkv = tqkv, .out = out, .log_sum_exp = log_sum_exp, .dqkv = gradient, .documents = documents});
+      });
+      CHECK(relative_error(b.rank.get(dqkv), reference::attention_backward(shape, dout, qkv, sight)) < b.tolerance);
+      CHECK(b.rank.bytes(dqkv) == b.rank.bytes(again));
+    }
+  });
+}
+
 TEST_CASE("one document a sequence gives the bits of attention without documents", "[ops][documents]") {
   on_every_backend([](Bench& b) {
     if (b.dtype != DType::f32) return;  // bf16 without documents is another implementation
