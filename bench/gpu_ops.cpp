@@ -43,7 +43,7 @@ class GpuBench {
     rotary({1, tokens_, 32, 32, 128});
     rotary({1, tokens_, 32, 8, 128});
     rotary({4, tokens_, 32, 8, 64});
-    for (const std::int64_t vocabulary : {32000, 128256}) head(vocabulary);
+    for (const std::int64_t vocabulary : {32000, 50264, 128256}) head(vocabulary);
     arenas();
     matrices();
     fp8();
@@ -258,6 +258,11 @@ class GpuBench {
       ops_->cross_entropy_backward(
           {.logits = t[0], .targets = t[1], .vocabulary = {0, vocabulary}, .log_sum_exp = t[2], .scale = 1e-3F});
     });
+    with_sets("cross_entropy_with_gradient" + size, 2 * logits, make_set, [&](auto& t) {
+      const CrossEntropyArgs args{
+          .logits = t[0], .targets = t[1], .vocabulary = {0, vocabulary}, .log_sum_exp = t[2], .loss_sum = t[3]};
+      ops_->cross_entropy_with_gradient({}, args, 1e-3F);
+    });
   }
 
   void arenas() {
@@ -271,6 +276,13 @@ class GpuBench {
     settings.lr = 1e-4F;
     with_sets("adamw 64 Mi elements", 7 * bytes, make_set,
               [&](auto& t) { ops_->adamw({.weight = t[0], .grad = t[1], .m = t[2], .v = t[3]}, settings); });
+    const auto make_rounded = [&] {
+      auto set = make_set();
+      set.push_back(make({count}, DType::bf16));
+      return set;
+    };
+    with_sets("adamw_rounded 64 Mi elements", 7.5 * bytes, make_rounded,
+              [&](auto& t) { ops_->adamw_rounded({.weight = t[0], .grad = t[1], .m = t[2], .v = t[3]}, settings, t[5]); });
     with_sets("square_sum 64 Mi elements", bytes, make_set, [&](auto& t) { ops_->square_sum(t[0], t[4]); });
     with_sets("add 64 Mi elements", 3 * bytes, make_set, [&](auto& t) { ops_->add(t[0], t[1]); });
   }
@@ -381,6 +393,13 @@ class GpuBench {
     const AttentionBackwardArgs backward{.dout = dout, .qkv = qkv, .out = out, .log_sum_exp = lse, .dqkv = dqkv};
     report_flops("attention" + size, flops, [&] { ops_->attention(shape, {.qkv = qkv, .out = out, .log_sum_exp = lse}); });
     report_flops("attention_backward" + size, 2.5 * flops, [&] { ops_->attention_backward(shape, backward); });
+    AttentionBackwardArgs turned = backward;
+    turned.cos_sin = make({shape.sequence, 2, shape.head_dim / 2}, DType::f32);
+    report_flops("attention_backward + rotary" + size, 2.5 * flops, [&] { ops_->attention_backward(shape, turned); });
+    report_flops("attention_backward, then rotary" + size, 2.5 * flops, [&] {
+      ops_->attention_backward(shape, backward);
+      ops_->rotary(shape, {.qkv = dqkv, .cos_sin = *turned.cos_sin, .inverse = true});
+    });
     for (const bool deterministic : {false, true}) {
       bench::CudnnBackward cudnn(bench_.stream(), deterministic);
       report_flops(std::string("attention_backward of cuDNN") + (deterministic ? ", deterministic" : "") + size, 2.5 * flops,

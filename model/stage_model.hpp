@@ -70,6 +70,9 @@ struct ForwardArgs {
   Tensor scores = {};
   std::optional<SliceArgs> slice = {};  // where the spec has slices
   bool second = false;                  // of two actions whose calls alternate, that of bind_second()
+  // Last chunk only: that of BackwardArgs, where a backward follows. The head may then compute its logits' gradient in the
+  // forward, where it reads them anyway; the bits are the same.
+  std::optional<float> loss_scale = {};
 };
 
 struct BackwardArgs {

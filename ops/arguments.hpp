@@ -267,6 +267,7 @@ struct AttentionBackwardArgs {
   Tensor dqkv;                           // [T, (Hq + 2 Hkv) D], written
   std::optional<Tensor> documents = {};  // of the forward
   Dropout dropout = {};                  // of the forward
+  std::optional<Tensor> cos_sin = {};    // of a rotary that made qkv, with the same documents: dqkv is of what it was made from
 };
 
 // --- Columns ---

@@ -149,6 +149,7 @@ class Ops {
   // out = dropout(softmax(q k^T / sqrt(D))) v; log_sum_exp is kept for the backward. Never holds sequence x sequence for all
   // heads at once.
   virtual void attention(const AttentionShape& shape, const AttentionArgs& args) = 0;
+  // With cos_sin also the backward of the rotary before it: the bits are those of attention_backward and rotary apart.
   virtual void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) = 0;
   // The forward of one sequence's next positions (shape.batch is 1, shape.sequence is T), without a backward: puts their keys
   // and values into the cache, then attends to all positions up to each one's own.
@@ -170,6 +171,11 @@ class Ops {
   virtual void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) = 0;
   // In place: logits become scale * (softmax - one_hot), zero rows where the target is not counted, zero where columns are not.
   virtual void cross_entropy_backward(const CrossEntropyBackwardArgs& args) = 0;
+  // cross_entropy, then cross_entropy_backward with this scale, in one pass where that is faster: the same bits.
+  virtual void cross_entropy_with_gradient(const TensorParallel& tp, const CrossEntropyArgs& args, float scale) {
+    cross_entropy(tp, args);
+    cross_entropy_backward({args.logits, args.targets, args.vocabulary, args.log_sum_exp, scale});
+  }
 
   // rows [batch, C] f64 = of each of `batch` runs of equally many tokens the first C logits of its last row whose target
   // counts, zeros where none does. logits [T, C] or more columns, targets [T] i32. C may be 0.

@@ -193,6 +193,10 @@ class TimedOps : public Ops {
           ops_->cross_entropy({}, alone);
         });
   }
+  void cross_entropy_with_gradient(const TensorParallel& tp, const CrossEntropyArgs& args, float scale) override {
+    if (tp.size() > 1) return Ops::cross_entropy_with_gradient(tp, args, scale);  // the parts are timed
+    timed(OpClass::elementwise, [&] { ops_->cross_entropy_with_gradient(tp, args, scale); });
+  }
   void counted_rows(const Tensor& logits, const Tensor& targets, const Tensor& rows) override {
     timed(OpClass::elementwise, [&] { ops_->counted_rows(logits, targets, rows); });
   }

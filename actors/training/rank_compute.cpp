@@ -267,6 +267,8 @@ void RankCompute::run_forward(const Launch& launch, const Tensor& output, Activa
   ForwardArgs forward{tensor(launch.activation), tensor(launch.target), output, {}, {}, {}};
   forward.second = second;
   if (!evaluates()) forward.draws = draws_of(action.microbatch / setup_.slices);
+  // A step that begins early may turn out to have another loss scale.
+  if (!evaluates() && !launch.early) forward.loss_scale = logits_scale();
   forward.slice = slice_of(action);
   if (documents_.data != nullptr) forward.documents = documents_of(action.microbatch);
   if (launch.target) forward.loss_sum = losses_.row_range(action.microbatch, action.microbatch + 1);
@@ -283,7 +285,7 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output, bool s
     return activations_->release(action, step_.kind);
   }
   const Tensor gradient = launch.gradient ? launch.gradient->lanes[static_cast<std::size_t>(setup_.lane)].tensor : Tensor{};
-  const BackwardArgs backward{gradient, output, static_cast<float>(step_.loss_scale / step_.tokens)};
+  const BackwardArgs backward{gradient, output, logits_scale()};
   model_->listen(listener_of(action));
   switch (action.kind) {
     case ActionKind::backward:

@@ -64,6 +64,8 @@ class RankCompute : public ComputeRank {
   bool has_head() const;
   const StepSamples& samples() const { return evaluates() ? *setup_.evaluation : *setup_.samples; }  // of the step's kind
   bool evaluates() const { return step_.kind == schedules::StepKind::evaluation; }
+  // Of the gradient of the logits: the run's loss scale over the target tokens of the whole global batch.
+  float logits_scale() const { return static_cast<float>(step_.loss_scale / step_.tokens); }
   void make_reports();
   // Of the reports, the elements that a step of this kind fills.
   std::pair<std::int64_t, std::int64_t> reported() const;

@@ -26,12 +26,14 @@ void RankCompute::warm_up() {
   if (tensor_group_) tensor_group_->set_quiet(true);
   model_->begin_step();
   sequence_ = setup_.sequence;
-  // The first backward writes gradients, the second adds to them: libraries may have a kernel for each.
+  // The first backward writes gradients, the second adds to them: libraries may have a kernel for each. The first round has the
+  // head's forward of an evaluation, the last that of a step.
   for (int round = 0; round < (setup_.slices > 1 ? 1 : 2); ++round) {
     for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
       const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
       const auto index = static_cast<decltype(Action::chunk)>(chunk);
       ForwardArgs forward{first ? ids : input, ids, output, loss, documents, DropoutDraws{}, {}, {}};
+      if (round > 0 || setup_.slices > 1) forward.loss_scale = backward.loss_scale;
       for (int slice = 0; slice < setup_.slices; ++slice) {
         const Action action{ActionKind::forward, index, slice};
         model_->set_sequence(slices().count(slice));

@@ -83,18 +83,30 @@ void AttentionBlock::attention(const BlockContext& context, AttentionSaved& save
 
 void AttentionBlock::attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
                                         const Tensor& qkv_grad) const {
-  if (context.slice != nullptr)
-    return slice_attention_backward(context, shape_of(context), slice_keys(context, saved), {saved.heads, saved.log_sum_exp},
-                                    {.out = heads_grad, .qkv = qkv_grad});
-  const AttentionBackwardArgs args{.dout = heads_grad,
-                                   .qkv = saved.qkv,
-                                   .out = saved.heads,
-                                   .log_sum_exp = saved.log_sum_exp,
-                                   .dqkv = qkv_grad,
-                                   .documents = context.documents,
-                                   .dropout = dropout_.draw(context, first_head_)};
-  if (!context.cp.part.is_whole()) return ring_attention_backward(context, shape_of(context), args);
+  if (context.slice != nullptr) {
+    slice_attention_backward(context, shape_of(context), slice_keys(context, saved), {saved.heads, saved.log_sum_exp},
+                             {.out = heads_grad, .qkv = qkv_grad});
+    return rotate_back(context, qkv_grad);
+  }
+  AttentionBackwardArgs args{.dout = heads_grad,
+                             .qkv = saved.qkv,
+                             .out = saved.heads,
+                             .log_sum_exp = saved.log_sum_exp,
+                             .dqkv = qkv_grad,
+                             .documents = context.documents,
+                             .dropout = dropout_.draw(context, first_head_)};
+  if (!context.cp.part.is_whole()) {
+    ring_attention_backward(context, shape_of(context), args);
+    return rotate_back(context, qkv_grad);
+  }
+  if (rotary_) args.cos_sin = context.rotary_table;
   context.ops.attention_backward(shape_of(context), args);
+}
+
+void AttentionBlock::rotate_back(const BlockContext& context, const Tensor& qkv_grad) const {
+  if (!rotary_) return;
+  context.ops.rotary(shape_of(context),
+                     {.qkv = qkv_grad, .cos_sin = angles(context), .documents = context.position_origins(), .inverse = true});
 }
 
 void AttentionBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena& memory, Saved& saved_base) const {
@@ -120,7 +132,6 @@ void AttentionBlock::cached_forward(const BlockContext& context, const CachedFor
 void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                               Saved& saved_base) const {
   auto& saved = static_cast<AttentionSaved&>(saved_base);
-  const AttentionShape shape = shape_of(context);
   const ArenaScope scope(context.workspace);
   if (runs_forward_again(context)) {
     attend(context, saved.projection.input, backward_memory(context, gradients), saved);
@@ -147,9 +158,6 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   } else if (in_place) {
     gradients.leave_place(saved.qkv);
   }
-  if (rotary_)
-    context.ops.rotary(shape,
-                       {.qkv = qkv_grad, .cos_sin = angles(context), .documents = context.position_origins(), .inverse = true});
   qkv_.backward(context, {.output_grad = qkv_grad, .residual = args.output_grad, .input_grad = args.input_grad}, gradients,
                 saved.projection);
 }

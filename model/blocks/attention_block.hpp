@@ -24,10 +24,12 @@ class AttentionBlock final : public BlockCompute {
 
   // The forward up to the heads' output.
   void attend(const BlockContext& context, const Tensor& input, const KeptMemory& memory, AttentionSaved& saved) const;
-  // What the heads put out, of what attend() has rotated, and its backward.
+  // What the heads put out, of what attend() has rotated.
   void attention(const BlockContext& context, AttentionSaved& saved) const;
+  // Its backward and the rotary's.
   void attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
                           const Tensor& qkv_grad) const;
+  void rotate_back(const BlockContext& context, const Tensor& qkv_grad) const;
   // Where microbatches pass in slices: the keys and values of those up to this one.
   SliceKeys slice_keys(const BlockContext& context, const AttentionSaved& saved) const;
   AttentionShape shape_of(const BlockContext& context) const;

@@ -5,9 +5,10 @@ namespace {
 
 struct HeadSaved final : BlockCompute::Saved {
   NormedProjection::Saved projection;
-  Tensor logits;       // [T, V], V of whole vectors: StoredTensor
-  Tensor log_sum_exp;  // [T] f32
-  Tensor targets;      // [T] i32
+  Tensor logits;                // [T, V], V of whole vectors: StoredTensor
+  Tensor log_sum_exp;           // [T] f32
+  Tensor targets;               // [T] i32
+  bool differentiated = false;  // logits are their gradient already
 
   void relocate(const Relocation& moved) override {
     projection.relocate(moved);
@@ -29,11 +30,14 @@ void HeadBlock::forward(const BlockContext& context, const ForwardArgs& args, Ar
   saved.targets = args.targets;
   saved.logits = logits_.forward(context, args.input, head_memory(context, memory), saved.projection);
   saved.log_sum_exp = memory.allocate({context.tokens()}, DType::f32);
-  context.ops.cross_entropy(context.tp, {.logits = saved.logits,
-                                         .targets = saved.targets,
-                                         .vocabulary = vocabulary_,
-                                         .log_sum_exp = saved.log_sum_exp,
-                                         .loss_sum = args.loss_sum});
+  const CrossEntropyArgs loss{.logits = saved.logits,
+                              .targets = saved.targets,
+                              .vocabulary = vocabulary_,
+                              .log_sum_exp = saved.log_sum_exp,
+                              .loss_sum = args.loss_sum};
+  saved.differentiated = args.loss_scale && args.scores.data == nullptr;
+  if (saved.differentiated) return context.ops.cross_entropy_with_gradient(context.tp, loss, *args.loss_scale);
+  context.ops.cross_entropy(context.tp, loss);
   if (args.scores.data != nullptr) context.ops.counted_rows(saved.logits, saved.targets, args.scores);
 }
 
@@ -50,11 +54,13 @@ void HeadBlock::cached_forward(const BlockContext& context, const CachedForwardA
 void HeadBlock::backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients,
                          Saved& saved_base) const {
   auto& saved = static_cast<HeadSaved&>(saved_base);
-  context.ops.cross_entropy_backward({.logits = saved.logits,
-                                      .targets = saved.targets,
-                                      .vocabulary = vocabulary_,
-                                      .log_sum_exp = saved.log_sum_exp,
-                                      .scale = args.loss_scale});
+  if (!saved.differentiated) {
+    context.ops.cross_entropy_backward({.logits = saved.logits,
+                                        .targets = saved.targets,
+                                        .vocabulary = vocabulary_,
+                                        .log_sum_exp = saved.log_sum_exp,
+                                        .scale = args.loss_scale});
+  }
   logits_.backward(context, {.output_grad = saved.logits, .input_grad = args.input_grad}, gradients, saved.projection);
 }
 

@@ -146,6 +146,7 @@ class CpuOps : public Ops {
 
   void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
     enqueue([=](CpuStream& s) { cpu::attention_backward(s, shape, args); });
+    if (args.cos_sin) rotary(shape, {.qkv = args.dqkv, .cos_sin = *args.cos_sin, .documents = args.documents, .inverse = true});
   }
 
   void cached_attention(const AttentionShape& shape, const CachedAttentionArgs& args) override {

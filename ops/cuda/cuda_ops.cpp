@@ -4,6 +4,7 @@
 #include "core/cuda_stream.hpp"
 #include "ops/cuda/attention_cudnn.hpp"
 #include "ops/cuda/hopper/attention_hopper.hpp"
+#include "ops/cuda/hopper/cross_entropy_rows.hpp"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/ops_stream.hpp"
 #include "ops/cuda/parallel_matmul.hpp"
@@ -203,11 +204,12 @@ class CudaOps : public Ops {
   }
 
   void attention_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) override {
+    const AttentionKernel kernel = attention_kernel(shape, args);
+    const bool on_hopper = args.qkv.dtype != DType::f32 && !args.dropout.active() &&
+                           cuda::takes_hopper_attention(cuda::whole_sequence(shape), hopper_);
     enqueue("attention_backward", [&](cudaStream_t native) {
-      if (args.qkv.dtype != DType::f32 && !args.dropout.active() &&
-          cuda::takes_hopper_attention(cuda::whole_sequence(shape), hopper_))
-        return run_hopper(native, cuda::hopper_backward(shape, args));
-      switch (attention_kernel(shape, args)) {
+      if (on_hopper) return run_hopper(native, cuda::hopper_backward(shape, args));
+      switch (kernel) {
         case AttentionKernel::exact:
           return cuda::attention_backward(native, shape, args, scratch(cuda::attention_backward_scratch(shape)));
         case AttentionKernel::mma:
@@ -216,6 +218,8 @@ class CudaOps : public Ops {
           return attention_.backward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
       }
     });
+    if (args.cos_sin && (!on_hopper || args.documents))  // else it is turned there
+      rotary(shape, {.qkv = args.dqkv, .cos_sin = *args.cos_sin, .documents = args.documents, .inverse = true});
   }
 
   void segment_attention(const SegmentShape& shape, const SegmentAttentionArgs& args) override {
@@ -243,21 +247,13 @@ class CudaOps : public Ops {
     enqueue("copy_columns", [&](cudaStream_t native) { cuda::copy_columns(native, args); });
   }
 
-  void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) override {
-    const std::int64_t tokens = args.logits.rows();
-    const Tensor stats{scratch(static_cast<std::size_t>(4 * tokens) * sizeof(float)), {4, tokens}, DType::f32};
-    // The sums and the targets' logits are neighbours, so that one all-reduce adds both.
-    const auto row = [&](std::int64_t index) { return static_cast<float*>(stats.data) + index * tokens; };
-    float* const own_largest = row(1);
-    const cuda::LossSums found{.largest = row(0), .sum = row(2), .target_logit = row(3)};
-    enqueue("cross_entropy", [&](cudaStream_t native) { cuda::cross_entropy_local(native, args, found); });
-    if (tp.size() > 1) {
-      stream_.copy(own_largest, found.largest, static_cast<std::size_t>(tokens) * sizeof(float));
-      tp.group->all_reduce(stream_, {found.largest, {tokens}, DType::f32}, Reduction::max);
-      enqueue("cross_entropy", [&](cudaStream_t native) { cuda::cross_entropy_rescale(native, tokens, own_largest, found); });
-      tp.group->all_reduce(stream_, {found.sum, {2 * tokens}, DType::f32}, Reduction::sum);
-    }
-    enqueue("cross_entropy", [&](cudaStream_t native) { cuda::cross_entropy_loss(native, args, found); });
+  void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args) override { cross_entropy(tp, args, std::nullopt); }
+
+  void cross_entropy_with_gradient(const TensorParallel& tp, const CrossEntropyArgs& args, float scale) override {
+    // The gradient needs the sums of all ranks.
+    if (tp.size() > 1 || !cuda::takes_cross_entropy_rows(args.logits, hopper_))
+      return Ops::cross_entropy_with_gradient(tp, args, scale);
+    cross_entropy(tp, args, scale);
   }
 
   void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override {
@@ -317,6 +313,28 @@ class CudaOps : public Ops {
 
   void run_hopper(cudaStream_t native, const cuda::HopperBackward& args) {
     cuda::hopper_attention_backward(native, args, hopper_, scratch(cuda::hopper_attention_backward_scratch(args, hopper_)));
+  }
+
+  // scale: the gradient's, which takes the logits' place; else they stay.
+  void cross_entropy(const TensorParallel& tp, const CrossEntropyArgs& args, std::optional<float> scale) {
+    const std::int64_t tokens = args.logits.rows();
+    const Tensor stats{scratch(static_cast<std::size_t>(4 * tokens) * sizeof(float)), {4, tokens}, DType::f32};
+    // The sums and the targets' logits are neighbours, so that one all-reduce adds both.
+    const auto row = [&](std::int64_t index) { return static_cast<float*>(stats.data) + index * tokens; };
+    float* const own_largest = row(1);
+    const cuda::LossSums found{.largest = row(0), .sum = row(2), .target_logit = row(3)};
+    enqueue("cross_entropy", [&](cudaStream_t native) {
+      if (tp.size() == 1 && cuda::takes_cross_entropy_rows(args.logits, hopper_))
+        return cuda::cross_entropy_rows(native, args, found, scale);
+      cuda::cross_entropy_local(native, args, found);
+    });
+    if (tp.size() > 1) {
+      stream_.copy(own_largest, found.largest, static_cast<std::size_t>(tokens) * sizeof(float));
+      tp.group->all_reduce(stream_, {found.largest, {tokens}, DType::f32}, Reduction::max);
+      enqueue("cross_entropy", [&](cudaStream_t native) { cuda::cross_entropy_rescale(native, tokens, own_largest, found); });
+      tp.group->all_reduce(stream_, {found.sum, {2 * tokens}, DType::f32}, Reduction::sum);
+    }
+    enqueue("cross_entropy", [&](cudaStream_t native) { cuda::cross_entropy_loss(native, args, found); });
   }
 
   void lookup(const Tensor& ids, const Tensor& table, std::int64_t first_id, const Tensor& out) {

@@ -2,6 +2,7 @@
 
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
+#include "ops/cuda/rotate.cuh"
 #include "ops/cuda/vector.cuh"
 #include "ops/document_positions.hpp"
 
@@ -40,8 +41,8 @@ __global__ void __launch_bounds__(max_threads, 2)
 #pragma unroll
     for (int i = 0; i < W; ++i) {
       const Real<T> cosine = cosines[i], sine = sines[i] * direction;
-      out_first[i] = first[n][i] * cosine - second[n][i] * sine;
-      out_second[i] = second[n][i] * cosine + first[n][i] * sine;
+      const auto both = rotated(static_cast<Real<T>>(first[n][i]), static_cast<Real<T>>(second[n][i]), cosine, sine);
+      out_first[i] = both.x, out_second[i] = both.y;
     }
     store(row + head * 2 * half, chunk, out_first);
     store(row + head * 2 * half + half, chunk, out_second);

@@ -69,7 +69,7 @@ void DirectPipeline::begin_step() {
   }
 }
 
-void DirectPipeline::forward(int slot, const Microbatch& microbatch) {
+void DirectPipeline::forward(int slot, const Microbatch& microbatch, std::optional<float> loss_scale) {
   synchronize();  // before the host writes what an earlier microbatch of this slot may still read
   for (const auto& rank : ranks_) {
     Rank::SlotMemory& memory = rank->slot(slot);
@@ -87,6 +87,7 @@ void DirectPipeline::forward(int slot, const Microbatch& microbatch) {
       } else {
         args.targets = over(memory.targets, tokens, DType::i32);
         args.loss_sum = over(memory.loss_sum, {1}, DType::f64);
+        args.loss_scale = loss_scale;
       }
       StageModel& model = *rank->stages[positions_[i].stage].model;
       model.forward(positions_[i].chunk, args, *memory.chunks[i].slot);

@@ -38,6 +38,7 @@ struct PipelineSetup {
   Recompute recompute = Recompute::none;
   std::optional<std::int64_t> recompute_layers = {};
   int loss_chunks = 1;
+  bool tells_scale = false;             // run_step's forwards know the scale of the losses
   DeviceKind device = DeviceKind::cpu;  // cuda: tp must be 1
 };
 
@@ -48,8 +49,8 @@ class DirectPipeline {
 
   // Gradients start anew.
   void begin_step();
-  // One microbatch through all chunks; slot < setup.slots.
-  void forward(int slot, const Microbatch& microbatch);
+  // One microbatch through all chunks; slot < setup.slots. loss_scale: that of the backward, where the head is to know it.
+  void forward(int slot, const Microbatch& microbatch, std::optional<float> loss_scale = {});
   void backward(int slot, float loss_scale);
   void input_grad(int slot, float loss_scale);
   void weight_grad(int slot);

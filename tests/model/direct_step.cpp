@@ -43,7 +43,7 @@ Result run_step(const PipelineSetup& setup, int microbatches, bool splits) {
   for (Microbatch microbatch : random_microbatches(setup.config, setup.shape, microbatches)) {
     if (setup.isolated) isolate(setup.shape, microbatch);
     const int slot = next++ % setup.slots;
-    pipeline.forward(slot, microbatch);
+    pipeline.forward(slot, microbatch, setup.tells_scale ? std::optional(scale) : std::nullopt);
     result.losses.push_back(pipeline.loss_sum(slot));
     if (splits) {
       pipeline.input_grad(slot, scale);

@@ -102,6 +102,24 @@ TEST_CASE("I then W gives the bits of B", "[stage_model]") {
   }
 }
 
+TEST_CASE("a head that knows the losses' scale in the forward gives the same bits, in every mode of recomputation",
+          "[stage_model]") {
+  const Family family = GENERATE(Family::llama, Family::gpt2);
+  for (const auto& [tp, sequence_parallel] : {std::pair{1, false}, {2, true}}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      for (const int chunks : {1, 2}) {
+        PipelineSetup setup = small_setup(tp, sequence_parallel, family);
+        setup.recompute = recompute;
+        setup.loss_chunks = chunks;
+        const Result expected = run_step(setup, 3);
+        setup.tells_scale = true;
+        CHECK(run_step(setup, 3) == expected);
+        CHECK(run_step(setup, 3, true) == expected);
+      }
+    }
+  }
+}
+
 TEST_CASE("weight gradients may come any time later, in microbatch order", "[stage_model]") {
   PipelineSetup setup = small_setup();
   const Result expected = run_step(setup, 3);

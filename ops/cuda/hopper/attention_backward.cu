@@ -8,6 +8,7 @@
 #include "ops/cuda/hopper/attention_key_group.cuh"
 #include "ops/cuda/hopper/attention_sums.hpp"
 #include "ops/cuda/hopper/box_map.hpp"
+#include "ops/cuda/launch.hpp"
 
 namespace pipetrain::cuda::hopper {
 namespace {
@@ -82,6 +83,7 @@ __global__ void __launch_bounds__(threads, 1)
     publish_barriers();
   }
   __syncthreads();
+  wait_for_previous();
   // The same in a whole warp, which the compiler does not see by itself.
   const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0), group = warp / 4;
   if (group == 2) {
@@ -105,7 +107,8 @@ void run(cudaStream_t stream, const BackwardView& view, const HopperBackward& ar
   const int bytes = static_cast<int>(sizeof(Shared<Tile>));
   cudaFuncSetAttribute(attention_backward<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   const int blocks = view.keys / Tile::keys * view.batch * view.kv_heads * view.parts;
-  attention_backward<Tile><<<std::min(blocks, multiprocessors), threads, bytes, stream>>>(view, maps);
+  launch(stream, attention_backward<Tile>, static_cast<unsigned>(std::min(blocks, multiprocessors)), threads,
+         static_cast<std::size_t>(bytes), view, maps);
   end_sums<Tile>(stream, view);
 }
 

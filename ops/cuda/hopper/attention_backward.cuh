@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ops/cuda/hopper/attention_hopper.hpp"
+#include "ops/cuda/rotate.cuh"
 #include "ops/cuda/vector.cuh"
 
 namespace pipetrain::cuda::hopper {
@@ -45,6 +46,7 @@ struct BackwardView {
   float* added;       // [batch dkv_rows, 2, kv_heads, D], added to: dK, dV; null: they are rounded to dkv
   void *dq, *dkv;     // from the first query head's column and the first key head's on
   std::int64_t dq_cols, dkv_cols;
+  const float* cos_sin;  // [keys, 2, D/2] of the rotary that made whole sequences' queries and keys, or null
 
   __host__ __device__ int group() const { return heads / kv_heads; }
   __host__ __device__ int ahead() const { return keys - queries; }  // of the queries' first position are so many keys
@@ -72,6 +74,32 @@ __device__ __forceinline__ uint4 run_of_lane(std::uint32_t w0, std::uint32_t w1,
     return away == 0 ? own : away == 1 ? one : away == 2 ? two : three;
   };
   return {word(0), word(1), word(2), word(3)};
+}
+
+// Two neighbours of the first half of a position's query or key, and the two of its second half that they turn with.
+struct TurnedWords {
+  std::uint32_t first, second;
+};
+// Of their angles.
+struct Turn {
+  float2 cosines, sines;
+};
+
+// position, col: of the first.
+template <class Tile>
+__device__ __forceinline__ Turn turn_of(const BackwardView& view, int position, int col) {
+  const float* const cosines = view.cos_sin + static_cast<std::int64_t>(position) * Tile::head_dim + col;
+  return {__ldg(reinterpret_cast<const float2*>(cosines)),
+          __ldg(reinterpret_cast<const float2*>(cosines + Tile::head_dim / 2))};
+}
+
+// A rounded gradient turned back: the bits of rotary().
+template <class Element>
+__device__ __forceinline__ TurnedWords turned_back(TurnedWords words, const Turn& turn) {
+  const float2 first = unpack<Element>(words.first), second = unpack<Element>(words.second);
+  const float2 even = rotated(first.x, second.x, turn.cosines.x, -turn.sines.x),
+               odd = rotated(first.y, second.y, turn.cosines.y, -turn.sines.y);
+  return {pack<Element>(even.x, odd.x), pack<Element>(even.y, odd.y)};
 }
 
 void run_backward(cudaStream_t stream, const BackwardView& view, const HopperBackward& args, int multiprocessors);

@@ -63,7 +63,8 @@ HopperBackward hopper_backward(const AttentionShape& shape, const AttentionBackw
           .log_sum_exp = args.log_sum_exp,
           .dq = args.dqkv,
           .dkv = args.dqkv,
-          .documents = args.documents};
+          .documents = args.documents,
+          .cos_sin = args.documents ? std::nullopt : args.cos_sin};
 }
 
 bool takes_hopper_attention(const SegmentShape& shape, const HopperGpu& gpu) {
@@ -94,6 +95,7 @@ void hopper_attention_backward(cudaStream_t stream, const HopperBackward& args, 
     view.dkv = static_cast<char*>(args.dkv.data) + static_cast<std::size_t>(first_col) * size_of(args.dkv.dtype);
     view.dkv_cols = args.dkv.cols();
   }
+  view.cos_sin = args.cos_sin ? static_cast<const float*>(args.cos_sin->data) : nullptr;
   hopper::run_backward(stream, view, args, gpu.multiprocessors);
 }
 

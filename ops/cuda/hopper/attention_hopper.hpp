@@ -26,6 +26,8 @@ struct HopperBackward {
   Tensor dq;   // of q's type, written
   Tensor dkv;  // f32 [batch R, 2 Hkv D], added to; or of q's type and with kv's columns, of which the last are written
   std::optional<Tensor> documents = {};  // where the keys begin at position 0
+  // Of the rotary that made q and kv of whole sequences without documents: dq and dkv are of what it turned.
+  std::optional<Tensor> cos_sin = {};
 };
 // Of a whole sequence.
 HopperBackward hopper_backward(const AttentionShape& shape, const AttentionBackwardArgs& args);

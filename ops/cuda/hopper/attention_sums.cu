@@ -1,6 +1,7 @@
 #include "ops/cuda/hopper/attention_sums.hpp"
 
 #include "ops/cuda/hopper/attention_backward.cuh"
+#include "ops/cuda/launch.hpp"
 
 namespace pipetrain::cuda::hopper {
 namespace {
@@ -38,7 +39,7 @@ __device__ void begin_queries(const BackwardView& view, const Rows& in, std::int
 #pragma unroll
   for (int i = 0; i < Q::rounds; ++i) {
     const std::int64_t at = (first + i * Q::rows) * Q::lanes + part;
-    dout[i] = __ldg(static_cast<const uint4*>(in.dout) + at), out[i] = __ldg(static_cast<const uint4*>(in.out) + at);
+    dout[i] = static_cast<const uint4*>(in.dout)[at], out[i] = static_cast<const uint4*>(in.out)[at];
     int4* const zeros = reinterpret_cast<int4*>(view.query_sums + (block * Q::all_rows + i * Q::rows) * Tile::head_dim);
     zeros[threadIdx.x] = zeros[threadIdx.x + block_threads] = make_int4(0, 0, 0, 0);
   }
@@ -80,8 +81,8 @@ __device__ void begin_keys(const BackwardView& view, const Rows& in, int block) 
 #pragma unroll
   for (int i = 0; i < rounds; ++i) {
     const Element* const row = keys + i * rows * in.key_cols;
-    key[i] = __ldg(reinterpret_cast<const uint4*>(row));
-    value[i] = __ldg(reinterpret_cast<const uint4*>(row + view.kv_heads * Tile::head_dim));
+    key[i] = *reinterpret_cast<const uint4*>(row);
+    value[i] = *reinterpret_cast<const uint4*>(row + view.kv_heads * Tile::head_dim);
   }
   unsigned largest_key = 0, largest_value = 0;
 #pragma unroll
@@ -121,6 +122,7 @@ __device__ void find_end(const BackwardView& view, int sequence, int block) {
 
 template <class Tile>
 __global__ void __launch_bounds__(block_threads) begin(const __grid_constant__ BackwardView view, Rows in) {
+  wait_for_previous();
   const int key_blocks = view.batch * view.kv_heads * (view.keys / Tile::keys), block = static_cast<int>(blockIdx.x);
   if (block < key_blocks) {
     begin_keys<Tile>(view, in, block);
@@ -133,60 +135,140 @@ __global__ void __launch_bounds__(block_threads) begin(const __grid_constant__ B
   }
 }
 
-// One block a tile of queries; a thread has the sums of one thread of the products.
-template <class Tile>
-__global__ void __launch_bounds__(block_threads) end_queries(const __grid_constant__ BackwardView view) {
+// A thread has a part of the sums of one thread of the products, or of two: columns of both halves of a head, which turn
+// together.
+template <class Tile, bool turns>
+__device__ void end_query_tile(const BackwardView& view, int block) {
   using Element = typename Tile::Element;
   constexpr int dim = Tile::head_dim;
-  const int tiles = view.queries / Tile::queries, plane = static_cast<int>(blockIdx.x) / tiles, head = plane % view.heads;
+  const int tiles = view.queries / Tile::queries, plane = block / tiles, head = plane % view.heads,
+            sequence = plane / view.heads;
   const int group = static_cast<int>(threadIdx.x) / 128, thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
-  const auto* const in =
-      reinterpret_cast<const int4*>(view.query_sums) + (blockIdx.x * 2LL + group) * (Tile::sums / 4) + thread;
-  const int sequence = plane / view.heads, row = (dim == 64 ? 64 * group : 0) + 16 * (thread / 32) + lane / 4;
+  const auto* const in = reinterpret_cast<const int4*>(view.query_sums) + block * 2LL * (Tile::sums / 4) + thread;
+  int4 sums[2][4];
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int of_group = dim == 128 ? half : group, run = 4 * (dim == 128 ? group : half) + j;
+      sums[half][j] = __ldcs(in + of_group * (Tile::sums / 4) + run * 128);
+    }
+  const int row = (dim == 64 ? 64 * group : 0) + 16 * (thread / 32) + lane / 4, position = block % tiles * Tile::queries + row;
+  const int first_col = dim == 128 ? 32 * group : 0;  // of four runs of eight, and four in the other half
   const float* const inverse =
-      view.statistics + (blockIdx.x * static_cast<std::int64_t>(Tile::statistics) + inverse_norm) * Tile::queries + row;
+      view.statistics + (block * static_cast<std::int64_t>(Tile::statistics) + inverse_norm) * Tile::queries + row;
   const float units = integers_per_unit(view.largest + (sequence * view.kv_heads + head / view.group()) * 2);
-  const auto unit = [&](float of_row) { return of_row == 0 ? 0.0F : view.scale / (units * of_row); };
-  const float upper = unit(inverse[0]), lower = unit(inverse[8]);
-  const std::int64_t token = static_cast<std::int64_t>(sequence) * view.queries + blockIdx.x % tiles * Tile::queries + row;
-  Element* const to =
-      static_cast<Element*>(view.dq) + token * view.dq_cols + head * dim + (dim == 128 ? 64 * group : 0) + 8 * (lane % 4);
-  int4 sums[8];
+  const std::int64_t token = static_cast<std::int64_t>(sequence) * view.queries + position;
+  Element* const to = static_cast<Element*>(view.dq) + token * view.dq_cols + head * dim + first_col + 8 * (lane % 4);
+  Turn turn[2][4];
+  if constexpr (turns) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) sums[i] = __ldcs(in + i * 128);
+    for (int low = 0; low < 2; ++low)
 #pragma unroll
-  for (int i = 0; i < 8; i += 4) {
-    const auto high = [&](int j) { return pack<Element>(sums[i + j].x * upper, sums[i + j].y * upper); };
-    const auto low = [&](int j) { return pack<Element>(sums[i + j].z * lower, sums[i + j].w * lower); };
-    *reinterpret_cast<uint4*>(to + 8 * i) = run_of_lane(high(0), high(1), high(2), high(3));
-    *reinterpret_cast<uint4*>(to + 8 * i + 8 * view.dq_cols) = run_of_lane(low(0), low(1), low(2), low(3));
+      for (int j = 0; j < 4; ++j) turn[low][j] = turn_of<Tile>(view, position + 8 * low, first_col + 8 * j + 2 * (lane % 4));
+  }
+#pragma unroll
+  for (int low = 0; low < 2; ++low) {
+    const float of_row = inverse[8 * low], unit = of_row == 0 ? 0.0F : view.scale / (units * of_row);
+    TurnedWords words[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const auto word = [&](const int4& sum) {
+        return low == 0 ? pack<Element>(sum.x * unit, sum.y * unit) : pack<Element>(sum.z * unit, sum.w * unit);
+      };
+      words[j] = {word(sums[0][j]), word(sums[1][j])};
+      if constexpr (turns) words[j] = turned_back<Element>(words[j], turn[low][j]);
+    }
+    Element* const at = to + 8 * low * view.dq_cols;
+    *reinterpret_cast<uint4*>(at) = run_of_lane(words[0].first, words[1].first, words[2].first, words[3].first);
+    *reinterpret_cast<uint4*>(at + dim / 2) = run_of_lane(words[0].second, words[1].second, words[2].second, words[3].second);
   }
 }
 
-// dK and dV of the parts, added in their order. A thread has four columns.
+// dK that is there already, turned back: eight columns of each half of some rows.
+template <class Tile>
+__device__ void turn_keys(const BackwardView& view, int block) {
+  using Element = typename Tile::Element;
+  constexpr int lanes = Tile::head_dim / 16;  // of a row
+  const std::int64_t at = block * static_cast<std::int64_t>(block_threads) + threadIdx.x, row = at / lanes;
+  if (row >= static_cast<std::int64_t>(view.batch) * view.keys * view.kv_heads) return;
+  const std::int64_t token = row / view.kv_heads, head = row % view.kv_heads;
+  const int col = static_cast<int>(at % lanes) * 8, position = static_cast<int>(token % view.keys);
+  auto* const first =
+      reinterpret_cast<uint4*>(static_cast<Element*>(view.dkv) + token * view.dkv_cols + head * Tile::head_dim + col);
+  auto* const second = reinterpret_cast<uint4*>(reinterpret_cast<Element*>(first) + Tile::head_dim / 2);
+  uint4 low = *first, high = *second;
+  std::uint32_t *a = &low.x, *b = &high.x;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const TurnedWords turned = turned_back<Element>({a[i], b[i]}, turn_of<Tile>(view, position, col + 2 * i));
+    a[i] = turned.first, b[i] = turned.second;
+  }
+  *first = low, *second = high;
+}
+
+template <class Tile>
+int query_blocks(const BackwardView& view) {
+  return view.batch * view.heads * (view.queries / Tile::queries);
+}
+// None where end_keys() turns the sums of parts.
+template <class Tile>
+int key_blocks(const BackwardView& view) {
+  if (view.cos_sin == nullptr || view.parts > 1) return 0;
+  const std::int64_t threads = static_cast<std::int64_t>(view.batch) * view.keys * view.kv_heads * Tile::head_dim / 16;
+  return static_cast<int>(blocks_for(threads, block_threads));
+}
+
+// One block a tile of queries, and those of turn_keys(). All that a thread reads is in flight together.
+template <class Tile, bool turns>
+__global__ void __launch_bounds__(block_threads, turns ? 2 : 4)
+    end_queries(const __grid_constant__ BackwardView view, int of_keys) {
+  wait_for_previous();
+  const int block = static_cast<int>(blockIdx.x);
+  if (!turns || block >= of_keys) return end_query_tile<Tile, turns>(view, block - of_keys);
+  turn_keys<Tile>(view, block);
+}
+
+// dK and dV of the parts, added in their order. A thread has four columns of each half of a head.
 template <class Tile>
 __global__ void __launch_bounds__(block_threads) end_keys(const __grid_constant__ BackwardView view) {
   using Element = typename Tile::Element;
   constexpr int dim = Tile::head_dim;
-  const std::int64_t quads_of_row = view.kv_heads * 2 * dim / 4;
-  const std::int64_t quads_of_part = static_cast<std::int64_t>(view.batch) * view.sum_rows * quads_of_row;
-  const std::int64_t quad = blockIdx.x * static_cast<std::int64_t>(block_threads) + threadIdx.x;
-  if (quad >= quads_of_part) return;
-  float4 sum = reinterpret_cast<const float4*>(view.key_sums)[quad];
-  for (int part = 1; part < view.parts; ++part) {
-    const float4 more = reinterpret_cast<const float4*>(view.key_sums)[part * quads_of_part + quad];
-    sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
-  }
-  const std::int64_t row = quad / quads_of_row, col = quad % quads_of_row * 4;
-  const std::int64_t to_row = row / view.sum_rows * view.dkv_rows + row % view.sum_rows;
+  const std::int64_t planes = static_cast<std::int64_t>(view.batch) * view.sum_rows * view.kv_heads * 2;
+  const std::int64_t at = blockIdx.x * static_cast<std::int64_t>(block_threads) + threadIdx.x, plane = at / (dim / 8);
+  wait_for_previous();
+  if (plane >= planes) return;
+  const int col = static_cast<int>(at % (dim / 8)) * 4;
+  const auto sum_of = [&](int from) {
+    const auto* const parts = reinterpret_cast<const float4*>(view.key_sums) + (plane * dim + from) / 4;
+    float4 sum = *parts;
+    for (int part = 1; part < view.parts; ++part) {
+      const float4 more = parts[part * planes * (dim / 4)];
+      sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+    }
+    return sum;
+  };
+  const float4 first = sum_of(col), second = sum_of(col + dim / 2);
+  const std::int64_t heads = 2LL * view.kv_heads, row = plane / heads, head = plane % heads;  // keys' heads, then values'
+  const std::int64_t to_row = row / view.sum_rows * view.dkv_rows + row % view.sum_rows, to_col = head * dim + col;
   if (view.added != nullptr) {
-    auto& there = *reinterpret_cast<float4*>(view.added + to_row * quads_of_row * 4 + col);
-    const float4 before = there;
-    there = make_float4(before.x + sum.x, before.y + sum.y, before.z + sum.z, before.w + sum.w);
+    auto* const to = reinterpret_cast<float4*>(view.added + to_row * heads * dim + to_col);
+    const auto add = [](float4& there, const float4& sum) {
+      there = make_float4(there.x + sum.x, there.y + sum.y, there.z + sum.z, there.w + sum.w);
+    };
+    add(to[0], first), add(to[dim / 8], second);
     return;
   }
-  Element* const to = static_cast<Element*>(view.dkv) + to_row * view.dkv_cols + col;
-  *reinterpret_cast<uint2*>(to) = make_uint2(pack<Element>(sum.x, sum.y), pack<Element>(sum.z, sum.w));
+  TurnedWords low{pack<Element>(first.x, first.y), pack<Element>(second.x, second.y)},
+      high{pack<Element>(first.z, first.w), pack<Element>(second.z, second.w)};
+  if (head < view.kv_heads && view.cos_sin != nullptr) {
+    const int position = static_cast<int>(row % view.sum_rows);
+    low = turned_back<Element>(low, turn_of<Tile>(view, position, col));
+    high = turned_back<Element>(high, turn_of<Tile>(view, position, col + 2));
+  }
+  Element* const to = static_cast<Element*>(view.dkv) + to_row * view.dkv_cols + to_col;
+  *reinterpret_cast<uint2*>(to) = make_uint2(low.first, high.first);
+  *reinterpret_cast<uint2*>(to + dim / 2) = make_uint2(low.second, high.second);
 }
 
 }  // namespace
@@ -200,16 +282,17 @@ void begin_sums(cudaStream_t stream, const BackwardView& view, const HopperBackw
   const std::int64_t key_cols = args.kv.cols(), first_col = key_cols - 2 * view.kv_heads * Tile::head_dim;
   const Rows in{args.dout.data, args.out.data, static_cast<const float*>(args.log_sum_exp.data),
                 static_cast<const Element*>(args.kv.data) + first_col, key_cols};
-  begin<Tile><<<static_cast<unsigned>(blocks), block_threads, 0, stream>>>(view, in);
+  launch(stream, begin<Tile>, static_cast<unsigned>(blocks), block_threads, 0, view, in);
 }
 
 template <class Tile>
 void end_sums(cudaStream_t stream, const BackwardView& view) {
-  const int tiles = view.batch * view.heads * (view.queries / Tile::queries);
-  end_queries<Tile><<<static_cast<unsigned>(tiles), block_threads, 0, stream>>>(view);
+  const int of_keys = key_blocks<Tile>(view), blocks = of_keys + query_blocks<Tile>(view);
+  const auto kernel = view.cos_sin == nullptr ? end_queries<Tile, false> : end_queries<Tile, true>;
+  launch(stream, kernel, static_cast<unsigned>(blocks), block_threads, 0, view, of_keys);
   if (view.parts == 1) return;
-  const std::int64_t quads = static_cast<std::int64_t>(view.batch) * view.sum_rows * view.kv_heads * 2 * Tile::head_dim / 4;
-  end_keys<Tile><<<static_cast<unsigned>((quads + block_threads - 1) / block_threads), block_threads, 0, stream>>>(view);
+  const std::int64_t pairs = static_cast<std::int64_t>(view.batch) * view.sum_rows * view.kv_heads * 2 * Tile::head_dim / 8;
+  launch(stream, end_keys<Tile>, blocks_for(pairs, block_threads), block_threads, 0, view);
 }
 
 #define PIPETRAIN_SUMS(head_dim, Element, isolates)                                                                      \

@@ -1,0 +1,20 @@
+// Cross-entropy of rows of 16-bit logits on Hopper GPUs, each held in the shared memory of a cluster of blocks: sums and, where
+// it is wanted, gradient come from one read.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <optional>
+
+#include "ops/cuda/hopper/attention_hopper.hpp"
+#include "ops/cuda/kernels.hpp"
+
+namespace pipetrain::cuda {
+
+// bf16 and f16, at most 262,144 columns, each row a multiple of 16 bytes.
+bool takes_cross_entropy_rows(const Tensor& logits, const HopperGpu& gpu);
+// Writes `found`. With scale the whole vocabulary must be here: then also does cross_entropy_backward(), to the bit; the sums'
+// bits do not depend on it. Does not write log_sum_exp and the loss: see cross_entropy_loss().
+void cross_entropy_rows(cudaStream_t stream, const CrossEntropyArgs& args, const LossSums& found, std::optional<float> scale);
+
+}  // namespace pipetrain::cuda
