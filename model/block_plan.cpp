@@ -37,13 +37,13 @@ Parameter slice_of(const TensorSpec& tensor, int tp_rank, int tp_size) {
   return slice;
 }
 
-// See StoredTensor for the reason. A rank without a row of its own, of fewer classes than there are ranks, has zeros.
-Shape with_whole_vectors(const Shape& shape) {
-  constexpr std::int64_t multiple = 8;  // 16 bytes of bf16
-  return shape.with(0, std::max<std::int64_t>((shape[0] + multiple - 1) / multiple, 1) * multiple);
-}
-
 }  // namespace
+
+std::int64_t whole_vectors(std::int64_t rows) {
+  constexpr std::int64_t vector = 8, many = 1024;  // a vector: 16 bytes of bf16
+  const std::int64_t multiple = rows % vector != 0 && rows >= many ? 128 : vector;
+  return std::max<std::int64_t>((rows + multiple - 1) / multiple, 1) * multiple;
+}
 
 BlockPlan plan_block(const std::vector<TensorSpec>& tensors, int tp_rank, int tp_size) {
   BlockPlan plan;
@@ -59,7 +59,7 @@ BlockPlan plan_block(const std::vector<TensorSpec>& tensors, int tp_rank, int tp
   }
   for (StoredPlan& stored : plan.stored) {
     const bool of_words = stored.role == TensorRole::token_table || stored.role == TensorRole::output_weight;
-    if (of_words) stored.shape = with_whole_vectors(stored.shape);
+    if (of_words) stored.shape = stored.shape.with(0, whole_vectors(stored.shape[0]));
   }
   return plan;
 }

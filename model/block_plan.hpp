@@ -34,6 +34,10 @@ struct BlockPlan {
   std::vector<Piece> pieces;  // stacked by rows inside a stored tensor, in this order
 };
 
+// A rank's rows of a token table or an output matrix as they are stored: StoredTensor says why. A rank without a row of its
+// own, of fewer classes than there are ranks, has zeros.
+std::int64_t whole_vectors(std::int64_t rows);
+
 // tensors: of one block, those of one role next to each other.
 BlockPlan plan_block(const std::vector<TensorSpec>& tensors, int tp_rank, int tp_size);
 

@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "core/buffer.hpp"
 #include "core/error.hpp"
+#include "model/block_plan.hpp"
 #include "model/costs.hpp"
 
 namespace pipetrain {
@@ -49,6 +50,25 @@ void check_disjoint(std::vector<std::pair<std::size_t, std::size_t>> ranges, std
     last = begin + size;
   }
   CHECK(last <= limit);
+}
+
+TEST_CASE("a vocabulary's rows are stored as whole vectors, many odd ones as blocks of them") {
+  struct Case {
+    std::int64_t rows, stored;
+  };
+  for (const auto& [rows, stored] : {Case{0, 8},
+                                     {2, 8},
+                                     {8, 8},
+                                     {257, 264},
+                                     {1001, 1008},
+                                     {25129, 25216},
+                                     {50257, 50304},
+                                     {32000, 32000},
+                                     {64128, 64128},
+                                     {128256, 128256}}) {
+    INFO(rows);
+    CHECK(whole_vectors(rows) == stored);
+  }
 }
 
 TEST_CASE("a model's blocks are embedding, attention and MLP of each layer, head") {
