@@ -1,7 +1,7 @@
 // Measures which of the GPU library's algorithms is the fastest for the products of the models that the project promises
 // speeds for, and prints the table of ops/cuda/gemm_choice.cpp: the shapes where it is not the library's first guess.
 //
-//   bench_gpu_gemm [bf16|fp8]     the products of a run in this precision
+//   bench_gpu_gemm [bf16|fp8 [MODEL]]     the products of a run in this precision, of models with MODEL in their names
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -9,6 +9,7 @@
 #include "bench/gpu/random_memory.hpp"
 #include "bench/result.hpp"
 #include "core/error.hpp"
+#include "model/block_plan.hpp"
 #include "model/config.hpp"
 #include "ops/gemm_shape.hpp"
 
@@ -17,22 +18,41 @@ using namespace pipetrain;
 namespace {
 
 struct Layout {
-  const char* model;
+  std::string model;
   std::int64_t tokens;  // of a microbatch
   int tp;
 };
 
-const Layout layouts[] = {{"llama3-8b", 4096, 1},   {"llama3-8b", 4096, 2},    {"llama2-7b", 4096, 1},
-                          {"llama2-7b", 4096, 2},   {"llama2-7b", 4096, 4},    {"llama2-7b", 2048, 4},
-                          {"llama3.2-1b", 4096, 1}, {"llama3.2-1b", 16384, 1}, {"llama3.2-1b", 4096, 2}};
+const Layout layouts[] = {{"llama3-8b", 4096, 1},   {"llama3-8b", 4096, 2}, {"llama2-7b", 4096, 1},   {"llama2-7b", 4096, 2},
+                          {"llama2-7b", 4096, 4},   {"llama2-7b", 2048, 4}, {"llama3.2-1b", 4096, 1}, {"llama3.2-1b", 16384, 1},
+                          {"llama3.2-1b", 4096, 2}, {"gpt2", 16384, 1},     {"gpt2-xl", 8192, 1}};
 
 void add(std::vector<GemmShape>& shapes, const GemmShape& shape) {
   if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
 }
 
+// With biases, which the GELU adds itself to what the MLP's first matrix puts out.
+std::vector<GemmShape> gpt2_shapes_of(const Layout& layout) {
+  const ModelConfig config = preset_config(layout.model);
+  const std::int64_t h = config.hidden, inner = config.intermediate, t = layout.tokens;
+  struct Matrix {
+    std::int64_t n, k;
+    bool bias;
+  };
+  std::vector<GemmShape> shapes;
+  for (const auto& [n, k, bias] : {Matrix{3 * h, h, true}, Matrix{h, h, true}, Matrix{inner, h, false}, Matrix{h, inner, true},
+                                   Matrix{whole_vectors(config.vocabulary), h, false}}) {
+    add(shapes, {t, n, k, Product::y, DType::bf16, DType::bf16, bias});
+    add(shapes, {t, k, n, Product::dx, DType::bf16, DType::bf16});
+    add(shapes, {n, k, t, Product::dw, DType::bf16, DType::f32});
+  }
+  return shapes;
+}
+
 // Tensor parallelism works on the rows of one rank at a time (PiecewiseTransfer), or on all of them where a tensor is small.
 std::vector<GemmShape> shapes_of(const Layout& layout) {
   const ModelConfig config = preset_config(layout.model);
+  if (config.biases) return gpt2_shapes_of(layout);
   const std::int64_t h = config.hidden, tp = layout.tp, heads = config.heads * config.head_dim / tp;
   const std::int64_t columns[] = {(config.heads + 2 * config.kv_heads) * config.head_dim / tp, 2 * config.intermediate / tp,
                                   config.vocabulary / tp};
@@ -73,15 +93,19 @@ std::vector<GemmShape> fp8_shapes_of(const Layout& layout) {
 
 std::size_t bytes_of(const GemmShape& s) {
   return static_cast<std::size_t>(s.m * s.k + s.n * s.k) * size_of(s.in) +
-         static_cast<std::size_t>(s.m * s.n) * size_of(s.out) + (std::size_t{1} << 20);
+         static_cast<std::size_t>(2 * s.m * s.n) * size_of(s.out) + (std::size_t{1} << 20);
 }
 
-void run(bool fp8) {
+// A matrix that ends in the residual stream adds to it. (Only where there are biases: the others were measured without.)
+bool adds_residual(const GemmShape& shape) { return shape.bias && shape.n <= shape.k; }
+
+void run(bool fp8, const std::string& model) {
   const auto device = make_cuda_device(0);
   const auto stream = device->make_stream("bench");
   std::vector<GemmShape> shapes;
   for (const Layout& layout : layouts) {
-    if (fp8 && layout.tp > 1) continue;
+    if (layout.model.find(model) == std::string::npos) continue;
+    if (fp8 && (layout.tp > 1 || preset_config(layout.model).biases)) continue;
     for (const GemmShape& shape : fp8 ? fp8_shapes_of(layout) : shapes_of(layout)) add(shapes, shape);
   }
   std::size_t most = 0;
@@ -95,7 +119,7 @@ void run(bool fp8) {
 
   std::string table;
   for (const GemmShape& shape : shapes) {
-    const std::vector<double> times = time_gemm_algorithms(*stream, shape, memory);
+    const std::vector<double> times = time_gemm_algorithms(*stream, shape, adds_residual(shape), memory);
     if (times.empty()) continue;
     const auto best = static_cast<std::size_t>(std::min_element(times.begin(), times.end()) - times.begin());
     const double flops = 2.0 * static_cast<double>(shape.m * shape.n * shape.k);
@@ -110,8 +134,8 @@ void run(bool fp8) {
         times[0] / times[best], "ratio");
     constexpr double worthwhile = 0.98;  // below it is no noise
     if (times[best] < worthwhile * times[0]) {
-      table += fmt::format("    {{{{{}, {}, {}, {}, {}, {}}}, {}}},\n", shape.m, shape.n, shape.k, product, to_string(shape.in),
-                           to_string(shape.out), best);
+      table += fmt::format("    {{{{{}, {}, {}, {}, {}, {}{}}}, {}}},\n", shape.m, shape.n, shape.k, product,
+                           to_string(shape.in), to_string(shape.out), shape.bias ? ", true" : "", best);
     }
   }
   fmt::print(stderr, "library version {}\n{}", gemm_library_version(), table);
@@ -121,12 +145,12 @@ void run(bool fp8) {
 
 int main(int argc, char** argv) {
   const std::string products = argc > 1 ? argv[1] : "bf16";
-  if (argc > 2 || (products != "bf16" && products != "fp8")) {
-    fmt::print(stderr, "bench_gpu_gemm: error: takes bf16 or fp8, or nothing\n");
+  if (argc > 3 || (products != "bf16" && products != "fp8")) {
+    fmt::print(stderr, "bench_gpu_gemm: error: takes bf16 or fp8 and part of a model's name, or nothing\n");
     return exit_status(ErrorKind::input);
   }
   try {
-    run(products == "fp8");
+    run(products == "fp8", argc > 2 ? argv[2] : "");
   } catch (const Error& error) {
     fmt::print(stderr, "bench_gpu_gemm: error: {}\n", error.what());
     return exit_status(error.kind());

@@ -37,8 +37,8 @@ class GpuBench {
     norms(tokens_, 4096, 32000);
     norms(4 * tokens_, 2048, 128256);  // Llama-3.2-1B, 4 sequences
     for (const std::int64_t inner : {11008, 14336}) swiglu(inner);
-    gpt2(tokens_, 1600);  // GPT-2 XL, 4 sequences of 1024 and 16
-    gpt2(4 * tokens_, 1600);
+    for (const int sequences : {1, 2, 4}) gpt2(sequences * tokens_, 1600);  // GPT-2 XL, 4 sequences of 1024, 8 and 16
+    gpt2(4 * tokens_, 768);
     gpt2(tokens_, 4096);
     rotary({1, tokens_, 32, 32, 128});
     rotary({1, tokens_, 32, 8, 128});
@@ -195,13 +195,13 @@ class GpuBench {
       std::vector<Tensor> set;
       for (int i = 0; i < 4; ++i) set.push_back(make({tokens, hidden}, DType::bf16));
       for (int i = 0; i < 2; ++i) set.push_back(make({hidden}, DType::bf16));
-      for (const std::int64_t elements : {tokens, tokens, hidden, hidden}) set.push_back(make({elements}, DType::f32));
+      for (const std::int64_t elements : {tokens, tokens, hidden, hidden, hidden}) set.push_back(make({elements}, DType::f32));
       return set;
     };
     with_sets("layer_norm" + size, 2 * row, make_norm, [&](auto& t) {
       ops_->layer_norm({.x = t[0], .weight = t[4], .bias = t[5], .eps = 1e-5F, .y = t[1], .mean = t[6], .inv_std = t[7]});
     });
-    with_sets("layer_norm_backward + residual" + size, 4 * row, make_norm, [&](auto& t) {
+    with_sets("layer_norm_backward + residual and its sums" + size, 4 * row, make_norm, [&](auto& t) {
       ops_->layer_norm_backward({.dy = t[0],
                                  .x = t[1],
                                  .weight = t[4],
@@ -210,7 +210,8 @@ class GpuBench {
                                  .residual = t[2],
                                  .dx = t[3],
                                  .dweight = t[8],
-                                 .dbias = t[9]});
+                                 .dbias = t[9],
+                                 .residual_sums = t[10]});
     });
     const auto make_wide = [&] {
       return std::vector<Tensor>{make({tokens, inner}, DType::bf16), make({tokens, inner}, DType::bf16),

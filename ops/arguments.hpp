@@ -28,6 +28,7 @@ struct GatherMatmulArgs {
   Tensor w;      // [N, K]
   Tensor full;  // [T, in], written: all ranks' shards; left as it is, and may be shard's memory, when nothing is to be gathered
   Tensor out;   // [T, ...], written: full x w
+  std::optional<Tensor> bias = {};  // [out's columns], added to each row
 };
 
 struct MatmulScatterArgs {
@@ -35,6 +36,7 @@ struct MatmulScatterArgs {
   Tensor w;                             // [N, K]
   std::optional<Tensor> residual = {};  // [Tr, ...], added before the one rounding to out's dtype; may be out's memory
   Tensor out;                           // [Tr, ...], written
+  std::optional<Tensor> bias = {};      // [out's columns], added to each row of the ranks' sum
 };
 
 struct WeightGradArgs {
@@ -155,15 +157,16 @@ struct LayerNormArgs {
 };
 
 struct LayerNormBackwardArgs {
-  Tensor dy;                            // [Tr, H]
-  Tensor x;                             // [Tr, H], of the forward
-  Tensor weight;                        // [H]
-  Tensor mean;                          // [Tr] f32, of the forward
-  Tensor inv_std;                       // [Tr] f32, of the forward
-  std::optional<Tensor> residual = {};  // [Tr, H], added to dx before the one rounding
-  Tensor dx;                            // [Tr, H], written; may be x's memory
-  Tensor dweight;                       // [H] f32 +=
-  Tensor dbias;                         // [H] f32 +=
+  Tensor dy;                                 // [Tr, H]
+  Tensor x;                                  // [Tr, H], of the forward
+  Tensor weight;                             // [H]
+  Tensor mean;                               // [Tr] f32, of the forward
+  Tensor inv_std;                            // [Tr] f32, of the forward
+  std::optional<Tensor> residual = {};       // [Tr, H], added to dx before the one rounding
+  Tensor dx;                                 // [Tr, H], written; may be x's memory
+  Tensor dweight;                            // [H] f32 +=
+  Tensor dbias;                              // [H] f32 +=
+  std::optional<Tensor> residual_sums = {};  // [H] f32 += residual's columns' sums
 };
 
 struct GeluBackwardArgs {

@@ -19,7 +19,11 @@ class MeasuringOps : public Ops {
   void rms_norm_backward(const RmsNormBackwardArgs& args) override { measure<cpu::ColumnScratch>(args.x); }
   void gelu_backward(const GeluBackwardArgs& args) override { measure<cpu::ColumnScratch>(args.x); }
   void bias_grad(const Tensor& dy, const Tensor&) override { measure<cpu::ColumnScratch>(dy); }
-  void layer_norm_backward(const LayerNormBackwardArgs& args) override { measure<cpu::LayerNormScratch>(args.x); }
+  void layer_norm_backward(const LayerNormBackwardArgs& args) override {
+    const ArenaScope scope(*workspace_);
+    const cpu::LayerNormScratch scratch(*workspace_, args.x);
+    if (args.residual_sums) bias_grad(*args.residual, *args.residual_sums);
+  }
   void cross_entropy(const TensorParallel&, const CrossEntropyArgs& args) override { measure<cpu::LossScratch>(args.targets); }
   void square_sums(const Tensor&, const Tensor&) override {}
   void square_sum(const Tensor& tensor, const Tensor&) override { measure<cpu::SquareSumScratch>(tensor); }

@@ -74,10 +74,10 @@ class Ops {
 
   // --- Matrices with the communication around them ---
 
-  // Column-parallel forward and row-parallel backward: full = all shards [Tr, in] gathered, out = full x w.
+  // Column-parallel forward and row-parallel backward: full = all shards [Tr, in] gathered, out = full x w, plus bias.
   virtual void gather_matmul(const TensorParallel& tp, MatmulKind kind, const GatherMatmulArgs& args) = 0;
   // Row-parallel forward and column-parallel backward: in x w, summed over the ranks in fp32 and rank order, then this rank's
-  // rows, plus the residual, into out.
+  // rows, plus the residual and the bias, into out.
   virtual void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) = 0;
   // dw += dy^T x, or = with Accumulate::no
   virtual void weight_grad(const WeightGradArgs& args) = 0;
@@ -127,7 +127,7 @@ class Ops {
 
   // y = (x - mean) * inv_std * weight + bias; inv_std = 1 / sqrt(variance + eps), computed in fp32 (Ba et al. 2016).
   virtual void layer_norm(const LayerNormArgs& args) = 0;
-  // dx = gradient of layer_norm, plus residual.
+  // dx = gradient of layer_norm, plus residual, whose columns may be summed up on the way: a bias's gradient.
   virtual void layer_norm_backward(const LayerNormBackwardArgs& args) = 0;
   // y [T, I] = gelu(x + bias) in its tanh form, 0.5 v (1 + tanh(sqrt(2 / pi) (v + 0.044715 v^3))) (Hendrycks and Gimpel 2016);
   // x [T, I] as the matrix left it, bias [I].

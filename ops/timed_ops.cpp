@@ -68,7 +68,7 @@ class TimedOps : public Ops {
         tp, OpClass::matrix, [&] { ops_->matmul_scatter(tp, kind, args); },
         [&] {
           const Tensor out = scratch({args.in.rows(), product_cols(kind, args.w)}, args.out.dtype);
-          ops_->matmul_scatter({}, kind, {.in = args.in, .w = args.w, .out = out});
+          ops_->matmul_scatter({}, kind, {.in = args.in, .w = args.w, .out = out, .bias = args.bias});
         });
   }
   void backward_scatter(const TensorParallel& tp, const BackwardScatterArgs& args) override {

@@ -158,8 +158,12 @@ void AttentionBlock::backward(const BlockContext& context, const BackwardArgs& a
   } else if (in_place) {
     gradients.leave_place(saved.qkv);
   }
-  qkv_.backward(context, {.output_grad = qkv_grad, .residual = args.output_grad, .input_grad = args.input_grad}, gradients,
-                saved.projection);
+  qkv_.backward(context,
+                {.output_grad = qkv_grad,
+                 .residual = args.output_grad,
+                 .input_grad = args.input_grad,
+                 .residual_sums = out_.residual_sums(context)},
+                gradients, saved.projection);
 }
 
 }  // namespace pipetrain

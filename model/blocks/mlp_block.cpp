@@ -109,7 +109,11 @@ void MlpBlock::backward(const BlockContext& context, const BackwardArgs& args, W
   }
   // Its gradient has taken its place: nothing reads the values after that.
   up_.backward(context,
-               {.output_grad = saved.projected, .residual = args.output_grad, .input_grad = args.input_grad, .scale = scale},
+               {.output_grad = saved.projected,
+                .residual = args.output_grad,
+                .input_grad = args.input_grad,
+                .scale = scale,
+                .residual_sums = down_.residual_sums(context)},
                gradients, saved.projection);
 }
 

@@ -33,9 +33,10 @@ void Norm::forward(Ops& ops, const ForwardArgs& args) const {
 }
 
 void Norm::backward(Ops& ops, const BackwardArgs& args) const {
-  const auto& [dy, x, statistics, residual, dx] = args;
+  const auto& [dy, x, statistics, residual, dx, residual_sums] = args;
   switch (kind_) {
     case NormKind::rms:
+      if (residual_sums) ops.bias_grad(*residual, *residual_sums);
       return ops.rms_norm_backward({.dy = dy,
                                     .x = x,
                                     .weight = weight_.weight,
@@ -52,7 +53,8 @@ void Norm::backward(Ops& ops, const BackwardArgs& args) const {
                                       .residual = residual,
                                       .dx = dx,
                                       .dweight = weight_.grad,
-                                      .dbias = bias_.grad});
+                                      .dbias = bias_.grad,
+                                      .residual_sums = residual_sums});
   }
 }
 

@@ -34,11 +34,12 @@ class Norm {
   void forward(Ops& ops, const ForwardArgs& args) const;
 
   struct BackwardArgs {
-    Tensor dy;                            // [Tr, H]
-    Tensor x;                             // [Tr, H], of the forward
-    Statistics statistics;                // of the forward
-    std::optional<Tensor> residual = {};  // [Tr, H], added to dx before the one rounding
-    Tensor dx;                            // [Tr, H], written; may be x's memory
+    Tensor dy;                                 // [Tr, H]
+    Tensor x;                                  // [Tr, H], of the forward
+    Statistics statistics;                     // of the forward
+    std::optional<Tensor> residual = {};       // [Tr, H], added to dx before the one rounding
+    Tensor dx;                                 // [Tr, H], written; may be x's memory
+    std::optional<Tensor> residual_sums = {};  // [H] f32 += residual's columns' sums
   };
   // Adds to the weights' gradients.
   void backward(Ops& ops, const BackwardArgs& args) const;

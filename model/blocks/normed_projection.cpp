@@ -29,8 +29,11 @@ Tensor NormedProjection::forward(const BlockContext& context, const Tensor& inpu
                             : context.workspace.allocate({context.shard_rows(), hidden}, context.dtype);
   norm_.forward(context.ops, {.x = input, .y = shard, .statistics = saved.statistics});
   context.ops.gather_matmul(context.tp, MatmulKind::forward,
-                            {.shard = shard, .w = matrix_.weight, .full = kept ? saved.normed : shard, .out = output});
-  if (roles_.bias) context.ops.add_bias(output, bias_.weight);
+                            {.shard = shard,
+                             .w = matrix_.weight,
+                             .full = kept ? saved.normed : shard,
+                             .out = output,
+                             .bias = roles_.bias ? std::optional(bias_.weight) : std::nullopt});
   return output;
 }
 
@@ -50,9 +53,12 @@ void NormedProjection::backward(const BlockContext& context, const BackwardArgs&
   if (roles_.bias) context.ops.bias_grad(args.output_grad, bias_.grad);
   gradients.add_and_scatter(context.tp,
                             {.dy = args.output_grad, .w = matrix_.weight, .dx = normed_grad, .x = normed, .dw = matrix_.grad});
-  norm_.backward(
-      context.ops,
-      {.dy = normed_grad, .x = saved.input, .statistics = saved.statistics, .residual = args.residual, .dx = args.input_grad});
+  norm_.backward(context.ops, {.dy = normed_grad,
+                               .x = saved.input,
+                               .statistics = saved.statistics,
+                               .residual = args.residual,
+                               .dx = args.input_grad,
+                               .residual_sums = args.residual_sums});
 }
 
 // What is gathered is rounded by every rank for itself: all have the same largest magnitude, and so the same scale.
@@ -105,9 +111,12 @@ void NormedProjection::backward_in_fp8(const BlockContext& context, const Backwa
   gradients.add({.a = cols_of(output_grad), .b = cols_of(normed), .out = matrix_.grad});
   const Tensor normed_grad = context.workspace.allocate(saved.input.shape, context.dtype);
   context.ops.fp8_matmul_scatter(context.tp, {.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = normed_grad});
-  norm_.backward(
-      context.ops,
-      {.dy = normed_grad, .x = saved.input, .statistics = saved.statistics, .residual = args.residual, .dx = args.input_grad});
+  norm_.backward(context.ops, {.dy = normed_grad,
+                               .x = saved.input,
+                               .statistics = saved.statistics,
+                               .residual = args.residual,
+                               .dx = args.input_grad,
+                               .residual_sums = args.residual_sums});
 }
 
 }  // namespace pipetrain

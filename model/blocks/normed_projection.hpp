@@ -39,6 +39,7 @@ class NormedProjection {
     std::optional<Tensor> residual = {};  // [Tr, H], the gradient that went around the block
     Tensor input_grad;                    // [Tr, H], written; may be the memory of the forward's input
     std::optional<Tensor> scale = {};  // [2] f32 in 8 bits with one scale a tensor: ends with output_grad's largest magnitude
+    std::optional<Tensor> residual_sums = {};  // [H] f32 += residual's columns' sums
   };
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, const Saved& saved) const;
 

@@ -11,9 +11,11 @@ void ResidualProjection::bind(const BoundTensors& tensors) {
 
 void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,
                                   Saved& saved) const {
+  const auto bias = roles_.bias ? std::optional(bias_.weight) : std::nullopt;
   if (!in_fp8()) {
-    return context.ops.matmul_scatter(context.tp, MatmulKind::forward,
-                                      {.in = args.input, .w = matrix_.weight, .residual = residual, .out = args.output});
+    return context.ops.matmul_scatter(
+        context.tp, MatmulKind::forward,
+        {.in = args.input, .w = matrix_.weight, .residual = residual, .out = args.output, .bias = bias});
   }
   const ArenaScope scope(context.workspace);
   const Fp8Matrix input =
@@ -22,12 +24,16 @@ void ResidualProjection::multiply(const BlockContext& context, const ForwardArgs
   context.ops.quantise({.x = args.input, .out = input, .measured = args.scale.has_value()});
   context.ops.fp8_matmul_scatter(context.tp,
                                  {.a = rows_of(input), .b = rows_of(matrix_.fp8), .addend = residual, .out = args.output});
+  if (bias) context.ops.add_bias(args.output, *bias);
+}
+
+std::optional<Tensor> ResidualProjection::residual_sums(const BlockContext& context) const {
+  return roles_.bias && !dropout_.active(context) ? std::optional(bias_.grad) : std::nullopt;
 }
 
 void ResidualProjection::forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const {
   const bool drops = dropout_.active(context);
   multiply(context, args, drops ? std::nullopt : std::optional(args.residual), saved);
-  if (roles_.bias) context.ops.add_bias(args.output, bias_.weight);
   if (!drops) return;
   DropoutArgs dropout = dropout_.of_shard(context, args.output, args.output);
   dropout.residual = args.residual;
@@ -57,7 +63,7 @@ void ResidualProjection::backward_in_fp8(const BlockContext& context, const Back
   const Fp8Matrix output_grad =
       allocate_fp8(whole, gradients_beside(matrix_.fp8), {.rows = &context.workspace, .cols = &gradients.memory()});
   context.ops.quantise({.x = gathered, .out = output_grad});
-  if (roles_.bias) context.ops.bias_grad(shard, bias_.grad);
+  if (roles_.bias && drops) context.ops.bias_grad(shard, bias_.grad);
   context.ops.fp8_matmul({.a = rows_of(output_grad), .b = cols_of(matrix_.fp8), .out = args.input_grad});
   gradients.add({.a = cols_of(output_grad), .b = cols_of(input), .out = matrix_.grad});
 }
@@ -70,7 +76,7 @@ void ResidualProjection::backward(const BlockContext& context, const BackwardArg
                               ? gradients.allocate({context.tokens(), args.output_grad.shape[1]}, context.dtype)
                               : args.output_grad;
   const Tensor shard = drops ? undropped(context, args.output_grad, gathered) : args.output_grad;
-  if (roles_.bias) context.ops.bias_grad(shard, bias_.grad);
+  if (roles_.bias && drops) context.ops.bias_grad(shard, bias_.grad);
   context.ops.gather_matmul(context.tp, MatmulKind::input_grad,
                             {.shard = shard, .w = matrix_.weight, .full = gathered, .out = args.input_grad});
   gradients.add({.dy = gathered, .x = args.input, .dw = matrix_.grad});

@@ -35,6 +35,9 @@ class ResidualProjection {
     Tensor input_grad;   // [T, K], written
   };
   void backward(const BlockContext& context, const BackwardArgs& args, WeightGradients& gradients, const Saved& saved) const;
+  // The bias's gradient, where it is the sum of output_grad's columns: it is then left to the norm of the block, which reads
+  // them as the residual's gradient anyway.
+  std::optional<Tensor> residual_sums(const BlockContext& context) const;
 
  private:
   void multiply(const BlockContext& context, const ForwardArgs& args, const std::optional<Tensor>& residual,

@@ -17,9 +17,15 @@ class CpuOps : public Ops {
     const bool gathers = tp.size() > 1 && tp.sequence_parallel;
     if (gathers) tp.group->all_gather(stream_, args.shard, args.full);
     enqueue([=](CpuStream& s) { cpu::matmul(s, kind, gathers ? args.full : args.shard, args.w, false, args.out); });
+    if (args.bias) add_bias(args.out, *args.bias);
   }
 
   void matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) override {
+    multiply_and_scatter(tp, kind, args);
+    if (args.bias) add_bias(args.out, *args.bias);
+  }
+
+  void multiply_and_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) {
     const Tensor& out = args.out;
     if (tp.size() == 1) {
       const bool accumulate = args.residual.has_value();
@@ -101,6 +107,7 @@ class CpuOps : public Ops {
   void layer_norm_backward(const LayerNormBackwardArgs& args) override {
     const ArenaScope scope(*workspace_);
     const cpu::LayerNormScratch scratch(*workspace_, args.x);
+    if (args.residual_sums) bias_grad(*args.residual, *args.residual_sums);
     enqueue([=](CpuStream& s) { cpu::layer_norm_backward(s, args, scratch.partial); });
   }
 

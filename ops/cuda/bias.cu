@@ -53,7 +53,7 @@ void bias_grad(cudaStream_t stream, const Tensor& dy, const Tensor& dbias, int m
       const ColumnGrid grid(rows, cols / W, multiprocessors, blocks_each);
       launch(stream, bias_grad_kernel<T, W>, grid.blocks, ColumnGrid::threads(), 0, data_of<T>(dy), partial, rows,
              static_cast<int>(cols), grid.run);
-      add_partials(stream, partial, grid.runs, cols, data_of<float>(dbias));
+      add_partials(stream, partial, grid.runs, cols, {data_of<float>(dbias)});
     });
   });
 }

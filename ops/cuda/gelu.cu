@@ -75,7 +75,7 @@ void gelu_backward(cudaStream_t stream, const GeluBackwardArgs& args, int multip
       const ColumnGrid grid(rows, cols / W, multiprocessors, most_column_blocks);
       launch(stream, gelu_backward_kernel<T, W>, grid.blocks, ColumnGrid::threads(), 0, data_of<T>(args.dy), data_of<T>(args.x),
              data_of<T>(args.bias), data_of<T>(args.dx), partial, rows, static_cast<int>(cols), grid.run);
-      add_partials(stream, partial, grid.runs, cols, data_of<float>(args.dbias));
+      add_partials(stream, partial, grid.runs, cols, {data_of<float>(args.dbias)});
     });
   });
 }

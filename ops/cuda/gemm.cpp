@@ -78,6 +78,7 @@ class Preference {
 std::size_t Gemm::Hash::operator()(const Key& key) const noexcept {
   const GemmShape& shape = key.shape;
   std::size_t hash = static_cast<std::size_t>(key.a_scales) * 4 + static_cast<std::size_t>(key.b_scales);
+  hash = hash * 2 + (shape.bias ? 1 : 0);
   hash = hash * 512 + static_cast<std::size_t>(shape.product) * 64 + static_cast<std::size_t>(shape.in) * 8 +
          static_cast<std::size_t>(shape.out);
   for (const std::int64_t size : {shape.m, shape.n, shape.k})
@@ -98,16 +99,20 @@ Gemm::~Gemm() {
 }
 
 // Read when the product runs; cuBLASLt's first operand is b.
-void Gemm::set_scales(const Plan& plan, const Scales& scales, int device) {
-  check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scales.b, sizeof scales.b),
-        "scaling", device);
-  check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &scales.a, sizeof scales.a),
-        "scaling", device);
+void Gemm::set_vectors(const Plan& plan, const Vectors& vectors) const {
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* pointer) {
+    check(cublasLtMatmulDescSetAttribute(plan.operation, attribute, &pointer, sizeof pointer), "setting a pointer", device_);
+  };
+  if (vectors.a_scale != nullptr) {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, vectors.b_scale);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, vectors.a_scale);
+  }
+  if (vectors.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vectors.bias);
 }
 
 // cuBLASLt thinks in columns: a row-major [r, c] matrix is its c x r matrix, and a row-major product x y its y^T x^T. So b
 // comes first.
-const Gemm::Plan& Gemm::plan(const Key& key, const Scales& scales) {
+const Gemm::Plan& Gemm::plan(const Key& key, const Vectors& vectors) {
   const auto found = plans_.find(key);
   if (found != plans_.end()) return found->second;
 
@@ -126,8 +131,16 @@ const Gemm::Plan& Gemm::plan(const Key& key, const Scales& scales) {
     const std::int8_t fast_sums = of_tensors && shape.in == DType::e4m3 ? 1 : 0;
     check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast_sums, sizeof fast_sums),
           "choosing how to add up", device_);
-    set_scales(plan, scales, device_);
   }
+  if (shape.bias) {  // cuBLASLt adds it to each column of its result
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const cudaDataType_t type = type_of(shape.out);
+    check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
+          "adding a bias", device_);
+    check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type),
+          "adding a bias", device_);
+  }
+  set_vectors(plan, vectors);
   const auto layout = [&](cublasLtMatrixLayout_t& matrix, DType dtype, std::int64_t rows, std::int64_t cols) {
     check(cublasLtMatrixLayoutCreate(&matrix, type_of(dtype), static_cast<std::uint64_t>(cols),
                                      static_cast<std::uint64_t>(rows), cols),
@@ -172,11 +185,19 @@ void Gemm::choose_algorithm(const Key& key, Plan& plan) {
   plan.algorithm = results[rank].algo;
 }
 
+bool takes_bias(const GemmShape& shape) {
+  constexpr std::int64_t multiple = 8;  // elements, of every row
+  return shape.product == Product::y && size_of(shape.in) == 2 && size_of(shape.out) == 2 && shape.k > 0 &&
+         shape.n % multiple == 0 && shape.k % multiple == 0;
+}
+
 cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void* workspace) {
-  const auto& [product, a, b, addend, out, a_scale, b_scale, a_scales, b_scales] = operands;
+  const auto& [product, a, b, addend, out, a_scale, b_scale, a_scales, b_scales, bias] = operands;
   assert(b.dtype == type_of_b(a.dtype));
   const std::int64_t m = out.rows(), n = out.cols(), k = product == Product::dw ? a.rows() : a.cols();
   if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
+  const GemmShape shape{m, n, k, product, a.dtype, out.dtype, bias != nullptr};
+  assert(bias == nullptr || takes_bias(shape));
   if (k == 0) return copy_or_zero(stream, addend, out);
   assert(m == (product == Product::dw ? a.cols() : a.rows()) && n == (product == Product::y ? b.rows() : b.cols()));
   assert(k == (product == Product::y ? b.cols() : b.rows()));
@@ -184,9 +205,9 @@ cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void
     small_gemm(stream, operands);
     return CUBLAS_STATUS_SUCCESS;
   }
-  const Scales scales{a_scale, b_scale};
-  const Plan& plan = this->plan({{m, n, k, product, a.dtype, out.dtype}, a_scales, b_scales}, scales);
-  if (a_scale != nullptr) set_scales(plan, scales, device_);
+  const Vectors vectors{a_scale, b_scale, bias};
+  const Plan& plan = this->plan({shape, a_scales, b_scales}, vectors);
+  set_vectors(plan, vectors);
   const float one = 1, beta = addend == nullptr ? 0.0F : 1.0F;
   return cublasLtMatmul(handle_, plan.operation, &one, b.data, plan.b, a.data, plan.a, &beta,
                         addend == nullptr ? out.data : addend, plan.out, out.data, plan.out, &plan.algorithm, workspace,

@@ -29,7 +29,11 @@ struct GemmOperands {
   // On the device, aligned to 16 bytes: what the numbers of a, of b are multiplied by. For 8 bits only, which need them.
   const float *a_scale = nullptr, *b_scale = nullptr;
   Fp8Scales a_scales = Fp8Scales::tensor, b_scales = Fp8Scales::tensor;  // not both of blocks, nor one of a tensor
+  const void* bias = nullptr;  // [n] of out's type, added to each row before the one rounding; only where takes_bias()
 };
+
+// Whether Gemm adds a bias to the product of this shape.
+bool takes_bias(const GemmShape& shape);
 
 // Not thread-safe. The algorithm is one of the heuristics' list: the first, or the one that gemm_choice() names for this shape,
 // chip and library version. So it is a pure function of these. fp32 products use no TF32.
@@ -66,11 +70,13 @@ class Gemm {
   cublasLtHandle_t handle_ = nullptr;
   std::unordered_map<Key, Plan, Hash> plans_;
 
-  struct Scales {
-    const float *a, *b;
+  // What a plan learns anew with each product.
+  struct Vectors {
+    const float *a_scale, *b_scale;
+    const void* bias;
   };
-  static void set_scales(const Plan& plan, const Scales& scales, int device);
-  const Plan& plan(const Key& key, const Scales& scales);
+  void set_vectors(const Plan& plan, const Vectors& vectors) const;
+  const Plan& plan(const Key& key, const Vectors& vectors);
   void choose_algorithm(const Key& key, Plan& plan);
 };
 

@@ -8,24 +8,35 @@
 #include "ops/cuda/gemm.hpp"
 
 namespace pipetrain {
+namespace {
 
-std::vector<double> time_gemm_algorithms(Stream& stream, const GemmShape& shape, const Buffer& memory) {
-  CudaStream& on = cuda_stream(stream);
-  Device& device = stream.device();
-  Arena arena(memory.data(), memory.bytes(), "a measured product");
-  const auto [m, n, k, product, in, out_type] = shape;
+// one: [1] f32, a scale that changes nothing.
+cuda::GemmOperands operands_of(const GemmShape& shape, bool residual, const Tensor& one, Arena& arena) {
+  const auto [m, n, k, product, in, out_type, bias] = shape;
   const Tensor a = arena.allocate(product == Product::dw ? Shape{k, m} : Shape{m, k}, in);
   const bool eight_bits = size_of(in) == 1;
   const Tensor b = arena.allocate(product == Product::y ? Shape{n, k} : Shape{k, n}, eight_bits ? DType::e4m3 : in);
   const Tensor out = arena.allocate({m, n}, out_type);
   // Where weights' gradients are added up, the sum so far is read too.
   const bool adds = product == Product::dw || (eight_bits && out_type == DType::f32);
+  cuda::GemmOperands operands{product, a, b, adds ? out.data : nullptr, out};
+  if (residual && !adds) operands.addend = arena.allocate({m, n}, out_type).data;
+  if (eight_bits) operands.a_scale = operands.b_scale = one.as<float>();
+  if (bias) operands.bias = arena.allocate({n}, out_type).data;
+  return operands;
+}
+
+}  // namespace
+
+std::vector<double> time_gemm_algorithms(Stream& stream, const GemmShape& shape, bool residual, const Buffer& memory) {
+  CudaStream& on = cuda_stream(stream);
+  Device& device = stream.device();
+  Arena arena(memory.data(), memory.bytes(), "a measured product");
   const Tensor one = arena.allocate({1}, DType::f32);
   const float value = 1;
-  if (eight_bits) stream.copy(one.data, &value, sizeof value), stream.synchronize();
+  if (size_of(shape.in) == 1) stream.copy(one.data, &value, sizeof value), stream.synchronize();
+  const cuda::GemmOperands operands = operands_of(shape, residual, one, arena);
   const Buffer workspace = device.allocate(cuda::gemm_workspace, "the workspace of a measured product");
-  cuda::GemmOperands operands{product, a, b, adds ? out.data : nullptr, out};
-  if (eight_bits) operands.a_scale = operands.b_scale = one.as<float>();
 
   std::vector<std::unique_ptr<cuda::Gemm>> algorithms;
   const auto run = [&](cuda::Gemm& gemm) { return gemm.run(on.native(), operands, workspace.data()); };

@@ -32,10 +32,12 @@ void layer_norm(cudaStream_t stream, const LayerNormArgs& args);
 std::size_t layer_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes
 void layer_norm_backward(cudaStream_t stream, const LayerNormBackwardArgs& args, int multiprocessors, void* scratch);
 
-// partials.cu: first [cols] += the sums of partial [shares, cols]; with second, of partial [shares, 2, cols] and so both. In an
+// partials.cu: first [cols] += the sums of partial [shares, cols]; with second, of partial [shares, 2, cols], and so on. In an
 // order that depends on the number of shares only.
-void add_partials(cudaStream_t stream, const float* partial, int shares, std::int64_t cols, float* first,
-                  float* second = nullptr);
+struct PartialSums {
+  float *first, *second = nullptr, *third = nullptr;
+};
+void add_partials(cudaStream_t stream, const float* partial, int shares, std::int64_t cols, const PartialSums& sums);
 
 // bias.cu
 void add_bias(cudaStream_t stream, const Tensor& x, const Tensor& bias);

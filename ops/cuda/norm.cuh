@@ -116,6 +116,7 @@ template <class Body>
 void with_packs(const char* what, std::int64_t packs, int wanted, int limit, Body body) {
   const auto fits = [&](int n) { return n >= wanted && ceil_div<std::int64_t>(packs, n) <= limit; };
   const auto threads = [&](int n) { return round_to_warps(ceil_div<std::int64_t>(packs, n)); };
+  if (packs > 2 * 32 && packs <= 3 * 32) return body(Constant<3>{}, 32);  // a warp by itself, most of it at work
   if (fits(1)) return body(Constant<1>{}, threads(1));
   if (fits(2)) return body(Constant<2>{}, threads(2));
   if (fits(4)) return body(Constant<4>{}, threads(4));

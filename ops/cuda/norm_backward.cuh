@@ -1,6 +1,6 @@
 // The gradients of RMSNorm and LayerNorm (`centered`). With s = inv_std, n = (x - mean) s and g = dy * weight:
 // dx = s (g - mean(g) - n mean(g n)), dweight = sum of dy n over the rows, dbias = sum of dy. RMSNorm takes the mean of x and
-// of g for zero. Only for .cu files.
+// of g for zero. `sums_residual`: the residual's sum over the rows too, as it is read anyway. Only for .cu files.
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
@@ -62,45 +62,53 @@ __device__ void team_sums(R (&values)[B], R (*shared)[32]) {
 #pragma unroll
   for (int b = 0; b < B; ++b) {
     values[b] = warp_sum(values[b]);
-    if (lane == 0) shared[b][warp] = values[b];
+    if (warps > 1 && lane == 0) shared[b][warp] = values[b];
   }
+  if (warps == 1) return;
   asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.y + 1), "r"(blockDim.x) : "memory");
 #pragma unroll
   for (int b = 0; b < B; ++b) values[b] = warp_sum(lane < warps ? shared[b][lane] : R{0});
 }
 
-constexpr int max_teams = 8;  // of a block; each has a hardware barrier of its own
+constexpr int max_teams = 8;  // of more than a warp, of a block; each has a hardware barrier of its own
+constexpr int max_warps = 16;
 
-// The block's teams' sums in team 0, added in order; memory: [cols].
+// The block's teams' sums in team 0, added in halves; memory: [half of the teams, cols].
 template <int W, int N, class R>
 __device__ void add_teams(R (&sums)[N][W], R* memory, int packs) {
-  for (int team = 1; team < blockDim.y; ++team) {
+  const int team = threadIdx.y;
+  for (int teams = blockDim.y, half; teams > 1; teams = half) {
+    half = (teams + 1) / 2;
+    R* const of_pair = memory + static_cast<std::int64_t>(team < half ? team : team - half) * W * packs;
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const int pack = threadIdx.x + n * blockDim.x;
-      if (threadIdx.y != team || pack >= packs) continue;
+      if (team < half || team >= teams || pack >= packs) break;
 #pragma unroll
-      for (int i = 0; i < W; ++i) memory[i * packs + pack] = sums[n][i];
+      for (int i = 0; i < W; ++i) of_pair[i * packs + pack] = sums[n][i];
     }
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const int pack = threadIdx.x + n * blockDim.x;
-      if (threadIdx.y != 0 || pack >= packs) break;
+      if (team + half >= teams || pack >= packs) break;
 #pragma unroll
-      for (int i = 0; i < W; ++i) sums[n][i] += memory[i * packs + pack];
+      for (int i = 0; i < W; ++i) sums[n][i] += of_pair[i * packs + pack];
     }
   }
 }
 
 constexpr int backward_threads = 512;  // of a block: what the registers allow
-constexpr int backward_packs = 2;      // at least, a thread
+template <int N>
+constexpr int backward_threads_of = N == 3 ? 384 : backward_threads;
+constexpr int backward_packs = 2;  // at least, a thread
 
 // One block a multiprocessor; its teams take the rows in turn and keep their columns' share of the weight's gradient in
-// registers. partial [blocks, cols], or [blocks, 2, cols] with the bias's. mean is used when centered only.
-template <bool centered, class T, class TW, int W, int N>
-__global__ void __launch_bounds__(backward_threads, 1)
+// registers. partial [blocks, cols], or [blocks, 2 or 3, cols] with the bias's and the residual's. mean is used when centered
+// only.
+template <bool centered, bool sums_residual, class T, class TW, int W, int N>
+__global__ void __launch_bounds__(backward_threads_of<N>, 1)
     norm_backward_kernel(const T* dy, const T* x, const TW* weight, const float* mean, const float* inv_std, const T* residual,
                          T* dx, float* partial, std::int64_t rows, int cols) {
   using R = Real<T>;
@@ -119,7 +127,7 @@ __global__ void __launch_bounds__(backward_threads, 1)
     const int pack = threadIdx.x + n * blockDim.x;
     if (pack < packs) w[n] = load<W>(weight, pack);
   }
-  R dweight[N][W] = {}, dbias[N][W] = {};
+  R dweight[N][W] = {}, dbias[N][W] = {}, of_residual[N][W] = {};
   float next_inv = row < rows ? inv_std[row] : 0.0F, next_center = centered && row < rows ? mean[row] : 0.0F;
   for (int parity = 0; row < rows; row += stride, parity ^= 1) {
     const R inv = next_inv, offset = -next_center * inv;  // n = x inv + offset
@@ -147,7 +155,7 @@ __global__ void __launch_bounds__(backward_threads, 1)
       if constexpr (centered) sums[1] += of_pack[1];
     }
     if (row + stride < rows) next.fetch(row + stride);
-    team_sums(sums, shared[parity][threadIdx.y]);
+    team_sums(sums, shared[parity][threadIdx.y % max_teams]);
     // dx = g inv + x pull + level
     const R slope = sums[0] / static_cast<R>(cols), pull = -slope * inv * inv;
     R level = 0;
@@ -163,6 +171,7 @@ __global__ void __launch_bounds__(backward_threads, 1)
 #pragma unroll
       for (int i = 0; i < W; ++i) {
         R rest = in_residual[n][i];
+        if constexpr (sums_residual) of_residual[n][i] += rest;
         if constexpr (centered) rest += level;
         out[i] = static_cast<R>(in_dy[n][i]) * w[n][i] * inv + (in_x[n][i] * pull + rest);
       }
@@ -172,24 +181,27 @@ __global__ void __launch_bounds__(backward_threads, 1)
 
   add_teams(dweight, reinterpret_cast<R*>(memory), packs);
   if constexpr (centered) add_teams(dbias, reinterpret_cast<R*>(memory), packs);
+  if constexpr (sums_residual) add_teams(of_residual, reinterpret_cast<R*>(memory), packs);
   if (threadIdx.y != 0) return;
-  float* const own = partial + static_cast<std::int64_t>(blockIdx.x) * (centered ? 2 : 1) * cols;
+  constexpr int sums = 1 + (centered ? 1 : 0) + (sums_residual ? 1 : 0);
+  float* const own = partial + static_cast<std::int64_t>(blockIdx.x) * sums * cols;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const int pack = threadIdx.x + n * blockDim.x;
     if (pack >= packs) break;
     store(own, pack, dweight[n]);
     if constexpr (centered) store(own + cols, pack, dbias[n]);
+    if constexpr (sums_residual) store(own + 2 * cols, pack, of_residual[n]);
   }
 }
 
-// Bytes; sums: 1 of the weight's gradient, 2 with the bias's.
+// Bytes; sums: 1 of the weight's gradient, 2 with the bias's, 3 with the residual's.
 inline std::size_t norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors, int sums) {
   return static_cast<std::size_t>(std::min<std::int64_t>(rows, multiprocessors) * cols * sums) * sizeof(float);
 }
 
-// mean and dbias: without memory unless centered.
-template <bool centered>
+// mean and dbias: without memory unless centered. residual_sums of args: where sums_residual.
+template <bool centered, bool sums_residual = false>
 void norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwardArgs& args, int multiprocessors,
                    void* scratch) {
   const std::int64_t rows = args.x.rows(), cols = args.x.cols();
@@ -203,16 +215,17 @@ void norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwar
     constexpr int W = decltype(w)::value;
     with_packs(what, cols / W, backward_packs, backward_threads, [&](auto n, int threads) {
       constexpr int N = decltype(n)::value;
-      const int teams = std::clamp(backward_threads / threads, 1, max_teams);
+      const int teams = std::clamp(backward_threads_of<N> / threads, 1, threads == 32 ? max_warps : max_teams);
       const auto blocks = static_cast<int>(std::min<std::int64_t>(ceil_div<std::int64_t>(rows, teams), multiprocessors));
-      const int shared =
-          std::max(NextRow<T, W, N>::bytes_per_thread * threads * teams, W * N * threads * static_cast<int>(sizeof(Real<T>)));
-      const auto kernel = norm_backward_kernel<centered, T, TW, W, N>;
+      const int halves = W * N * threads * ((teams + 1) / 2) * static_cast<int>(sizeof(Real<T>));
+      const int shared = std::max(NextRow<T, W, N>::bytes_per_thread * threads * teams, halves);
+      const auto kernel = norm_backward_kernel<centered, sums_residual, T, TW, W, N>;
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
       launch(stream, kernel, blocks, dim3(threads, teams), shared, data_of<T>(args.dy), data_of<T>(args.x),
              data_of<TW>(args.weight), data_of<float>(args.mean), data_of<float>(args.inv_std), data_or_null<T>(args.residual),
              data_of<T>(args.dx), partial, rows, static_cast<int>(cols));
-      add_partials(stream, partial, blocks, cols, data_of<float>(args.dweight), data_of<float>(args.dbias));
+      add_partials(stream, partial, blocks, cols,
+                   {data_of<float>(args.dweight), data_of<float>(args.dbias), data_or_null<float>(args.residual_sums)});
     });
   });
 }

@@ -25,17 +25,20 @@ void ParallelMatmul::gather_matmul(const TensorParallel& tp, MatmulKind kind, co
     const RowSplit rows(args.full.rows(), tp.size());
     return transfer->gather(ops_.stream(), args.shard, args.full, rows, [&](std::int64_t begin, std::int64_t end) {
       const bool own = begin == rows.begin(tp.rank());
-      matmul(kind,
-             {.in = own ? args.shard : args.full.row_range(begin, end), .w = args.w, .out = args.out.row_range(begin, end)});
+      matmul(kind, {.in = own ? args.shard : args.full.row_range(begin, end),
+                    .w = args.w,
+                    .out = args.out.row_range(begin, end),
+                    .bias = args.bias});
     });
   }
   if (gathers) tp.group->all_gather(ops_.stream(), args.shard, args.full);
-  matmul(kind, {.in = gathers ? args.full : args.shard, .w = args.w, .out = args.out});
+  matmul(kind, {.in = gathers ? args.full : args.shard, .w = args.w, .out = args.out, .bias = args.bias});
 }
 
 void ParallelMatmul::matmul_scatter(const TensorParallel& tp, MatmulKind kind, const MatmulScatterArgs& args) {
   if (tp.size() == 1) return matmul(kind, args);
   sum_over_ranks(tp, partial_product(kind, args));
+  if (args.bias) add_bias_apart(args.out, *args.bias);
 }
 
 // It refers to args.
@@ -122,8 +125,18 @@ bool ParallelMatmul::sums_in_pieces(const TensorParallel& tp, const PartialProdu
 }
 
 void ParallelMatmul::matmul(MatmulKind kind, const MatmulScatterArgs& args) {
-  multiply({kind == MatmulKind::forward ? Product::y : Product::dx, args.in, args.w,
-            args.residual ? args.residual->data : nullptr, args.out});
+  const Tensor& out = args.out;
+  const Product product = kind == MatmulKind::forward ? Product::y : Product::dx;
+  GemmOperands operands{product, args.in, args.w, args.residual ? args.residual->data : nullptr, out};
+  const bool on_the_way =
+      args.bias && takes_bias({out.rows(), out.cols(), args.in.cols(), product, args.in.dtype, out.dtype, true});
+  if (on_the_way) operands.bias = args.bias->data;
+  multiply(operands);
+  if (args.bias && !on_the_way) add_bias_apart(out, *args.bias);
+}
+
+void ParallelMatmul::add_bias_apart(const Tensor& x, const Tensor& bias) {
+  ops_.enqueue("add_bias", [&](cudaStream_t native) { add_bias(native, x, bias); });
 }
 
 void ParallelMatmul::multiply(GemmOperands operands) {

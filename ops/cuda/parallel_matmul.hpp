@@ -43,6 +43,7 @@ class ParallelMatmul {
   void sum_over_ranks(const TensorParallel& tp, const PartialProduct& product);
   bool sums_in_pieces(const TensorParallel& tp, const PartialProduct& product, const std::function<void()>& meanwhile);
   void matmul(MatmulKind kind, const MatmulScatterArgs& args);
+  void add_bias_apart(const Tensor& x, const Tensor& bias);
   void multiply(GemmOperands operands);
 };
 

@@ -6,14 +6,14 @@ namespace pipetrain::cuda {
 namespace {
 
 // 32 columns a block; blockIdx.y chooses the sum. The order depends on the number of shares only.
-__global__ void add_partials_kernel(const float* partial, int shares, int cols, float* first, float* second) {
+__global__ void add_partials_kernel(const float* partial, int shares, int cols, PartialSums sums) {
   constexpr int unroll = 5;  // loads in flight together: enough for one share a multiprocessor
   wait_for_previous();
   __shared__ double shared[32][33];
   const int col = blockIdx.x * 32 + threadIdx.x;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.y) * cols;
   partial += static_cast<std::int64_t>(blockIdx.y) * cols;
-  float* const total = blockIdx.y == 0 ? first : second;
+  float* const total = blockIdx.y == 0 ? sums.first : blockIdx.y == 1 ? sums.second : sums.third;
   const int own = blockIdx.x * 32 + threadIdx.y;  // the column that this row of threads writes
   const float old = own < cols ? total[own] : 0.0F;
   double sum = 0;
@@ -34,9 +34,10 @@ __global__ void add_partials_kernel(const float* partial, int shares, int cols, 
 
 }  // namespace
 
-void add_partials(cudaStream_t stream, const float* partial, int shares, std::int64_t cols, float* first, float* second) {
-  launch(stream, add_partials_kernel, dim3(blocks_for(cols, 32), second == nullptr ? 1 : 2), dim3(32, 32), 0, partial, shares,
-         static_cast<int>(cols), first, second);
+void add_partials(cudaStream_t stream, const float* partial, int shares, std::int64_t cols, const PartialSums& sums) {
+  const unsigned count = sums.second == nullptr ? 1 : sums.third == nullptr ? 2 : 3;
+  launch(stream, add_partials_kernel, dim3(blocks_for(cols, 32), count), dim3(32, 32), 0, partial, shares,
+         static_cast<int>(cols), sums);
 }
 
 }  // namespace pipetrain::cuda

@@ -164,8 +164,46 @@ void check_backward_scatter(Layout& l, std::int64_t tokens) {
   }
 }
 
+void check_biased_products(Layout& l, std::int64_t tokens) {
+  const Values x = l.draw({tokens, hidden_size}), wide = l.draw({tokens, inner_size}), residual = l.draw({tokens, hidden_size});
+  const Values w = l.draw({inner_size, hidden_size}), w2 = l.draw({hidden_size, inner_size});
+  const Values bias = l.draw({inner_size, 1}), bias2 = l.draw({hidden_size});
+  const RowSplit cut(inner_size, l.team.size());
+  const auto shard_x = l.put_shards(x), shard_residual = l.put_shards(residual), tw = put_rows(l, w), tw2 = put_cols(l, w2);
+  const auto twide = put_cols(l, wide), tbias = put_rows(l, bias);
+  const auto tbias2 = l.each([&](int r) { return l.team[r].put(bias2, l.dtype); });
+  const auto full = l.each([&](int r) { return l.team[r].poisoned({tokens, hidden_size}, l.dtype); });
+  const auto column = l.each([&](int r) { return l.team[r].poisoned({tokens, cut.count(r)}, l.dtype); });
+  const auto sum = l.poisoned_shards(tokens, hidden_size);
+  l.team.run([&](TestRank& r) {
+    const TensorParallel tp = r.tp(l.sequence_parallel);
+    r.ops().gather_matmul(tp, MatmulKind::forward,
+                          {.shard = mine(shard_x, r),
+                           .w = mine(tw, r),
+                           .full = mine(full, r),
+                           .out = mine(column, r),
+                           .bias = mine(tbias, r).reshaped({cut.count(r.rank())})});
+    r.ops().matmul_scatter(tp, MatmulKind::forward,
+                           {.in = mine(twide, r),
+                            .w = mine(tw2, r),
+                            .residual = mine(shard_residual, r),
+                            .out = mine(sum, r),
+                            .bias = mine(tbias2, r)});
+  });
+  Values flat = bias;
+  flat.shape = {inner_size};
+  const Values forward = reference::add_bias(reference::matmul(MatmulKind::forward, x, w), flat);
+  for (int rank = 0; rank < l.team.size(); ++rank) {
+    INFO("rank " << rank);
+    const Values own = col_range(forward, cut.begin(rank), cut.end(rank));
+    CHECK(relative_error(l.team[rank].get(column[static_cast<std::size_t>(rank)]), own) < l.tolerance);
+  }
+  l.check_shards(sum, plus(reference::add_bias(reference::matmul(MatmulKind::forward, wide, w2), bias2), residual));
+}
+
 void check_products(Layout& l, std::int64_t tokens) {
   INFO(tokens << " tokens");
+  check_biased_products(l, tokens);
   check_gathered_products(l, tokens);
   check_scattered_products(l, tokens);
   check_backward_scatter(l, tokens);
