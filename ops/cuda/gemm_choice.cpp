@@ -4,7 +4,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <iterator>
+#include <initializer_list>
+#include <span>
 
 namespace pipetrain::cuda {
 namespace {
@@ -77,6 +78,32 @@ const Choice choices[] = {
     {{16384, 3072, 2048, y, e4m3, bf16}, 6},  {{16384, 2048, 2048, y, e4m3, bf16}, 4},
     {{16384, 16384, 2048, y, e4m3, bf16}, 7}, {{16384, 2048, 8192, y, e4m3, bf16}, 4},
 };
+// Of models with biases, in the same way.
+const Choice biased_choices[] = {
+    // GPT-2 124M, 16 sequences of 1,024
+    {{16384, 2304, 768, y, bf16, bf16, true}, 1},
+    {{16384, 3072, 768, y, bf16, bf16}, 6},
+    {{16384, 50304, 768, y, bf16, bf16}, 6},
+    {{16384, 768, 2304, dx, bf16, bf16}, 7},
+    {{16384, 768, 768, dx, bf16, bf16}, 7},
+    {{16384, 3072, 768, dx, bf16, bf16}, 6},
+    {{768, 768, 16384, dw, bf16, f32}, 1},
+    {{3072, 768, 16384, dw, bf16, f32}, 1},
+    {{768, 3072, 16384, dw, bf16, f32}, 1},
+    {{50304, 768, 16384, dw, bf16, f32}, 6},
+    // GPT-2 XL, 8 sequences of 1,024
+    {{8192, 4800, 1600, y, bf16, bf16, true}, 1},
+    {{8192, 6400, 1600, y, bf16, bf16}, 1},
+    {{8192, 1600, 6400, y, bf16, bf16, true}, 3},
+    {{8192, 50304, 1600, y, bf16, bf16}, 5},
+    {{8192, 1600, 4800, dx, bf16, bf16}, 2},
+    {{8192, 1600, 1600, dx, bf16, bf16}, 2},
+    {{8192, 1600, 6400, dx, bf16, bf16}, 2},
+    {{8192, 6400, 1600, dx, bf16, bf16}, 6},
+    {{8192, 1600, 50304, dx, bf16, bf16}, 2},
+    {{1600, 6400, 8192, dw, bf16, f32}, 1},
+    {{50304, 1600, 8192, dw, bf16, f32}, 7},
+};
 
 }  // namespace
 
@@ -89,9 +116,11 @@ int gemm_choice(const GemmShape& shape, int device) {
   GemmShape measured = shape;
   for (DType* dtype : {&measured.in, &measured.out})
     if (*dtype == DType::f16) *dtype = DType::bf16;
-  const auto* found =
-      std::find_if(std::begin(choices), std::end(choices), [&](const Choice& one) { return one.shape == measured; });
-  return found == std::end(choices) ? 0 : found->rank;
+  for (const auto table : std::initializer_list<std::span<const Choice>>{choices, biased_choices}) {
+    const auto found = std::find_if(table.begin(), table.end(), [&](const Choice& one) { return one.shape == measured; });
+    if (found != table.end()) return found->rank;
+  }
+  return 0;
 }
 
 }  // namespace pipetrain::cuda
