@@ -9,6 +9,7 @@
 
 #include "bench/gpu/our_run.hpp"
 #include "core/process_group.hpp"
+#include "model/block_plan.hpp"
 #include "model/blocks/fp8_memory.hpp"
 #include "model/config.hpp"
 #include "ops/ops.hpp"
@@ -29,10 +30,11 @@ std::vector<Matrix> matrices_of(const Row& row) {
   const std::int64_t heads = config.heads * config.head_dim / row.tp;
   const std::int64_t packed = (config.heads + 2 * config.kv_heads) * config.head_dim / row.tp;
   const std::int64_t inner = config.intermediate / row.tp;
-  const std::int64_t vocabulary = RowSplit(config.vocabulary, row.tp).count(0);
+  const bool gated = config.activation == Activation::swiglu;
+  const std::int64_t vocabulary = whole_vectors(RowSplit(config.vocabulary, row.tp).count(0));
   return {{"qkv", packed, config.hidden, layers},
           {"o", config.hidden, heads, layers},
-          {"gate_up", 2 * inner, config.hidden, layers},
+          {gated ? "gate_up" : "up", gated ? 2 * inner : inner, config.hidden, layers},
           {"down", config.hidden, inner, layers},
           {"head", vocabulary, config.hidden, 1}};
 }

@@ -87,6 +87,18 @@ std::vector<Row> long_rows() {
   return rows;
 }
 
+// As llm.c trains them, which is their peer and is not started from here.
+std::vector<Row> gpt2_rows() {
+  std::vector<Row> rows(2);
+  rows[0].name = rows[0].model = "gpt2", rows[0].microbatch = 16;
+  rows[1].name = rows[1].model = "gpt2-xl", rows[1].microbatch = 8;
+  for (Row& row : rows) {
+    row.sequence = 1024, row.microbatches = 4;
+    row.peers.clear();
+  }
+  return rows;
+}
+
 // In 8 bits, with one scale a tensor and then with scales of blocks, which have no peer, nor has tp 2: they stand beside their
 // own rows in bf16.
 std::vector<Row> fp8_rows() {
@@ -120,7 +132,8 @@ std::vector<Row> make_rows() {
               {half("1gpu", 1, 1, 1), half("pp2", 2, 1, 1), half("tp2", 1, 2, 1), half("dp2", 1, 1, 2), half("pp4", 4, 1, 1),
                half("tp4", 1, 4, 1), half("tp4-2048", 1, 4, 1, 2048), half("dp4", 1, 1, 4), half("pp2-tp2", 2, 2, 1),
                half("dp2-pp2", 2, 1, 2), half("pp8", 8, 1, 1), half("dp8", 1, 1, 8), half("pp2-tp4", 2, 4, 1)});
-  for (const std::vector<Row>& more : {zero_rows(), long_rows(), fp8_rows()}) rows.insert(rows.end(), more.begin(), more.end());
+  for (const std::vector<Row>& more : {zero_rows(), long_rows(), gpt2_rows(), fp8_rows()})
+    rows.insert(rows.end(), more.begin(), more.end());
   for (const int pp : {1, 2}) {
     Row& row = rows.emplace_back();
     row.name = fmt::format("cpu-tiny-pp{}", pp);
