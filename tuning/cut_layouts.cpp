@@ -40,6 +40,10 @@ double bound_of_cuts(LayoutCosts& costs, const Layout& layout, const schedules::
   return cut_bound(problem);
 }
 
+bool can_braid(const LayoutRequest& request, const Layout& layout) {
+  return layout.tp > 1 && request.device == DeviceKind::cpu && !request.offload.parameters && request.zero != 3;
+}
+
 CutLayouts::CutLayouts(const LayoutRequest& request, LayoutCosts& costs, LayoutMemory& memory, Found found)
     : request_(request), costs_(costs), memory_(memory), found_(std::move(found)), budget_(*request.search_cuts) {}
 
@@ -60,7 +64,9 @@ void CutLayouts::search_schedules_of(const Layout& sizes, const std::function<do
   if (request_.recompute) modes = {*request_.recompute};
   for (const schedules::ScheduleInfo& info : schedules::all_schedules()) {
     if (info.uses_costs || sizes.pp * info.default_chunks > 2 * request_.config.layers) continue;
+    if (info.name == "braided-v" && !can_braid(request_, sizes)) continue;
     Layout layout = sizes;
+    if (info.name == "braided-v" && layout.zero.divides_weights()) layout.zero.stage = 2;
     layout.schedule = info.name;
     layout.chunks = info.default_chunks;
     layout.plan = nullptr;

@@ -14,6 +14,9 @@
 
 namespace pipetrain {
 
+// Whether a run of the layout can braid (schedule braided-v), and has something to hide by it; else it is dualpipe-v.
+bool can_braid(const LayoutRequest& request, const Layout& layout);
+
 class CutLayouts {
  public:
   // Told of each layout whose cut was found to be better than the cut by cost, or to fit where that does not.

@@ -73,8 +73,9 @@ std::vector<BlockSeconds> LayoutCosts::block_seconds(const Layout& layout) {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const schedules::ChunkCost times = cost_of({blocks[i]}, least).times;
     BlockSeconds& sum = seconds[std::min(i > 0 ? i - 1 : 0, seconds.size() - 1)];
-    sum.forward += times.forward;
-    sum.input_grad += times.input_grad;
+    const double hidden = layout.schedule == "braided-v" ? times.tp_communication : 0;
+    sum.forward += times.forward - hidden;
+    sum.input_grad += times.input_grad - hidden;
     sum.weight_grad += times.weight_grad;
   }
   return seconds;

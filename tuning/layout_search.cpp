@@ -98,7 +98,7 @@ class Search {
     for (const ScheduleInfo& info : schedules::all_schedules()) {
       if (info.name == "solver") continue;  // auto's plan for every layout takes long enough
       if ((info.uses_costs && !request_.with_auto) || (layout.pp == 1 && info.name != "1f1b")) continue;
-      if (info.name == "braided-v" && !can_braid(layout)) continue;
+      if (info.name == "braided-v" && !can_braid(request_, layout)) continue;
       layout.schedule = info.name;
       layout.chunks = info.default_chunks;
       add(layout, info);
@@ -107,11 +107,6 @@ class Search {
         add(layout, info);
       }
     }
-  }
-
-  // Where a run can, and there is something to hide; else it is dualpipe-v.
-  bool can_braid(const Layout& layout) const {
-    return layout.tp > 1 && request_.device == DeviceKind::cpu && !request_.offload.parameters && request_.zero != 3;
   }
 
   void add(Layout layout, const ScheduleInfo& info) {
@@ -313,6 +308,7 @@ class Search {
     for (const RankedLayout& ranked : result_.best) {
       Layout layout = variant(ranked.layout, ranked.layout.recompute, ranked.layout.zero.stage);
       layout = in_chunks(layout, Placement::looping(layout.pp, 1));
+      if (layout.cut.empty() && !request_.cut.empty()) continue;  // the cut asked for is of another number of chunks
       layout.plan = nullptr;
       const auto is_twin = [&](const Layout& other) {
         return same_sizes(layout, other) && layout.recompute == other.recompute && layout.zero.stage == other.zero.stage &&
