@@ -76,6 +76,7 @@ class RankCompute : public ComputeRank {
   }
   bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
   void warm_up();
+  void warm_up_slices(int chunk, const ForwardArgs& longest, const BackwardArgs& backward);
   void provoke(const Fault& fault);
   bool is_slow() const;                  // by a fault
   void delay();                          // what the stream computes next

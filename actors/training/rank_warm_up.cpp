@@ -6,6 +6,32 @@ namespace pipetrain {
 using schedules::Action;
 using schedules::ActionKind;
 
+// Whose tensors are of the longest slice.
+void RankCompute::warm_up_slices(int chunk, const ForwardArgs& longest, const BackwardArgs& backward) {
+  const auto index = static_cast<decltype(Action::chunk)>(chunk);
+  const auto of_slice = [&](Tensor tensor, int slice) {
+    const std::int64_t tokens = setup_.shape.batch * slices().count(slice);
+    if (setup_.slices > 1) tensor.shape = tensor.dtype == DType::i32 ? Shape{tokens} : model_->hidden_shape();
+    return tensor;
+  };
+  for (int slice = 0; slice < setup_.slices; ++slice) {
+    const Action action{ActionKind::forward, index, slice};
+    model_->set_sequence(slices().count(slice));
+    ForwardArgs forward = longest;
+    forward.slice = slice_of(action);
+    forward.input = of_slice(longest.input, slice), forward.targets = of_slice(longest.targets, slice);
+    forward.output = of_slice(longest.output, slice);
+    model_->forward(chunk, forward, activations_->take(action));
+  }
+  for (int slice = setup_.slices; slice-- > 0;) {
+    const Action action{ActionKind::backward, index, slice};
+    model_->set_sequence(slices().count(slice));
+    model_->backward(chunk, {of_slice(backward.output_grad, slice), of_slice(backward.input_grad, slice), backward.loss_scale},
+                     activations_->take(action));
+    activations_->release(action, schedules::StepKind::training);
+  }
+}
+
 // Runs every kind of action on zeros, alone: libraries make their plans, kernels are loaded and scratch grows now and not
 // in a step. Leaves weights and moments at zero.
 void RankCompute::warm_up() {
@@ -31,21 +57,9 @@ void RankCompute::warm_up() {
   for (int round = 0; round < (setup_.slices > 1 ? 1 : 2); ++round) {
     for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
       const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
-      const auto index = static_cast<decltype(Action::chunk)>(chunk);
       ForwardArgs forward{first ? ids : input, ids, output, loss, documents, DropoutDraws{}, {}, {}};
       if (round > 0 || setup_.slices > 1) forward.loss_scale = backward.loss_scale;
-      for (int slice = 0; slice < setup_.slices; ++slice) {
-        const Action action{ActionKind::forward, index, slice};
-        model_->set_sequence(slices().count(slice));
-        forward.slice = slice_of(action);
-        model_->forward(chunk, forward, activations_->take(action));
-      }
-      for (int slice = setup_.slices; slice-- > 0;) {
-        const Action action{ActionKind::backward, index, slice};
-        model_->set_sequence(slices().count(slice));
-        model_->backward(chunk, backward, activations_->take(action));
-        activations_->release(action, schedules::StepKind::training);
-      }
+      warm_up_slices(chunk, forward, backward);
     }
   }
   if (tensor_group_) tensor_group_->set_quiet(false);
