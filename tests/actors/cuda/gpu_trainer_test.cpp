@@ -135,6 +135,24 @@ TEST_CASE("fp32 on GPUs is the same to the bit over pp, schedule, order and reru
   }
 }
 
+TEST_CASE("every cut on GPUs gives the bits of one stage, in fp32 and in deterministic bf16", "[gpu][cut]") {
+  for (const Precision& precision : {Precision::fp32(), Precision::bf16()}) {
+    TrainJob plain = random_job(half_config(), 128, 8, {1, 1, 1, 2});
+    if (!on_gpus(plain, 1, precision)) return;
+    const RunRecord whole = run(std::move(plain), 3);
+    const auto check = [&](Layout layout, Cut cut) {
+      layout.cut = std::move(cut);
+      TrainJob job = random_job(half_config(), 128, 8, layout);
+      on_gpus(job, 1, precision);
+      INFO(numbers_name(precision) << ", " << to_string(layout));
+      CHECK((run(std::move(job), 3) == whole));
+    };
+    check({2, 1, 1, 2}, {7, 1});
+    check({2, 1, 1, 2, "zb-h1"}, {2, 6});
+    check({2, 1, 1, 2, "zb-v", 2}, {1, 4, 2, 1});
+  }
+}
+
 TEST_CASE("recomputing on GPUs gives the bits of keeping, in fp32 and in deterministic bf16, fp16 and fp8", "[gpu]") {
   for (const Precision& precision :
        {Precision::fp32(), Precision::bf16(), Precision::fp16(), Precision::fp8(), Precision::fp8_of_blocks()}) {
