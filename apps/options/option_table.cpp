@@ -77,12 +77,11 @@ const std::vector<OptionSpec>& train_option_table() {
        "attention and MLP blocks of each virtual stage, in the model's order: two blocks a layer, pp x chunks numbers. The "
        "embedding is with the first, the head with the last: docs/training.md",
        "by cost, embedding and head counted"},
-      {"Layout", "slices", "N",
-       "pieces of each sequence that pass the pipeline one behind the other; 1f1b and interleaved, on CPUs", "1; the plan's"},
+      {"Layout", "slices", "N", "pieces of each sequence that pass the pipeline one behind the other; 1f1b and interleaved",
+       "1; the plan's"},
       {"Layout", "post-validation", "on|off",
        "begin the coming step before the global gradient norm is known, and again where clipping or a skipped step asks for "
-       "it; "
-       "on CPUs, in the planned order, without --zero and --offload",
+       "it; in the planned order, without --zero and --offload",
        "off"},
       {"Layout", "order", "planned|ready|replay:FILE",
        "keep the plan's order, run what is ready first, or keep the order that the run of a --record had in each step",
@@ -111,8 +110,7 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Optimizer (AdamW)", "clip-grad", "X", "largest global gradient norm; 0 turns clipping off", "1.0"},
 
       {"Numbers and devices", "precision", "fp32|bf16|fp16|fp8",
-       "of computation; bf16 and fp16 on GPUs only; fp8, on Hopper GPUs: bf16 with the blocks' matrix products in 8 bits",
-       "fp32 on CPU, bf16 on GPU"},
+       "of computation; fp8, on Hopper GPUs: bf16 with the blocks' matrix products in 8 bits", "fp32 on CPU, bf16 on GPU"},
       {"Numbers and devices", "fp8-recipe", "tensorwise|blockwise",
        "with --precision fp8: one scale a tensor, gradients in e5m2; or one for each 128 numbers, of weights for each 128 x "
        "128, "
