@@ -229,3 +229,46 @@ TEST_CASE("orders are made for searched cuts, and cuts for made orders") {
     if (!one.layout.cut.empty()) CHECK(std::ssize(one.layout.cut) == one.layout.pp * one.layout.chunks);
   }
 }
+
+TEST_CASE("the search of cuts braids where a run can, and neither on GPUs nor where replicas gather weights") {
+  LayoutRequest request;
+  request.config = preset_config("llama3.2-1b");
+  request.devices = 8;
+  request.most_tp = 2;
+  request.pp = 4;
+  request.sequence = 4096;
+  request.global_batch = 8;
+  request.precision = Precision::bf16();
+  request.recompute = Recompute::none;
+  request.speed = {6e14, 80.0 * (1 << 30), 3e12, 3e10, 15e-6, 40e-6};
+  request.search_cuts = CutLimits{.cuts = 200000};
+  const auto braided = [&](DeviceKind device, std::optional<int> zero) {
+    request.device = device;
+    request.zero = zero;
+    const SearchResult found = search_layouts(request, 200);
+    return std::count_if(found.best.begin(), found.best.end(),
+                         [](const RankedLayout& one) { return one.layout.schedule == "braided-v"; });
+  };
+  CHECK(braided(DeviceKind::cpu, 1) > 0);
+  CHECK(braided(DeviceKind::cpu, 3) == 0);
+  CHECK(braided(DeviceKind::cuda, 1) == 0);
+}
+
+TEST_CASE("the solver's layouts keep a cut that was asked for") {
+  LayoutRequest request;
+  request.config = preset_config("llama3.2-1b");
+  request.devices = 4;
+  request.pp = 4;
+  request.most_tp = 1;
+  request.sequence = 4096;
+  request.global_batch = 8;
+  request.precision = Precision::bf16();
+  request.device = DeviceKind::cuda;
+  request.speed = {6e14, 80.0 * (1 << 30), 3e12, 3e11, 15e-6, 40e-6};
+  request.cut = {4, 4, 4, 4, 5, 4, 4, 3};  // of two chunks a stage, where the solver has one
+  request.with_auto = true;
+  request.solver_seconds = 0.2;
+  const SearchResult found = search_layouts(request, 20);
+  REQUIRE_FALSE(found.best.empty());
+  for (const RankedLayout& one : found.best) CHECK(one.layout.cut == request.cut);
+}
