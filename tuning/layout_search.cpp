@@ -1,25 +1,18 @@
 #include "tuning/layout_search.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <iterator>
-#include <limits>
 #include <memory>
 #include <stdexcept>
 
-#include "actors/training/transformer_compute.hpp"
-#include "core/error.hpp"
-#include "model/fp8_weights.hpp"
-#include "model/mode_names.hpp"
 #include "schedules/activation_offload.hpp"
 #include "schedules/auto_schedule.hpp"
-#include "schedules/builders.hpp"
-#include "schedules/simulate.hpp"
 #include "schedules/solver.hpp"
 #include "tuning/cut_layouts.hpp"
+#include "tuning/fastest_layouts.hpp"
+#include "tuning/layout_candidates.hpp"
 #include "tuning/layout_costs.hpp"
 #include "tuning/layout_memory.hpp"
+#include "tuning/layout_variants.hpp"
 #include "tuning/whole_step.hpp"
 
 namespace pipetrain {
@@ -28,161 +21,41 @@ namespace {
 
 using schedules::Placement;
 using schedules::Plan;
-using schedules::ScheduleInfo;
-
-// A layout, and a lower bound of the time that its simulation gives.
-struct Candidate {
-  Layout layout;
-  const ScheduleInfo* schedule = nullptr;
-  double bound = 0;
-};
 
 // Work that auto may do in one search: stages x microbatches over all its plans; a few tenths of a millisecond each.
 constexpr std::int64_t most_auto_work = 4096;
 
-// Stages x chunks x microbatches of one layout: a few seconds.
-constexpr std::int64_t most_layout_work = std::int64_t{1} << 22;
-
-constexpr double never = std::numeric_limits<double>::infinity();
-
 class Search {
  public:
   Search(const LayoutRequest& request, int count)
-      : request_(request), count_(static_cast<std::size_t>(count)), costs_(request), memory_(request, costs_) {}
+      : request_(request),
+        costs_(request),
+        memory_(request, costs_),
+        variants_(request, costs_),
+        fastest_(request, costs_, memory_, count) {}
 
   SearchResult run() {
-    for (int tp = 1; tp <= std::min(request_.most_tp, request_.devices); ++tp)
-      if (request_.devices / request_.hosts % tp == 0 && splits(tp))
-        for (int pp = 1; pp <= request_.devices / tp; ++pp)
-          if (request_.devices / tp % pp == 0 && pp == request_.pp.value_or(pp))
-            add_batches(pp, tp, request_.devices / tp / pp);
-    if (result_.candidates == 0)
-      throw Error(ErrorKind::input, {"devices", std::to_string(request_.devices)},
-                  fmt::format("no pp x tp x dp takes them all with this model and a global batch of {}; use another number of "
-                              "devices or a batch that more of them divide",
-                              request_.global_batch));
-    std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
+    const LayoutCandidates candidates = layout_candidates(request_, variants_, costs_);
+    result_.candidates = candidates.looked_at;
+    result_.too_large = candidates.too_large;
     for (const bool of_auto : {false, true})  // auto last: it is of use only where it beats the others
-      for (const Candidate& candidate : candidates_) {
-        if (result_.best.size() == count_ && candidate.bound >= result_.best.back().seconds) break;
+      for (const LayoutCandidate& candidate : candidates.by_bound) {
+        if (candidate.bound >= fastest_.limit()) break;
         if (candidate.schedule->uses_costs != of_auto) continue;
         if (of_auto) {
-          judge_auto(candidate);
+          judge_auto(candidate.layout);
         } else {
           judge_named(candidate);
         }
       }
-    if (request_.search_cuts) search_cuts();
+    if (request_.search_cuts) search_cuts(candidates);
     if (request_.solver_seconds > 0) improve_best();
     if (cuts_) refine_plans();
+    result_.best = fastest_.take();
     return std::move(result_);
   }
 
  private:
-  bool splits(int tp) const {
-    const ModelConfig& config = request_.config;
-    if (request_.precision.fp8_products && fp8_misfit(config, tp)) return false;
-    return config.heads % tp == 0 && config.kv_heads % tp == 0 && config.intermediate % tp == 0;
-  }
-
-  void add_batches(int pp, int tp, int dp) {
-    if (request_.global_batch % dp != 0) return;
-    const std::int64_t sequences = request_.global_batch / dp;  // of one replica
-    for (std::int64_t microbatch = 1; microbatch <= sequences; microbatch *= 2)
-      if (sequences % microbatch == 0)
-        add_schedules({pp, tp, dp, 1, microbatch, sequences / microbatch, "", Recompute::none, {}, {}, nullptr});
-  }
-
-  void add_schedules(Layout layout) {
-    for (const ScheduleInfo& info : schedules::all_schedules()) {
-      if (info.name == "solver") continue;  // auto's plan for every layout takes long enough
-      if ((info.uses_costs && !request_.with_auto) || (layout.pp == 1 && info.name != "1f1b")) continue;
-      if (info.name == "braided-v" && !can_braid(request_, layout)) continue;
-      layout.schedule = info.name;
-      layout.chunks = info.default_chunks;
-      add(layout, info);
-      for (int chunks = 2 * info.default_chunks; info.chunks_can_vary && chunks <= 8; chunks *= 2) {
-        layout.chunks = chunks;
-        add(layout, info);
-      }
-    }
-  }
-
-  void add(Layout layout, const ScheduleInfo& info) {
-    if (layout.pp * layout.chunks > 2 * request_.config.layers) return;
-    if (!request_.cut.empty() && std::ssize(request_.cut) != layout.pp * layout.chunks) return;
-    layout.cut = request_.cut;
-    ++result_.candidates;
-    const auto placement =
-        info.uses_costs ? Placement::looping(layout.pp, 1) : info.build({layout.pp, layout.chunks, 1}).placement;
-    double bound = never, state = never;  // the least over the ways to recompute and to divide state
-    for (const Layout& with : variants(layout)) {
-      state = std::min(state, costs_.most_state_bytes(with, placement));
-      bound = std::min(bound, costs_.bound(with, placement));
-      if (info.uses_costs && can_halve(layout))
-        bound = std::min(bound, costs_.bound(halved(with), Placement::v_shape(layout.pp)));
-    }
-    if (state > request_.speed.memory_bytes) {
-      ++result_.too_large;
-      return;
-    }
-    refuse_long_work(layout);
-    candidates_.push_back({layout, &info, bound});
-  }
-
-  // Refuses them before it simulates anything.
-  void refuse_long_work(const Layout& layout) const {
-    const std::int64_t work = layout.pp * layout.chunks * layout.microbatches;
-    if (work <= most_layout_work) return;
-    throw Error(
-        ErrorKind::input, {"global-batch", std::to_string(request_.global_batch)},
-        fmt::format("pp {} x chunks {} x microbatches {} is {}, more than {}, the most that is simulated of one layout; "
-                    "use a smaller batch",
-                    layout.pp, layout.chunks, layout.microbatches, work, most_layout_work));
-  }
-
-  // The least first: a layout that fits gains nothing from recomputing more.
-  std::vector<Recompute> modes() const {
-    if (request_.recompute) return {*request_.recompute};
-    return {std::begin(recompute_modes), std::end(recompute_modes)};
-  }
-  // The fastest first: 1 never takes longer than 0 by these costs, 2 as long as 1, and 3 gathers besides. Offloaded weights are
-  // gathered by 1 and 2 too.
-  std::vector<int> zeros(const Layout& layout) const {
-    if (layout.dp == 1) return {0};
-    if (request_.zero) return {*request_.zero};
-    if (request_.offload.parameters && !costs_.shares_sooner(layout)) return {0, 1, 2, 3};
-    if (layout.schedule == "braided-v") return {1, 2};  // weights that are gathered come for one action at a time
-    return {1, 2, 3};
-  }
-  Layout variant(Layout layout, Recompute mode, int zero) const {
-    layout.recompute = mode;
-    layout.recompute_layers = request_.recompute_layers;
-    layout.zero.stage = zero;
-    return layout;
-  }
-  std::vector<Layout> variants(const Layout& layout) const {
-    std::vector<Layout> all;
-    for (const Recompute mode : modes())
-      for (const int zero : zeros(layout)) all.push_back(variant(layout, mode, zero));
-    return all;
-  }
-
-  static bool same_sizes(const Layout& a, const Layout& b) {
-    return a.pp == b.pp && a.tp == b.tp && a.dp == b.dp && a.microbatch == b.microbatch;
-  }
-  static bool same_but_memory(const Layout& a, const Layout& b) {
-    return same_sizes(a, b) && a.schedule == b.schedule && a.chunks == b.chunks && a.plan == b.plan;
-  }
-
-  // auto cuts stages in two where that pays.
-  bool can_halve(const Layout& layout) const { return request_.cut.empty() && 2 * layout.pp <= 2 * request_.config.layers; }
-  static Layout halved(Layout layout) {
-    layout.chunks = 2;
-    return layout;
-  }
-
   // The step with activations that leave the devices until their backward.
   struct Moving {
     double fraction = 0;
@@ -203,22 +76,22 @@ class Search {
   bool judge_moving(Layout layout, const std::vector<Moving>& moving) {
     return std::any_of(moving.begin(), moving.end(), [&](const Moving& one) {
       layout.offloaded_activations = one.fraction;
-      return judge(layout, one.step);
+      return fastest_.judge(layout, one.step);
     });
   }
 
-  void judge_named(const Candidate& candidate) {
+  void judge_named(const LayoutCandidate& candidate) {
     const Layout& layout = candidate.layout;
     const Plan compute = candidate.schedule->build({layout.pp, layout.chunks, static_cast<int>(layout.microbatches)});
     const WholeStep step = whole_step(request_, layout, compute);
     const std::vector<Moving> moving = movings(layout, compute);
     bool fits = false;
-    for (const Recompute mode : modes()) {
-      for (const int zero : zeros(layout)) {
-        Layout with = variant(layout, mode, zero);
+    for (const Recompute mode : variants_.modes()) {
+      for (const int zero : variants_.zeros(layout)) {
+        Layout with = variants_.with(layout, mode, zero);
         if (fits && with.zero.divides_weights()) continue;
         if (mode == Recompute::full && !request_.recompute) with.recompute_layers = fewest_layers(with, step);
-        if (!judge(with, step)) {
+        if (!fastest_.judge(with, step)) {
           fits = judge_moving(with, moving) || fits;
           continue;
         }
@@ -242,24 +115,25 @@ class Search {
     return 2 * enough < static_cast<std::int64_t>(most_blocks) ? std::optional(enough) : std::nullopt;
   }
 
-  void judge_auto(const Candidate& candidate) {
+  void judge_auto(const Layout& layout) {
     bool fits = false;
-    for (const Recompute mode : modes()) {
-      const std::int64_t work = candidate.layout.pp * candidate.layout.microbatches;
+    for (const Recompute mode : variants_.modes()) {
+      const std::int64_t work = layout.pp * layout.microbatches;
       if (auto_work_ + work > most_auto_work) {
         ++result_.auto_left_out;
         return;
       }
       auto_work_ += work;
-      const auto stages = zeros(candidate.layout);
-      fits = std::any_of(stages.begin(), stages.end(),
-                         [&](int zero) { return judge_auto(variant(candidate.layout, mode, zero)); }) ||
-             fits;
+      for (const int zero : variants_.zeros(layout))
+        if (judge_plan_of_auto(variants_.with(layout, mode, zero))) {
+          fits = true;
+          break;
+        }
     }
     if (!fits) ++result_.too_large;
   }
 
-  bool judge_auto(const Layout& layout) {
+  bool judge_plan_of_auto(const Layout& layout) {
     return judge_made(layout, "auto", [](const schedules::AutoRequest& request) { return Made{build_auto(request), {}}; });
   }
 
@@ -270,34 +144,27 @@ class Search {
     return layout;
   }
 
-  std::vector<Layout> best_layouts() const {
-    std::vector<Layout> layouts;
-    for (const RankedLayout& ranked : result_.best) layouts.push_back(ranked.layout);
-    return layouts;
-  }
-  double slowest_of_best() const { return result_.best.size() < count_ ? never : result_.best.back().seconds; }
-
-  void search_cuts() {
-    cuts_.emplace(request_, costs_, memory_, [this](const Layout& layout, const WholeStep& step) { judge(layout, step); });
-    const auto limit = [this] { return slowest_of_best(); };
-    std::vector<Layout> layouts = best_layouts();
+  void search_cuts(const LayoutCandidates& candidates) {
+    cuts_.emplace(request_, costs_, memory_,
+                  [this](const Layout& layout, const WholeStep& step) { fastest_.judge(layout, step); });
+    const auto limit = [this] { return fastest_.limit(); };
+    std::vector<Layout> layouts = fastest_.layouts();
     cuts_->refine(layouts, limit);
-    for (const Candidate& candidate : candidates_)
-      layouts.push_back(variant(candidate.layout, Recompute::none, zeros(candidate.layout).front()));
+    for (const LayoutCandidate& candidate : candidates.by_bound)
+      layouts.push_back(variants_.with(candidate.layout, Recompute::none, variants_.zeros(candidate.layout).front()));
     cuts_->search_schedules(layouts, limit);
     if (request_.with_auto)
-      for (Layout layout : best_layouts())
+      for (Layout layout : fastest_.layouts())
         if (!layout.plan && layout.chunks == 1 && !layout.cut.empty() && layout.pp * layout.microbatches <= most_auto_work)
-          judge_auto(variant(std::move(layout), layout.recompute, layout.zero.stage));
+          judge_plan_of_auto(variants_.with(std::move(layout), layout.recompute, layout.zero.stage));
     result_.cuts_tried = cuts_->tried();
   }
 
   // Orders that were made for a cut, or before there was one: the cuts that are best for them.
   void refine_plans() {
-    std::vector<Layout> layouts;
-    for (Layout& layout : best_layouts())
-      if (layout.plan) layouts.push_back(std::move(layout));
-    cuts_->refine(layouts, [this] { return slowest_of_best(); });
+    std::vector<Layout> layouts = fastest_.layouts();
+    std::erase_if(layouts, [](const Layout& layout) { return !layout.plan; });
+    cuts_->refine(layouts, [this] { return fastest_.limit(); });
     result_.cuts_tried = cuts_->tried();
     result_.cuts_left_out = cuts_->left_out();
   }
@@ -305,8 +172,8 @@ class Search {
   // The layouts that are fastest so far by the plans that the solver finds for them.
   void improve_best() {
     std::vector<Layout> layouts;
-    for (const RankedLayout& ranked : result_.best) {
-      Layout layout = variant(ranked.layout, ranked.layout.recompute, ranked.layout.zero.stage);
+    for (const Layout& best : fastest_.layouts()) {
+      Layout layout = variants_.with(best, best.recompute, best.zero.stage);
       layout = in_chunks(layout, Placement::looping(layout.pp, 1));
       if (layout.cut.empty() && !request_.cut.empty()) continue;  // the cut asked for is of another number of chunks
       layout.plan = nullptr;
@@ -337,7 +204,7 @@ class Search {
     request.stages = layout.pp;
     request.microbatches = static_cast<int>(layout.microbatches);
     request.costs = [&](const Placement& placement) { return costs_.of(in_chunks(layout, placement), placement); };
-    request.max_chunks = can_halve(layout) ? 2 : 1;
+    request.max_chunks = can_halve(request_, layout) ? 2 : 1;
     for (const bool all_put_off : {false, true}) {
       request.slots = memory_.slots(layout, all_put_off);
       if (request.slots.empty()) return false;
@@ -347,62 +214,17 @@ class Search {
       Layout placed = in_chunks(layout, plan->placement);
       placed.schedule = schedule;
       placed.plan = plan;
-      if (judge(placed, whole_step(request_, placed, *plan), made.gap)) return true;
+      if (fastest_.judge(placed, whole_step(request_, placed, *plan), made.gap)) return true;
     }
     return false;
   }
 
-  void add_transfers(const Layout& layout, const Placement& placement, schedules::Costs& costs) {
-    const auto saved = memory_.saved_bytes(layout, placement);
-    for (std::size_t stage = 0; stage < saved.size(); ++stage)
-      for (std::size_t chunk = 0; chunk < saved[stage].size(); ++chunk) {
-        auto& cost = costs.chunks[stage][chunk];
-        cost.offload = cost.reload = saved[stage][chunk] / request_.speed.offload_rate;
-      }
-  }
-
-  // Whether it fits; then it may be among the best.
-  bool judge(const Layout& layout, const WholeStep& step, std::optional<double> gap = {}) {
-    auto memory = memory_.of(layout, step.plan, step.needs);
-    if (!memory) return false;
-    auto costs = costs_.of(layout, step.plan.placement);
-    if (layout.offloaded_activations > 0) add_transfers(layout, step.plan.placement, costs);
-    const auto summary = summarize(simulated_step(step, costs));
-    auto& best = result_.best;
-    const auto is_as_good = [&](const RankedLayout& other) {
-      return same_sizes(layout, other.layout) && other.seconds <= summary.makespan * (1 + 1e-9);
-    };
-    if (layout.plan && std::any_of(best.begin(), best.end(), is_as_good)) return true;
-    const auto twin =
-        std::find_if(best.begin(), best.end(), [&](const RankedLayout& one) { return same_but_memory(layout, one.layout); });
-    if (twin != best.end()) {
-      if (twin->seconds <= summary.makespan) return true;
-      best.erase(twin);
-    }
-    const auto place = std::upper_bound(best.begin(), best.end(), summary.makespan,
-                                        [](double seconds, const RankedLayout& other) { return seconds < other.seconds; });
-    RankedLayout ranked{layout, summary.makespan, summary.bubble_fraction, std::move(*memory), gap};
-    if (request_.search_cuts && !layout.cut.empty()) compare_with_cost(step, ranked);
-    best.insert(place, std::move(ranked));
-    if (best.size() > count_) best.pop_back();
-    return true;
-  }
-
-  void compare_with_cost(const WholeStep& step, RankedLayout& ranked) {
-    const Placement& placement = step.plan.placement;
-    Layout by_cost = ranked.layout;
-    by_cost.cut.clear();
-    if (memory_.of(by_cost, step.plan, step.needs))
-      ranked.seconds_by_cost = summarize(simulated_step(step, costs_.of(by_cost, placement))).makespan;
-    ranked.cut_gap = std::max(0.0, 1 - bound_of_cuts(costs_, ranked.layout, placement) / ranked.seconds);
-  }
-
   const LayoutRequest& request_;
-  std::size_t count_;
   LayoutCosts costs_;
   LayoutMemory memory_;
+  LayoutVariants variants_;
+  FastestLayouts fastest_;
   std::optional<CutLayouts> cuts_;  // where they are searched
-  std::vector<Candidate> candidates_;
   SearchResult result_;
   std::int64_t auto_work_ = 0;
 };

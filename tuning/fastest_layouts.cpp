@@ -1,0 +1,79 @@
+#include "tuning/fastest_layouts.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "schedules/simulate.hpp"
+#include "tuning/cut_layouts.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+// Of such a pair the faster one is kept.
+bool same_but_memory(const Layout& a, const Layout& b) {
+  return same_sizes(a, b) && a.schedule == b.schedule && a.chunks == b.chunks && a.plan == b.plan;
+}
+
+}  // namespace
+
+bool same_sizes(const Layout& a, const Layout& b) {
+  return a.pp == b.pp && a.tp == b.tp && a.dp == b.dp && a.microbatch == b.microbatch;
+}
+
+bool FastestLayouts::judge(const Layout& layout, const WholeStep& step, std::optional<double> gap) {
+  auto memory = memory_.of(layout, step.plan, step.needs);
+  if (!memory) return false;
+  const auto summary = summarize(simulated_step(step, costs_with_transfers(layout, step.plan.placement)));
+  const auto is_as_good = [&](const RankedLayout& other) {
+    return same_sizes(layout, other.layout) && other.seconds <= summary.makespan * (1 + 1e-9);
+  };
+  if (layout.plan && std::any_of(best_.begin(), best_.end(), is_as_good)) return true;
+  const auto twin =
+      std::find_if(best_.begin(), best_.end(), [&](const RankedLayout& one) { return same_but_memory(layout, one.layout); });
+  if (twin != best_.end()) {
+    if (twin->seconds <= summary.makespan) return true;
+    best_.erase(twin);
+  }
+  const auto place = std::upper_bound(best_.begin(), best_.end(), summary.makespan,
+                                      [](double seconds, const RankedLayout& other) { return seconds < other.seconds; });
+  RankedLayout ranked{layout, summary.makespan, summary.bubble_fraction, std::move(*memory), gap};
+  if (request_.search_cuts && !layout.cut.empty()) compare_with_cost(step, ranked);
+  best_.insert(place, std::move(ranked));
+  if (best_.size() > count_) best_.pop_back();
+  return true;
+}
+
+std::vector<Layout> FastestLayouts::layouts() const {
+  std::vector<Layout> layouts;
+  for (const RankedLayout& ranked : best_) layouts.push_back(ranked.layout);
+  return layouts;
+}
+
+double FastestLayouts::limit() const {
+  return best_.size() < count_ ? std::numeric_limits<double>::infinity() : best_.back().seconds;
+}
+
+// Activations that leave a device travel at the rate between it and its host.
+schedules::Costs FastestLayouts::costs_with_transfers(const Layout& layout, const schedules::Placement& placement) {
+  schedules::Costs costs = costs_.of(layout, placement);
+  if (layout.offloaded_activations == 0) return costs;
+  const auto saved = memory_.saved_bytes(layout, placement);
+  for (std::size_t stage = 0; stage < saved.size(); ++stage)
+    for (std::size_t chunk = 0; chunk < saved[stage].size(); ++chunk) {
+      auto& cost = costs.chunks[stage][chunk];
+      cost.offload = cost.reload = saved[stage][chunk] / request_.speed.offload_rate;
+    }
+  return costs;
+}
+
+void FastestLayouts::compare_with_cost(const WholeStep& step, RankedLayout& ranked) {
+  const schedules::Placement& placement = step.plan.placement;
+  Layout by_cost = ranked.layout;
+  by_cost.cut.clear();
+  if (memory_.of(by_cost, step.plan, step.needs))
+    ranked.seconds_by_cost = summarize(simulated_step(step, costs_.of(by_cost, placement))).makespan;
+  ranked.cut_gap = std::max(0.0, 1 - bound_of_cuts(costs_, ranked.layout, placement) / ranked.seconds);
+}
+
+}  // namespace pipetrain

@@ -1,0 +1,121 @@
+#include "tuning/layout_candidates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "core/error.hpp"
+#include "model/fp8_weights.hpp"
+#include "tuning/cut_layouts.hpp"
+
+namespace pipetrain {
+
+namespace {
+
+using schedules::Placement;
+using schedules::ScheduleInfo;
+
+// Stages x chunks x microbatches of one layout: a few seconds.
+constexpr std::int64_t most_layout_work = std::int64_t{1} << 22;
+
+class Enumeration {
+ public:
+  Enumeration(const LayoutRequest& request, const LayoutVariants& variants, LayoutCosts& costs)
+      : request_(request), variants_(variants), costs_(costs) {}
+
+  LayoutCandidates run() {
+    for (int tp = 1; tp <= std::min(request_.most_tp, request_.devices); ++tp)
+      if (request_.devices / request_.hosts % tp == 0 && splits(tp))
+        for (int pp = 1; pp <= request_.devices / tp; ++pp)
+          if (request_.devices / tp % pp == 0 && pp == request_.pp.value_or(pp))
+            add_batches(pp, tp, request_.devices / tp / pp);
+    if (found_.looked_at == 0)
+      throw Error(ErrorKind::input, {"devices", std::to_string(request_.devices)},
+                  fmt::format("no pp x tp x dp takes them all with this model and a global batch of {}; use another number of "
+                              "devices or a batch that more of them divide",
+                              request_.global_batch));
+    std::stable_sort(found_.by_bound.begin(), found_.by_bound.end(),
+                     [](const LayoutCandidate& a, const LayoutCandidate& b) { return a.bound < b.bound; });
+    return std::move(found_);
+  }
+
+ private:
+  bool splits(int tp) const {
+    const ModelConfig& config = request_.config;
+    if (request_.precision.fp8_products && fp8_misfit(config, tp)) return false;
+    return config.heads % tp == 0 && config.kv_heads % tp == 0 && config.intermediate % tp == 0;
+  }
+
+  void add_batches(int pp, int tp, int dp) {
+    if (request_.global_batch % dp != 0) return;
+    const std::int64_t sequences = request_.global_batch / dp;  // of one replica
+    for (std::int64_t microbatch = 1; microbatch <= sequences; microbatch *= 2)
+      if (sequences % microbatch == 0)
+        add_schedules({pp, tp, dp, 1, microbatch, sequences / microbatch, "", Recompute::none, {}, {}, nullptr});
+  }
+
+  void add_schedules(Layout layout) {
+    for (const ScheduleInfo& info : schedules::all_schedules()) {
+      if (info.name == "solver") continue;  // auto's plan for every layout takes long enough
+      if ((info.uses_costs && !request_.with_auto) || (layout.pp == 1 && info.name != "1f1b")) continue;
+      if (info.name == "braided-v" && !can_braid(request_, layout)) continue;
+      layout.schedule = info.name;
+      layout.chunks = info.default_chunks;
+      add(layout, info);
+      for (int chunks = 2 * info.default_chunks; info.chunks_can_vary && chunks <= 8; chunks *= 2) {
+        layout.chunks = chunks;
+        add(layout, info);
+      }
+    }
+  }
+
+  void add(Layout layout, const ScheduleInfo& info) {
+    if (layout.pp * layout.chunks > 2 * request_.config.layers) return;
+    if (!request_.cut.empty() && std::ssize(request_.cut) != layout.pp * layout.chunks) return;
+    layout.cut = request_.cut;
+    ++found_.looked_at;
+    const auto placement =
+        info.uses_costs ? Placement::looping(layout.pp, 1) : info.build({layout.pp, layout.chunks, 1}).placement;
+    constexpr double never = std::numeric_limits<double>::infinity();
+    double bound = never, state = never;  // the least over the ways to recompute and to divide state
+    for (Layout with : variants_.all(layout)) {
+      state = std::min(state, costs_.most_state_bytes(with, placement));
+      bound = std::min(bound, costs_.bound(with, placement));
+      if (!info.uses_costs || !can_halve(request_, layout)) continue;
+      with.chunks = 2;
+      bound = std::min(bound, costs_.bound(with, Placement::v_shape(layout.pp)));
+    }
+    if (state > request_.speed.memory_bytes) {
+      ++found_.too_large;
+      return;
+    }
+    refuse_long_work(layout);
+    found_.by_bound.push_back({layout, &info, bound});
+  }
+
+  // Before anything is simulated.
+  void refuse_long_work(const Layout& layout) const {
+    const std::int64_t work = layout.pp * layout.chunks * layout.microbatches;
+    if (work <= most_layout_work) return;
+    throw Error(
+        ErrorKind::input, {"global-batch", std::to_string(request_.global_batch)},
+        fmt::format("pp {} x chunks {} x microbatches {} is {}, more than {}, the most that is simulated of one layout; "
+                    "use a smaller batch",
+                    layout.pp, layout.chunks, layout.microbatches, work, most_layout_work));
+  }
+
+  const LayoutRequest& request_;
+  const LayoutVariants& variants_;
+  LayoutCosts& costs_;
+  LayoutCandidates found_;
+};
+
+}  // namespace
+
+LayoutCandidates layout_candidates(const LayoutRequest& request, const LayoutVariants& variants, LayoutCosts& costs) {
+  return Enumeration(request, variants, costs).run();
+}
+
+}  // namespace pipetrain

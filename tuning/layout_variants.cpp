@@ -1,0 +1,42 @@
+#include "tuning/layout_variants.hpp"
+
+#include <iterator>
+
+#include "model/mode_names.hpp"
+
+namespace pipetrain {
+
+std::vector<Recompute> LayoutVariants::modes() const {
+  if (request_.recompute) return {*request_.recompute};
+  return {std::begin(recompute_modes), std::end(recompute_modes)};
+}
+
+// 1 never takes longer than 0 by these costs, 2 as long as 1, and 3 gathers besides. Offloaded weights are gathered by 1 and 2
+// too.
+std::vector<int> LayoutVariants::zeros(const Layout& layout) const {
+  if (layout.dp == 1) return {0};
+  if (request_.zero) return {*request_.zero};
+  if (request_.offload.parameters && !costs_.shares_sooner(layout)) return {0, 1, 2, 3};
+  if (layout.schedule == "braided-v") return {1, 2};  // weights that are gathered come for one action at a time
+  return {1, 2, 3};
+}
+
+Layout LayoutVariants::with(Layout layout, Recompute mode, int zero) const {
+  layout.recompute = mode;
+  layout.recompute_layers = request_.recompute_layers;
+  layout.zero.stage = zero;
+  return layout;
+}
+
+std::vector<Layout> LayoutVariants::all(const Layout& layout) const {
+  std::vector<Layout> variants;
+  for (const Recompute mode : modes())
+    for (const int zero : zeros(layout)) variants.push_back(with(layout, mode, zero));
+  return variants;
+}
+
+bool can_halve(const LayoutRequest& request, const Layout& layout) {
+  return request.cut.empty() && 2 * layout.pp <= 2 * request.config.layers;
+}
+
+}  // namespace pipetrain
