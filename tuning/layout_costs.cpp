@@ -106,6 +106,12 @@ double LayoutCosts::gather_seconds(const Block& block, const Layout& layout) con
   return std::max(fetched, bytes * (replicas - 1) / replicas / link.rate + (replicas - 1) * link.latency);
 }
 
+// Offloaded gradients come while the block before computes, and go, both ways at once; those of tables stay.
+double LayoutCosts::leaving_gradients(const Block& block, const Layout& layout) const {
+  const bool leaves = request_.offload.gradients && (block.kind == BlockKind::attention || block.kind == BlockKind::mlp);
+  return leaves ? static_cast<double>(block_parameter_count(request_.config, block)) / layout.tp : 0;
+}
+
 bool LayoutCosts::shares_sooner(const Layout& layout) const {
   return (layout.dp - 1.0) / layout.dp / links_.replicas(layout).rate < 1 / request_.speed.offload_rate;
 }
@@ -136,7 +142,8 @@ Rounding LayoutCosts::rounding_seconds(const Block& block, const Layout& layout)
 
 // Products of activations and weights cost as much in F as in I and in W; attention between positions has no weights, and its
 // two halves of the backward are both in I. Each tensor-parallel block gathers and scatters its activations once in F and in
-// I. Where replicas divide weights, or these are offloaded, F and I of a block take at least as long as the next one's travel.
+// I. Where replicas divide weights, or these are offloaded, F and I of a block take at least as long as the next one's travel,
+// and I and W together as long as that and its gradients', which share the link.
 PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& layout) const {
   const DeviceSpeed& speed = request_.speed;
   const ModelConfig& config = request_.config;
@@ -161,9 +168,13 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
         scale.forward * std::max(gather, product + scores + exchange + rounding.forward + speed.block_overhead);
     // A block whose whole forward runs again gathers its input again.
     const double again = again_seconds(block, layout, recompute[i]) + (recompute[i] == Recompute::full ? exchange / 2 : 0);
-    part.times.input_grad += scale.input_grad * std::max(gather, product + 2 * scores + exchange + again + rounding.input_grad +
-                                                                     speed.block_overhead);
-    part.times.weight_grad += scale.weight_grad * (product + speed.block_overhead);
+    const double input_grad =
+        std::max(gather, product + 2 * scores + exchange + again + rounding.input_grad + speed.block_overhead);
+    const double leaving = leaving_gradients(block, layout);
+    const double moves = leaving * gradient_bytes / speed.offload_rate;
+    part.times.input_grad += scale.input_grad * input_grad;
+    part.times.weight_grad += scale.weight_grad * std::max(product + speed.block_overhead, gather + moves - input_grad);
+    part.leaving_gradients += leaving;
     // What of the exchanges stands out beside weights that travel, of which braids hide the most.
     const double alone = product + scores + rounding.forward + speed.block_overhead;
     part.times.tp_communication +=
@@ -173,10 +184,13 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
   return part;
 }
 
-double LayoutCosts::parameters(const Layout& layout, const Placement& placement, int stage) {
-  double sum = 0;
-  for (int chunk = 0; chunk < layout.chunks; ++chunk)
-    sum += parts(layout)[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))].parameters;
+HeldParameters LayoutCosts::held(const Layout& layout, const Placement& placement, int stage) {
+  HeldParameters sum;
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    const PartCost& part = parts(layout)[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
+    sum.all += part.parameters;
+    sum.leaving_gradients += part.leaving_gradients;
+  }
   return sum;
 }
 
@@ -199,16 +213,23 @@ double LayoutCosts::tied_seconds(const Layout& layout, const Placement& placemen
   return link.latency + bytes / link.rate;
 }
 
-double LayoutCosts::norm_seconds(double parameters) const { return parameters * gradient_bytes / request_.speed.memory_rate; }
+// Of what the stage steps. Offloaded gradients come in for it.
+double LayoutCosts::norm_seconds(const HeldParameters& own) const {
+  return std::max(own.all * gradient_bytes / request_.speed.memory_rate,
+                  own.leaving_gradients * gradient_bytes / request_.speed.offload_rate);
+}
 
-// Reads weights, gradients and both moments, writes all but the gradients.
-// Offloaded states and masters come in and go out meanwhile, both ways at once; weights that operations read go out, and come
-// in first where they have no masters.
-double LayoutCosts::optimizer_seconds(double parameters) const {
-  const double seconds = parameters * (7.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
-  const double states = request_.offload.optimizer ? sizeof(float) * (rounded_bytes(request_) > 0 ? 3.0 : 2.0) : 0;
+// Of what the stage steps: reads weights, gradients and both moments, writes all but the gradients.
+// Offloaded states and masters come in and go out meanwhile, both ways at once, and offloaded gradients come in; weights that
+// operations read go out, and come in first where they have no masters.
+double LayoutCosts::optimizer_seconds(const HeldParameters& own) const {
+  const double seconds = own.all * (7.0 * sizeof(float) + rounded_bytes(request_)) / request_.speed.memory_rate;
+  const bool masters = rounded_bytes(request_) > 0;
+  const double states = request_.offload.optimizer ? sizeof(float) * (masters ? 3.0 : 2.0) : 0;
   const double operands = request_.offload.parameters ? activation_bytes(request_) : 0;
-  return std::max(seconds, parameters * (states + operands) / request_.speed.offload_rate);
+  const double out = own.all * (states + operands);
+  const double in = own.all * (states + (masters ? 0 : operands)) + own.leaving_gradients * gradient_bytes;
+  return std::max(seconds, std::max(in, out) / request_.speed.offload_rate);
 }
 
 std::vector<Link> LayoutCosts::edges(const Layout& layout) const {
@@ -234,9 +255,9 @@ schedules::Costs LayoutCosts::of(const Layout& layout, const Placement& placemen
       if (request_.config.tied_embeddings && (v == 0 || v + 1 == placement.virtual_stages()))
         row.back().sum_tied = tied_seconds(layout, placement);
     }
-    const double held = parameters(layout, placement, stage) / sharing(layout);
-    costs.norm.push_back(norm_seconds(held));
-    costs.optimizer.push_back(optimizer_seconds(held));
+    const HeldParameters own = held(layout, placement, stage).divided(sharing(layout));
+    costs.norm.push_back(norm_seconds(own));
+    costs.optimizer.push_back(optimizer_seconds(own));
   }
   costs.set_edges(placement, edges(layout));
   costs.verdict = 2 * links_.verdict().latency;
@@ -253,24 +274,27 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
       compute += part.compute() - (layout.schedule == "braided-v" ? 2 * part.times.tp_communication : 0);
     }
     for (int v = 0; v < placement.virtual_stage(stage, 0); ++v) first += costs[static_cast<std::size_t>(v)].times.forward;
-    const double held = parameters(layout, placement, stage);
-    const double own = held / sharing(layout);
-    const double end = reduce_seconds(layout, held) + norm_seconds(own) + optimizer_seconds(own);
+    const HeldParameters whole = held(layout, placement, stage), own = whole.divided(sharing(layout));
+    const double end = reduce_seconds(layout, whole.all) + norm_seconds(own) + optimizer_seconds(own);
     bound = std::max(bound, first + static_cast<double>(layout.microbatches) * compute + end);
   }
   return bound;
 }
 
 double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& placement) {
-  double most = 0;
-  for (int stage = 0; stage < layout.pp; ++stage) most = std::max(most, parameters(layout, placement, stage));
   // The states and masters, the gradients, and what operations read: each whole or divided.
   const Zero& zero = layout.zero;
   const auto kept = [&](bool divided, double bytes) { return divided ? bytes / layout.dp : bytes; };
   const double masters = rounded_bytes(request_) > 0 ? sizeof(float) : 0;
-  const double states = request_.offload.optimizer ? 0 : 2 * sizeof(float) + masters;
-  return most * (kept(zero.divides_states(), states) + kept(zero.divides_grads(), sizeof(float)) +
-                 kept(zero.divides_weights(), request_.offload.parameters ? 0 : activation_bytes(request_)));
+  const double states = kept(zero.divides_states(), request_.offload.optimizer ? 0 : 2 * sizeof(float) + masters),
+               gradients = kept(zero.divides_grads(), gradient_bytes),
+               operands = kept(zero.divides_weights(), request_.offload.parameters ? 0 : activation_bytes(request_));
+  double most = 0;
+  for (int stage = 0; stage < layout.pp; ++stage) {
+    const HeldParameters whole = held(layout, placement, stage);
+    most = std::max(most, whole.all * (states + operands) + (whole.all - whole.leaving_gradients) * gradients);
+  }
+  return most;
 }
 
 }  // namespace pipetrain

@@ -17,8 +17,15 @@ namespace pipetrain {
 // Seconds of one virtual stage for one microbatch, and what it holds for good.
 struct PartCost {
   schedules::ChunkCost times;
-  double parameters = 0;  // of one tensor-parallel rank
+  double parameters = 0;         // of one tensor-parallel rank
+  double leaving_gradients = 0;  // how many of them have gradients that are offloaded
   double compute() const { return times.forward + times.input_grad + times.weight_grad; }
+};
+
+// Parameters of one tensor-parallel rank of a stage.
+struct HeldParameters {
+  double all = 0, leaving_gradients = 0;
+  HeldParameters divided(double parts) const { return {all / parts, leaving_gradients / parts}; }
 };
 
 // Seconds that a block's activations, gradients and weights take to be rounded to 8 bits.
@@ -57,13 +64,15 @@ class LayoutCosts {
   double product_rate(const Block& block) const;
   Rounding rounding_seconds(const Block& block, const Layout& layout) const;
   double gather_seconds(const Block& block, const Layout& layout) const;
+  // How many of a block's parameters have gradients that are offloaded.
+  double leaving_gradients(const Block& block, const Layout& layout) const;
   // Between neighbouring stages, then from the last to the first.
   std::vector<schedules::Link> edges(const Layout& layout) const;
-  double parameters(const Layout& layout, const schedules::Placement& placement, int stage);
+  HeldParameters held(const Layout& layout, const schedules::Placement& placement, int stage);
   double reduce_seconds(const Layout& layout, double parameters) const;
   double tied_seconds(const Layout& layout, const schedules::Placement& placement) const;
-  double norm_seconds(double parameters) const;
-  double optimizer_seconds(double parameters) const;
+  double norm_seconds(const HeldParameters& own) const;
+  double optimizer_seconds(const HeldParameters& own) const;
 
   const LayoutRequest& request_;
   HostLinks links_;

@@ -12,12 +12,13 @@ const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
   auto& memory =
       memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute, layout.recompute_layers, layout.zero.stage}];
   if (!memory) {
-    const StageMemory::Mode mode{
-        .numerics = layout.numerics(request_.precision),
-        .device = request_.device,
-        .zero = layout.zero,
-        .replicas = layout.dp,
-        .offload = {.optimizer = request_.offload.optimizer, .parameters = request_.offload.parameters}};
+    const StageMemory::Mode mode{.numerics = layout.numerics(request_.precision),
+                                 .device = request_.device,
+                                 .zero = layout.zero,
+                                 .replicas = layout.dp,
+                                 .offload = {.optimizer = request_.offload.optimizer,
+                                             .parameters = request_.offload.parameters,
+                                             .gradients = request_.offload.gradients}};
     const MicrobatchShape shape{layout.microbatch, request_.sequence};
     memory = std::make_unique<StageMemory>(request_.config, layout.tp, shape, mode);
   }

@@ -53,8 +53,8 @@ struct LayoutRequest {
   std::optional<Recompute> recompute;            // not given: the least that fits
   std::optional<std::int64_t> recompute_layers;  // of each chunk; of a kind that is given
   std::optional<int> zero;                       // of layouts with several replicas; not given: the fastest stage that fits
-  Offload offload;  // optimizer and parameters: of all layouts; activations: of those that do not fit without, by the fraction
-                    // that is best
+  Offload offload;  // optimizer, parameters, gradients: of all layouts; activations: of those that do not fit without, by the
+                    // fraction that is best
   std::optional<int> pp;                 // of all layouts; not given: any
   Cut cut;                               // of all layouts, which have so many virtual stages; empty: by cost
   std::optional<CutLimits> search_cuts;  // also other cuts, orders and placements for the sizes of the fastest layouts

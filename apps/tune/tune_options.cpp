@@ -101,8 +101,6 @@ Offload read_offloading(const OptionValues& values, bool gpu) {
   const Offload offload = read_offload(values);
   if (offload.any() && !gpu)
     values.fail("offload", "a CPU's memory is the host's already, and tune plans for no disk; leave it out");
-  if (offload.gradients)
-    values.fail("offload", "tune does not know what moving gradients takes; leave gradients out, and plan with less memory");
   if (values.given("offload-bandwidth") && !offload.any())
     values.fail("offload-bandwidth", "is of --offload; give that too, or leave it out");
   return offload;
@@ -251,7 +249,7 @@ const std::vector<OptionSpec>& tune_option_table() {
        "all; where --recompute is not given, as few as fit"},
       {"Devices", "zero", "0|1|2|3", "what the replicas of layouts with dp > 1 divide, as of train",
        "for each layout the fastest that fits"},
-      {"Devices", "offload", "none|optimizer|parameters|activations",
+      {"Devices", "offload", "none|optimizer|parameters|gradients|activations",
        "what may live in the host's memory, as of train; activations where a layout does not fit without", "none"},
       {"Devices", "offload-bandwidth", "GB/S", "between a device and its host's memory, each way", "50"},
       {"Devices", "memory", "GIB", "what a run may take of each", "what the first visible GPU has free, else 80"},

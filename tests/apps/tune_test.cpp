@@ -337,6 +337,15 @@ TEST_CASE("tune offloads what train would: states always, activations where a la
     for (const json& other : far)
       if (other["command"] == one["command"]) CHECK(other["step_seconds"] > one["step_seconds"]);
   }
+  const json gradients = layouts("--memory 24 --recompute selective --offload optimizer,parameters,gradients"),
+             far_gradients =
+                 layouts("--memory 24 --recompute selective --offload optimizer,parameters,gradients --offload-bandwidth 1");
+  CHECK(gradients.size() > weights.size());
+  for (const json& one : gradients) {
+    CHECK_THAT(one["command"].get<std::string>(), Contains("--offload optimizer,parameters,gradients"));
+    for (const json& other : far_gradients)
+      if (other["command"] == one["command"]) CHECK(other["step_seconds"] > one["step_seconds"]);
+  }
   // Of eight replicas, which bring their weights in shares or each all of them.
   const auto of_replicas = [&](const std::string& options) {
     double best = std::numeric_limits<double>::infinity();
