@@ -55,10 +55,14 @@ class PiecewiseTransfer {
   PiecewiseTransfer& operator=(const PiecewiseTransfer&) = delete;
 
   // Group::all_gather; `use` is called for each piece and may read its rows, but this rank's own rows only from `shard`.
-  virtual void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use) = 0;
+  // `meanwhile`, if any, is called once, when this rank's shard is on its way and before the others' pieces are waited for: it
+  // enqueues work that has nothing to do with either tensor. In it one other call, of either kind, may begin that ends after
+  // this one, on another host thread that takes turns with this one.
+  virtual void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use,
+                      const std::function<void()>& meanwhile) = 0;
   // Rows are cut evenly: received [size, count(rank), ...] = this rank's rows of every member's `full` [total, ...], in rank
-  // order, but for its own, which stay where they are. `make` is called for each piece and writes its rows; `meanwhile`, if
-  // any, is called once and enqueues work that has nothing to do with either tensor.
+  // order, but for its own, which stay where they are. `make` is called for each piece and writes its rows; `meanwhile` as in
+  // gather().
   virtual void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
                         const std::function<void()>& meanwhile) = 0;
 

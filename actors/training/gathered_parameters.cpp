@@ -103,7 +103,7 @@ void GatheredParameters::gather(std::size_t index, const Tensor& target) {
   const RowSplit rows(unit.cuts);
   // Where copy engines can move matrices, every multiprocessor is left to the blocks that compute meanwhile.
   if (PiecewiseTransfer* pieces = unit.vectors ? nullptr : setup_.replicas.in_pieces()) {
-    pieces->gather(setup_.transfer, own, target, rows, [](std::int64_t, std::int64_t) {});
+    pieces->gather(setup_.transfer, own, target, rows, [](std::int64_t, std::int64_t) {}, {});
   } else {
     setup_.replicas.all_gather(setup_.transfer, own, target, rows);
   }

@@ -32,9 +32,11 @@ class QuietGroup : public Group, private PiecewiseTransfer {
   void abort(std::exception_ptr cause) override { group_->abort(std::move(cause)); }
 
  private:
-  void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use) override {
-    if (!quiet_) return group_->in_pieces()->gather(stream, shard, full, rows, use);
+  void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use,
+              const std::function<void()>& meanwhile) override {
+    if (!quiet_) return group_->in_pieces()->gather(stream, shard, full, rows, use, meanwhile);
     rehearse(rows, use);
+    if (meanwhile) meanwhile();
   }
   void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
                 const std::function<void()>& meanwhile) override {

@@ -1,5 +1,6 @@
 #include "comm/cuda/cuda_pieces.hpp"
 
+#include <array>
 #include <utility>
 
 #include "comm/cuda/piece_meeting.hpp"
@@ -9,37 +10,42 @@
 namespace pipetrain {
 namespace {
 
-// In step k a rank sends to rank + k, so that no two send to the same one at a time.
+// In step k a rank sends to rank + k, so that no two send to the same one at a time. Two calls may be under way, that of
+// `meanwhile` beside the one that called it: what the first needs after that is its own, by its number.
 class CudaPieces final : public PiecewiseTransfer {
  public:
   CudaPieces(std::shared_ptr<PieceMeeting> meeting, int rank, Device& device)
       : meeting_(std::move(meeting)), rank_(rank), size_(meeting_->size()), copies_(device, "copies to ranks") {
     for (int step = 1; step < size_; ++step) made_.push_back(device.make_event());
-    sent_ = device.make_event();
+    for (auto& sent : sent_) sent = device.make_event();
   }
 
-  void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use) override {
+  void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use,
+              const std::function<void()>& meanwhile) override {
     const Tensor own_rows = full.row_range(rows.begin(rank_), rows.end(rank_));
-    if (!begin_call(stream, full)) return;
-    copies_.wait(meeting_->event(rank_, call_, 0));
+    const std::uint64_t call = ++calls_;
+    if (!begin_call(call, stream, full)) return;
+    copies_.wait(meeting_->event(rank_, call, 0));
     use(rows.begin(rank_), rows.end(rank_));
     for (int step = 1; step < size_; ++step) {
-      if (!send(stream, step, shard, full.row_range(0, rows.begin(rank_)).bytes())) return;
+      if (!send(call, stream, step, shard, full.row_range(0, rows.begin(rank_)).bytes())) return;
     }
     copies_.copy(own_rows.data, shard.data, shard.bytes());  // nothing where they are the same memory
-    end_sending();
+    end_sending(call);
+    if (meanwhile) meanwhile();
     for (int step = 1; step < size_; ++step) {
       const int source = from(step);
-      if (!wait_for_piece(stream, step)) return;
+      if (!wait_for_piece(call, stream, step)) return;
       use(rows.begin(source), rows.end(source));
     }
-    end_call(stream);
+    end_call(call, stream);
   }
 
   void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
                 const std::function<void()>& meanwhile) override {
     const RowSplit rows(full.rows(), size_);
-    if (!begin_call(stream, received)) return;
+    const std::uint64_t call = ++calls_;
+    if (!begin_call(call, stream, received)) return;
     for (int step = 1; step < size_; ++step) {
       make(rows.begin(to(step)), rows.end(to(step)));
       stream.record(made(step));
@@ -48,14 +54,14 @@ class CudaPieces final : public PiecewiseTransfer {
     for (int step = 1; step < size_; ++step) {
       const Tensor piece = full.row_range(rows.begin(to(step)), rows.end(to(step)));
       copies_.wait(made(step));
-      if (!send(stream, step, piece, static_cast<std::size_t>(rank_) * piece.bytes())) return;
+      if (!send(call, stream, step, piece, static_cast<std::size_t>(rank_) * piece.bytes())) return;
     }
-    end_sending();
+    end_sending(call);
     if (meanwhile) meanwhile();
     for (int step = 1; step < size_; ++step) {
-      if (!wait_for_piece(stream, step)) return;
+      if (!wait_for_piece(call, stream, step)) return;
     }
-    end_call(stream);
+    end_call(call, stream);
   }
 
   void wait_until_idle() noexcept override {
@@ -68,70 +74,68 @@ class CudaPieces final : public PiecewiseTransfer {
  private:
   std::shared_ptr<PieceMeeting> meeting_;
   int rank_, size_;
-  std::uint64_t call_ = 0;
+  std::uint64_t calls_ = 0;  // begun
   CudaStream copies_;
   std::vector<std::unique_ptr<Event>> made_;  // by step
-  std::unique_ptr<Event> sent_;
+  std::array<std::unique_ptr<Event>, piece_calls_in_flight> sent_;
 
   int to(int step) const { return (rank_ + step) % size_; }
   int from(int step) const { return (rank_ - step + size_) % size_; }
-  PiecePost& own() { return meeting_->post(rank_, call_); }
   Event& made(int step) { return *made_[static_cast<std::size_t>(step - 1)]; }
+  Event& sent(std::uint64_t call) { return *sent_[call % piece_calls_in_flight]; }
 
-  void post_event(Stream& stream, int number) {
-    CudaRecordable& event = meeting_->event(rank_, call_, number);
+  void post_event(std::uint64_t call, Stream& stream, int number) {
+    CudaRecordable& event = meeting_->event(rank_, call, number);
     stream.record(event);
-    own().records[static_cast<std::size_t>(number)] = event.recorded();
+    meeting_->post(rank_, call).records[static_cast<std::size_t>(number)] = event.recorded();
   }
-  void wait_for_event(Stream& stream, int peer, int number) {
-    CudaRecordable& event = meeting_->event(peer, call_, number);
-    event.expect(meeting_->post(peer, call_).records[static_cast<std::size_t>(number)]);
+  void wait_for_event(std::uint64_t call, Stream& stream, int peer, int number) {
+    CudaRecordable& event = meeting_->event(peer, call, number);
+    event.expect(meeting_->post(peer, call).records[static_cast<std::size_t>(number)]);
     stream.wait(event);
   }
-  void publish(std::atomic<std::uint64_t>& count) { count.store(call_, std::memory_order_release); }
-  bool meet(Stream& stream, const std::atomic<std::uint64_t>& count) {
-    if (meeting_->wait(count, call_)) return true;
+  bool meet(std::uint64_t call, Stream& stream, const std::atomic<std::uint64_t>& count) {
+    if (meeting_->wait(count, call)) return true;
     stream.fail(meeting_->cause());
     return false;
   }
 
-  bool begin_call(Stream& stream, const Tensor& target) {
-    ++call_;
+  bool begin_call(std::uint64_t call, Stream& stream, const Tensor& target) {
     try {
-      own().target = meeting_->place_of(target);
+      meeting_->post(rank_, call).target = meeting_->place_of(target);
     } catch (...) {
       stream.fail(std::current_exception());
       return false;
     }
-    post_event(stream, 0);
-    publish(meeting_->posts(rank_).begun);
+    post_event(call, stream, 0);
+    meeting_->posts(rank_).begun.store(call, std::memory_order_release);
     return true;
   }
 
   // The piece into the peer's target, at that many bytes.
-  bool send(Stream& stream, int step, const Tensor& piece, std::size_t offset) {
+  bool send(std::uint64_t call, Stream& stream, int step, const Tensor& piece, std::size_t offset) {
     const int peer = to(step);
-    if (!meet(stream, meeting_->posts(peer).begun)) return false;
-    wait_for_event(copies_, peer, 0);
-    copies_.copy(meeting_->reach(peer, meeting_->post(peer, call_).target) + offset, piece.data, piece.bytes());
-    post_event(copies_, step);
+    if (!meet(call, stream, meeting_->posts(peer).begun)) return false;
+    wait_for_event(call, copies_, peer, 0);
+    copies_.copy(meeting_->reach(peer, meeting_->post(peer, call).target) + offset, piece.data, piece.bytes());
+    post_event(call, copies_, step);
     return true;
   }
 
-  void end_sending() {
-    copies_.record(*sent_);
-    publish(meeting_->posts(rank_).sent);
+  void end_sending(std::uint64_t call) {
+    copies_.record(sent(call));
+    meeting_->posts(rank_).sent.store(call, std::memory_order_release);
   }
 
-  bool wait_for_piece(Stream& stream, int step) {
-    if (!meet(stream, meeting_->posts(from(step)).sent)) return false;
-    wait_for_event(stream, from(step), step);
+  bool wait_for_piece(std::uint64_t call, Stream& stream, int step) {
+    if (!meet(call, stream, meeting_->posts(from(step)).sent)) return false;
+    wait_for_event(call, stream, from(step), step);
     return true;
   }
 
   // What this rank sent may be overwritten from here on.
-  void end_call(Stream& stream) {
-    stream.wait(*sent_);
+  void end_call(std::uint64_t call, Stream& stream) {
+    stream.wait(sent(call));
     if (!copies_.begin()) stream.fail(copies_.failure());
   }
 };

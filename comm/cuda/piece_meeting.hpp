@@ -16,9 +16,10 @@
 
 namespace pipetrain {
 
-// Calls are counted from 1. Whatever a rank posts for call n may be overwritten at its call n + 2: by then every peer has left
-// call n, because a rank leaves a call only when all peers have issued what they do in it.
-constexpr std::size_t piece_calls_in_flight = 2;
+// Calls are counted from 1. A rank may begin a call before it has ended the one before, but not that before it. Whatever it
+// posts for call n may be overwritten at its call n + 4: by then every peer has ended call n, because the rank has sent its
+// pieces of call n + 3, for which every peer had begun that one, and so ended n + 1.
+constexpr std::size_t piece_calls_in_flight = 4;
 
 // One rank's half of a call: written by it before it counts up, read by its peers. The events go with it: 0, the target is
 // free, and in a gather this rank's shard is there; k, this rank's piece has reached the peer of step k.

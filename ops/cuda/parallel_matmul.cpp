@@ -23,13 +23,14 @@ void ParallelMatmul::gather_matmul(const TensorParallel& tp, MatmulKind kind, co
   const bool gathers = tp.sequence_parallel && tp.size() > 1;
   if (PiecewiseTransfer* transfer = gathers ? in_pieces(tp, args.full) : nullptr) {
     const RowSplit rows(args.full.rows(), tp.size());
-    return transfer->gather(ops_.stream(), args.shard, args.full, rows, [&](std::int64_t begin, std::int64_t end) {
+    const auto use = [&](std::int64_t begin, std::int64_t end) {
       const bool own = begin == rows.begin(tp.rank());
       matmul(kind, {.in = own ? args.shard : args.full.row_range(begin, end),
                     .w = args.w,
                     .out = args.out.row_range(begin, end),
                     .bias = args.bias});
-    });
+    };
+    return transfer->gather(ops_.stream(), args.shard, args.full, rows, use, {});
   }
   if (gathers) tp.group->all_gather(ops_.stream(), args.shard, args.full);
   matmul(kind, {.in = gathers ? args.full : args.shard, .w = args.w, .out = args.out, .bias = args.bias});

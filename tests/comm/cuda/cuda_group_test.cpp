@@ -10,12 +10,15 @@
 
 #include "catch.hpp"
 #include "comm/cuda/cuda_group.hpp"
+#include "comm/cuda/in_turns.hpp"
 #include "core/error.hpp"
 #include "half.hpp"
 #include "skip.hpp"
 
 namespace pipetrain {
 namespace {
+
+using test::in_turns, test::Pass;
 
 // Everything is allocated before any rank's kernel may wait for its peers.
 class Ranks {
@@ -228,48 +231,71 @@ struct MovedTensors {
   }
 };
 
-void move_in_pieces(Ranks& ranks, int rank, const RowSplit& split, const MovedTensors& t) {
+// These and the next rewrite their tensors at once: nobody may still be reading them.
+void gather_in_pieces(Ranks& ranks, int rank, const RowSplit& split, const MovedTensors& t, const Pass& meanwhile) {
   const auto r = static_cast<std::size_t>(rank);
   Stream& stream = ranks.stream(rank);
-  PiecewiseTransfer* transfer = ranks.group(rank).in_pieces();
   const auto copy = [&](const Tensor& target, const Tensor& from) { stream.copy(target.data, from.data, from.bytes()); };
   stream.zero(t.gathered[r]);
-  stream.zero(t.received[r]);
-  transfer->gather(stream, t.shard[r], t.gathered[r], split, [&](std::int64_t begin, std::int64_t end) {
+  const auto use = [&](std::int64_t begin, std::int64_t end) {
     const bool own = begin == split.begin(rank);
     copy(t.used[r].row_range(begin, end), own ? t.shard[r] : t.gathered[r].row_range(begin, end));
-  });
+  };
+  ranks.group(rank).in_pieces()->gather(stream, t.shard[r], t.gathered[r], split, use, meanwhile);
   stream.zero(t.shard[r]);
   copy(t.shard[r], t.gathered[r].row_range(split.begin(rank), split.end(rank)));
-  transfer->exchange(
+}
+
+void exchange_in_pieces(Ranks& ranks, int rank, const RowSplit& split, const MovedTensors& t, const Pass& meanwhile) {
+  const auto r = static_cast<std::size_t>(rank);
+  Stream& stream = ranks.stream(rank);
+  const auto copy = [&](const Tensor& target, const Tensor& from) { stream.copy(target.data, from.data, from.bytes()); };
+  stream.zero(t.received[r]);
+  ranks.group(rank).in_pieces()->exchange(
       stream, t.made[r], t.received[r],
       [&](std::int64_t begin, std::int64_t end) { copy(t.made[r].row_range(begin, end), t.source[r].row_range(begin, end)); },
-      [&] { copy(t.copied[r], t.source[r]); });
+      [&] {
+        copy(t.copied[r], t.source[r]);
+        meanwhile();
+      });
   copy(t.received[r].row_range(rank, rank + 1), t.made[r].row_range(split.begin(rank), split.end(rank)));
   stream.zero(t.made[r]);
 }
 
-TEST_CASE("GPUs move tensors in pieces beside the work on them", "[gpu]") {
+TEST_CASE("GPUs move tensors in pieces beside the work on them, one or two at a time", "[gpu]") {
   if (!have_gpu()) return;
-  for (const int size : {2, 3, 4}) {
-    const RowSplit split(MovedTensors::rows, size);
-    Ranks ranks(size);
-    const MovedTensors t(ranks, size);
-    ranks.run([&](int rank) {
-      // Tensors are written again at once: nobody may still be reading them.
-      for (int round = 0; round < 5; ++round) move_in_pieces(ranks, rank, split, t);
-    });
-    const auto all_rows = t.rows_of([&](int peer) { return std::pair(split.begin(peer), split.end(peer)); });
-    for (int rank = 0; rank < size; ++rank) {
-      INFO("rank " << rank << " of " << size);
-      const auto r = static_cast<std::size_t>(rank);
-      const auto own_rows = t.rows_of([&](int) { return std::pair(split.begin(rank), split.end(rank)); });
-      CHECK((ranks.get(rank, t.gathered[r]) == all_rows));
-      CHECK((ranks.get(rank, t.used[r]) == all_rows));
-      CHECK((ranks.get(rank, t.received[r]) == own_rows));
-      CHECK((ranks.get(rank, t.copied[r]) == t.inputs[r]));
+  constexpr int rounds = 6;
+  for (const int size : {2, 3, 4})
+    for (const bool two : {false, true}) {
+      const RowSplit split(MovedTensors::rows, size);
+      Ranks ranks(size);
+      const MovedTensors t(ranks, size);
+      const auto gathers = [&](int rank, const Pass& pass) {
+        for (int round = 0; round < rounds; ++round) gather_in_pieces(ranks, rank, split, t, pass);
+      };
+      const auto exchanges = [&](int rank, int count, const Pass& pass) {
+        for (int round = 0; round < count; ++round) exchange_in_pieces(ranks, rank, split, t, pass);
+      };
+      ranks.run([&](int rank) {
+        if (two) {
+          in_turns([&](const Pass& pass) { gathers(rank, pass); },
+                   [&](const Pass& pass) { exchanges(rank, rounds + 2, pass); });
+        } else {
+          gathers(rank, [] {});
+          exchanges(rank, rounds, [] {});
+        }
+      });
+      const auto all_rows = t.rows_of([&](int peer) { return std::pair(split.begin(peer), split.end(peer)); });
+      for (int rank = 0; rank < size; ++rank) {
+        INFO("rank " << rank << " of " << size << ", two at a time " << two);
+        const auto r = static_cast<std::size_t>(rank);
+        const auto own_rows = t.rows_of([&](int) { return std::pair(split.begin(rank), split.end(rank)); });
+        CHECK((ranks.get(rank, t.gathered[r]) == all_rows));
+        CHECK((ranks.get(rank, t.used[r]) == all_rows));
+        CHECK((ranks.get(rank, t.received[r]) == own_rows));
+        CHECK((ranks.get(rank, t.copied[r]) == t.inputs[r]));
+      }
     }
-  }
 }
 
 TEST_CASE("GPUs gather runs of unequal length in pieces", "[gpu]") {
@@ -287,7 +313,8 @@ TEST_CASE("GPUs gather runs of unequal length in pieces", "[gpu]") {
   }
   ranks.run([&](int rank) {
     const auto r = static_cast<std::size_t>(rank);
-    ranks.group(rank).in_pieces()->gather(ranks.stream(rank), shards[r], gathered[r], runs, [](std::int64_t, std::int64_t) {});
+    ranks.group(rank).in_pieces()->gather(ranks.stream(rank), shards[r], gathered[r], runs, [](std::int64_t, std::int64_t) {},
+                                          {});
   });
   for (int rank = 0; rank < ranks.size(); ++rank) CHECK((ranks.get(rank, gathered[static_cast<std::size_t>(rank)]) == whole));
 }
@@ -298,7 +325,7 @@ TEST_CASE("aborting a group of GPUs ends the waiting of its host threads", "[gpu
   const Tensor shard = ranks.make(0, {10, 4}, DType::f32, std::vector<float>(40, 1.0F));
   const Tensor full = ranks.make(0, {20, 4}, DType::f32);
   std::thread waiting([&] {  // rank 1 never comes
-    ranks.group(0).in_pieces()->gather(ranks.stream(0), shard, full, RowSplit(20, 2), [](std::int64_t, std::int64_t) {});
+    ranks.group(0).in_pieces()->gather(ranks.stream(0), shard, full, RowSplit(20, 2), [](std::int64_t, std::int64_t) {}, {});
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   ranks.group(1).abort(std::make_exception_ptr(Error(ErrorKind::aborted, "rank 1 is gone")));

@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "comm/cuda/cuda_group.hpp"
 #include "comm/cuda/gpu_process.hpp"
+#include "comm/cuda/in_turns.hpp"
 
 namespace pipetrain::test {
 namespace {
@@ -129,15 +130,21 @@ class GroupRank {
     const auto* input = static_cast<const char*>(inputs_[number].data());
     stream_->zero(collected);
     stream_->zero(received);
-    transfer.gather(*stream_, shard, collected, split, [](std::int64_t, std::int64_t) {});
-    stream_->copy(collected.row_range(split.begin(rank_), split.end(rank_)).data, shard.data, shard.bytes());
-    transfer.exchange(*stream_, made, received,
-                      [&](std::int64_t begin, std::int64_t end) {
-                        const Tensor rows = made.row_range(begin, end);
-                        const auto before = static_cast<const char*>(rows.data) - static_cast<const char*>(made.data);
-                        stream_->copy(rows.data, input + before, rows.bytes());
-                      },
-                      {});
+    // The rows that are exchanged are written while the shard is on its way.
+    const auto gather = [&](const Pass& pass) {
+      transfer.gather(
+          *stream_, shard, collected, split, [](std::int64_t, std::int64_t) {}, pass);
+      stream_->copy(collected.row_range(split.begin(rank_), split.end(rank_)).data, shard.data, shard.bytes());
+    };
+    const auto exchange = [&](const Pass& pass) {
+      const auto make = [&](std::int64_t begin, std::int64_t end) {
+        const Tensor rows = made.row_range(begin, end);
+        const auto before = static_cast<const char*>(rows.data) - static_cast<const char*>(made.data);
+        stream_->copy(rows.data, input + before, rows.bytes());
+      };
+      transfer.exchange(*stream_, made, received, make, pass);
+    };
+    in_turns(gather, exchange);
     stream_->zero(made);  // at once: nobody may still be reading it
   }
 
