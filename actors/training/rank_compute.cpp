@@ -29,8 +29,7 @@ RankCompute::RankCompute(RankSetup setup)
     braid_ = std::make_unique<BraidGroup>(*tensor_group_, device, "braid");
     streams_.add({&braid_->stream()});
   }
-  ops_ = on_gpu() ? make_cuda_ops(*stream_, setup_.numerics.deterministic) : make_cpu_ops(*stream_);
-  if (setup_.wrap_ops) ops_ = setup_.wrap_ops(std::move(ops_), id);
+  ops_ = make_ops();
   if (setup_.groups.context) {
     ring_ = std::make_unique<RingExchange>(device, setup_.groups.context, "ring of " + to_string(id));
     streams_.add({&ring_->stream()});
@@ -46,7 +45,7 @@ RankCompute::RankCompute(RankSetup setup)
   workspace_memory_ = device.allocate(model_->workspace_bytes(), to_string(id) + ": workspace");
   model_->bind_workspace(workspace_memory_.data(), workspace_memory_.bytes());
   if (braid_) {
-    second_ops_ = make_cpu_ops(*stream_);
+    second_ops_ = make_ops();
     second_workspace_memory_ = device.allocate(model_->workspace_bytes(), to_string(id) + ": second workspace");
     model_->bind_second(*second_ops_, second_workspace_memory_.data(), second_workspace_memory_.bytes());
   }
@@ -68,6 +67,11 @@ RankCompute::RankCompute(RankSetup setup)
   streams_.add(links_->streams());
   clock_ = std::make_unique<ActionClock>(device);
   if (on_gpu()) warm_up();
+}
+
+std::unique_ptr<Ops> RankCompute::make_ops() const {
+  auto ops = on_gpu() ? make_cuda_ops(*stream_, setup_.numerics.deterministic) : make_cpu_ops(*stream_);
+  return setup_.wrap_ops ? setup_.wrap_ops(std::move(ops), setup_.id) : std::move(ops);
 }
 
 void RankCompute::make_reports() {

@@ -66,6 +66,7 @@ class RankCompute : public ComputeRank {
   bool evaluates() const { return step_.kind == schedules::StepKind::evaluation; }
   // Of the gradient of the logits: the run's loss scale over the target tokens of the whole global batch.
   float logits_scale() const { return static_cast<float>(step_.loss_scale / step_.tokens); }
+  std::unique_ptr<Ops> make_ops() const;  // on the stream that computes, with memory of their own
   void make_reports();
   // Of the reports, the elements that a step of this kind fills.
   std::pair<std::int64_t, std::int64_t> reported() const;

@@ -3,7 +3,7 @@
 namespace pipetrain {
 
 void Turns::run(const std::function<void()>& first, const std::function<void()>& second) {
-  failures_ = {};
+  failure_ = nullptr;
   runs_ = {true, true};
   running_ = 0;
   worker_.post([this, &first] {
@@ -16,8 +16,7 @@ void Turns::run(const std::function<void()>& first, const std::function<void()>&
   run_one(1, second);
   first_ended_.acquire();
   running_ = none;
-  for (const auto& failure : failures_)
-    if (failure) std::rethrow_exception(failure);
+  if (failure_) std::rethrow_exception(failure_);
 }
 
 void Turns::pass() {
@@ -27,13 +26,15 @@ void Turns::pass() {
   running_ = other;
   turn_[static_cast<std::size_t>(other)].release();
   turn_[static_cast<std::size_t>(own)].acquire();
+  if (failure_) throw LeftOff{};
 }
 
 void Turns::run_one(int job, const std::function<void()>& work) {
   try {
-    work();
+    if (!failure_) work();
+  } catch (const LeftOff&) {
   } catch (...) {
-    failures_[static_cast<std::size_t>(job)] = std::current_exception();
+    failure_ = std::current_exception();
   }
   end(job);
 }
