@@ -14,7 +14,8 @@
 
 namespace pipetrain {
 
-// Whether a run of the layout can braid (schedule braided-v), and has something to hide by it; else it is dualpipe-v.
+// Whether a run of the layout can braid (schedule braided-v), and is known to have something to hide by it. Not on GPUs: their
+// products hide part of the exchanges in every schedule, and what is left for braids has not been measured.
 bool can_braid(const LayoutRequest& request, const Layout& layout);
 
 class CutLayouts {

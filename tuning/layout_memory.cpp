@@ -9,8 +9,9 @@ using schedules::Placement;
 using schedules::StageNeeds;
 
 const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
-  auto& memory =
-      memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute, layout.recompute_layers, layout.zero.stage}];
+  const bool braids = layout.schedule == "braided-v";
+  auto& memory = memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute, layout.recompute_layers,
+                            layout.zero.stage, braids}];
   if (!memory) {
     const StageMemory::Mode mode{.numerics = layout.numerics(request_.precision),
                                  .device = request_.device,
@@ -18,7 +19,8 @@ const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
                                  .replicas = layout.dp,
                                  .offload = {.optimizer = request_.offload.optimizer,
                                              .parameters = request_.offload.parameters,
-                                             .gradients = request_.offload.gradients}};
+                                             .gradients = request_.offload.gradients},
+                                 .braids = braids};
     const MicrobatchShape shape{layout.microbatch, request_.sequence};
     memory = std::make_unique<StageMemory>(request_.config, layout.tp, shape, mode);
   }
@@ -45,9 +47,7 @@ std::vector<std::vector<double>> LayoutMemory::saved_bytes(const Layout& layout,
 
 std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement, const StageUse& use) {
   const auto chunks = chunks_of(layout, placement, use.stage);
-  const MemoryUse all = stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), use.needs, use.actions);
-  const bool braids = layout.schedule == "braided-v" && layout.tp > 1;  // two actions in turns, each with a workspace
-  return all.total() + (braids ? all.workspace : 0);
+  return stage_memory(layout).estimate(chunks, static_cast<int>(layout.microbatches), use.needs, use.actions).total();
 }
 
 // Whether not even one microbatch's residual stream fits. For so large a batch the sum of all memory may not fit 64 bits.

@@ -44,7 +44,7 @@ class LayoutMemory {
   const LayoutRequest& request_;
   LayoutCosts& costs_;
   // By tp, dp, microbatch, recompute, in how many layers, and stage of ZeRO.
-  using Key = std::tuple<int, int, std::int64_t, Recompute, std::optional<std::int64_t>, int>;
+  using Key = std::tuple<int, int, std::int64_t, Recompute, std::optional<std::int64_t>, int, bool>;
   std::map<Key, std::unique_ptr<StageMemory>> memories_;
 };
 

@@ -32,4 +32,21 @@ void BraidGroup::all_reduce(Stream& stream, const Tensor& tensor, Reduction redu
   beside(stream, [&](Stream& on) { group_.all_reduce(on, tensor, reduction); });
 }
 
+std::function<void()> BraidGroup::and_pass(const std::function<void()>& meanwhile) {
+  return [this, &meanwhile] {
+    if (meanwhile) meanwhile();
+    turns_.pass();
+  };
+}
+
+void BraidGroup::gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use,
+                        const std::function<void()>& meanwhile) {
+  group_.in_pieces()->gather(stream, shard, full, rows, use, and_pass(meanwhile));
+}
+
+void BraidGroup::exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
+                          const std::function<void()>& meanwhile) {
+  group_.in_pieces()->exchange(stream, full, received, make, and_pass(meanwhile));
+}
+
 }  // namespace pipetrain

@@ -17,10 +17,12 @@
 namespace pipetrain {
 
 // A group whose collectives give the turn to the other action of a braid. Outside of run() it is the group that it wraps. In
-// run() every member must braid the same actions, so that their collectives keep one order.
-class BraidGroup : public Group {
+// run() every member must braid the same actions: then their collectives keep one order, because the turns depend on nothing
+// but the actions' own collectives, and no member waits for one that another has behind one that it waits for. Where an action
+// fails, the other enqueues no further collective, which would meet another one of the members that have not failed.
+class BraidGroup : public Group, private PiecewiseTransfer {
  public:
-  // `group` outlives it. For CPUs; see braid_check.hpp.
+  // `group` outlives it.
   BraidGroup(Group& group, Device& device, const std::string& name);
 
   // Enqueues both, the first action's up to its first collective first, and so on in turns; see Turns::run(). Both must have
@@ -37,13 +39,21 @@ class BraidGroup : public Group {
   void reduce_scatter(Stream& stream, const Tensor& full, const Tensor& shard, const RowSplit& rows) override;
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override;
   void shift(Stream& stream, const Tensor& source, const Tensor& target) override { group_.shift(stream, source, target); }
-  PiecewiseTransfer* in_pieces() override { return turns_.running() == Turns::none ? group_.in_pieces() : nullptr; }
+  PiecewiseTransfer* in_pieces() override { return group_.in_pieces() == nullptr ? nullptr : this; }
   void abort(std::exception_ptr cause) override { group_.abort(std::move(cause)); }
 
  private:
   // collective(stream): on this one's stream in a braid, else on the caller's.
   template <class Collective>
   void beside(Stream& stream, Collective collective);
+
+  // These travel beside the caller's stream in any case. The turn passes while the pieces are on their way.
+  void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use,
+              const std::function<void()>& meanwhile) override;
+  void exchange(Stream& stream, const Tensor& full, const Tensor& received, const Work& make,
+                const std::function<void()>& meanwhile) override;
+  void wait_until_idle() noexcept override { group_.in_pieces()->wait_until_idle(); }
+  std::function<void()> and_pass(const std::function<void()>& meanwhile);
 
   Group& group_;
   std::unique_ptr<Stream> stream_;

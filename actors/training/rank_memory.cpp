@@ -24,13 +24,15 @@ Shape lane_shape(const RankSetup& setup, InputKind kind, int chunk, const Shape&
 
 // The workspace of matrix products, and the largest scratch, which is that of
 // attention's backward (fp32 gradients of the queries, partial ones of keys and values per query head) or of a split product.
+// A braid's forward has both for itself, without an attention's backward.
 std::size_t gpu_scratch_estimate(const RankSetup& setup) {
   const auto& config = setup.config;
   const auto ranks = setup.groups.tensor ? setup.groups.tensor->size() : 1;
   const auto tokens = static_cast<std::size_t>(setup.shape.tokens());
   const auto attention = static_cast<std::size_t>(config.heads * config.head_dim / ranks) * 12;
   const auto product = static_cast<std::size_t>(config.hidden) * (ranks > 1 ? 8 : 4);
-  return (std::size_t{64} << 20) + tokens * std::max(attention, product);
+  constexpr std::size_t libraries = std::size_t{64} << 20;
+  return libraries + tokens * std::max(attention, product) + (runs_in_turns(setup) ? libraries + tokens * product : 0);
 }
 
 // Of each thread: pieces of both operands of a product, eight heads of a sequence in attention's backward, and four rows.

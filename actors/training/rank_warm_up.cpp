@@ -53,12 +53,14 @@ void RankCompute::warm_up() {
   model_->begin_step();
   sequence_ = setup_.sequence;
   // The first backward writes gradients, the second adds to them: libraries may have a kernel for each. The first round has the
-  // head's forward of an evaluation, the last that of a step.
-  for (int round = 0; round < (setup_.slices > 1 ? 1 : 2); ++round) {
+  // head's forward of an evaluation, the last that of a step. One more has the forwards of braids, in operations of their own.
+  const int rounds = setup_.slices > 1 ? 1 : second_ops_ ? 3 : 2;
+  for (int round = 0; round < rounds; ++round) {
     for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
       const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
       ForwardArgs forward{first ? ids : input, ids, output, loss, documents, DropoutDraws{}, {}, {}};
       if (round > 0 || setup_.slices > 1) forward.loss_scale = backward.loss_scale;
+      forward.second = round == 2;
       warm_up_slices(chunk, forward, backward);
     }
   }

@@ -16,6 +16,7 @@ class StageMemory {
     Zero zero = {};
     int replicas = 1;
     Offload offload = {};
+    bool braids = false;  // in its plan
   };
   // Throws Error(input) when tp cannot split the model, or the device not compute its heads. Sequence parallel where tp > 1.
   StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode);

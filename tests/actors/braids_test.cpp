@@ -133,7 +133,8 @@ TEST_CASE("braids give the bits of one stage at equal tp, in every layout", "[br
   for (const Family family : {Family::llama, Family::gpt2}) {
     TinyRun tiny{.family = family, .tied = family == Family::gpt2, .layers = 4, .microbatches = 8, .dropout = 0.2};
     for (const Layout& layout :
-         {Layout{2, 2}, Layout{2, 2, 2}, Layout{4, 2}, Layout{2, 1}, Layout{.pp = 2, .tp = 2, .sequence_parallel = false},
+         {Layout{1, 2}, Layout{2, 2}, Layout{2, 2, 2}, Layout{4, 2}, Layout{2, 1},
+          Layout{.pp = 2, .tp = 2, .sequence_parallel = false},
           Layout{.pp = 2, .tp = 2, .threads = 3, .recompute = Recompute::selective},
           Layout{.pp = 2, .tp = 2, .recompute = Recompute::full}, Layout{.pp = 2, .tp = 2, .dp = 2, .zero = 1},
           Layout{.pp = 2, .tp = 2, .dp = 2, .zero = 2}, Layout{.pp = 2, .tp = 2, .loss_chunks = 3}}) {
@@ -273,9 +274,9 @@ TEST_CASE("what braids do not go with yet is one line", "[braids]") {
   fetched.offload.parameters = true;
   fetched.offload.folder = "/tmp";
   CHECK_THAT(refusal(fetched), Contains("schedule braided-v: weights are fetched for one action at a time"));
-  TrainJob on_gpus = random_job(preset_config("tiny"), 64, 8, braided({2, 2}));
+  TrainJob on_gpus = random_job(preset_config("tiny"), 64, 8, braided({.pp = 2, .tp = 2, .cp = 2}));
   on_gpus.devices.kind = DeviceKind::cuda;
-  CHECK_THAT(refusal(on_gpus), Contains("schedule braided-v: braids of tensor-parallel ranks are not built for GPUs yet"));
+  CHECK_THAT(refusal(on_gpus), Contains("schedule braided-v: braids of ranks that share sequences are not built for GPUs yet"));
   other = tiny, other.layout.tp = 1, other.layout.zero = 3;
   CHECK(refusal(job_of(other)) == "none");
   CHECK(refusal(job_of(tiny)) == "none");
