@@ -12,6 +12,7 @@
 #include "schedules/plan_text.hpp"
 #include "schedules/simulate.hpp"
 #include "schedules/stage_times.hpp"
+#include "schedules/validate.hpp"
 #include "tests/schedules/pipeline_driver.hpp"
 
 using namespace pipetrain::schedules;
@@ -212,7 +213,7 @@ TEST_CASE("braided-v is dualpipe-v where nothing is communicated, and faster tha
       CHECK(plan.stages == pairs.stages);
       CHECK(simulated(plan, 0).makespan == Approx(simulated(pairs, 0).makespan));
     }
-  for (const int p : {2, 4, 8})
+  for (const int p : {1, 2, 4, 8})
     for (const int m : {4 * p, 8 * p})
       for (const double communication : {0.05, 0.1, 0.2, 0.5}) {
         CAPTURE(p, m, communication);
@@ -222,6 +223,18 @@ TEST_CASE("braided-v is dualpipe-v where nothing is communicated, and faster tha
         const Summary summary = simulated(build_schedule("braided-v", {p, 2, m}), communication);
         for (const StageSummary& stage : summary.stages) CHECK(stage.peak_activations <= p + 0.5);
       }
+}
+
+TEST_CASE("a single stage braids all but its first forwards and its last backwards") {
+  for (const int m : {2, 3, 16}) {
+    const Plan plan = build_schedule("braided-v", {1, 2, m});
+    CHECK(std::ssize(plan.braids[0]) == 2 * (m - 1));
+    CHECK_NOTHROW(validate(plan));
+  }
+  const int m = 16;
+  const double communication = 0.2;  // in 16 parts of each action, of which the last is waited for
+  const double left = makespan("braided-v", 1, m, communication) - makespan("braided-v", 1, m, 0);
+  CHECK(left < 0.2 * (makespan("1f1b", 1, m, communication) - makespan("1f1b", 1, m, 0)));
 }
 
 TEST_CASE("most of what is communicated in the steady state is hidden") {
