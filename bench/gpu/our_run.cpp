@@ -34,7 +34,7 @@ std::vector<std::string> train_arguments(const Row& row, const Schedule& schedul
   add("--tp", row.tp);
   add("--dp", row.dp);
   if (row.zero > 0) add("--zero", row.zero);
-  if (row.pp > 1) {
+  if (row.names_schedules()) {
     add("--schedule", schedule.name);
     add("--chunks", schedule.chunks);
   }

@@ -52,6 +52,7 @@ void add_schedules(const RowResult& result, std::vector<Number>& numbers) {
   const bool promised = result.row.predictable;
   for (const ScheduleResult& one : result.ours) {
     const double measured = one.figures.seconds.median;
+    if (one.predicted == 0) continue;
     numbers.push_back({name_of(result, "step predicted, " + one.schedule.text()), error_percent(one.predicted, measured),
                        "% off", promised ? Limit::at_most : Limit::none, largest_prediction_error});
     if (one.from_split_run && one.schedule.name != "zb-h1")
@@ -63,6 +64,20 @@ void add_schedules(const RowResult& result, std::vector<Number>& numbers) {
                      promised ? Limit::at_least : Limit::none, 1});
   numbers.push_back(
       {name_of(result, "schedules ranked right from zb-h1's costs"), ranked_right(result.ours, true) ? 1.0 : 0.0, "yes is 1"});
+}
+
+// Of what communication adds to the step whose shares were measured.
+void add_hidden(const RowResult& result, std::vector<Number>& numbers) {
+  const ScheduleResult* const apart = fastest_apart(result);
+  if (apart == nullptr || !result.shares || result.shares->communication <= 0) return;
+  const double exposed = result.shares->communication * result.shares->seconds;
+  for (const ScheduleResult& one : result.ours) {
+    if (result.row.can_profile(one.schedule)) continue;
+    const double saved = apart->figures.seconds.median - one.figures.seconds.median;
+    numbers.push_back(
+        {name_of(result, "communication exposed by " + apart->schedule.text() + " that " + one.schedule.text() + " hides"),
+         100 * saved / exposed, "%"});
+  }
 }
 
 std::string or_dash(bool there, const std::string& text) { return there ? text : "-"; }
@@ -96,7 +111,8 @@ std::vector<Number> numbers_of(const RowResult& result) {
     numbers.push_back({name_of(result, "memory by the driver"), result.taken_bytes / gibibyte, "GiB"});
   }
   if (result.shares) add_shares(result, numbers);
-  if (result.row.pp > 1) add_schedules(result, numbers);
+  add_hidden(result, numbers);
+  if (result.row.names_schedules()) add_schedules(result, numbers);
   return numbers;
 }
 
@@ -104,6 +120,7 @@ bool ranked_right(const std::vector<ScheduleResult>& schedules, bool from_split_
   for (const auto& a : schedules) {
     for (const auto& b : schedules) {
       if (from_split_run && (!a.from_split_run || !b.from_split_run)) continue;
+      if (a.predicted == 0 || b.predicted == 0) continue;
       const double slower = a.figures.seconds.median / b.figures.seconds.median;
       const bool faster = from_split_run ? *a.from_split_run < *b.from_split_run : a.predicted < b.predicted;
       if (slower > 1 + same_time && faster) return false;
@@ -158,15 +175,16 @@ std::string shares_table(const std::vector<RowResult>& results) {
 std::string schedules_table(const std::vector<RowResult>& results) {
   std::string table;
   for (const RowResult& result : results) {
-    if (result.row.pp == 1) continue;
+    if (!result.row.names_schedules()) continue;
     if (table.empty())
       table = fmt::format("{:<24} {:<28} {:>9} {:>8} {:>11} {:>7} {:>14} {:>8}\n", "schedules", "", "seconds", "bubble",
                           "simulated", "off", "from zb-h1's", "memory");
     for (const ScheduleResult& one : result.ours) {
       const double seconds = one.figures.seconds.median;
       table += fmt::format(
-          "{:<24} {:<28} {:>9.4f} {:>7.1f}% {:>11.4f} {:>6.1f}% {:>14} {:>8.1f}\n", result.row.name, one.schedule.text(),
-          seconds, 100 * one.figures.bubble, one.predicted, error_percent(one.predicted, seconds),
+          "{:<24} {:<28} {:>9.4f} {:>7.1f}% {:>11} {:>7} {:>14} {:>8.1f}\n", result.row.name, one.schedule.text(), seconds,
+          100 * one.figures.bubble, or_dash(one.predicted > 0, fmt::format("{:.4f}", one.predicted)),
+          or_dash(one.predicted > 0, fmt::format("{:.1f}%", error_percent(one.predicted, seconds))),
           one.from_split_run ? fmt::format("{:.4f}", *one.from_split_run) : "-", one.figures.memory_without_state / gibibyte);
     }
     for (const RunFigures& peer : result.peers)

@@ -111,14 +111,14 @@ class RowRun {
   }
 
   std::optional<ScheduleResult> our_run(const Schedule& schedule, int round, const std::vector<std::string>& more) {
-    const std::string label = row().pp > 1 ? schedule.text() : "run";
+    const std::string label = row().names_schedules() ? schedule.text() : "run";
     const std::string again = schedule.recompute == "none" ? "" : "-" + schedule.recompute;
-    const std::string file =
-        fmt::format("{}{}{}-{}", row().pp > 1 ? schedule.name : "run", again, more.empty() ? "" : more.back(), round);
+    const std::string file = fmt::format("{}{}{}-{}", row().names_schedules() ? schedule.name : "run", again,
+                                         more.empty() ? "" : more.back(), round);
     auto arguments = train_arguments(row(), schedule, tokens(), options_.warmup + options_.steps);
     const fs::path metrics = folder_ / (file + ".metrics"), profile = folder_ / (file + ".profile");
-    arguments.insert(arguments.end(), {"--metrics", metrics.string(), "--profile", profile.string(), "--trace",
-                                       (folder_ / (file + ".trace.json")).string()});
+    arguments.insert(arguments.end(), {"--metrics", metrics.string(), "--trace", (folder_ / (file + ".trace.json")).string()});
+    if (row().can_profile(schedule)) arguments.insert(arguments.end(), {"--profile", profile.string()});
     arguments.insert(arguments.end(), more.begin(), more.end());
     Command command = our_command(arguments);
     const std::string what =
@@ -128,10 +128,10 @@ class RowRun {
     result.schedule = schedule;
     const bool read = guarded(what, [&] {
       result.figures = read_metrics(metrics, options_.warmup);
-      result.figures.variant = row().pp > 1 ? schedule.text() : "";
+      result.figures.variant = row().names_schedules() ? schedule.text() : "";
       const auto& state = state_of(schedule);
       if (!state.empty()) result.figures.memory_without_state = most_without_state(result.figures.memory, state);
-      result.predicted = predicted_seconds(read_profile(profile), schedule);
+      if (row().can_profile(schedule)) result.predicted = predicted_seconds(read_profile(profile), schedule);
       if (schedule.name == "zb-h1" && schedule.recompute == row().schedules.front().recompute) split_profile_ = profile;
     });
     return read ? std::optional(result) : std::nullopt;
@@ -175,12 +175,12 @@ class RowRun {
         result_.not_deterministic = run->figures;
     }
     if (options_.part("limit"))
-      child("limit", [&](const std::string& text) {
+      child("limit", row().schedules.front(), [&](const std::string& text) {
         result_.limit_ops = limit_from_json(text);
         result_.limit = limit_of(row(), result_.limit_ops);
       });
-    if (options_.part("shares"))
-      child("shares", [&](const std::string& text) {
+    if (const ScheduleResult* const apart = fastest_apart(result_); apart != nullptr && options_.part("shares"))
+      child("shares", apart->schedule, [&](const std::string& text) {
         const StepMeasures measures = measures_from_json(text);
         result_.shares = measures.shares;
         for (const double bytes : measures.taken) result_.taken_bytes = std::max(result_.taken_bytes, bytes);
@@ -197,7 +197,7 @@ class RowRun {
 
   // A part of this program in a process of its own; it prints one line of JSON.
   template <class Read>
-  void child(const std::string& part, Read read) {
+  void child(const std::string& part, const Schedule& schedule, Read read) {
     Command command;
     command.arguments = {programs_.self,
                          "--child",
@@ -209,7 +209,7 @@ class RowRun {
                          "--data",
                          tokens().string(),
                          "--schedule",
-                         result_.ours.front().schedule.text()};
+                         schedule.text()};
     command.without = "PIPETRAIN_";
     if (!run(command, "measuring its " + part, part)) return;
     guarded(part, [&] { read(output_of(command)); });
@@ -253,6 +253,12 @@ Programs find_programs() {
   if (!programs.peer_script.empty() && ::access(programs.peer_script.c_str(), R_OK) != 0)
     throw Error(ErrorKind::input, "bench gpu: PIPETRAIN_TORCH_PEER names no file: " + programs.peer_script);
   return programs;
+}
+
+const ScheduleResult* fastest_apart(const RowResult& result) {
+  const auto found = std::find_if(result.ours.begin(), result.ours.end(),
+                                  [&](const ScheduleResult& one) { return result.row.can_profile(one.schedule); });
+  return found == result.ours.end() ? nullptr : &*found;
 }
 
 void sort_runs(RowResult& result) {

@@ -30,7 +30,7 @@ Programs find_programs();
 struct ScheduleResult {
   Schedule schedule;
   RunFigures figures;
-  double predicted = 0;                  // seconds of a step, simulated with the costs measured in this very run
+  double predicted = 0;                  // seconds of a step, simulated with the costs measured in this very run; 0: with none
   std::optional<double> from_split_run;  // the same with those of the zb-h1 run: what ranks the schedules
 };
 
@@ -50,6 +50,9 @@ struct RowResult {
 
   bool failed = false;  // something that should have run did not
 };
+
+// The first whose actions are measured apart, which the shares are of; null where there is none.
+const ScheduleResult* fastest_apart(const RowResult& result);
 
 // Puts what was measured in the order that RowResult promises.
 void sort_runs(RowResult& result);

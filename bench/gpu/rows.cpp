@@ -63,6 +63,19 @@ std::vector<Row> promised_rows() {
   return rows;
 }
 
+// Tensor-parallel communication behind another microbatch's products, beside the same layout without. The peer has no such
+// schedule.
+std::vector<Row> braid_rows() {
+  std::vector<Row> rows{half("tp2-braids", 1, 2, 1), half("tp2-2048-braids", 1, 2, 1, 2048), half("pp2-tp2-braids", 2, 2, 1)};
+  for (Row& row : rows) {
+    row.schedules = {{"braided-v", 2}, {row.pp > 1 ? "zb-v" : "1f1b", row.pp}};
+    row.predictable = false;
+    row.peers.clear();
+  }
+  rows.back().schedules.push_back({"dualpipe-v", 2});
+  return rows;
+}
+
 // Two replicas that divide their state: 1 and 2 are to keep 0.99 and 3 to keep 0.95 of the speed of the row without.
 std::vector<Row> zero_rows() {
   std::vector<Row> rows;
@@ -132,7 +145,7 @@ std::vector<Row> make_rows() {
               {half("1gpu", 1, 1, 1), half("pp2", 2, 1, 1), half("tp2", 1, 2, 1), half("dp2", 1, 1, 2), half("pp4", 4, 1, 1),
                half("tp4", 1, 4, 1), half("tp4-2048", 1, 4, 1, 2048), half("dp4", 1, 1, 4), half("pp2-tp2", 2, 2, 1),
                half("dp2-pp2", 2, 1, 2), half("pp8", 8, 1, 1), half("dp8", 1, 1, 8), half("pp2-tp4", 2, 4, 1)});
-  for (const std::vector<Row>& more : {zero_rows(), long_rows(), gpt2_rows(), fp8_rows()})
+  for (const std::vector<Row>& more : {braid_rows(), zero_rows(), long_rows(), gpt2_rows(), fp8_rows()})
     rows.insert(rows.end(), more.begin(), more.end());
   for (const int pp : {1, 2}) {
     Row& row = rows.emplace_back();
@@ -142,7 +155,7 @@ std::vector<Row> make_rows() {
     row.tp = pp;
     row.sequence = 32;
     row.microbatches = 4;
-    if (pp > 1) row.schedules = {{"1f1b", 1}, {"zb-h1", 1}};
+    if (pp > 1) row.schedules = {{"1f1b", 1}, {"zb-h1", 1}, {"braided-v", 2}};
     row.on_cpu = true;
   }
   // With replicas what is kept comes close to what the peer keeps.

@@ -12,6 +12,7 @@ struct Schedule {
   int chunks = 1;
   std::string recompute = "none";
   std::string text() const { return recompute == "none" ? name : name + ", recompute " + recompute; }
+  bool braids() const { return name == "braided-v"; }
 };
 
 // How PyTorch runs a row.
@@ -41,6 +42,9 @@ struct Row {
   bool on_cpu = false;       // to check this program itself: never in a table of results
 
   int devices() const { return pp * tp * dp; }
+  bool names_schedules() const { return pp > 1 || schedules.size() > 1; }
+  // Whether the actions of a run are measured apart, which those of a braid are not.
+  bool can_profile(const Schedule& schedule) const { return tp == 1 || !schedule.braids(); }
   std::string precision() const { return on_cpu ? "fp32" : fp8 ? "fp8" : "bf16"; }
   std::int64_t tokens() const { return sequence * microbatch * microbatches * dp; }  // of one step
   std::string layout() const;  // "pp 2, tp 4, 16 microbatches of 1 x 4096"

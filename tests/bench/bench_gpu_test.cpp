@@ -77,6 +77,8 @@ TEST_CASE("bench gpu measures rows with all their parts, beside the peer it is g
   CHECK_THAT(result.err, Contains("where a step's time goes") && Contains("from zb-h1's"));
   CHECK_THAT(read_file(folder.path() / "called"), Contains("--nproc_per_node 4") && Contains("--gas 4"));
   CHECK(std::filesystem::exists(folder.path() / "kept/cpu-tiny-pp2/zb-h1-0.trace.json"));
+  CHECK(std::filesystem::exists(folder.path() / "kept/cpu-tiny-pp2/braided-v-0.metrics"));
+  CHECK(!std::filesystem::exists(folder.path() / "kept/cpu-tiny-pp2/braided-v-0.profile"));
   CHECK(!std::filesystem::exists(folder.path() / "kept/cpu-tiny-pp2/tokens.jsonl"));
 }
 

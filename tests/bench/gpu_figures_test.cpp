@@ -195,6 +195,27 @@ TEST_CASE("the fastest schedule that takes no more memory than the peer stands f
   CHECK(first() == "zb-v");  // all take more
 }
 
+TEST_CASE("a row of braids says how much of the exposed communication they hide") {
+  RowResult result;
+  result.row = row_named("llama2-7b-16l-tp2-braids");
+  result.ours = {result_of("braided-v", 0.97, 0), result_of("1f1b", 1.0, 1.01)};
+  sort_runs(result);
+  REQUIRE(fastest_apart(result) != nullptr);
+  CHECK(fastest_apart(result)->schedule.name == "1f1b");
+  const std::string hides = "communication exposed by 1f1b that braided-v hides";
+  CHECK(find(numbers_of(result), hides) == nullptr);  // not measured
+  result.shares = TimeShares{.seconds = 1.0, .communication = 0.05};
+  const auto numbers = numbers_of(result);
+  REQUIRE(find(numbers, hides) != nullptr);
+  CHECK(find(numbers, hides)->value == Approx(60));
+  CHECK(find(numbers, "step predicted, braided-v") == nullptr);  // its actions are not measured apart
+  CHECK(find(numbers, "step predicted, 1f1b") != nullptr);
+  CHECK(find(numbers, "schedules ranked right")->value == 1);
+  CHECK_THAT(schedules_table({result}), Contains("braided-v") && Contains("1f1b"));
+  result.ours.pop_back();
+  CHECK(fastest_apart(result) == nullptr);
+}
+
 TEST_CASE("a row's numbers carry its promises") {
   RowResult result;
   result.row = row_named("llama2-7b-pp8");
