@@ -9,6 +9,7 @@
 #include "actors/training/braid.hpp"
 #include "actors/training/evaluation.hpp"
 #include "actors/training/job_estimate.hpp"
+#include "actors/training/stage_memory.hpp"
 #include "actors/training/turns.hpp"
 #include "catch.hpp"
 #include "comm/inproc/inprocess_group.hpp"
@@ -19,6 +20,7 @@
 #include "hooked_ops.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/plan_text.hpp"
+#include "schedules/validate.hpp"
 #include "thread_processes.hpp"
 #include "tiny_run.hpp"
 
@@ -213,6 +215,21 @@ TEST_CASE("the estimate counts the second workspace of ranks that take turns", "
   };
   CHECK(workspace("braided-v", 2) == 2 * workspace("dualpipe-v", 2));
   CHECK(workspace("braided-v", 1) == workspace("dualpipe-v", 1));
+}
+
+TEST_CASE("the estimate of a GPU counts a second set of what its operations have for themselves", "[braids]") {
+  const ModelConfig config = preset_config("tiny");
+  const std::vector<Block> blocks = blocks_of(config);
+  const auto half = blocks.begin() + std::ssize(blocks) / 2;
+  const schedules::Plan plan = schedules::build_schedule("braided-v", {1, 2, 8});
+  const auto workspace = [&](int tp, bool braids) {
+    const StageMemory memory(config, tp, {1, 64}, {.device = DeviceKind::cuda, .braids = braids});
+    return memory.estimate({{blocks.begin(), half}, {half, blocks.end()}}, 8, validate(plan)[0], plan.stages[0]).workspace;
+  };
+  CHECK(workspace(1, true) == workspace(1, false));
+  const std::size_t libraries = std::size_t{64} << 20;
+  CHECK(workspace(2, true) > workspace(2, false) + libraries);
+  CHECK(workspace(2, true) <= 2 * workspace(2, false));
 }
 
 TEST_CASE("a failure among braids ends the run with its cause named and nothing left running", "[braids]") {
