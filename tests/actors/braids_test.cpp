@@ -294,6 +294,17 @@ TEST_CASE("what braids do not go with yet is one line", "[braids]") {
   TrainJob on_gpus = random_job(preset_config("tiny"), 64, 8, braided({.pp = 2, .tp = 2, .cp = 2}));
   on_gpus.devices.kind = DeviceKind::cuda;
   CHECK_THAT(refusal(on_gpus), Contains("schedule braided-v: braids of ranks that share sequences are not built for GPUs yet"));
+  const TinyRun apart{.layers = 4, .microbatches = 8, .layout = braided({2, 2})};
+  const auto failures = in_processes(
+      MemoryHub::make(4),  // a rank each
+      [&](int) {
+        TrainJob job = job_of(apart);
+        job.devices.kind = DeviceKind::cuda;
+        return job;
+      },
+      [](int, TrainJob job) { Trainer(std::move(job)).follow(); });
+  for (const std::string& failure : failures)
+    CHECK_THAT(failure, Contains("schedule braided-v: braids of tensor-parallel GPUs of several processes are not built yet"));
   other = tiny, other.layout.tp = 1, other.layout.zero = 3;
   CHECK(refusal(job_of(other)) == "none");
   CHECK(refusal(job_of(tiny)) == "none");
