@@ -28,6 +28,8 @@ void check_braids(const TrainJob& job, const schedules::Plan& plan) {
   if (job.offload.parameters)
     refuse("weights are fetched for one action at a time, and a braid runs two in turns; use dualpipe-v");
   if (job.devices.kind == DeviceKind::cpu) return;
+  if (job.numerics.precision.fp8_products)
+    refuse("braids of tensor-parallel ranks in fp8 are not built for GPUs yet; use bf16, or dualpipe-v");
   if (job.layout.cp > 1) refuse("braids of ranks that share sequences are not built for GPUs yet; use cp 1, or dualpipe-v");
   const Mesh mesh = mesh_of(job);
   for (const auto& members : mesh.groups({Axis::tp}))

@@ -114,7 +114,9 @@ void ParallelLayout::connect(const std::vector<int>& members, std::shared_ptr<Gr
 }
 
 void ParallelLayout::make_groups(bool tied) {
-  for (const auto& members : mesh().groups({Axis::tp})) connect(members, &RankGroups::tensor);
+  // The collectives of a braid run beside the products of its other action.
+  const GroupUse use = has_braids(plan_) ? GroupUse::beside_compute : GroupUse::alone;
+  for (const auto& members : mesh().groups({Axis::tp})) connect(members, &RankGroups::tensor, use);
   for (const auto& members : mesh().groups({Axis::cp})) connect(members, &RankGroups::context, GroupUse::beside_compute);
   for (const auto& members : mesh().groups({Axis::dp, Axis::cp})) connect(members, &RankGroups::data, GroupUse::beside_compute);
   if (!tied) return;

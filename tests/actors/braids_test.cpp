@@ -294,6 +294,10 @@ TEST_CASE("what braids do not go with yet is one line", "[braids]") {
   TrainJob on_gpus = random_job(preset_config("tiny"), 64, 8, braided({.pp = 2, .tp = 2, .cp = 2}));
   on_gpus.devices.kind = DeviceKind::cuda;
   CHECK_THAT(refusal(on_gpus), Contains("schedule braided-v: braids of ranks that share sequences are not built for GPUs yet"));
+  on_gpus.layout.cp = 1;
+  on_gpus.numerics.precision = Precision::fp8();
+  CHECK_THAT(refusal(on_gpus),
+             Contains("schedule braided-v: braids of tensor-parallel ranks in fp8 are not built for GPUs yet"));
   const TinyRun apart{.layers = 4, .microbatches = 8, .layout = braided({2, 2})};
   const auto failures = in_processes(
       MemoryHub::make(4),  // a rank each

@@ -89,10 +89,6 @@ TEST_CASE("braids on GPUs give the bits of zb-v and of one stage, again and agai
   for (const Precision& precision : {Precision::fp32(), Precision::bf16(), Precision::fp16()}) check_bits(precision);
 }
 
-TEST_CASE("braids on GPUs in fp8 give the bits of zb-v and of one stage, again and again", "[gpu][braids]") {
-  for (const Precision& precision : {Precision::fp8(), Precision::fp8_of_blocks()}) check_bits(precision);
-}
-
 TEST_CASE("evaluations and steps that begin early go with braids on GPUs", "[gpu][braids]") {
   if (!needs_gpus(cuda_device_count())) return;
   const auto losses = [](const Layout& layout, bool early) {
