@@ -6,7 +6,7 @@ namespace pipetrain {
 
 void Group::shift(Stream&, const Tensor&, const Tensor&) {
   throw Error(ErrorKind::unavailable,
-              "tensors go round between CPU devices only: context parallelism is not built for GPUs yet");
+              "tensors do not go round between GPUs over NCCL: the ranks of a sequence belong in one process");
 }
 
 }  // namespace pipetrain

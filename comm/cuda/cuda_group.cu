@@ -119,6 +119,8 @@ class CudaGroup : public Group {
     });
   }
 
+  void shift(Stream& stream, const Tensor& source, const Tensor& target) override { pieces_->shift(stream, source, target); }
+
   PiecewiseTransfer* in_pieces() override { return pieces_.get(); }
 
   void abort(std::exception_ptr cause) override {
@@ -131,7 +133,7 @@ class CudaGroup : public Group {
   std::shared_ptr<KernelMeeting> meeting_;
   std::shared_ptr<PieceMeeting> piece_meeting_;
   std::shared_ptr<FarMemory> far_;
-  std::unique_ptr<PiecewiseTransfer> pieces_;
+  std::unique_ptr<CudaPieces> pieces_;
   Team team_;
   std::set<Stream*> streams_;
 

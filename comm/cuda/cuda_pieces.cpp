@@ -12,9 +12,9 @@ namespace {
 
 // In step k a rank sends to rank + k, so that no two send to the same one at a time. Two calls may be under way, that of
 // `meanwhile` beside the one that called it: what the first needs after that is its own, by its number.
-class CudaPieces final : public PiecewiseTransfer {
+class PeerCopies final : public CudaPieces {
  public:
-  CudaPieces(std::shared_ptr<PieceMeeting> meeting, int rank, Device& device)
+  PeerCopies(std::shared_ptr<PieceMeeting> meeting, int rank, Device& device)
       : meeting_(std::move(meeting)), rank_(rank), size_(meeting_->size()), copies_(device, "copies to ranks") {
     for (int step = 1; step < size_; ++step) made_.push_back(device.make_event());
     for (auto& sent : sent_) sent = device.make_event();
@@ -62,6 +62,22 @@ class CudaPieces final : public PiecewiseTransfer {
       if (!wait_for_piece(call, stream, step)) return;
     }
     end_call(call, stream);
+  }
+
+  // All ranks must have begun the call, not the next one alone: so nobody is still in the call before when a third begins.
+  void shift(Stream& stream, const Tensor& source, const Tensor& target) override {
+    if (size_ == 1) return stream.copy(target.data, source.data, source.bytes());
+    const std::uint64_t call = ++calls_;
+    if (!begin_call(call, stream, target)) return;
+    for (int step = 1; step < size_; ++step) {
+      if (!meet(call, stream, meeting_->posts(to(step)).begun)) return;
+    }
+    const int next = to(1);
+    wait_for_event(call, stream, next, 0);
+    stream.copy(meeting_->reach(next, meeting_->post(next, call).target), source.data, source.bytes());
+    post_event(call, stream, 1);
+    meeting_->posts(rank_).sent.store(call, std::memory_order_release);
+    static_cast<void>(wait_for_piece(call, stream, 1));
   }
 
   void wait_until_idle() noexcept override {
@@ -142,8 +158,8 @@ class CudaPieces final : public PiecewiseTransfer {
 
 }  // namespace
 
-std::unique_ptr<PiecewiseTransfer> make_cuda_pieces(std::shared_ptr<PieceMeeting> meeting, int rank, Device& device) {
-  return std::make_unique<CudaPieces>(std::move(meeting), rank, device);
+std::unique_ptr<CudaPieces> make_cuda_pieces(std::shared_ptr<PieceMeeting> meeting, int rank, Device& device) {
+  return std::make_unique<PeerCopies>(std::move(meeting), rank, device);
 }
 
 }  // namespace pipetrain

@@ -28,7 +28,13 @@ std::size_t far_piece_bytes(int ranks);
 // Ends its ranks' waiting and later calls with this cause: their streams fail. Thread-safe.
 void abort(PieceMeeting& meeting, const std::exception_ptr& cause);
 
+class CudaPieces : public PiecewiseTransfer {
+ public:
+  // Group::shift, whose bytes the stream itself carries.
+  virtual void shift(Stream& stream, const Tensor& source, const Tensor& target) = 0;
+};
+
 // The handle of one rank; its device can reach the memory of the others'. Destroy it when no rank's work is under way.
-std::unique_ptr<PiecewiseTransfer> make_cuda_pieces(std::shared_ptr<PieceMeeting> meeting, int rank, Device& device);
+std::unique_ptr<CudaPieces> make_cuda_pieces(std::shared_ptr<PieceMeeting> meeting, int rank, Device& device);
 
 }  // namespace pipetrain

@@ -319,6 +319,44 @@ TEST_CASE("GPUs gather runs of unequal length in pieces", "[gpu]") {
   for (int rank = 0; rank < ranks.size(); ++rank) CHECK((ranks.get(rank, gathered[static_cast<std::size_t>(rank)]) == whole));
 }
 
+TEST_CASE("GPUs pass tensors on in a ring, also between their other collectives", "[gpu]") {
+  if (!have_gpu()) return;
+  constexpr std::int64_t count = 100'003;
+  for (const int size : {1, 2, 3, 4}) {
+    std::mt19937 random(static_cast<unsigned>(size));
+    Ranks ranks(size);
+    std::vector<std::vector<float>> values;
+    std::vector<Tensor> here, coming, gathered;
+    for (int rank = 0; rank < size; ++rank) {
+      values.push_back(random_eighths(count, random));
+      here.push_back(ranks.make(rank, {1, count}, DType::bf16, values.back()));
+      coming.push_back(ranks.make(rank, {1, count}, DType::bf16));
+      gathered.push_back(ranks.make(rank, {size, count}, DType::bf16));
+    }
+    constexpr int rounds = 7;
+    ranks.run([&](int rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      const RowSplit rows(size, size);
+      for (int round = 0; round < rounds; ++round) {  // written again at once: nobody may still be reading
+        const auto& [from, to] = round % 2 == 0 ? std::tie(here[r], coming[r]) : std::tie(coming[r], here[r]);
+        ranks.group(rank).shift(ranks.stream(rank), from, to);
+        ranks.stream(rank).zero(from);
+        if (round % 3 == 0)
+          ranks.group(rank).in_pieces()->gather(ranks.stream(rank), to, gathered[r], rows, [](std::int64_t, std::int64_t) {});
+      }
+    });
+    for (int rank = 0; rank < size; ++rank) {
+      INFO("rank " << rank << " of " << size);
+      const auto r = static_cast<std::size_t>(rank);
+      const auto owner = [&](int at) { return static_cast<std::size_t>(((at - rounds) % size + size) % size); };
+      CHECK((ranks.get(rank, coming[r]) == values[owner(rank)]));
+      std::vector<float> all;
+      for (int peer = 0; peer < size; ++peer) all.insert(all.end(), values[owner(peer)].begin(), values[owner(peer)].end());
+      CHECK((ranks.get(rank, gathered[r]) == all));
+    }
+  }
+}
+
 TEST_CASE("aborting a group of GPUs ends the waiting of its host threads", "[gpu]") {
   if (!have_gpu()) return;
   Ranks ranks(2);
