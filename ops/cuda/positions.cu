@@ -98,7 +98,7 @@ void positions_grad(cudaStream_t stream, const PositionsGradArgs& args) {
   with_type(dy.dtype, "positions_grad", [&](auto t) {
     using T = typename decltype(t)::type;
     if (args.documents) {
-      const dim3 grid(static_cast<unsigned>(args.sequence), blocks_for(cols, 256));
+      const dim3 grid(static_cast<unsigned>(args.dtable.rows()), blocks_for(cols, 256));
       return launch(stream, documents_grad_kernel<T>, grid, 256, 0, args.first_token, args.sequence,
                     data_of<int>(*args.documents), data_of<T>(dy), data_of<float>(args.dtable), dy.rows(), cols);
     }

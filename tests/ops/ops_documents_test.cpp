@@ -142,5 +142,29 @@ TEST_CASE("positions count from the document's first token", "[ops][documents]")
   });
 }
 
+TEST_CASE("positions may be those of another part of a longer sequence", "[ops][documents]") {
+  on_every_backend([](Bench& b) {
+    const AttentionShape shape{2, 70, 4, 2, 16};
+    constexpr std::int64_t positions = 300, hidden = 48;
+    Values origins(Shape{shape.tokens()});
+    for (std::int64_t t = 0; t < shape.tokens(); ++t)
+      origins.data[static_cast<std::size_t>(t)] = t % shape.sequence < 35 ? -40.0 : -230.0 + 35;
+    const Values qkv = b.draw({shape.tokens(), shape.packed_cols()});
+    const Values angles = rounded(reference::rotary_table(positions, shape.head_dim, 1e4), DType::f32);
+    const Values x = b.draw({shape.tokens(), hidden}), table = b.draw({positions, hidden}), old = b.draw_f32(table.shape);
+    const Tensor torigins = b.rank.put(origins, DType::i32), tangles = b.put_f32(angles), turned = b.put(qkv);
+    const Tensor tx = b.put(x), placed = b.put(x), ttable = b.put(table), dtable = b.put_f32(old);
+    b.team.run([&](TestRank& r) {
+      r.ops().rotary(shape, {.qkv = turned, .cos_sin = tangles, .documents = torigins});
+      r.ops().add_positions({.sequence = shape.sequence, .table = ttable, .x = placed, .documents = torigins});
+      r.ops().positions_grad({.sequence = shape.sequence, .dy = tx, .dtable = dtable, .documents = torigins});
+    });
+    CHECK(relative_error(b.rank.get(turned), reference::rotary(shape, qkv, angles, false, origins)) < b.tolerance);
+    CHECK(relative_error(b.rank.get(placed), reference::add_positions(0, shape.sequence, table, x, origins)) < b.tolerance);
+    const Values grad = reference::positions_grad({0, shape.sequence, positions}, x, origins);
+    CHECK(relative_error(b.rank.get(dtable), plus(old, grad)) < statistics_tolerance);
+  });
+}
+
 }  // namespace
 }  // namespace pipetrain::testing
