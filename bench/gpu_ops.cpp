@@ -54,6 +54,9 @@ class GpuBench {
                                         {4, tokens_, 32, 8, 64},
                                         {1, 2 * tokens_, 32, 8, 64}})
       attention(shape);
+    for (const std::int64_t head_dim : {64, 128})  // of a ring: half of a rank's tokens, and all of another's
+      segment_attention(4 * tokens_,
+                        {.queries = 2 * tokens_, .first_query = 4 * tokens_, .heads = 32, .kv_heads = 8, .head_dim = head_dim});
     for (const std::int64_t slices : {2, 4, 16}) {  // the last of so many
       segment_attention(slices * 2 * tokens_, {.queries = 2 * tokens_, .heads = 32, .kv_heads = 8, .head_dim = 64});
       segment_attention(slices * 2 * tokens_, {.queries = 2 * tokens_, .heads = 32, .kv_heads = 8, .head_dim = 128});
@@ -409,20 +412,21 @@ class GpuBench {
     bench_.free_all();
   }
 
-  // The last queries of a sequence of `keys` tokens.
+  // Queries behind so many keys; else the last of a sequence of `keys` tokens.
   void segment_attention(std::int64_t keys, SegmentShape shape) {
     shape.keys = keys;
-    shape.first_query = keys - shape.queries;
+    const bool behind = shape.first_query >= keys;
+    if (!behind) shape.first_query = keys - shape.queries;
     const std::int64_t query_cols = shape.heads * shape.head_dim, key_cols = 2 * shape.kv_heads * shape.head_dim;
     const Tensor qkv = make({shape.queries, query_cols + key_cols}, DType::bf16), dqkv = make(qkv.shape, DType::bf16);
     const Tensor kv = make({keys, key_cols}, DType::bf16), dkv = make(kv.shape, DType::f32);
     const Tensor out = make({shape.queries, query_cols}, DType::bf16), dout = make(out.shape, DType::bf16);
     const Tensor lse = make({1, shape.heads, shape.queries}, DType::f32);
-    const double seen =
-        static_cast<double>(shape.queries) * (static_cast<double>(keys) - 0.5 * static_cast<double>(shape.queries));
+    const double seen = static_cast<double>(shape.queries) *
+                        (static_cast<double>(keys) - (behind ? 0 : 0.5) * static_cast<double>(shape.queries));
     const double flops = 4.0 * static_cast<double>(query_cols) * seen;
-    const std::string size =
-        fmt::format(" {} tokens on {}, {} heads on {} of {}", shape.queries, keys, shape.heads, shape.kv_heads, shape.head_dim);
+    const std::string size = fmt::format(" {} tokens on {}{}, {} heads on {} of {}", shape.queries, keys,
+                                         behind ? " before them" : "", shape.heads, shape.kv_heads, shape.head_dim);
     report_flops("segment_attention" + size, flops,
                  [&] { ops_->segment_attention(shape, {.q = qkv, .kv = kv, .out = out, .log_sum_exp = lse}); });
     const SegmentAttentionBackwardArgs backward{

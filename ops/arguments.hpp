@@ -276,7 +276,7 @@ struct AttentionBackwardArgs {
 // --- Columns ---
 
 struct CopyColumnsArgs {
-  Tensor source;                  // [R, ...], of target's type or f32, in other memory
+  Tensor source;                  // [R, ...], of target's type, or one of them f32; in other memory
   std::int64_t source_begin = 0;  // the first of its columns
   Tensor target;                  // [R, ...], whose columns [target_begin, target_begin + count) are written
   std::int64_t target_begin = 0, count = 0;

@@ -29,15 +29,20 @@ struct Plan {
 struct Layout {
   SegmentShape shape;
   std::int64_t q_cols, kv_cols, kv_rows;
+
+  bool causal() const { return !sees_all_keys(shape); }
 };
 
 Layout layout_of(const AttentionShape& s) { return {whole_sequence(s), s.packed_cols(), s.packed_cols(), s.sequence}; }
 
-using Key = std::tuple<bool, DType, std::array<std::int64_t, 9>>;
+using Key = std::tuple<bool, bool, DType, std::array<std::int64_t, 9>>;
 
 Key key_of(bool backward, DType dtype, const Layout& of) {
   const SegmentShape& s = of.shape;
-  return {backward, dtype, {s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim, of.q_cols, of.kv_cols, of.kv_rows}};
+  return {backward,
+          of.causal(),
+          dtype,
+          {s.batch, s.queries, s.keys, s.heads, s.kv_heads, s.head_dim, of.q_cols, of.kv_cols, of.kv_rows}};
 }
 
 std::string text_of(const SegmentShape& s) {
@@ -131,15 +136,11 @@ struct CudnnAttention::State {
   void describe_forward(fe::graph::Graph& graph, const Layout& layout) const {
     const SegmentShape& s = layout.shape;
     const auto diagonal = s.keys == s.queries ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT;
+    auto attributes = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(scale(s));
+    if (layout.causal()) attributes.set_diagonal_alignment(diagonal).set_diagonal_band_right_bound(0);
     auto [output, log_sums] =
         graph.sdpa(graph.tensor(tensor(q, "q", s, queries_of(layout))), graph.tensor(tensor(k, "k", s, keys_of(layout))),
-                   graph.tensor(tensor(v, "v", s, keys_of(layout))),
-                   fe::graph::SDPA_attributes()
-                       .set_name("attention")
-                       .set_generate_stats(true)
-                       .set_attn_scale(scale(s))
-                       .set_diagonal_alignment(diagonal)
-                       .set_diagonal_band_right_bound(0));
+                   graph.tensor(tensor(v, "v", s, keys_of(layout))), attributes);
     describe_output(output, tensor(o, "o", s, outputs_of(s)));
     describe_output(log_sums, statistics(s));
     log_sums->set_data_type(fe::DataType_t::FLOAT);

@@ -22,7 +22,7 @@ class CudnnAttention {
   ~CudnnAttention();
 
   void forward(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args, const Scratch& scratch);
-  // Of queries and keys whose last ones stand at the same position.
+  // Of queries that see all keys, or whose last one stands where the last key does.
   void forward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args, const Scratch& scratch);
   void backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, const Scratch& scratch);
 

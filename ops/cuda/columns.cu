@@ -54,6 +54,10 @@ void copy_columns(cudaStream_t stream, const CopyColumnsArgs& args) {
     using T = typename decltype(t)::type;
     if (args.source.dtype == DType::f32) return copy<float, T>(stream, args);
     if (args.source.dtype == args.target.dtype) return copy<T, T>(stream, args);
+    if constexpr (std::is_same_v<T, float>) {
+      if (args.source.dtype == DType::bf16) return copy<__nv_bfloat16, T>(stream, args);
+      if (args.source.dtype == DType::f16) return copy<__half, T>(stream, args);
+    }
     throw Error(ErrorKind::internal, std::string("copy_columns: not from ") + to_string(args.source.dtype));
   });
 }

@@ -40,7 +40,8 @@ bool ends_together(const SegmentShape& s) { return s.first_query + s.queries == 
 // Of a 16-bit type, without what cuDNN and Hopper's kernel do not know.
 template <class Args>
 bool is_plain(const SegmentShape& shape, const Args& args) {
-  return args.q.dtype != DType::f32 && !args.documents && !args.dropout.active() && ends_together(shape);
+  return args.q.dtype != DType::f32 && !args.documents && !args.dropout.active() &&
+         (ends_together(shape) || cuda::sees_all_keys(shape));
 }
 
 class CudaOps : public Ops {
@@ -232,9 +233,18 @@ class CudaOps : public Ops {
 
   void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args) override {
     enqueue("segment_attention_backward", [&](cudaStream_t native) {
-      if (is_plain(shape, args) && args.out.dtype == args.q.dtype && args.dq.dtype == args.q.dtype &&
-          args.accumulate_dq == Accumulate::no && cuda::takes_hopper_attention(shape, hopper_))
-        return run_hopper(native, {shape, args.q, args.kv, args.dout, args.out, args.log_sum_exp, args.dq, args.dkv});
+      const bool rounds = args.dq.dtype == args.q.dtype && args.accumulate_dq == Accumulate::no;
+      if (is_plain(shape, args) && args.out.dtype == args.q.dtype && (rounds || args.dq.dtype == DType::f32) &&
+          cuda::takes_hopper_attention(shape, hopper_))
+        return run_hopper(native, {.shape = shape,
+                                   .q = args.q,
+                                   .kv = args.kv,
+                                   .dout = args.dout,
+                                   .out = args.out,
+                                   .log_sum_exp = args.log_sum_exp,
+                                   .dq = args.dq,
+                                   .dkv = args.dkv,
+                                   .accumulate_dq = args.accumulate_dq});
       cuda::segment_attention_backward(native, shape, args, scratch(cuda::segment_attention_backward_scratch(shape)));
     });
   }

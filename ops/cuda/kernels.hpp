@@ -22,6 +22,8 @@ inline SegmentShape whole_sequence(const AttentionShape& s) {
           .head_dim = s.head_dim};
 }
 
+inline bool sees_all_keys(const SegmentShape& s) { return s.first_key + s.keys <= s.first_query + 1; }
+
 // rmsnorm.cu
 void rms_norm(cudaStream_t stream, const RmsNormArgs& args);
 std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t cols, int multiprocessors);  // bytes

@@ -49,7 +49,7 @@ struct Keys {
 
 // What one stretch of queries computes with every stretch of keys.
 struct Queries {
-  Tensor q, dout, documents, out, log_sum_exp, part, part_sums, dq;
+  Tensor q, dout, documents, out, rounded, log_sum_exp, part, part_sums, dq;
 };
 
 SegmentShape segment(const Whole& whole, const Stretch& queries, const Stretch& keys) {
@@ -71,6 +71,7 @@ Queries make_queries(Bench& b, const Whole& whole, const Stretch& of) {
           .dout = b.put(cut(whole.shape, whole.dout, of, 0, whole.query_cols())),
           .documents = b.rank.put(documents, DType::i32),
           .out = out(),
+          .rounded = b.poisoned({rows, whole.query_cols()}),
           .log_sum_exp = b.rank.poisoned(sums, DType::f32),
           .part = out(),
           .part_sums = b.rank.poisoned(sums, DType::f32),
@@ -107,9 +108,41 @@ void compute(TestRank& r, const Whole& whole, const Stretch& of, const Queries& 
                                         .dropout = whole.sight.dropout});
 }
 
-// The attention of the whole sequence in these stretches, against the reference.
+// As compute(), first of the keys where the queries stand themselves, then of those before them, which all queries see. What
+// the keys of a stretch give has the activations' type, as `rounded` has, and sums are f32: what runs on tensor cores.
+void compute_seen(TestRank& r, const Whole& whole, const Stretch& of, const Queries& on, const std::vector<Keys>& keys) {
+  std::vector<const Keys*> seen;
+  for (const Keys& one : keys) {
+    if (one.of.begin == of.begin) seen.insert(seen.begin(), &one);
+    if (one.of.end <= of.begin) seen.push_back(&one);
+  }
+  for (const Keys* one : seen) {
+    const bool first = one == seen.front();
+    const SegmentShape shape = segment(whole, of, one->of);
+    r.ops().segment_attention(
+        shape, {.q = on.q, .kv = one->kv, .out = on.rounded, .log_sum_exp = first ? on.log_sum_exp : on.part_sums});
+    if (first)
+      r.ops().copy_columns({.source = on.rounded, .target = on.out, .count = whole.query_cols()});
+    else
+      r.ops().merge_attention(
+          shape, {.part = on.rounded, .part_log_sum_exp = on.part_sums, .out = on.out, .log_sum_exp = on.log_sum_exp});
+  }
+  r.ops().copy_columns({.source = on.out, .target = on.rounded, .count = whole.query_cols()});
+  for (const Keys* one : seen)
+    r.ops().segment_attention_backward(segment(whole, of, one->of),
+                                       {.dout = on.dout,
+                                        .q = on.q,
+                                        .kv = one->kv,
+                                        .out = on.rounded,
+                                        .log_sum_exp = on.log_sum_exp,
+                                        .dq = on.dq,
+                                        .dkv = one->dkv,
+                                        .accumulate_dq = one == seen.front() ? Accumulate::no : Accumulate::yes});
+}
+
+// The attention of the whole sequence in these stretches, against the reference. seen: by compute_seen().
 void check_stretches(Bench& b, const Whole& whole, const std::vector<Stretch>& cut_queries,
-                     const std::vector<Stretch>& cut_keys) {
+                     const std::vector<Stretch>& cut_keys, bool seen = false) {
   std::vector<Keys> keys;
   for (const Stretch& of : cut_keys) {
     const Values kv = cut(whole.shape, whole.qkv, of, whole.query_cols(), whole.key_cols(), 1);
@@ -119,7 +152,7 @@ void check_stretches(Bench& b, const Whole& whole, const std::vector<Stretch>& c
   const Values gradient = reference::attention_backward(whole.shape, whole.dout, whole.qkv, whole.sight);
   for (const Stretch& of : cut_queries) {
     const Queries on = make_queries(b, whole, of);
-    b.team.run([&](TestRank& r) { compute(r, whole, of, on, keys); });
+    b.team.run([&](TestRank& r) { seen ? compute_seen(r, whole, of, on, keys) : compute(r, whole, of, on, keys); });
     CHECK(relative_error(b.rank.get(on.out), cut(whole.shape, forward.out, of, 0, whole.query_cols())) < b.tolerance);
     CHECK(relative_error(b.rank.get(on.dq), cut(whole.shape, gradient, of, 0, whole.query_cols())) < b.tolerance);
     Values sums(Shape{whole.shape.batch * whole.shape.heads, of.size()});
@@ -170,6 +203,33 @@ TEST_CASE("attention between stretches of a sequence adds up to the whole's", "[
         }
       }
       check_stretches(b, whole, stretches(one.queries), stretches(one.keys));
+    }
+  });
+}
+
+TEST_CASE("what each stretch of keys gives may be rounded before it is merged, and its gradients add up", "[ops][segments]") {
+  struct Case {
+    AttentionShape shape;
+    std::vector<std::int64_t> cuts;
+  };
+  const std::vector<Case> cases{
+      {{2, 6, 3, 3, 8}, {0, 3, 6}},
+      {{1, 200, 3, 1, 64}, {0, 72, 200}},
+      {{2, 256, 1, 1, 64}, {0, 128, 256}},
+      {{1, 512, 2, 1, 64}, {0, 128, 384, 512}},
+      {{1, 384, 2, 1, 128}, {0, 128, 256, 384}},
+      {{1, 256, 2, 2, 128}, {0, 128, 256}},
+      {{1, 256, 2, 1, 96}, {0, 128, 256}},
+  };
+  on_every_backend([&](Bench& b) {
+    for (const Case& one : cases) {
+      INFO(one.shape.batch << " x " << one.shape.sequence << ", " << one.shape.heads << " heads on " << one.shape.kv_heads
+                           << " of " << one.shape.head_dim);
+      const Whole whole{.shape = one.shape,
+                        .qkv = b.draw({one.shape.tokens(), one.shape.packed_cols()}),
+                        .dout = b.draw({one.shape.tokens(), one.shape.heads * one.shape.head_dim}),
+                        .sight = {}};
+      check_stretches(b, whole, stretches(one.cuts), stretches(one.cuts), true);
     }
   });
 }

@@ -33,9 +33,10 @@ enum Statistic : int {
 };
 
 struct BackwardView {
-  int batch, queries, keys, heads, kv_heads;  // queries, keys: of each sequence; the last of both stand at the same position
+  int batch, queries, keys, heads, kv_heads;  // queries, keys: of each sequence; the last query sees all keys
   int kv_rows, dkv_rows, sum_rows;            // of each sequence in kv, dkv or `added`, key_sums: the keys first
   int parts;                                  // of a group of query heads that share a key head; each is another block's
+  int first_query;                            // its position, counted from the first key's on
   float scale;                                // of the softmax
   const int* documents;                       // [batch, queries]: where each query's begins; null: a sequence is one
   int* ends;          // [batch, keys / tile]: behind the last tile of queries that sees one of these keys, with documents
@@ -47,9 +48,11 @@ struct BackwardView {
   void *dq, *dkv;     // from the first query head's column and the first key head's on
   std::int64_t dq_cols, dkv_cols;
   const float* cos_sin;  // [keys, 2, D/2] of the rotary that made whole sequences' queries and keys, or null
+  // dQ is f32; it is added to.
+  bool sums_dq, adds_dq;
 
   __host__ __device__ int group() const { return heads / kv_heads; }
-  __host__ __device__ int ahead() const { return keys - queries; }  // of the queries' first position are so many keys
+  __host__ __device__ int ahead() const { return first_query; }  // of the queries' first position are so many keys
 };
 
 // dQ is added as integers, because sums of integers are the same in every order: row i, times

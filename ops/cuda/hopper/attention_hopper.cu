@@ -29,6 +29,7 @@ hopper::BackwardView view_of(const HopperBackward& args, const HopperGpu& gpu, A
                             .kv_heads = static_cast<int>(shape.kv_heads),
                             .sum_rows = static_cast<int>(shape.keys),
                             .parts = parts_of(shape, gpu),
+                            .first_query = static_cast<int>(shape.first_query - shape.first_key),
                             .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_dim)))};
   const std::int64_t queries = shape.batch * shape.queries, keys = shape.batch * shape.keys;
   const auto f32 = [&](std::int64_t count) { return static_cast<float*>(scratch.allocate({count}, DType::f32).data); };
@@ -69,8 +70,8 @@ HopperBackward hopper_backward(const AttentionShape& shape, const AttentionBackw
 
 bool takes_hopper_attention(const SegmentShape& shape, const HopperGpu& gpu) {
   return gpu.available && (shape.head_dim == 64 || shape.head_dim == 128) && shape.queries % keys_of_block == 0 &&
-         shape.keys % keys_of_block == 0 && shape.first_key + shape.keys == shape.first_query + shape.queries &&
-         shape.queries <= shape.keys;
+         shape.keys % keys_of_block == 0 && shape.first_key + shape.keys <= shape.first_query + shape.queries &&
+         shape.first_key <= shape.first_query;
 }
 
 std::size_t hopper_attention_backward_scratch(const HopperBackward& args, const HopperGpu& gpu) {
@@ -86,6 +87,7 @@ void hopper_attention_backward(cudaStream_t stream, const HopperBackward& args, 
   view.kv_rows = static_cast<int>(args.kv.rows() / shape.batch);
   view.dkv_rows = static_cast<int>(args.dkv.rows() / shape.batch);
   view.dq = args.dq.data;
+  view.sums_dq = args.dq.dtype == DType::f32, view.adds_dq = args.accumulate_dq == Accumulate::yes;
   view.dq_cols = args.dq.cols();
   if (args.dkv.dtype == DType::f32) {
     view.added = static_cast<float*>(args.dkv.data);

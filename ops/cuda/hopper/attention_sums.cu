@@ -135,6 +135,13 @@ __global__ void __launch_bounds__(block_threads) begin(const __grid_constant__ B
   }
 }
 
+// Two neighbours of dQ, of which it may be one share of several.
+__device__ __forceinline__ void put_sum(float* to, float2 sum, bool adds) {
+  auto& there = *reinterpret_cast<float2*>(to);
+  if (adds) sum.x += there.x, sum.y += there.y;
+  there = sum;
+}
+
 // A thread has a part of the sums of one thread of the products, or of two: columns of both halves of a head, which turn
 // together.
 template <class Tile, bool turns>
@@ -159,7 +166,7 @@ __device__ void end_query_tile(const BackwardView& view, int block) {
       view.statistics + (block * static_cast<std::int64_t>(Tile::statistics) + inverse_norm) * Tile::queries + row;
   const float units = integers_per_unit(view.largest + (sequence * view.kv_heads + head / view.group()) * 2);
   const std::int64_t token = static_cast<std::int64_t>(sequence) * view.queries + position;
-  Element* const to = static_cast<Element*>(view.dq) + token * view.dq_cols + head * dim + first_col + 8 * (lane % 4);
+  const std::int64_t to_col = token * view.dq_cols + head * dim + first_col;
   Turn turn[2][4];
   if constexpr (turns) {
 #pragma unroll
@@ -170,6 +177,19 @@ __device__ void end_query_tile(const BackwardView& view, int block) {
 #pragma unroll
   for (int low = 0; low < 2; ++low) {
     const float of_row = inverse[8 * low], unit = of_row == 0 ? 0.0F : view.scale / (units * of_row);
+    const std::int64_t at_col = to_col + 8 * low * view.dq_cols;
+    if (!turns && view.sums_dq) {
+      float* const at = static_cast<float*>(view.dq) + at_col + 2 * (lane % 4);
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int4& sum = sums[half][j];
+          const float2 pair = low == 0 ? make_float2(sum.x * unit, sum.y * unit) : make_float2(sum.z * unit, sum.w * unit);
+          put_sum(at + 8 * j + half * (dim / 2), pair, view.adds_dq);
+        }
+      continue;
+    }
     TurnedWords words[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -179,7 +199,7 @@ __device__ void end_query_tile(const BackwardView& view, int block) {
       words[j] = {word(sums[0][j]), word(sums[1][j])};
       if constexpr (turns) words[j] = turned_back<Element>(words[j], turn[low][j]);
     }
-    Element* const at = to + 8 * low * view.dq_cols;
+    Element* const at = static_cast<Element*>(view.dq) + at_col + 8 * (lane % 4);
     *reinterpret_cast<uint4*>(at) = run_of_lane(words[0].first, words[1].first, words[2].first, words[3].first);
     *reinterpret_cast<uint4*>(at + dim / 2) = run_of_lane(words[0].second, words[1].second, words[2].second, words[3].second);
   }

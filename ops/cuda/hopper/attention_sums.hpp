@@ -13,8 +13,8 @@ struct BackwardView;
 template <class Tile>
 void begin_sums(cudaStream_t stream, const BackwardView& view, const HopperBackward& args);
 
-// Rounds view.query_sums to view.dq, and puts the sums of view.key_sums, where there are parts, where dK and dV go; dQ and dK
-// are turned back where view has angles.
+// Rounds view.query_sums to view.dq or adds them to it, and puts the sums of view.key_sums, where there are parts, where dK and
+// dV go; dQ and dK are turned back where view has angles.
 template <class Tile>
 void end_sums(cudaStream_t stream, const BackwardView& view);
 
