@@ -8,11 +8,13 @@
 namespace pipetrain {
 namespace {
 
-// A chunk of this rank's queries and one of the keys that it has: see ContextPart.
-struct ChunkPair {
+// One of this rank's two chunks of a sample's queries, and those chunks that it sees of the keys that are here: see
+// ContextPart.
+struct Meeting {
   std::int64_t sample;
-  int queries, keys;  // the halves
-  bool first;         // of what these queries attend to
+  int queries;             // the half
+  int first_key_half = 0;  // of `keys`, one behind the other
+  int keys = 1;
 };
 
 // A pass of keys and values around the ring.
@@ -33,35 +35,34 @@ class RingPass {
   Tensor key_values(DType dtype) const { return context_.workspace.allocate({shape_.tokens(), key_value_cols()}, dtype); }
 
   // Of a matrix with a row for each of a rank's tokens.
-  Tensor rows(const Tensor& matrix, std::int64_t sample, int half) const {
-    const std::int64_t begin = sample * shape_.sequence + half * chunk_;
-    return matrix.row_range(begin, begin + chunk_);
-  }
-  Tensor sums(const Tensor& log_sum_exp, std::int64_t sample, int half) const {
-    const std::int64_t heads = shape_.heads, begin = (2 * sample + half) * heads;
+  Tensor queries(const Tensor& matrix, const Meeting& of) const { return rows(matrix, of.sample, of.queries, 1); }
+  Tensor keys(const Tensor& matrix, const Meeting& of) const { return rows(matrix, of.sample, of.first_key_half, of.keys); }
+  Tensor sums(const Tensor& log_sum_exp, const Meeting& of) const {
+    const std::int64_t heads = shape_.heads, begin = (2 * of.sample + of.queries) * heads;
     return log_sum_exp.reshaped({2 * shape_.batch * heads, chunk_})
         .row_range(begin, begin + heads)
         .reshaped({1, heads, chunk_});
   }
 
-  SegmentShape segment(int step, const ChunkPair& pair) const {
+  // Positions count from the first of these keys: the rank's own keep their order, and queries stand behind all of another's.
+  SegmentShape segment(int step, const Meeting& of) const {
+    const std::int64_t keys = of.keys * chunk_;
     return {.queries = chunk_,
-            .keys = chunk_,
-            .first_query = part_.chunk(pair.queries) * chunk_,
-            .first_key = owner(step).chunk(pair.keys) * chunk_,
+            .keys = keys,
+            .first_query = step == 0 ? of.queries * chunk_ : keys,
             .heads = shape_.heads,
             .kv_heads = shape_.kv_heads,
             .head_dim = shape_.head_dim};
   }
 
-  // All pairs of this step in which queries see keys.
+  // All of this step in which queries see keys. Of a member before this one all queries see the first chunk; of one behind it
+  // the second chunk's see both.
   template <class Use>
-  void for_pairs(int step, Use use) const {
+  void for_meetings(int step, Use use) const {
+    const int owner = (part_.rank - step + part_.size) % part_.size;  // whose keys and values are here
     for (std::int64_t sample = 0; sample < shape_.batch; ++sample) {
-      for (const int queries : {0, 1}) {
-        for (const int keys : {0, 1})
-          if (owner(step).chunk(keys) <= part_.chunk(queries)) use({sample, queries, keys, step == 0 && keys == 0});
-      }
+      if (owner <= part_.rank) use(Meeting{.sample = sample, .queries = 0});
+      use(Meeting{.sample = sample, .queries = 1, .keys = owner < part_.rank ? 1 : 2});
     }
   }
 
@@ -78,8 +79,10 @@ class RingPass {
 
  private:
   RingExchange* ring() const { return context_.cp.ring; }
-  // Whose keys and values are here.
-  ContextPart owner(int step) const { return {(part_.rank - step + part_.size) % part_.size, part_.size}; }
+  Tensor rows(const Tensor& matrix, std::int64_t sample, int half, int halves) const {
+    const std::int64_t begin = sample * shape_.sequence + half * chunk_;
+    return matrix.row_range(begin, begin + halves * chunk_);
+  }
 
   const BlockContext& context_;
   AttentionShape shape_;
@@ -96,22 +99,24 @@ void ring_attention(const BlockContext& context, const AttentionShape& shape, co
   Ops& ops = context.ops;
   Tensor here = pass.key_values(context.dtype), coming = pass.key_values(context.dtype);
   const Tensor out = pass.in_fp32() ? args.out : context.workspace.allocate(args.out.shape, DType::f32);
-  const Tensor part = context.workspace.allocate({pass.chunk(), pass.query_cols()}, DType::f32);
+  const Tensor part = context.workspace.allocate({pass.chunk(), pass.query_cols()}, context.dtype);
   const Tensor part_sums = context.workspace.allocate({1, shape.heads, pass.chunk()}, DType::f32);
   ops.copy_columns({.source = args.qkv, .source_begin = pass.query_cols(), .target = here, .count = pass.key_value_cols()});
   for (int step = 0; step < pass.steps(); ++step) {
-    const bool last = step + 1 == pass.steps();
+    const bool first = step == 0, last = step + 1 == pass.steps();
     if (!last) pass.start(here, coming);
-    pass.for_pairs(step, [&](const ChunkPair& pair) {
-      const SegmentShape segment = pass.segment(step, pair);
-      const Tensor own = pass.rows(out, pair.sample, pair.queries),
-                   own_sums = pass.sums(args.log_sum_exp, pair.sample, pair.queries);
-      ops.segment_attention(segment, {.q = pass.rows(args.qkv, pair.sample, pair.queries),
-                                      .kv = pass.rows(here, pair.sample, pair.keys),
-                                      .out = pair.first ? own : part,
-                                      .log_sum_exp = pair.first ? own_sums : part_sums});
-      if (!pair.first)
+    pass.for_meetings(step, [&](const Meeting& meeting) {
+      const SegmentShape segment = pass.segment(step, meeting);
+      const Tensor own = pass.queries(out, meeting), own_sums = pass.sums(args.log_sum_exp, meeting);
+      const bool in_place = first && pass.in_fp32();
+      ops.segment_attention(segment, {.q = pass.queries(args.qkv, meeting),
+                                      .kv = pass.keys(here, meeting),
+                                      .out = in_place ? own : part,
+                                      .log_sum_exp = first ? own_sums : part_sums});
+      if (!first)
         ops.merge_attention(segment, {.part = part, .part_log_sum_exp = part_sums, .out = own, .log_sum_exp = own_sums});
+      else if (!in_place)
+        ops.copy_columns({.source = part, .target = own, .count = pass.query_cols()});
     });
     if (!last) pass.finish();
     std::swap(here, coming);
@@ -119,36 +124,44 @@ void ring_attention(const BlockContext& context, const AttentionShape& shape, co
   if (!pass.in_fp32()) ops.copy_columns({.source = out, .target = args.out, .count = pass.query_cols()});
 }
 
+// What a member adds to the gradients of the keys that it has comes to be while those of the members before it are on their
+// way.
 void ring_attention_backward(const BlockContext& context, const AttentionShape& shape, const AttentionBackwardArgs& args) {
   const ArenaScope scope(context.workspace);
   const RingPass pass(context, shape);
   Ops& ops = context.ops;
   Tensor here = pass.key_values(context.dtype), coming = pass.key_values(context.dtype);
   Tensor grads = pass.key_values(DType::f32), coming_grads = pass.key_values(DType::f32);
+  const Tensor added = pass.key_values(DType::f32);
   const Tensor dq = pass.in_fp32() ? args.dqkv : context.workspace.allocate({shape.tokens(), pass.query_cols()}, DType::f32);
   ops.copy_columns({.source = args.qkv, .source_begin = pass.query_cols(), .target = here, .count = pass.key_value_cols()});
-  pass.zero(grads);
   for (int step = 0; step < pass.steps(); ++step) {
+    const bool first = step == 0;
     if (step + 1 < pass.steps()) pass.start(here, coming);
-    pass.for_pairs(step, [&](const ChunkPair& pair) {
-      const auto queries = [&](const Tensor& matrix) { return pass.rows(matrix, pair.sample, pair.queries); };
-      ops.segment_attention_backward(pass.segment(step, pair),
-                                     {.dout = queries(args.dout),
-                                      .q = queries(args.qkv),
-                                      .kv = pass.rows(here, pair.sample, pair.keys),
-                                      .out = queries(args.out),
-                                      .log_sum_exp = pass.sums(args.log_sum_exp, pair.sample, pair.queries),
-                                      .dq = queries(dq),
-                                      .dkv = pass.rows(grads, pair.sample, pair.keys),
-                                      .accumulate_dq = pair.first ? Accumulate::no : Accumulate::yes});
+    const Tensor& own = first ? grads : added;
+    pass.zero(own);
+    pass.for_meetings(step, [&](const Meeting& meeting) {
+      ops.segment_attention_backward(pass.segment(step, meeting), {.dout = pass.queries(args.dout, meeting),
+                                                                   .q = pass.queries(args.qkv, meeting),
+                                                                   .kv = pass.keys(here, meeting),
+                                                                   .out = pass.queries(args.out, meeting),
+                                                                   .log_sum_exp = pass.sums(args.log_sum_exp, meeting),
+                                                                   .dq = pass.queries(dq, meeting),
+                                                                   .dkv = pass.keys(own, meeting),
+                                                                   .accumulate_dq = first ? Accumulate::no : Accumulate::yes});
     });
-    pass.start(grads, coming_grads);  // after the last step they are home
     pass.finish();
     std::swap(here, coming);
-    std::swap(grads, coming_grads);
+    if (!first) {
+      std::swap(grads, coming_grads);
+      ops.add(grads, added);
+    }
+    pass.start(grads, coming_grads);
   }
+  pass.finish();  // after so many steps they are home
   if (!pass.in_fp32()) ops.copy_columns({.source = dq, .target = args.dqkv, .count = pass.query_cols()});
-  ops.copy_columns({.source = grads, .target = args.dqkv, .target_begin = pass.query_cols(), .count = pass.key_value_cols()});
+  ops.copy_columns(
+      {.source = coming_grads, .target = args.dqkv, .target_begin = pass.query_cols(), .count = pass.key_value_cols()});
 }
 
 }  // namespace pipetrain
