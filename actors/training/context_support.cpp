@@ -4,6 +4,7 @@
 
 #include "actors/training/train_job.hpp"
 #include "core/error.hpp"
+#include "core/mesh.hpp"
 
 namespace pipetrain {
 namespace {
@@ -12,14 +13,29 @@ namespace {
   throw Error(ErrorKind::input, {"cp", fmt::format("{}", job.layout.cp)}, why);
 }
 
+// The ranks of a sequence copy into each other's GPUs, which has been done in one process only.
+void check_processes(const TrainJob& job, int processes) {
+  if (job.devices.kind != DeviceKind::cuda || processes == 1) return;
+  const Mesh mesh({.dp = static_cast<int>(job.batch.dp), .pp = job.layout.pp, .cp = job.layout.cp, .tp = job.layout.tp});
+  const std::vector<RankPlace> places = deal_ranks(mesh.size(), processes);
+  const auto process_of = [&](int rank) { return places[static_cast<std::size_t>(rank)].process; };
+  for (const std::vector<int>& members : mesh.groups({Axis::cp})) {
+    for (const int member : members)
+      if (process_of(member) != process_of(members.front()))
+        refuse(job, fmt::format("GPUs of one process only share sequences so far, and ranks {} and {} would be in processes {} "
+                                "and {}; use fewer processes, or device cpu",
+                                members.front(), member, process_of(members.front()), process_of(member)));
+  }
+}
+
 bool isolates(const std::shared_ptr<const Dataset>& data) { return data && data->isolates_documents(); }
 
 }  // namespace
 
-void check_context_parallel(const TrainJob& job) {
+void check_context_parallel(const TrainJob& job, int processes) {
   const int cp = job.layout.cp;
   if (cp == 1) return;
-  if (job.devices.kind == DeviceKind::cuda) refuse(job, "on GPUs is not built yet; use device cpu, or cp 1");
+  check_processes(job, processes);
   const std::int64_t sequence = job.dataset->sequence_length();
   if (sequence % (2 * cp) != 0)
     refuse(job, fmt::format("sequences of {} tokens cannot be cut into 2 x {} equal chunks; use a seq-len that is a multiple "

@@ -5,7 +5,8 @@ namespace pipetrain {
 
 struct TrainJob;
 
-// Throws Error(input), with the setting that is wrong, for a job that shares sequences between ranks and cannot.
-void check_context_parallel(const TrainJob& job);
+// Throws Error(input), with the setting that is wrong, for a job that shares sequences between ranks and cannot. processes:
+// that its ranks are dealt to.
+void check_context_parallel(const TrainJob& job, int processes);
 
 }  // namespace pipetrain

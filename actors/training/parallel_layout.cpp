@@ -58,7 +58,7 @@ void check_offloaded_parameters(const TrainJob& job) {
 // Refuses a model that cannot be split or computed so before anything is opened.
 std::shared_ptr<Transport> checked_transport(const TrainJob& job, const schedules::Plan& plan,
                                              const std::vector<std::vector<Block>>& parts,
-                                             const std::shared_ptr<EngineChannel>& channel) {
+                                             const std::shared_ptr<EngineChannel>& channel, int processes) {
   if (job.zero.divides_weights() && job.layout.order == schedules::Order::ready)
     throw Error(ErrorKind::input, {"zero", std::to_string(job.zero.stage)},
                 "replicas gather weights in one order, the plan's, and the run's order is ready; use planned");
@@ -71,8 +71,13 @@ std::shared_ptr<Transport> checked_transport(const TrainJob& job, const schedule
   check_loss_chunks(job);
   check_slices(job);
   check_braids(job, plan);
-  check_context_parallel(job);
+  check_context_parallel(job, processes);
   return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;
+}
+
+int processes_of(const TrainJob& job, const EngineChannel* channel, const std::optional<PlannedProcesses>& planned) {
+  if (channel != nullptr) return job.processes->control->processes();
+  return planned ? planned->processes : 1;
 }
 
 World open_world(const TrainJob& job, int process, std::shared_ptr<Transport> transport) {
@@ -99,7 +104,8 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
     : plan_(plan_of(job)),
       needs_(validate(plan_, job.layout.order, TransformerCompute::slot_life())),
       parts_(parts_of(job, plan_.placement)),
-      world_(open_world(job, channel ? channel->process() : 0, checked_transport(job, plan_, parts_, channel))),
+      world_(open_world(job, channel ? channel->process() : 0,
+                        checked_transport(job, plan_, parts_, channel, processes_of(job, channel.get(), planned)))),
       reach_(world_, planned),
       cuts_(mesh()) {
   make_groups(job.config.tied_embeddings);

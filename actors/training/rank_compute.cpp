@@ -31,7 +31,8 @@ RankCompute::RankCompute(RankSetup setup)
   }
   ops_ = make_ops();
   if (setup_.groups.context) {
-    ring_ = std::make_unique<RingExchange>(device, setup_.groups.context, "ring of " + to_string(id));
+    context_group_ = std::make_shared<QuietGroup>(setup_.groups.context);
+    ring_ = std::make_unique<RingExchange>(device, context_group_, "ring of " + to_string(id));
     streams_.add({&ring_->stream()});
   }
   StageModelSpec spec = model_spec(setup_);

@@ -77,6 +77,7 @@ class RankCompute : public ComputeRank {
   }
   bool on_gpu() const { return setup_.device->id().kind == DeviceKind::cuda; }
   void warm_up();
+  void set_quiet(bool quiet);  // the groups of its operations
   void warm_up_slices(int chunk, const ForwardArgs& longest, const BackwardArgs& backward);
   void provoke(const Fault& fault);
   bool is_slow() const;                  // by a fault
@@ -106,8 +107,9 @@ class RankCompute : public ComputeRank {
 
   RankSetup setup_;
   MemoryUse memory_;
-  std::unique_ptr<QuietGroup> tensor_group_;  // null: one rank
-  std::unique_ptr<BraidGroup> braid_;         // around that; null: no braid runs in turns
+  std::unique_ptr<QuietGroup> tensor_group_;   // null: one rank
+  std::shared_ptr<QuietGroup> context_group_;  // null: no rank shares its sequences
+  std::unique_ptr<BraidGroup> braid_;          // around that; null: no braid runs in turns
   Buffer workspace_memory_, second_workspace_memory_, reports_memory_, reports_host_memory_;
   Buffer documents_memory_, documents_host_memory_;  // none where the data does not isolate documents
   std::vector<Buffer> lane_memory_;
@@ -119,7 +121,7 @@ class RankCompute : public ComputeRank {
   std::unique_ptr<ActionClock> clock_;
   std::optional<OutgoingLinks> links_;
   std::unique_ptr<Ops> ops_, second_ops_;  // second: of braids' forwards, or null
-  std::unique_ptr<RingExchange> ring_;     // null: no rank shares its sequences
+  std::unique_ptr<RingExchange> ring_;     // null where context_group_ is
   std::unique_ptr<StageModel> model_;
   std::optional<RankState> state_;
   std::optional<ActivationPool> activations_;

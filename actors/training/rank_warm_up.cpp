@@ -32,6 +32,11 @@ void RankCompute::warm_up_slices(int chunk, const ForwardArgs& longest, const Ba
   }
 }
 
+void RankCompute::set_quiet(bool quiet) {
+  if (tensor_group_) tensor_group_->set_quiet(quiet);
+  if (context_group_) context_group_->set_quiet(quiet);
+}
+
 // Runs every kind of action on zeros, alone: libraries make their plans, kernels are loaded and scratch grows now and not
 // in a step. Leaves weights and moments at zero.
 void RankCompute::warm_up() {
@@ -49,7 +54,7 @@ void RankCompute::warm_up() {
   const BackwardArgs backward{arena.allocate(hidden, setup_.numerics.precision.compute),
                               arena.allocate(hidden, setup_.numerics.precision.compute), 1};
 
-  if (tensor_group_) tensor_group_->set_quiet(true);
+  set_quiet(true);
   model_->begin_step();
   sequence_ = setup_.sequence;
   // The first backward writes gradients, the second adds to them: libraries may have a kernel for each. The first round has the
@@ -64,7 +69,7 @@ void RankCompute::warm_up() {
       warm_up_slices(chunk, forward, backward);
     }
   }
-  if (tensor_group_) tensor_group_->set_quiet(false);
+  set_quiet(false);
   state_->end_rehearsal(square_sums_);
   stream_->synchronize();
 }

@@ -122,7 +122,6 @@ void choose_devices(const OptionValues& values, const Machine& machine, TrainOpt
       chosen.kind = DeviceKind::cuda;
   }
   if (chosen.kind == DeviceKind::cuda) {
-    if (run.layout.cp > 1) values.fail("cp", "on GPUs is not built yet; use --device cpu");
     const auto of_host = list ? parse_devices(values, *list, machine, here.count) : first_gpus(here, own_only);
     const bool dry_run = values.on_off("dry-run").value_or(false);
     chosen.gpus = dry_run ? gpus_of_dry_run(values, here, of_host, run.ranks()) : own_gpus(here, of_host);

@@ -49,7 +49,7 @@ const std::vector<OptionSpec>& train_option_table() {
       {"Layout", "pp", "N", "pipeline stages", "1; the plan's"},
       {"Layout", "tp", "N", "devices that share each layer (tensor parallel)", "1"},
       {"Layout", "dp", "N", "replicas of the model (data parallel)", "1"},
-      {"Layout", "cp", "N", "devices that share each sequence (context parallel); on the CPU", "1"},
+      {"Layout", "cp", "N", "devices that share each sequence (context parallel)", "1"},
       {"Layout", "zero", "0|1|2|3",
        "what the replicas divide: 1 the optimizer's states and master weights, 2 gradients too, 3 weights too: docs/memory.md",
        "0"},

@@ -5,6 +5,7 @@
 
 #include "actors/training/checkpoint.hpp"
 #include "actors/training/checkpoint_folder.hpp"
+#include "actors/training/context_support.hpp"
 #include "actors/training/job_estimate.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
@@ -294,4 +295,28 @@ TEST_CASE("what sharing sequences does not go with is refused with the setting")
   TrainJob job = job_of({.sequence = 12, .layout = with_cp(2, {})});
   job.layout.slices = 2;
   CHECK(refusal(job).starts_with("cp 2: slices of what ranks share"));
+}
+
+TEST_CASE("GPUs that share sequences belong in one process, CPUs may be anywhere") {
+  const auto refused = [](DeviceKind kind, const Layout& layout, int processes) {
+    TrainJob job = job_of({.sequence = 16, .layout = layout});
+    job.devices.kind = kind;
+    try {
+      check_context_parallel(job, processes);
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::input);
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  const Layout one_stage = with_cp(2, {}), two_stages = with_cp(2, {2}), beside = with_cp(2, {1, 2});
+  CHECK(refused(DeviceKind::cuda, one_stage, 1) == "none");
+  CHECK_THAT(
+      refused(DeviceKind::cuda, one_stage, 2),
+      Catch::Contains("GPUs of one process only share sequences so far, and ranks 0 and 1 would be in processes 0 and 1"));
+  CHECK(refused(DeviceKind::cuda, two_stages, 2) == "none");
+  CHECK_THAT(refused(DeviceKind::cuda, two_stages, 4), Catch::Contains("ranks 0 and 1"));
+  CHECK_THAT(refused(DeviceKind::cuda, beside, 2), Catch::Contains("ranks 0 and 2"));
+  CHECK(refused(DeviceKind::cuda, with_cp(1, {2}), 2) == "none");
+  CHECK(refused(DeviceKind::cpu, one_stage, 2) == "none");
 }

@@ -16,7 +16,7 @@ namespace pipetrain::test {
 // The ranks dealt over the first `gpus` GPUs; false, with a message, where there are not as many.
 inline bool on_gpus(TrainJob& job, int gpus, const Precision& precision = {}) {
   if (!needs_gpus(cuda_device_count(), gpus)) return false;
-  const int ranks = static_cast<int>(job.batch.dp) * job.layout.pp * job.layout.tp;
+  const int ranks = static_cast<int>(job.batch.dp) * job.layout.pp * job.layout.cp * job.layout.tp;
   job.devices.kind = DeviceKind::cuda;
   job.numerics.precision = precision;
   for (int rank = 0; rank < ranks; ++rank) job.devices.gpus.push_back(rank % gpus);
