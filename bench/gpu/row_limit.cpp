@@ -44,7 +44,8 @@ AttentionShape attention_of(const Row& row) {
   return {row.microbatch, row.sequence, config.heads / row.tp, config.kv_heads / row.tp, config.head_dim};
 }
 
-std::int64_t tokens_of(const Row& row) { return row.microbatch * row.sequence; }
+// Of a microbatch, on one rank.
+std::int64_t tokens_of(const Row& row) { return row.microbatch * row.sequence / row.cp; }
 
 bool is_attention(const LimitOp& op) { return op.name.starts_with("attention"); }
 
@@ -89,8 +90,8 @@ std::vector<std::function<void()>> calls_of(OpBench& bench, const Row& row) {
     calls.emplace_back([=, &ops] { ops.weight_grad({.dy = dy, .x = x, .dw = dw}); });
   }
   const AttentionShape shape = attention_of(row);
-  const Tensor qkv = bench.make({tokens, shape.packed_cols()}, dtype), dqkv = bench.make(qkv.shape, dtype);
-  const Tensor out = bench.make({tokens, shape.heads * shape.head_dim}, dtype), dout = bench.make(out.shape, dtype);
+  const Tensor qkv = bench.make({shape.tokens(), shape.packed_cols()}, dtype), dqkv = bench.make(qkv.shape, dtype);
+  const Tensor out = bench.make({shape.tokens(), shape.heads * shape.head_dim}, dtype), dout = bench.make(out.shape, dtype);
   const Tensor lse = bench.make({shape.batch, shape.heads, shape.sequence}, DType::f32);
   calls.emplace_back([=, &ops] { ops.attention(shape, {.qkv = qkv, .out = out, .log_sum_exp = lse}); });
   calls.emplace_back(
@@ -151,7 +152,7 @@ std::vector<LimitOp> limit_ops(const Row& row) {
       ops.push_back({std::string(matrix.name) + kind, flops, matrix.calls});
   }
   const AttentionShape shape = attention_of(row);
-  const double layers = ops.front().calls;
+  const double layers = ops.front().calls / row.cp;  // ranks of a sequence share its attention
   const double flops = 2.0 * static_cast<double>(shape.batch * shape.heads * shape.sequence * shape.sequence * shape.head_dim);
   ops.push_back({"attention forward", flops, layers});
   ops.push_back({"attention backward", 2.5 * flops, layers});
@@ -187,7 +188,7 @@ RowLimit limit_of(const Row& row, const std::vector<LimitOp>& ops) {
     (is_attention(op) ? attention_flops : matrix_flops) += op.calls * op.flops;
     (is_attention(op) ? attention_seconds : matrix_seconds) += op.calls * op.seconds;
   }
-  // The tp ranks of a stage share a microbatch's tokens; stages and replicas only share microbatches out.
+  // The tp ranks of a stage compute the same tokens together; stages and replicas only share microbatches out.
   return {static_cast<double>(tokens_of(row)) / (all * row.tp), matrix_flops / matrix_seconds * 1e-12,
           attention_flops / attention_seconds * 1e-12};
 }

@@ -27,7 +27,7 @@ struct Row {
   std::string name;
   std::string model;  // preset of ours
   int layers = 0;     // 0: all
-  int pp = 1, tp = 1, dp = 1;
+  int pp = 1, tp = 1, dp = 1, cp = 1;
   std::int64_t microbatch = 1, microbatches = 1;  // of one replica
   std::int64_t sequence = 4096;
   int zero = 0;             // stage of ZeRO; the peer always shards its replicas' state (FSDP2)
@@ -41,10 +41,10 @@ struct Row {
   bool predictable = false;  // the simulated step is promised to be within 3 % of the measured one
   bool on_cpu = false;       // to check this program itself: never in a table of results
 
-  int devices() const { return pp * tp * dp; }
+  int devices() const { return pp * tp * dp * cp; }
   bool names_schedules() const { return pp > 1 || schedules.size() > 1; }
-  // Whether the actions of a run are measured apart, which those of a braid are not.
-  bool can_profile(const Schedule& schedule) const { return tp == 1 || !schedule.braids(); }
+  // Whether the actions of a run are measured apart: not those of a braid, nor what ranks of a sequence do.
+  bool can_profile(const Schedule& schedule) const { return cp == 1 && (tp == 1 || !schedule.braids()); }
   std::string precision() const { return on_cpu ? "fp32" : fp8 ? "fp8" : "bf16"; }
   std::int64_t tokens() const { return sequence * microbatch * microbatches * dp; }  // of one step
   std::string layout() const;  // "pp 2, tp 4, 16 microbatches of 1 x 4096"

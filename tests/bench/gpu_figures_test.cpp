@@ -112,6 +112,13 @@ TEST_CASE("the limit of a row is its products and attention at the measured rate
     const auto read = limit_from_json(to_json(ops));
     CHECK(limit_of(row, read).tokens_per_second == Approx(limit.tokens_per_second));
   }
+  // GPUs that share sequences share attention too.
+  const auto at_rate = [&](const char* name) {
+    auto ops = limit_ops(row_named(name));
+    for (auto& op : ops) op.seconds = op.flops / rate;
+    return limit_of(row_named(name), ops).tokens_per_second;
+  };
+  CHECK(at_rate("llama3.2-1b-32k-cp2") == Approx(at_rate("llama3.2-1b-32k")));
   // Half the rate of attention alone costs what attention takes once more.
   const Row row = row_named("llama2-7b-16l-1gpu");
   auto ops = limit_ops(row);
