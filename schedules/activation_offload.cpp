@@ -103,6 +103,7 @@ Plan offload_activations(Plan plan, double fraction) {
   if (moves_activations(plan)) throw std::invalid_argument("the plan moves activations already");
   if (has_braids(plan))
     throw std::invalid_argument("plans with braids move no activations; use dualpipe-v, or plan without moves");
+  if (plan.slices > 1) throw std::invalid_argument("slices stay on the device; pass whole microbatches, or plan without moves");
   bool moves = false;
   for (auto& list : plan.stages) {
     const StageMoves stage(list, plan.placement.chunks(), plan.microbatches);

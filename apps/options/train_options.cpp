@@ -217,6 +217,8 @@ void read_files(const OptionValues& values, TrainOptions& options) {
   options.records.trace = output_file(values, "trace");
   options.records.profile = output_file(values, "profile");
   options.records.record = output_file(values, "record", Written::in_place);
+  if (options.records.record && options.run.post_validation)
+    values.fail("post-validation", "has no records: they hold one step at a time; leave out --record, or turn it off");
   refuse_shared_files(values,
                       {.inputs = {"model", "data", "eval-data", "load", "tokenizer", "config", "schedule", "token-file"},
                        .output_files = {"metrics", "trace", "profile", "record", "report", "save-config"},

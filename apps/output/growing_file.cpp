@@ -13,12 +13,16 @@ namespace pipetrain {
 
 namespace {
 
-// Whether a line's worth of bytes can be written at `end`; they are cut off again.
+// Whether a line's worth of bytes can be written behind `end`, in place of what is there or at the end of the file; they are
+// cut off again.
 bool has_room(int fd, off_t end) {
   const std::string line(512, ' ');
-  const ssize_t wrote = ::pwrite(fd, line.data(), line.size(), end);
+  const off_t size = ::lseek(fd, 0, SEEK_END);
+  if (size < 0) return false;
+  if (size - end >= static_cast<off_t>(line.size())) return true;
+  const ssize_t wrote = ::pwrite(fd, line.data(), line.size(), size);
   const int reason = wrote < 0 ? errno : ENOSPC;
-  if (::ftruncate(fd, end) != 0) return false;
+  if (::ftruncate(fd, size) != 0) return false;
   errno = reason;
   return wrote == static_cast<ssize_t>(line.size());
 }
@@ -32,26 +36,42 @@ GrowingFile::GrowingFile(std::string option, std::filesystem::path path, const K
     stream_.emplace(option_, target);
     return;
   }
-  fd_ = ::open(target.file.c_str(), O_CREAT | O_CLOEXEC | O_RDWR | O_NONBLOCK | (kept ? 0 : O_TRUNC), 0666);
+  constexpr int flags = O_CREAT | O_CLOEXEC | O_RDWR | O_NONBLOCK;
+  fd_ = ::open(target.file.c_str(), flags | O_EXCL, 0666);
+  if (fd_ >= 0) created_ = target.file;
+  if (fd_ < 0 && errno == EEXIST) fd_ = ::open(target.file.c_str(), flags, 0666);
   const char* failed = fd_ < 0 ? "opened" : nullptr;
   if (!failed) {
-    const off_t end = kept ? kept(fd_) : 0;
-    tried_ = end >= 0 && ::ftruncate(fd_, end) == 0 && has_room(fd_, end) && ::lseek(fd_, end, SEEK_SET) == end;
+    end_ = kept ? kept(fd_) : 0;
+    tried_ = end_ >= 0 && has_room(fd_, end_);
     if (!tried_) failed = "written";
   }
   if (!failed) return;
   const std::string why = std::strerror(errno);
-  if (fd_ >= 0) ::close(fd_);
+  close();
   throw Error(ErrorKind::input,
               fmt::format("--{} {}: cannot be {} ({}); give another file", option_, path_.string(), failed, why));
 }
 
-GrowingFile::~GrowingFile() {
-  if (fd_ >= 0) ::close(fd_);
+GrowingFile::~GrowingFile() { close(); }
+
+void GrowingFile::close() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  if (!created_.empty() && !begun_) ::unlink(created_.c_str());
+}
+
+void GrowingFile::begin() {
+  if (stream_ || begun_) return;
+  if (::ftruncate(fd_, end_) != 0 || ::lseek(fd_, end_, SEEK_SET) != end_)
+    throw Error(ErrorKind::input, fmt::format("--{} {}: cannot be written ({}); give another file", option_, path_.string(),
+                                              std::strerror(errno)));
+  begun_ = true;
 }
 
 void GrowingFile::write(std::string_view bytes) {
   if (stream_) return stream_->write(bytes);
+  begin();
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t wrote = ::write(fd_, bytes.data() + done, bytes.size() - done);

@@ -113,6 +113,7 @@ StepOutputs::StepOutputs(const TrainOptions& options, const Trainer& trainer, do
 
 void StepOutputs::begin(const std::vector<std::string>& notes, std::int64_t total) {
   total_ = total;
+  if (metrics_) metrics_->begin();
   std::vector<std::string> all = notes;
   if (peak_) all.push_back(peak_->note());
   if (!metrics_ || metrics_->tried()) return tell(all);

@@ -149,3 +149,24 @@ TEST_CASE("replay refuses what is no whole record, and options that it cannot se
   CHECK_THAT(refused("replay " + file + " --at 0 --json"), Contains("--json"));
   CHECK_THAT(refused(small + "--record " + file + " --metrics " + file), Contains("--metrics"));
 }
+
+TEST_CASE("a run that is refused leaves an earlier record and earlier metrics as they were, and none where none was") {
+  const TempFolder folder;
+  const std::string record = folder.write("run.rec", "earlier record").string();
+  const std::string metrics = folder.write("run.jsonl", "earlier metrics").string();
+  const auto file = [&](const char* name) { return (folder.path() / name).string(); };
+  const std::string wrong = small + "--pp 9 ";  // more stages than the model has blocks
+  CHECK_THAT(refused(wrong + "--record " + record + " --metrics " + metrics), Contains("too few for 9 stages"));
+  refused(wrong + "--record " + file("new.rec") + " --metrics " + file("new.jsonl"));
+  CHECK(read_file(record) == "earlier record");
+  CHECK(read_file(metrics) == "earlier metrics");
+  CHECK_FALSE(fs::exists(file("new.rec")));
+  CHECK_FALSE(fs::exists(file("new.jsonl")));
+
+  const std::string no_folder = "--tensorboard " + metrics;  // found after the metrics were opened
+  refused(small + no_folder + " --metrics " + file("new.jsonl"));
+  CHECK_FALSE(fs::exists(file("new.jsonl")));
+  REQUIRE(run(small + "--record " + record + " --metrics " + metrics).status == 0);
+  CHECK(run("replay " + record).status == 0);
+  CHECK_THAT(read_file(metrics), !Contains("earlier"));
+}

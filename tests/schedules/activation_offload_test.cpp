@@ -155,6 +155,7 @@ TEST_CASE("plans that move what is not there, or too late, are refused with what
   CHECK_THAT(fault_of("F0 P0 F1 G0 B0 B1\nready: plan-order"), Contains("leave out the plan's ready rule"));
   CHECK_THROWS_WITH(offload_activations(build_schedule("1f1b", {1, 1, 8}), 1), Contains("no activations wait long enough"));
   CHECK_THROWS_WITH(offload_activations(build_schedule("1f1b", {2, 1, 8}), 1), Contains("1f1b with 2 stages"));
+  CHECK_THROWS_WITH(offload_activations(build_schedule("1f1b", {8, 1, 8, 4}), 1), Contains("slices stay on the device"));
   CHECK_THROWS_WITH(offload_activations(offload_activations(build_schedule("gpipe", {1, 1, 8}), 1), 1),
                     Contains("moves activations already"));
 }

@@ -104,6 +104,8 @@ TEST_CASE("options and values of later are errors that say so") {
   }
   CHECK(error_of({"--cp", "1", "--slices", "1", "--post-validation", "off"}) == "no error");
   CHECK(error_of({"--post-validation", "on"}) == "no error");
+  CHECK_THAT(error_of({"--post-validation", "on", "--record", "run.rec"}),
+             StartsWith("--post-validation on: has no records"));  // found without a run, as --dry-run does
   CHECK_THAT(error_of({"--post-validation", "perhaps"}), StartsWith("--post-validation perhaps: "));
   CHECK(error_of({"--slices", "4", "--pp", "2"}) == "no error");
   CHECK_THAT(error_of({"--slices", "0"}), StartsWith("--slices 0: "));
