@@ -7,6 +7,7 @@
 #include "actors/training/context_support.hpp"
 #include "actors/training/fp8_support.hpp"
 #include "actors/training/job_plan.hpp"
+#include "actors/training/post_validation.hpp"
 #include "actors/training/run_processes.hpp"
 #include "actors/training/slice_check.hpp"
 #include "actors/training/train_job.hpp"
@@ -80,6 +81,17 @@ int processes_of(const TrainJob& job, const EngineChannel* channel, const std::o
   return planned ? planned->processes : 1;
 }
 
+// Ranks of one stage that several processes run do the same without asking each other. `ranks`: where each of them runs.
+void check_divided_stages(const TrainJob& job, const Mesh& ranks) {
+  const Mesh parts = StageParts(ranks).stage_mesh();
+  check_post_validation(job, parts);
+  if (parts.shape().tp > 1 && job.layout.order != schedules::Order::planned)
+    throw Error(
+        ErrorKind::input, {"order", "ready"},
+        "the ranks of a stage run in several processes, which must not choose apart; give each process whole stages, or "
+        "use planned");
+}
+
 World open_world(const TrainJob& job, int process, std::shared_ptr<Transport> transport) {
   const Mesh mesh = mesh_of(job);
   return World(
@@ -108,6 +120,7 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
                         checked_transport(job, plan_, parts_, channel, processes_of(job, channel.get(), planned)))),
       reach_(world_, planned),
       cuts_(mesh()) {
+  check_divided_stages(job, planned ? Mesh(mesh().shape(), deal_ranks(mesh().size(), planned->processes)) : mesh());
   make_groups(job.config.tied_embeddings);
 }
 

@@ -73,7 +73,6 @@ class Trainer::Run {
         first_loss_(job_.first_loss),
         last_loss_(job_.last_loss) {
     check_post_validation(job_);
-    check_post_validation(job_, layout_.stage_mesh());
     if (job_.evaluation) evaluator_.emplace(job_, results_);
     check_memory();
     build_computes();

@@ -311,6 +311,15 @@ TEST_CASE("processes that do not fit together end at once, in one line each", "[
   }
 }
 
+TEST_CASE("a dry run refuses what a run refuses because ranks of one stage are in several processes", "[launch]") {
+  const std::string divided = "launch --nproc 2 --tp 2 --dp 3 --pp 3 " + small;
+  for (const std::string dry : {"--dry-run", "--steps 1"}) {
+    CHECK_THAT(refused(divided + "--order ready " + dry), Contains("--order ready: the ranks of a stage run in several"));
+    CHECK_THAT(refused(divided + "--post-validation on " + dry), Contains("--post-validation on: needs all tensor-parallel"));
+  }
+  CHECK(run("launch --nproc 2 --tp 2 --dp 2 --pp 3 --order ready --dry-run " + small).status == 0);
+}
+
 TEST_CASE("a process with another token is refused, and the others go on waiting", "[launch]") {
   const std::string options =
       "--pp 2 --steps 2 --nnodes 2 --rendezvous-timeout 2 --master 127.0.0.1:" + std::to_string(HeldPort(0).port()) + " " +
