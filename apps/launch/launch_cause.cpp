@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstring>
 
@@ -33,13 +31,16 @@ const char* advice(int number) {
   }
 }
 
+bool asks_to_stop(int number) { return number == SIGHUP || number == SIGINT || number == SIGTERM; }
+
 LaunchCause by_signal(const ProcessEnd& end, const Name& name) {
   if (end.stopped)
     return {1, ErrorKind::peer_lost,
             fmt::format("{} was stopped by {} and answered no more; let processes of a run go on, or use --restart",
                         name(end.process), signal_name(end.signal))};
-  return {1, ErrorKind::peer_lost,
-          fmt::format("{} was ended by {}{}", name(end.process), signal_name(end.signal), advice(end.signal))};
+  const std::string line = fmt::format("{} was ended by {}{}", name(end.process), signal_name(end.signal), advice(end.signal));
+  if (asks_to_stop(end.signal)) return {128 + end.signal, ErrorKind::aborted, line};  // before it could finish a step
+  return {1, ErrorKind::peer_lost, line};
 }
 
 bool is_own(const ProcessEnd& end) {
@@ -49,10 +50,7 @@ bool is_news(const ProcessEnd& end) { return end.failure.has_value(); }
 bool is_silent(const ProcessEnd& end) { return !end.failure && !end.left_behind && end.status != 0; }
 
 // Statuses of a run that a signal has asked to stop.
-bool is_stop(const ProcessEnd& end) {
-  constexpr std::array statuses{128 + SIGHUP, 128 + SIGINT, 128 + SIGTERM};
-  return std::find(statuses.begin(), statuses.end(), end.status) != statuses.end();
-}
+bool is_stop(const ProcessEnd& end) { return end.status > 128 && asks_to_stop(end.status - 128); }
 
 // Process 0 knows who waited for whom; else who told first.
 const ProcessEnd* preferred(const std::vector<ProcessEnd>& ends, bool (*fits)(const ProcessEnd&)) {

@@ -77,6 +77,20 @@ TEST_CASE("tensors of several norm blocks are divided without a change of bits")
   }
 }
 
+// 1,025 rows are stored as 1,152: with 64 columns, 8,128 elements behind one norm block and 64 elements more.
+TEST_CASE("replicas of which some own nothing of a vocabulary but what pads it run as the others") {
+  for (const bool tied : {false, true}) {
+    ModelConfig config = several_blocks_config(tied);
+    config.vocabulary = 1025;
+    config.hidden = 64;
+    config.head_dim = 16;
+    const auto job = [&](const Layout& layout) { return random_job(config, 16, 20, layout); };
+    INFO((tied ? "tied" : "untied"));
+    check_same(job, {1, 1, 10, 1}, 2);
+    check_same(job, {2, 2, 10, 1}, 2);
+  }
+}
+
 TEST_CASE("replicas in several processes divide their state", "[processes]") {
   for (const int zero : stages()) {
     for (TinyRun tiny : {TinyRun{.layout = {.dp = 2}}, TinyRun{.tied = true, .layout = {.pp = 2, .tp = 2, .dp = 2}}}) {

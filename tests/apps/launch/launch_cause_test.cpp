@@ -46,6 +46,16 @@ TEST_CASE("a process that a signal ended is the cause, whatever the others say o
   CHECK_THAT(cause({lost(1), killed(0, SIGSEGV)})->line, StartsWith("process 0 was ended by SIGSEGV; this is a bug"));
 }
 
+TEST_CASE("a process that a signal asked to stop before it could answer stops the run, which is not started again") {
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    const auto found = cause({killed(1, signal), told(0, 1, ErrorKind::peer_lost, "process 1 went away")});
+    REQUIRE(found);
+    CHECK(found->status == 128 + signal);
+    CHECK(found->kind == ErrorKind::aborted);
+    CHECK_THAT(found->line, StartsWith("process 1 was ended by SIG"));
+  }
+}
+
 TEST_CASE("a stopped process is the cause, though launch has to end it") {
   ProcessEnd stopped = killed(1, SIGSTOP);
   stopped.stopped = true;
