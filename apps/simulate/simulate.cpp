@@ -1,4 +1,5 @@
 #include "apps/simulate/simulate.hpp"
+#include "actors/training/post_validation.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,6 +20,7 @@
 #include "schedules/auto_schedule.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/draw.hpp"
+#include "schedules/following_steps.hpp"
 #include "schedules/plan_text.hpp"
 #include "schedules/simulate.hpp"
 #include "schedules/solver.hpp"
@@ -259,7 +261,7 @@ class Simulation {
   // With the end of step that the costs speak of, unless the plan has its own.
   Plan ended(Plan compute) const {
     const bool has_end = compute.stages.front().back().kind == schedules::ActionKind::optimizer;
-    if (has_end || !(options_.profile || options_.times.ends)) return compute;
+    if (has_end || !(options_.profile || options_.times.ends || options_.post_validation)) return compute;
     return with_end_of_step(std::move(compute),
                             options_.profile ? options_.profile->end_of_step() : options_.times.end_of_step());
   }
@@ -307,6 +309,7 @@ class Simulation {
     for (std::size_t stage = 0; options_.profile && stage < timeline.stages.size(); ++stage)
       run.peak_bytes.push_back(peak_bytes(timeline, static_cast<int>(stage), costs.chunks[stage]));
     run.ideal = ideal_time(costs, plan.microbatches);
+    if (options_.post_validation) run.following = following(plan, costs);
     if (solved_ && options_.jitter == 0) run.solver = report_of(plan, costs, run.summary.makespan);
     for (const auto& actions : plan.stages) run.actions += std::ssize(actions);
     if (!options_.slots.empty()) run.fits = true;
@@ -318,6 +321,16 @@ class Simulation {
       timeline_ = std::move(timeline);
     }
     runs_.push_back(std::move(run));
+  }
+
+  FollowingReport following(const Plan& plan, const Costs& costs) const {
+    const auto needs = schedules::validate(plan);
+    try {
+      return {schedules::simulate_following(plan, costs, needs),
+              schedules::simulate_following(plan, costs, needs, {.early = stages_that_wait(plan, needs)})};
+    } catch (const std::invalid_argument& error) {
+      throw Error(ErrorKind::input, fmt::format("--post-validation on: {}; turn it off", error.what()));
+    }
   }
 
   // Sets how.seed to the run of median time, to be shown.

@@ -21,8 +21,9 @@ namespace pipetrain {
 namespace {
 
 constexpr std::int64_t most_stages = 65536;
-constexpr std::int64_t most_search_work = std::int64_t{1} << 18;  // of auto: minutes
-constexpr std::int64_t most_runs_work = std::int64_t{1} << 31;    // minutes
+constexpr std::int64_t most_search_work = std::int64_t{1} << 18;     // of auto: minutes
+constexpr std::int64_t most_runs_work = std::int64_t{1} << 31;       // minutes
+constexpr std::int64_t most_following_work = std::int64_t{1} << 20;  // of several steps, one behind the other: ten seconds
 constexpr double most_slots = schedules::most_plan_work;
 constexpr double most_jitter = 10;  // beyond, times differ by more than what their sum can tell apart
 
@@ -111,6 +112,31 @@ void read_shape(const OptionValues& values, SimulateOptions& options) {
                 "profile of --zero 0, 1 or 2");
   if (options.order == schedules::Order::ready && !rule)
     values.fail("order", fmt::format("the schedule {} has no rule for what is ready; use planned", options.schedule));
+}
+
+// What a run refuses with it, and what is not simulated over several steps.
+void read_post_validation(const OptionValues& values, SimulateOptions& options) {
+  const char* const name = "post-validation";
+  options.post_validation = values.on_off(name).value_or(false);
+  if (!options.post_validation) return;
+  if (options.order == schedules::Order::ready) values.fail(name, "needs the planned order; leave out --order");
+  if (options.slices > 1) values.fail(name, "slices do not begin before the verdict on the step before yet; turn it off");
+  if (options.offload_fraction > 0 || (options.plan && schedules::moves_activations(*options.plan)))
+    values.fail(name, "steps whose activations move do not begin early; leave the moves out, or turn it off");
+  if (options.plan && !options.plan->custom.empty())
+    values.fail(name, "is not built for plans with custom actions; turn it off");
+  for (const char* divided : {"gather-weights", "publish-weights"})
+    if (values.given(divided))
+      values.fail(name,
+                  fmt::format("forwards that begin early read weights that are whole on the device; leave out --{}", divided));
+  if (options.profile && options.profile->zero > 0)
+    values.fail(name, fmt::format("the profile is of a run with --zero {}, which it does not go with; profile --zero 0",
+                                  options.profile->zero));
+  if (work_of(options) > most_following_work)
+    values.fail(name, fmt::format("{} stages, chunks and microbatches are more than {}, the most that is simulated over steps "
+                                  "that follow each other; use fewer",
+                                  work_of(options), most_following_work));
+  if (values.given("jitter")) values.fail(name, "steps that follow each other are simulated without jitter; leave it out");
 }
 
 // Of the profile's model. The schedule fixes the virtual stages, but "all" of them.
@@ -215,6 +241,10 @@ const std::vector<OptionSpec>& simulate_option_table() {
        "10; no limit with solver-iterations"},
       {"What", "solver-iterations", "N", "the same in steps of its search: the same plan every time", "no limit"},
       {"What", "order", "planned|ready", "keep the plan's order, or run what is ready first", "planned"},
+      {"What", "post-validation", "on|off",
+       "what a step takes once steps follow each other, each begun before the norm of the one before is known, as train's; "
+       "and without",
+       "off"},
       {"What", "activation-offload-fraction", "F",
        "move this much of each stage's microbatches out of the device until their backward (P, G), as train's --offload "
        "activations",
@@ -307,6 +337,7 @@ SimulateOptions parse_simulate_options(const std::vector<std::string>& arguments
     options.profile = read_profile(*costs);
   }
   read_shape(values, options);
+  read_post_validation(values, options);
   read_profile_cut(values, options);
   read_solver(values, options);
   read_times(values, options);

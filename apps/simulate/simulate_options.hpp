@@ -22,7 +22,8 @@ struct SimulateOptions {
   std::optional<schedules::Plan> plan;  // from a file
   std::optional<int> chunks;            // not given: each schedule's own
   schedules::Order order = schedules::Order::planned;
-  double offload_fraction = 0;  // of each stage's microbatches, see schedules::offload_activations()
+  bool post_validation = false;  // steps that begin before the verdict on the one before, see schedules::simulate_following()
+  double offload_fraction = 0;   // of each stage's microbatches, see schedules::offload_activations()
   StepTimes times;
   std::optional<Profile> profile;  // instead of the times above
   Cut cut;                         // of the profile's model; empty: the profile's own, in other layouts by cost

@@ -57,6 +57,12 @@ nlohmann::ordered_json json_of(const SimulatedSchedule& run) {
     object["gap"] = run.solver->gap;
     object["solver"] = {{"ended", name_of(run.solver->ended)}, {"iterations", run.solver->iterations}};
   }
+  if (run.following) {
+    const auto json_of_steps = [](const schedules::FollowingSteps& steps) {
+      return nlohmann::ordered_json{{"step", steps.step}, {"bubble_fraction", steps.bubble}};
+    };
+    object["post_validation"] = {{"off", json_of_steps(run.following->off)}, {"on", json_of_steps(run.following->on)}};
+  }
   if (run.jitter)
     object["jitter"] = {
         {"runs", run.jitter->runs}, {"seed", run.jitter->seed}, {"median", run.jitter->median}, {"p95", run.jitter->p95}};
@@ -71,6 +77,13 @@ std::string solver_line(const SolverReport& solver) {
                         : "more time or iterations may find more";
   return fmt::format("solver: no order takes less than {:.6g}, gap {:.2f} % after {} iterations; {}\n", solver.bound,
                      100 * solver.gap, solver.iterations, why);
+}
+
+std::string following_line(const SimulatedSchedule& run) {
+  const auto& [off, on] = *run.following;
+  return fmt::format(
+      "{}: steps that follow each other take {:.6g} with {:.1f} % idle; with post-validation {:.6g} with {:.1f} %\n", run.name,
+      off.step, 100 * off.bubble, on.step, 100 * on.bubble);
 }
 
 // "F0" .. "B3" of one stage in a row.
@@ -120,6 +133,8 @@ std::string schedule_table(const std::vector<SimulatedSchedule>& runs) {
   if (!all_fit) text += "* holds more than the memory slots\n";
   for (const auto& run : runs)
     if (run.solver) text += solver_line(*run.solver);
+  for (const auto& run : runs)
+    if (run.following) text += following_line(run);
   return text;
 }
 

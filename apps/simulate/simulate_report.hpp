@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/following_steps.hpp"
 #include "schedules/solver.hpp"
 #include "schedules/timeline.hpp"
 
@@ -25,6 +26,11 @@ struct SolverReport {
   std::int64_t iterations = 0;
 };
 
+// Steps that follow each other, one begun when the one before is over, or before its verdict.
+struct FollowingReport {
+  schedules::FollowingSteps off, on;
+};
+
 // One schedule's run.
 struct SimulatedSchedule {
   std::string name;
@@ -34,8 +40,9 @@ struct SimulatedSchedule {
   schedules::Summary summary;
   std::optional<JitterReport> jitter;
   std::optional<SolverReport> solver;
-  std::vector<double> peak_bytes;  // per stage; empty where the costs do not tell
-  std::optional<bool> fits;        // the memory slots, where some were asked for
+  std::optional<FollowingReport> following;  // where --post-validation asks for it
+  std::vector<double> peak_bytes;            // per stage; empty where the costs do not tell
+  std::optional<bool> fits;                  // the memory slots, where some were asked for
 };
 
 // The array of the contract: one object per schedule.

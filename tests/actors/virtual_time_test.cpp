@@ -9,6 +9,7 @@
 #include "actors/training/post_validation.hpp"
 #include "catch.hpp"
 #include "schedules/builders.hpp"
+#include "schedules/following_steps.hpp"
 #include "schedules/plan_text.hpp"
 #include "schedules/simulate.hpp"
 
@@ -136,7 +137,8 @@ TEST_CASE("the actors in virtual time do what the simulator says, for every sche
 namespace {
 
 // The share of a step's time in which stages stand idle once steps follow each other, what is between them included.
-double steady_bubble(const std::string& schedule, int stages, int microbatches, bool early, double clipped = 0) {
+double steady_bubble(const std::string& schedule, int stages, int microbatches, bool early, double clipped = 0,
+                     std::chrono::nanoseconds preview = 150us) {
   caf::actor_system_config config;
   config.set("scheduler.policy", caf::atom("testing"));
   caf::actor_system system{config};
@@ -149,9 +151,9 @@ double steady_bubble(const std::string& schedule, int stages, int microbatches, 
   options.virtual_time = true;
   const int chunks = options.plan.placement.chunks();
   // A stage's forward takes 1 ms, its step of the optimizer a quarter of that.
-  const auto duration = [chunks](StageId, const Action& action) -> std::chrono::nanoseconds {
+  const auto duration = [chunks, preview](StageId, const Action& action) -> std::chrono::nanoseconds {
     if (action.kind == ActionKind::optimizer) return 250us;
-    if (action.kind == ActionKind::preview) return 150us;
+    if (action.kind == ActionKind::preview) return preview;
     if (action.kind == ActionKind::norm) return 50us;
     return std::chrono::nanoseconds(1ms) * (action.kind == ActionKind::backward ? 2 : 1) / chunks;
   };
@@ -199,6 +201,26 @@ TEST_CASE("steps that begin early close the gap between two steps", "[post-valid
   for (const auto& schedule : schedules::all_schedules())
     CHECK(steady_bubble(std::string(schedule.name), 4, 12, true) <=
           steady_bubble(std::string(schedule.name), 4, 12, false) + 0.005);
+}
+
+TEST_CASE("steps that follow each other are predicted as the actors run them, early or not", "[post-validation]") {
+  for (const auto& schedule : schedules::all_schedules()) {
+    for (const int stages : {2, 4}) {
+      const auto plan = with_end_of_step(schedules::build_schedule(schedule.name, {stages, schedule.default_chunks, 12}), {});
+      const auto needs = schedules::validate(plan);
+      auto costs = schedules::Costs::uniform(plan.placement, 1, 1, 1);
+      costs.norm.assign(plan.stages.size(), 0.05);
+      costs.optimizer.assign(plan.stages.size(), 0.25);
+      const auto off = schedules::simulate_following(plan, costs, needs);
+      const auto on = schedules::simulate_following(plan, costs, needs, {.early = stages_that_wait(plan, needs)});
+      INFO(schedule.name << " pp " << stages << ": " << off.step << " off, " << on.step << " on");
+      CHECK(off.step == Approx(summarize(schedules::simulate(plan, costs, needs)).makespan));
+      CHECK(off.bubble == Approx(steady_bubble(std::string(schedule.name), stages, 12, false)).margin(1e-6));
+      CHECK(on.bubble == Approx(steady_bubble(std::string(schedule.name), stages, 12, true, 0, 250us)).margin(0.002));
+      CHECK(on.step <= off.step * 1.005);
+      if (schedule.name == "zb-h2" || schedule.name == "zb-v") CHECK(on.bubble < 0.6 * off.bubble);
+    }
+  }
 }
 
 TEST_CASE("the idle share of steps that begin early, as docs/schedules.md has it", "[.measure]") {

@@ -375,3 +375,29 @@ TEST_CASE("simulate moves activations as train does: less is kept, and transfers
   CHECK_THAT(wrong("--schedule " + plan + " --plan-out " + (folder.path() / "plan.csv").string()),
              Contains("has no moves of activations"));
 }
+
+TEST_CASE("simulate predicts what steps that begin before the verdict leave of the pause between two steps") {
+  const std::string ends = " --norm 0.05 --optimizer 0.25 --post-validation on ";
+  for (const char* schedule : {"zb-h2", "zb-v"}) {
+    const json one = simulated("--pp 4 --microbatches 16 --schedule " + std::string(schedule) + ends)[0];
+    const json &off = one["post_validation"]["off"], &on = one["post_validation"]["on"];
+    INFO(one);
+    CHECK(off["step"].get<double>() == Approx(one["makespan"].get<double>()));
+    CHECK(on["step"].get<double>() < off["step"].get<double>() - 0.5);
+    CHECK(on["bubble_fraction"].get<double>() < 0.5 * off["bubble_fraction"].get<double>());
+  }
+  const json plain = simulated("--pp 4 --microbatches 16 --post-validation on")[0];  // 1f1b, whose first stage ends last
+  CHECK(plain["post_validation"]["on"]["step"] == plain["post_validation"]["off"]["step"]);
+  CHECK_FALSE(simulated("--pp 4 --post-validation off")[0].contains("post_validation"));
+
+  const auto refusal = [](const std::string& options) {
+    return wrong("--pp 8 --microbatches 16 --post-validation on " + options);
+  };
+  CHECK_THAT(refusal("--order ready"), Contains("--post-validation on: needs the planned order"));
+  CHECK_THAT(refusal("--slices 2"), Contains("--post-validation on: slices"));
+  CHECK_THAT(refusal("--activation-offload-fraction 1"), Contains("--post-validation on: steps whose activations move"));
+  CHECK_THAT(refusal("--publish-weights 1"), Contains("leave out --publish-weights"));
+  CHECK_THAT(refusal("--jitter 0.1"), Contains("without jitter"));
+  CHECK_THAT(refusal("--schedule braided-v --tp-comm 0.2"), Contains("what braids hide"));
+  CHECK_THAT(wrong("--pp 1024 --microbatches 8192 --post-validation on"), Contains("the most that is simulated over steps"));
+}
