@@ -41,6 +41,7 @@ double bound_of_cuts(LayoutCosts& costs, const Layout& layout, const schedules::
 }
 
 bool can_braid(const LayoutRequest& request, const Layout& layout) {
+  if (request.post_validation) return false;  // what they hide is not simulated over several steps
   return layout.tp > 1 && request.device == DeviceKind::cpu && !request.offload.parameters && request.zero != 3;
 }
 

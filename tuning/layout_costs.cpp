@@ -273,7 +273,8 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
       const PartCost& part = costs[static_cast<std::size_t>(placement.virtual_stage(stage, chunk))];
       compute += part.compute() - (layout.schedule == "braided-v" ? 2 * part.times.tp_communication : 0);
     }
-    for (int v = 0; v < placement.virtual_stage(stage, 0); ++v) first += costs[static_cast<std::size_t>(v)].times.forward;
+    const int before = request_.post_validation ? 0 : placement.virtual_stage(stage, 0);  // may be in the step before
+    for (int v = 0; v < before; ++v) first += costs[static_cast<std::size_t>(v)].times.forward;
     const HeldParameters whole = held(layout, placement, stage), own = whole.divided(sharing(layout));
     const double end = reduce_seconds(layout, whole.all) + norm_seconds(own) + optimizer_seconds(own);
     bound = std::max(bound, first + static_cast<double>(layout.microbatches) * compute + end);

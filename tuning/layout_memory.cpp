@@ -20,7 +20,8 @@ const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
                                  .offload = {.optimizer = request_.offload.optimizer,
                                              .parameters = request_.offload.parameters,
                                              .gradients = request_.offload.gradients},
-                                 .braids = braids};
+                                 .braids = braids,
+                                 .previews = request_.post_validation};
     const MicrobatchShape shape{layout.microbatch, request_.sequence};
     memory = std::make_unique<StageMemory>(request_.config, layout.tp, shape, mode);
   }

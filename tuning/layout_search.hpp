@@ -53,6 +53,8 @@ struct LayoutRequest {
   std::optional<Recompute> recompute;            // not given: the least that fits
   std::optional<std::int64_t> recompute_layers;  // of each chunk; of a kind that is given
   std::optional<int> zero;                       // of layouts with several replicas; not given: the fastest stage that fits
+  bool post_validation = false;  // steps begin before the verdict on the one before: without zero and offload, on one host, and
+                                 // without a search of cuts or the solver
   Offload offload;  // optimizer, parameters, gradients: of all layouts; activations: of those that do not fit without, by the
                     // fraction that is best
   std::optional<int> pp;                 // of all layouts; not given: any
@@ -80,7 +82,7 @@ struct Layout {
 
 struct RankedLayout {
   Layout layout;
-  double seconds = 0;  // of one step
+  double seconds = 0;  // of one step; with post-validation of one of several that follow each other
   double bubble = 0;
   std::vector<std::size_t> memory;  // per stage: bytes of each of its devices
   std::optional<double> gap = {};   // of the solver's plan: how much shorter its compute could be at most, of its time

@@ -31,6 +31,7 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   setup.replicas = mode_.replicas;
   setup.offload = mode_.offload;
   setup.braids = mode_.braids;
+  setup.previews = mode_.previews;
   if (mode_.device != DeviceKind::cuda) return estimate_memory(setup);
   std::size_t blocks = 0;
   for (const auto& chunk : chunks) blocks += chunk.size();

@@ -17,6 +17,7 @@ class StageMemory {
     int replicas = 1;
     Offload offload = {};
     bool braids = false;  // in its plan
+    bool previews = false;  // steps begin before the verdict on the one before
   };
   // Throws Error(input) when tp cannot split the model, or the device not compute its heads. Sequence parallel where tp > 1.
   StageMemory(const ModelConfig& config, int tp, MicrobatchShape shape, const Mode& mode);

@@ -56,6 +56,32 @@ TEST_CASE("tune prints command lines that run, with the memory that a run counts
   CHECK(of_auto > 0);
 }
 
+TEST_CASE("tune plans with steps that begin before the verdict: commands that run, with the memory that a run counts") {
+  const std::string small = "tune --model tiny --devices 4 --device cpu --global-batch 32 --seq-len 16 --post-validation on ";
+  const Result result = run(small + "--tflops 0.05 --count 30 --json");
+  INFO(result.err);
+  REQUIRE(result.status == 0);
+  const json layouts = json::parse(result.out);
+  for (std::size_t i = 0; i < layouts.size(); i += 7) {
+    const std::string command = layouts[i]["command"].get<std::string>().substr(10);
+    CHECK_THAT(command, Contains("--post-validation on"));
+    const Result dry = run(command + " --dry-run");
+    INFO(command << "\n" << dry.out << dry.err);
+    REQUIRE(dry.status == 0);
+    double mib = 0;  // of the first device, in the last column of the last table's first line
+    std::istringstream line(dry.out.substr(dry.out.find("total MiB\n") + 10));
+    for (int column = 0; column < 11; ++column) line >> mib;
+    CHECK(mib == Approx(layouts[i]["memory_bytes"][0].get<double>() / (1 << 20)).margin(0.06));
+  }
+  REQUIRE(run(layouts[0]["command"].get<std::string>().substr(10) + " --steps 2").status == 0);
+
+  const auto refusal = [&](const std::string& options) { return refused(small + options); };
+  CHECK_THAT(refusal("--zero 1"), Contains("--post-validation on: replicas divide nothing"));
+  CHECK_THAT(refusal("--offload optimizer --device cuda"), Contains("--post-validation on: what is offloaded"));
+  CHECK_THAT(refusal("--hosts 2"), Contains("--post-validation on: between hosts"));
+  CHECK_THAT(refusal("--cut search"), Contains("--post-validation on: cuts are searched"));
+}
+
 TEST_CASE("tune writes the solver's plans, which run, and tells their gap") {
   const TempFolder folder;
   const std::string plans = (folder.path() / "plans").string();

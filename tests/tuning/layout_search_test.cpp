@@ -285,3 +285,30 @@ TEST_CASE("what no layout takes is an error that carries the setting") {
     CHECK(error.setting()->value == "7");
   }
 }
+
+TEST_CASE("tune: steps that begin before the verdict pause less, and the bound spares no layout of theirs") {
+  LayoutRequest request = request_of("tiny", 4);
+  request.speed.flops = 5e12;  // forwards that count
+  request.zero = 0;
+  const auto alone = search_layouts(request, 1'000'000).best;
+  request.post_validation = true;
+  const auto following = search_layouts(request, 1'000'000).best, five = search_layouts(request, 5).best;
+  REQUIRE(following.size() > 20);
+  REQUIRE(five.size() == 5);
+  for (std::size_t i = 0; i < five.size(); ++i) CHECK(five[i].seconds == following[i].seconds);
+  int sooner = 0;
+  for (const RankedLayout& one : following) {
+    const auto same = std::find_if(alone.begin(), alone.end(), [&](const RankedLayout& other) {
+      const Layout &a = one.layout, &b = other.layout;
+      return a.pp == b.pp && a.tp == b.tp && a.dp == b.dp && a.microbatch == b.microbatch && a.chunks == b.chunks &&
+             a.schedule == b.schedule && a.recompute == b.recompute;
+    });
+    if (same == alone.end()) continue;
+    INFO(one.layout.schedule << " pp " << one.layout.pp << " dp " << one.layout.dp);
+    CHECK(one.seconds <= same->seconds * 1.01);
+    CHECK(one.memory.front() >= same->memory.front());
+    if (one.layout.pp > 1 && (one.layout.schedule == "zb-h2" || one.layout.schedule == "zb-v"))
+      sooner += one.bubble < same->bubble ? 1 : 0;
+  }
+  CHECK(sooner > 3);
+}
