@@ -182,7 +182,9 @@ std::unique_ptr<StepParameters> RankState::make_divided_parameters() {
   if (operands_) {
     memory.runs = std::make_unique<FetchedRuns>(*setup_.device, *operands_, places_.shard_runs(), to_string(setup_.id));
   } else {
-    memory.runs = std::make_unique<ResidentRuns>(operands(), places_.shard_runs());
+    // A replica that owns no part of a small stage has no arena.
+    const Tensor none{nullptr, {0}, setup_.numerics.precision.compute};
+    memory.runs = std::make_unique<ResidentRuns>(operands().data ? operands() : none, places_.shard_runs());
   }
   const auto sequence = [&](schedules::StepKind kind) { return block_sequence(layout_, setup_.actions, kind); };
   return std::make_unique<GatheredParameters>(

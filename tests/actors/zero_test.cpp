@@ -64,6 +64,7 @@ TEST_CASE("replicas that have no part of a small stage's weights run as the othe
     return job_of(tiny);
   };
   check_same(job, {2, 1, 8}, 2);
+  check_same(job, {4, 1, 8}, 2);  // some have no part of any of a stage's units
 }
 
 TEST_CASE("tensors of several norm blocks are divided without a change of bits") {
