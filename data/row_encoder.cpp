@@ -13,8 +13,8 @@ namespace {
 std::int32_t end_of(const Tokenizer& tokenizer) {
   const auto end = tokenizer.end_of_text();
   if (!end)
-    throw Error(ErrorKind::input,
-                "the tokenizer's files name no token that ends a text, which stands between documents; give \"eos_token\" in a "
+    throw Error(ErrorKind::input, {"tokenizer", ""},
+                "its files name no token that ends a text, which stands between documents; give \"eos_token\" in a "
                 "tokenizer_config.json beside it");
   return *end;
 }

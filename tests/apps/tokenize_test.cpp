@@ -52,6 +52,15 @@ TEST_CASE("training on a file of tokens is training on its text, to the bit") {
   CHECK(from_text == loss_of("--data '" + tokens + "'"));
 }
 
+TEST_CASE("a tokenizer without a token that ends a text is named by its option") {
+  const TempFolder folder;
+  folder.write("tokenizer/vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
+  folder.write("tokenizer/merges.txt", "#version: 0.2\na b\n");
+  const std::string file = folder.write("a.txt", "ab").string();
+  CHECK_THAT(refused("tokenize --tokenizer '" + (folder.path() / "tokenizer").string() + "' --data '" + file + "' --show"),
+             Contains("--tokenizer: its files name no token that ends a text"));
+}
+
 TEST_CASE("what tokenize cannot do is one line and status 2, and leaves no file") {
   const TempFolder folder;
   const auto file = [&](const std::string& name, const std::string& content) { return folder.write(name, content).string(); };
