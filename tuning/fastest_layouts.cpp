@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "actors/training/post_validation.hpp"
+#include "actors/training/transformer_compute.hpp"
+#include "schedules/following_steps.hpp"
 #include "schedules/simulate.hpp"
 #include "tuning/cut_layouts.hpp"
 
@@ -15,6 +18,21 @@ bool same_but_memory(const Layout& a, const Layout& b) {
   return same_sizes(a, b) && a.schedule == b.schedule && a.chunks == b.chunks && a.plan == b.plan;
 }
 
+struct StepTime {
+  double seconds = 0, bubble = 0;
+};
+
+StepTime time_of(const LayoutRequest& request, const WholeStep& step, const schedules::Costs& costs) {
+  if (!request.post_validation) {
+    const auto summary = summarize(simulated_step(step, costs));
+    return {summary.makespan, summary.bubble_fraction};
+  }
+  const auto steps = schedules::simulate_following(
+      step.plan, costs, step.needs,
+      {.early = stages_that_wait(step.plan, step.needs), .life = TransformerCompute::slot_life()});
+  return {steps.step, steps.bubble};
+}
+
 }  // namespace
 
 bool same_sizes(const Layout& a, const Layout& b) {
@@ -24,20 +42,20 @@ bool same_sizes(const Layout& a, const Layout& b) {
 bool FastestLayouts::judge(const Layout& layout, const WholeStep& step, std::optional<double> gap) {
   auto memory = memory_.of(layout, step.plan, step.needs);
   if (!memory) return false;
-  const auto summary = summarize(simulated_step(step, costs_with_transfers(layout, step.plan.placement)));
+  const StepTime time = time_of(request_, step, costs_with_transfers(layout, step.plan.placement));
   const auto is_as_good = [&](const RankedLayout& other) {
-    return same_sizes(layout, other.layout) && other.seconds <= summary.makespan * (1 + 1e-9);
+    return same_sizes(layout, other.layout) && other.seconds <= time.seconds * (1 + 1e-9);
   };
   if (layout.plan && std::any_of(best_.begin(), best_.end(), is_as_good)) return true;
   const auto twin =
       std::find_if(best_.begin(), best_.end(), [&](const RankedLayout& one) { return same_but_memory(layout, one.layout); });
   if (twin != best_.end()) {
-    if (twin->seconds <= summary.makespan) return true;
+    if (twin->seconds <= time.seconds) return true;
     best_.erase(twin);
   }
-  const auto place = std::upper_bound(best_.begin(), best_.end(), summary.makespan,
+  const auto place = std::upper_bound(best_.begin(), best_.end(), time.seconds,
                                       [](double seconds, const RankedLayout& other) { return seconds < other.seconds; });
-  RankedLayout ranked{layout, summary.makespan, summary.bubble_fraction, std::move(*memory), gap};
+  RankedLayout ranked{layout, time.seconds, time.bubble, std::move(*memory), gap};
   if (request_.search_cuts && !layout.cut.empty()) compare_with_cost(step, ranked);
   best_.insert(place, std::move(ranked));
   if (best_.size() > count_) best_.pop_back();

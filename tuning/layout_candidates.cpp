@@ -19,6 +19,7 @@ using schedules::ScheduleInfo;
 
 // Stages x chunks x microbatches of one layout: a few seconds.
 constexpr std::int64_t most_layout_work = std::int64_t{1} << 22;
+constexpr std::int64_t most_following_work = std::int64_t{1} << 16;  // of steps that begin early: several are simulated
 
 class Enumeration {
  public:
@@ -59,8 +60,10 @@ class Enumeration {
   void add_schedules(Layout layout) {
     for (const ScheduleInfo& info : schedules::all_schedules()) {
       if (info.name == "solver") continue;  // auto's plan for every layout takes long enough
-      if ((info.uses_costs && !request_.with_auto) || (layout.pp == 1 && info.name != "1f1b")) continue;
-      if (info.name == "braided-v" && !can_braid(request_, layout)) continue;
+      if (info.uses_costs && !request_.with_auto) continue;
+      const bool braids = info.name == "braided-v";
+      if (layout.pp == 1 && info.name != "1f1b" && !braids) continue;
+      if (braids && !can_braid(request_, layout)) continue;
       layout.schedule = info.name;
       layout.chunks = info.default_chunks;
       add(layout, info);
@@ -98,12 +101,13 @@ class Enumeration {
   // Before anything is simulated.
   void refuse_long_work(const Layout& layout) const {
     const std::int64_t work = layout.pp * layout.chunks * layout.microbatches;
-    if (work <= most_layout_work) return;
+    const std::int64_t most = request_.post_validation ? most_following_work : most_layout_work;
+    if (work <= most) return;
     throw Error(
         ErrorKind::input, {"global-batch", std::to_string(request_.global_batch)},
         fmt::format("pp {} x chunks {} x microbatches {} is {}, more than {}, the most that is simulated of one layout; "
                     "use a smaller batch",
-                    layout.pp, layout.chunks, layout.microbatches, work, most_layout_work));
+                    layout.pp, layout.chunks, layout.microbatches, work, most));
   }
 
   const LayoutRequest& request_;
