@@ -1,5 +1,6 @@
 #include "ops/cuda/gemm.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <string>
 
@@ -48,6 +49,11 @@ std::uint32_t row_alignment(std::int64_t cols, DType dtype) {
 std::int64_t a_cols_of(const GemmShape& shape) { return shape.product == Product::dw ? shape.m : shape.k; }
 std::int64_t b_cols_of(const GemmShape& shape) { return shape.product == Product::y ? shape.k : shape.n; }
 
+std::string text_of(const GemmShape& shape) {
+  return std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " + std::to_string(shape.k) + " in " +
+         to_string(shape.in);
+}
+
 // A product without an inner dimension: the addend alone.
 cublasStatus_t copy_or_zero(cudaStream_t stream, const void* addend, const Tensor& out) {
   const cudaError_t error = addend == nullptr
@@ -89,13 +95,13 @@ std::size_t Gemm::Hash::operator()(const Key& key) const noexcept {
 Gemm::Gemm(int device, int rank) : device_(device), rank_(rank) { check(cublasLtCreate(&handle_), "making a handle", device); }
 
 Gemm::~Gemm() {
-  for (auto& [key, plan] : plans_) {
-    cublasLtMatmulDescDestroy(plan.operation);
-    cublasLtMatrixLayoutDestroy(plan.a);
-    cublasLtMatrixLayoutDestroy(plan.b);
-    cublasLtMatrixLayoutDestroy(plan.out);
-  }
+  for (auto& [key, plan] : plans_) destroy(plan);
   cublasLtDestroy(handle_);
+}
+
+void Gemm::destroy(const Plan& plan) {
+  cublasLtMatmulDescDestroy(plan.operation);
+  for (cublasLtMatrixLayout_t layout : {plan.a, plan.b, plan.out}) cublasLtMatrixLayoutDestroy(layout);
 }
 
 // Read when the product runs; cuBLASLt's first operand is b.
@@ -110,12 +116,17 @@ void Gemm::set_vectors(const Plan& plan, const Vectors& vectors) const {
   if (vectors.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vectors.bias);
 }
 
-// cuBLASLt thinks in columns: a row-major [r, c] matrix is its c x r matrix, and a row-major product x y its y^T x^T. So b
-// comes first.
 const Gemm::Plan& Gemm::plan(const Key& key, const Vectors& vectors) {
   const auto found = plans_.find(key);
   if (found != plans_.end()) return found->second;
+  Plan plan = describe(key, vectors);
+  choose_algorithm(key, plan);
+  return plans_.emplace(key, plan).first->second;
+}
 
+// cuBLASLt thinks in columns: a row-major [r, c] matrix is its c x r matrix, and a row-major product x y its y^T x^T. So b
+// comes first.
+Gemm::Plan Gemm::describe(const Key& key, const Vectors& vectors) const {
   Plan plan;
   const GemmShape& shape = key.shape;
   check(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "making an operation", device_);
@@ -149,14 +160,39 @@ const Gemm::Plan& Gemm::plan(const Key& key, const Vectors& vectors) {
   layout(plan.b, type_of_b(shape.in), shape.product == Product::y ? shape.n : shape.k, b_cols_of(shape));
   layout(plan.a, shape.in, shape.product == Product::dw ? shape.k : shape.m, a_cols_of(shape));
   layout(plan.out, shape.out, shape.m, shape.n);
-
-  choose_algorithm(key, plan);
-  return plans_.emplace(key, plan).first->second;
+  return plan;
 }
 
-void Gemm::choose_algorithm(const Key& key, Plan& plan) {
+void Gemm::choose_algorithm(const Key& key, Plan& plan) const {
+  if (rank_ >= 0 || key.a_scales != Fp8Scales::tensor) {
+    plan.algorithm = listed(key, plan, std::max(rank_, 0));
+    return;
+  }
+  const GemmChoice choice = gemm_choice(key.shape, device_);
+  if (!choice.of) {
+    plan.algorithm = listed(key, plan, choice.rank);
+    return;
+  }
+  Key other = key;
+  other.shape = *choice.of;
+  const Plan of_other = describe(other, {});
+  plan.algorithm = listed(other, of_other, choice.rank);
+  destroy(of_other);
+  check_takes(key, plan);
+}
+
+void Gemm::check_takes(const Key& key, const Plan& plan) const {
+  cublasLtMatmulHeuristicResult_t result = {};
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(handle_, plan.operation, plan.b, plan.a, plan.out, plan.out, &plan.algorithm, &result);
+  if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= gemm_workspace) return;
+  throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": the algorithm chosen for a product of " +
+                                          text_of(key.shape) + " does not compute it");
+}
+
+// The rank-th of the heuristics' list for this product.
+cublasLtMatmulAlgo_t Gemm::listed(const Key& key, const Plan& plan, int rank) const {
   const GemmShape& shape = key.shape;
-  const bool of_tensors = key.a_scales == Fp8Scales::tensor;
   const std::uint32_t a_alignment = row_alignment(a_cols_of(shape), shape.in);
   const std::uint32_t b_alignment = row_alignment(b_cols_of(shape), type_of_b(shape.in));
   Preference preference(device_);
@@ -173,16 +209,14 @@ void Gemm::choose_algorithm(const Key& key, Plan& plan) {
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.b, plan.a, plan.out, plan.out,
                                                                preference.get(), gemm_algorithms, results, &count);
   if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
-    throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": cuBLASLt has no algorithm for a product of " +
-                                            std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " +
-                                            std::to_string(shape.k) + " in " + to_string(shape.in));
+    throw Error(ErrorKind::unavailable,
+                "cuda:" + std::to_string(device_) + ": cuBLASLt has no algorithm for a product of " + text_of(shape));
   }
-  const int rank = rank_ >= 0 ? rank_ : of_tensors ? gemm_choice(shape, device_) : 0;
   if (rank >= count) {
     throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": cuBLASLt has only " + std::to_string(count) +
                                             " algorithms for a product, not number " + std::to_string(rank));
   }
-  plan.algorithm = results[rank].algo;
+  return results[rank].algo;
 }
 
 bool takes_bias(const GemmShape& shape) {

@@ -36,7 +36,7 @@ struct GemmOperands {
 bool takes_bias(const GemmShape& shape);
 
 // Not thread-safe. The algorithm is one of the heuristics' list: the first, or the one that gemm_choice() names for this shape,
-// chip and library version. So it is a pure function of these. fp32 products use no TF32.
+// chip and library version, which may be of another shape's list. So it is a pure function of these. fp32 products use no TF32.
 class Gemm {
  public:
   // rank: of the list, for every shape, to measure it; -1 to choose as above.
@@ -77,7 +77,11 @@ class Gemm {
   };
   void set_vectors(const Plan& plan, const Vectors& vectors) const;
   const Plan& plan(const Key& key, const Vectors& vectors);
-  void choose_algorithm(const Key& key, Plan& plan);
+  Plan describe(const Key& key, const Vectors& vectors) const;  // all but the algorithm
+  static void destroy(const Plan& plan);
+  void choose_algorithm(const Key& key, Plan& plan) const;
+  cublasLtMatmulAlgo_t listed(const Key& key, const Plan& plan, int rank) const;
+  void check_takes(const Key& key, const Plan& plan) const;
 };
 
 }  // namespace pipetrain::cuda
