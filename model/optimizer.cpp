@@ -66,16 +66,34 @@ OptimizerTensors tensors_of(const OptimizerPart& part, const OptimizerArenas& ar
   return own;
 }
 
+// Neighbours as one, so that the small tensors of a model take fewer launches: every element is stepped by itself anyway.
+std::vector<OptimizerPart> joined(const std::vector<OptimizerPart>& parts) {
+  std::vector<OptimizerPart> runs;
+  for (const OptimizerPart& part : parts) {
+    const auto follows = [&](const OptimizerPart& last) {
+      return last.weight + last.elements == part.weight && last.grad + last.elements == part.grad &&
+             last.state + last.elements == part.state && last.rounded + last.elements == part.rounded &&
+             last.decays == part.decays;
+    };
+    if (!runs.empty() && follows(runs.back())) {
+      runs.back().elements += part.elements;
+    } else {
+      runs.push_back(part);
+    }
+  }
+  return runs;
+}
+
 }  // namespace
 
 void optimizer_step(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
                     const Optimizer& optimizer, const OptimizerStep& step) {
-  for (const OptimizerPart& part : parts) optimizer.step(ops, tensors_of(part, arenas), step);
+  for (const OptimizerPart& part : joined(parts)) optimizer.step(ops, tensors_of(part, arenas), step);
 }
 
 void optimizer_preview(const std::vector<OptimizerPart>& parts, Ops& ops, const OptimizerArenas& arenas,
                        const Optimizer& optimizer, const OptimizerStep& step) {
-  for (const OptimizerPart& part : parts) optimizer.preview(ops, tensors_of(part, arenas), step);
+  for (const OptimizerPart& part : joined(parts)) optimizer.preview(ops, tensors_of(part, arenas), step);
 }
 
 }  // namespace pipetrain

@@ -13,6 +13,7 @@ struct Factors {
 template <class T, int W>
 __global__ void adamw_kernel(float* weight, const float* grad, float* m, float* v, T* rounded, bool is_preview,
                              std::int64_t packs, Factors f) {
+  cudaTriggerProgrammaticLaunchCompletion();  // a model's many small tensors follow each other: the next one's launch overlaps
   wait_for_previous();
   const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (pack >= packs) return;

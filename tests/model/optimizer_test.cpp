@@ -201,6 +201,42 @@ TEST_CASE("AdamW steps every weight once, decays matrices only, clips first", "[
   }
 }
 
+// Counts the tensors that it is given.
+class CountingOptimizer final : public Optimizer {
+ public:
+  mutable std::vector<std::pair<const void*, std::int64_t>> stepped;
+
+  const std::vector<std::string>& states() const override { return states_; }
+  void step(Ops&, const OptimizerTensors& tensors, const OptimizerStep&) const override {
+    CHECK(tensors.grad.elements() == tensors.weight.elements());
+    CHECK(tensors.states.at(0).elements() == tensors.weight.elements());
+    stepped.emplace_back(tensors.weight.data, tensors.weight.elements());
+  }
+  void preview(Ops& ops, const OptimizerTensors& tensors, const OptimizerStep& step) const override {
+    this->step(ops, tensors, step);
+  }
+
+ private:
+  std::vector<std::string> states_{"one"};
+};
+
+TEST_CASE("neighbours in every arena that decay alike are stepped as one", "[optimizer]") {
+  const ModelConfig config = tied_config();
+  Arenas arenas(layout_parameters(config, {blocks_of(config)}, 0, 1));
+  const OptimizerArenas view = arenas.view();
+  // The third decays, the fifth leaves a hole in one arena, the sixth in none.
+  const std::vector<OptimizerPart> parts{{8, 0, 8, 0, 0, false},    {4, 8, 16, 8, 8, false},   {16, 12, 20, 12, 12, true},
+                                         {4, 28, 36, 28, 28, true}, {4, 32, 48, 32, 32, true}, {4, 36, 52, 36, 36, true}};
+  for (const bool previews : {false, true}) {
+    const CountingOptimizer optimizer;
+    previews ? optimizer_preview(parts, *arenas.ops, view, optimizer, {})
+             : optimizer_step(parts, *arenas.ops, view, optimizer, {});
+    const float* const first = view.weights.as<float>();
+    CHECK(optimizer.stepped ==
+          std::vector<std::pair<const void*, std::int64_t>>{{first, 12}, {first + 12, 20}, {first + 32, 8}});
+  }
+}
+
 TEST_CASE("what is not trainable keeps its weights and stays out of the norm", "[optimizer]") {
   const ModelConfig config = tied_config();
   ParameterLayout layout = layout_parameters(config, {blocks_of(config)}, 0, 1);
