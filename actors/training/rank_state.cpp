@@ -211,7 +211,8 @@ void RankState::sum_tied() {
 }
 
 void RankState::square_sums(const Tensor& sums) {
-  std::size_t next = 0;
+  if (!offloaded_grads_) return pipetrain::square_sums(counted_, ops_, arenas_.grads, sums);
+  std::size_t next = 0;  // by the unit, as what is elsewhere comes
   for (const CountedPart& part : counted_) {
     read_gradients(places_.unit_of(layout_.parameters[part.parameter]));
     pipetrain::square_sums({part}, ops_, arenas_.grads, span(sums, next, part.sums()));

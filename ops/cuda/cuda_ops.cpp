@@ -1,11 +1,15 @@
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <span>
+
 #include "core/buffer.hpp"
 #include "core/cuda_stream.hpp"
 #include "ops/cuda/attention_cudnn.hpp"
 #include "ops/cuda/hopper/attention_hopper.hpp"
 #include "ops/cuda/hopper/cross_entropy_rows.hpp"
 #include "ops/cuda/kernels.hpp"
+#include "ops/cuda/many_square_sums.hpp"
 #include "ops/cuda/ops_stream.hpp"
 #include "ops/cuda/parallel_matmul.hpp"
 #include "ops/ops.hpp"
@@ -44,7 +48,7 @@ bool is_plain(const SegmentShape& shape, const Args& args) {
          (ends_together(shape) || cuda::sees_all_keys(shape));
 }
 
-class CudaOps : public Ops {
+class CudaOps : public Ops, public ManySquareSums {
  public:
   CudaOps(CudaStream& stream, bool deterministic)
       : stream_(stream),
@@ -295,6 +299,15 @@ class CudaOps : public Ops {
     enqueue("square_sum", [&](cudaStream_t native) {
       cuda::square_sum(native, tensor, sum, memory, static_cast<unsigned*>(counter_.data()));
     });
+  }
+
+  void square_sum_each(const std::vector<SquareSum>& sums) override {
+    const std::span<const SquareSum> all(sums);
+    for (std::size_t first = 0; first < all.size(); first += cuda::most_square_sums) {
+      const auto some = all.subspan(first, std::min(cuda::most_square_sums, all.size() - first));
+      void* memory = scratch(cuda::square_sum_each_scratch(some));
+      enqueue("square_sum", [&](cudaStream_t native) { cuda::square_sum_each(native, some, memory); });
+    }
   }
 
   void square_sums(const Tensor& tensor, const Tensor& sums) override {

@@ -1,5 +1,6 @@
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
+#include "ops/cuda/square_sum.cuh"
 #include "ops/cuda/vector.cuh"
 
 namespace pipetrain::cuda {
@@ -59,61 +60,24 @@ __global__ void add_ranks_kernel(const T* received, int ranks, int own_rank, con
   store(out, pack, sum);
 }
 
-constexpr int block_elements = 65536;  // the norm blocks of ops/ops.hpp
-constexpr int sum_threads = 512;
-
-// Each block sums one norm block; the last to finish adds the blocks' sums in order, if that is wanted (sum is not null). Which
-// element a thread adds does not depend on the alignment.
-template <bool wide>
-__global__ void __launch_bounds__(sum_threads)
-    square_sum_kernel(const float* data, std::int64_t count, double* partial, unsigned* counter, double* sum) {
+// Each block sums one norm block; the last to finish adds the blocks' sums in order, if that is wanted (sum is not null).
+__global__ void __launch_bounds__(square_threads)
+    square_sum_kernel(const float* data, std::int64_t count, bool wide, double* partial, unsigned* counter, double* sum) {
+  cudaTriggerProgrammaticLaunchCompletion();  // as in AdamW's kernel
   wait_for_previous();
-  constexpr int step = sum_threads * 4, batch = 8;  // elements a round of the block; rounds in flight together
-  static_assert(block_elements % (step * batch) == 0);
-  __shared__ double shared[sum_threads];
+  __shared__ double shared[square_threads];
   __shared__ bool last;
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * block_elements;
-  const std::int64_t end = begin + block_elements < count ? begin + block_elements : count;
-  double mine = 0;
-  const auto add_square = [&](float value) { mine += static_cast<double>(value) * static_cast<double>(value); };
-  if (wide && end - begin == block_elements) {
-    for (std::int64_t first = begin + threadIdx.x * 4; first < end; first += step * batch) {
-      Pack<float, 4> in[batch];
-#pragma unroll
-      for (int n = 0; n < batch; ++n) in[n] = load<4>(data, first / 4 + n * (step / 4));
-#pragma unroll
-      for (int n = 0; n < batch; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) add_square(in[n][i]);
-      }
-    }
-  } else {
-    for (std::int64_t first = begin + threadIdx.x * 4; first < end; first += step) {
-      for (int i = 0; i < 4 && first + i < end; ++i) add_square(data[first + i]);
-    }
-  }
-  shared[threadIdx.x] = mine;
-  for (int half = sum_threads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
-  }
+  const double own =
+      square_sum_of_block(data, static_cast<std::int64_t>(blockIdx.x) * square_block_elements, count, wide, shared);
   if (threadIdx.x == 0) {
-    partial[blockIdx.x] = shared[0];
+    partial[blockIdx.x] = own;
     __threadfence();
     last = sum != nullptr && atomicAdd(counter, 1U) == gridDim.x - 1;
   }
   __syncthreads();
   if (!last) return;
   __threadfence();
-  double total = 0;
-  for (unsigned first = 0; first < gridDim.x; first += sum_threads) {
-    __syncthreads();
-    if (first + threadIdx.x < gridDim.x) shared[threadIdx.x] = __ldcg(partial + first + threadIdx.x);
-    __syncthreads();
-    if (threadIdx.x != 0) continue;
-    const unsigned blocks = gridDim.x - first < sum_threads ? gridDim.x - first : sum_threads;
-    for (unsigned block = 0; block < blocks; ++block) total += shared[block];
-  }
+  const double total = add_block_sums(partial, gridDim.x, shared);
   if (threadIdx.x == 0) *sum = total, *counter = 0;
 }
 
@@ -168,15 +132,14 @@ void add_ranks(cudaStream_t stream, const AddRanksArgs& args) {
 }
 
 std::size_t square_sum_scratch(std::int64_t elements) {
-  return static_cast<std::size_t>(ceil_div<std::int64_t>(elements, block_elements)) * sizeof(double);
+  return static_cast<std::size_t>(ceil_div<std::int64_t>(elements, square_block_elements)) * sizeof(double);
 }
 
 namespace {
 
 void launch_square_sum(cudaStream_t stream, const Tensor& tensor, double* partial, unsigned* counter, double* sum) {
-  const auto kernel = aligned16(tensor.data) ? square_sum_kernel<true> : square_sum_kernel<false>;
-  const unsigned blocks = blocks_for(tensor.elements(), block_elements);
-  launch(stream, kernel, blocks, sum_threads, 0, data_of<float>(tensor), tensor.elements(), partial, counter, sum);
+  launch(stream, square_sum_kernel, blocks_for(tensor.elements(), square_block_elements), square_threads, 0,
+         data_of<float>(tensor), tensor.elements(), aligned16(tensor.data), partial, counter, sum);
 }
 
 }  // namespace
