@@ -16,7 +16,7 @@ class StageMemory {
     Zero zero = {};
     int replicas = 1;
     Offload offload = {};
-    bool braids = false;  // in its plan
+    bool braids = false;    // in its plan
     bool previews = false;  // steps begin before the verdict on the one before
   };
   // Throws Error(input) when tp cannot split the model, or the device not compute its heads. Sequence parallel where tp > 1.
