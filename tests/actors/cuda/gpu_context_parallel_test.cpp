@@ -97,6 +97,26 @@ TEST_CASE("every schedule and every way to keep state gives the same bits of ran
   CHECK((on_gpu(two, {.optimizer = true, .parameters = true, .gradients = true}) == first));
 }
 
+TEST_CASE("activations that leave a GPU and a loss in chunks give the same bits of ranks that share sequences",
+          "[gpu][context]") {
+  const auto on_gpu = [](const Layout& layout) {
+    TrainJob job = random_job(config_of(64), 512, 12, layout);
+    job.learning_rate.warmup_steps = 10;
+    return run_on_gpu(std::move(job), Precision::bf16(), 4);
+  };
+  Layout stays = with_cp(2, {2, 1, 1, 1, "gpipe"}), leaves = stays;
+  leaves.activations = 1;
+  const auto first = on_gpu(stays);
+  if (!first) return;
+  CHECK((on_gpu(leaves) == first));
+
+  Layout chunked = with_cp(2), deep = with_cp(2, {2}), alone;
+  chunked.loss_chunks = deep.loss_chunks = alone.loss_chunks = 3;
+  const auto shared = on_gpu(chunked);
+  check_close(*shared, *on_gpu(alone), 5e-3, 5e-2);
+  CHECK((on_gpu(deep) == shared));
+}
+
 TEST_CASE("ranks on a GPU that share sequences learn what one rank learns in 8 and 16 bits, the same bits every time",
           "[gpu][context]") {
   struct Case {
