@@ -24,8 +24,6 @@ TEST_CASE("GPU sums of many tensors' squares have the bits of each by itself", "
   }
   on_every_backend([](Bench& b) {
     if (b.rank.device().id().kind != DeviceKind::cuda || b.dtype != DType::f32) return;
-    auto* const many = dynamic_cast<ManySquareSums*>(&b.rank.ops());
-    REQUIRE(many != nullptr);
     const std::vector<std::int64_t> counts = lengths();
     const Tensor all = b.put_f32(b.draw_f32({std::accumulate(counts.begin(), counts.end(), std::int64_t{0})}));
     const auto count = static_cast<std::int64_t>(counts.size());
@@ -38,6 +36,8 @@ TEST_CASE("GPU sums of many tensors' squares have the bits of each by itself", "
       begin = end;
     }
     b.team.run([&](TestRank& r) {
+      auto* const many = dynamic_cast<ManySquareSums*>(&r.ops());
+      REQUIRE(many != nullptr);
       for (int times = 0; times < 2; ++times) many->square_sum_each(sums);
       for (std::int64_t i = 0; i < count; ++i)
         r.ops().square_sum(sums[static_cast<std::size_t>(i)].tensor, alone.row_range(i, i + 1));
