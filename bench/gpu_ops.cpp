@@ -52,7 +52,9 @@ class GpuBench {
                                         {1, tokens_, 8, 8, 128},
                                         {1, 2 * tokens_, 32, 8, 128},
                                         {4, tokens_, 32, 8, 64},
-                                        {1, 2 * tokens_, 32, 8, 64}})
+                                        {1, 2 * tokens_, 32, 8, 64},
+                                        {std::max<std::int64_t>(4 * tokens_ / 1024, 1), 1024, 12, 12, 64},   // GPT-2 124M
+                                        {std::max<std::int64_t>(2 * tokens_ / 1024, 1), 1024, 25, 25, 64}})  // GPT-2 XL
       attention(shape);
     for (const std::int64_t head_dim : {64, 128})  // of a ring: half of a rank's tokens, and all of another's
       segment_attention(4 * tokens_,

@@ -18,46 +18,83 @@ struct Maps {
   int key_col;                       // of the first key head
 };
 
+// One thread loads for all.
 template <class Tile>
-__device__ void load_blocks(const BackwardView& view, const Maps& maps, Shared<Tile>& shared) {
-  constexpr int dim = Tile::head_dim, boxes = dim / 64;
-  int at = 0;
-  Block block;
-  for (int round = 0; block_of_round<Tile>(view, round, block); ++round) {
-    const int first_row = block.sequence * view.queries, key_row = block.sequence * view.kv_rows + block.block * Tile::keys;
-    wait(shared.keys_empty, round % 2 ^ 1);
-    arrive_expecting(shared.keys_full, 2 * Shared<Tile>::key_bytes);
-    for (int box = 0; box < boxes; ++box) {
-      const int to = box * Tile::keys * row_bytes, key_col = maps.key_col + block.kv_head * dim + box * 64;
-      load_box(shared.keys + to, maps.keys, key_col, key_row, shared.keys_full);
-      load_box(shared.values + to, maps.keys, key_col + view.kv_heads * dim, key_row, shared.keys_full);
+class Loader {
+ public:
+  __device__ Loader(const BackwardView& view, const Maps& maps, Shared<Tile>& shared)
+      : view_(view), maps_(maps), shared_(shared) {}
+
+  __device__ void run() {
+    int ticket = atomicAdd(view_.tickets, 1);
+    for (int round = 0;; ++round) {
+      const Block block = block_of_ticket<Tile>(view_, ticket);
+      if (block.block < 0) return end(round, block);
+      bool has_keys = false;
+      for_each_tile<Tile>(view_, block, [&](int head, int tile) {
+        load_tile(block, head, tile);
+        if (has_keys) return;  // the first tile comes while the block before still needs its keys
+        load_keys(block, round);
+        has_keys = true;
+      });
+      ticket = atomicAdd(view_.tickets, 1);  // as late as its way is still short of the last tile's products
     }
-    for_each_tile<Tile>(view, block, [&](int head, int tile) {
-      constexpr int box_bytes = Tile::queries * row_bytes,
-                    statistic_bytes = Tile::statistics * Tile::queries * static_cast<int>(sizeof(float));
-      const int stage = at % Tile::stages, parity = at / Tile::stages % 2, row = first_row + tile * Tile::queries;
-      wait(shared.queries_empty[stage], parity ^ 1);
-      arrive_expecting(shared.queries_full[stage], Shared<Tile>::query_bytes + statistic_bytes);
-      for (int box = 0; box < boxes; ++box)
-        load_box(shared.queries[stage] + box * box_bytes, maps.queries, head * dim + box * 64, row, shared.queries_full[stage]);
-      load_bytes(shared.statistics[stage],
-                 view.statistics + tile_index<Tile>(view, block, head, tile) * Tile::statistics * Tile::queries,
-                 statistic_bytes, shared.queries_full[stage]);
-      wait(shared.douts_empty[stage], parity ^ 1);
-      arrive_expecting(shared.douts_full[stage], Shared<Tile>::query_bytes);
-      for (int box = 0; box < boxes; ++box)
-        load_box(shared.douts[stage] + box * box_bytes, maps.douts, head * dim + box * 64, row, shared.douts_full[stage]);
-      ++at;
-    });
   }
-}
+
+ private:
+  static constexpr int dim = Tile::head_dim, boxes = dim / 64;
+
+  __device__ void load_keys(const Block& block, int round) {
+    const int row = block.sequence * view_.kv_rows + block.block * Tile::keys, col = maps_.key_col + block.kv_head * dim;
+    wait(shared_.values_empty, round % 2 ^ 1);
+    shared_.blocks[round % 2] = block;
+    arrive_expecting(shared_.keys_full, 2 * Shared<Tile>::key_bytes);
+    for (int box = 0; box < boxes; ++box)
+      load_box(shared_.values + box * Tile::keys * row_bytes, maps_.keys, col + view_.kv_heads * dim + box * 64, row,
+               shared_.keys_full);
+    wait(shared_.keys_empty, round % 2 ^ 1);
+    for (int box = 0; box < boxes; ++box)
+      load_box(shared_.keys + box * Tile::keys * row_bytes, maps_.keys, col + box * 64, row, shared_.keys_full);
+  }
+
+  __device__ void load_tile(const Block& block, int head, int tile) {
+    constexpr int box_bytes = Tile::queries * row_bytes,
+                  statistic_bytes = Tile::statistics * Tile::queries * static_cast<int>(sizeof(float));
+    const int stage = at_ % Tile::stages, parity = at_ / Tile::stages % 2,
+              row = block.sequence * view_.queries + tile * Tile::queries;
+    ++at_;
+    wait(shared_.queries_empty[stage], parity ^ 1);
+    arrive_expecting(shared_.queries_full[stage], Shared<Tile>::query_bytes + statistic_bytes);
+    for (int box = 0; box < boxes; ++box)
+      load_box(shared_.queries[stage] + box * box_bytes, maps_.queries, head * dim + box * 64, row,
+               shared_.queries_full[stage]);
+    load_bytes(shared_.statistics[stage],
+               view_.statistics + tile_index<Tile>(view_, block, head, tile) * Tile::statistics * Tile::queries,
+               statistic_bytes, shared_.queries_full[stage]);
+    wait(shared_.douts_empty[stage], parity ^ 1);
+    arrive_expecting(shared_.douts_full[stage], Shared<Tile>::query_bytes);
+    for (int box = 0; box < boxes; ++box)
+      load_box(shared_.douts[stage] + box * box_bytes, maps_.douts, head * dim + box * 64, row, shared_.douts_full[stage]);
+  }
+
+  __device__ void end(int round, const Block& behind) {
+    wait(shared_.values_empty, round % 2 ^ 1);
+    shared_.blocks[round % 2] = behind;
+    arrive(shared_.keys_full);
+  }
+
+  const BackwardView& view_;
+  const Maps& maps_;
+  Shared<Tile>& shared_;
+  int at_ = 0;  // the tiles before this one
+};
 
 // One warp a group.
 template <class Tile>
 __device__ void add_query_sums(const BackwardView& view, Shared<Tile>& shared, int group) {
   const bool leads = threadIdx.x % 32 == 0;
   Block block;
-  for (int round = 0; block_of_round<Tile>(view, round, block); ++round)
+  for (int round = 0; take_block(shared, round, block); ++round)
     for_each_tile<Tile>(view, block, [&](int head, int tile) {
       pass(sums_read + group, sums_threads);
       meet(sums_written + group, sums_threads);
@@ -75,7 +112,7 @@ __global__ void __launch_bounds__(threads, 1)
   extern __shared__ __align__(1024) char memory[];
   auto& shared = *reinterpret_cast<Shared<Tile>*>(memory);
   if (threadIdx.x == 0) {
-    make_barrier(shared.keys_full, 1), make_barrier(shared.keys_empty, 2);
+    make_barrier(shared.keys_full, 1), make_barrier(shared.keys_empty, 2), make_barrier(shared.values_empty, 2);
     for (int i = 0; i < Tile::stages; ++i) {
       make_barrier(shared.queries_full[i], 1), make_barrier(shared.queries_empty[i], 2);
       make_barrier(shared.douts_full[i], 1), make_barrier(shared.douts_empty[i], 2);
@@ -88,7 +125,7 @@ __global__ void __launch_bounds__(threads, 1)
   const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0), group = warp / 4;
   if (group == 2) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-    if (warp == 8 && threadIdx.x % 32 == 0) load_blocks<Tile>(view, maps, shared);
+    if (warp == 8 && threadIdx.x % 32 == 0) Loader<Tile>(view, maps, shared).run();
     if (warp == 9 || warp == 10) add_query_sums<Tile>(view, shared, warp - 9);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");

@@ -41,7 +41,9 @@ struct BackwardView {
   const int* documents;                       // [batch, queries]: where each query's begins; null: a sequence is one
   int* ends;          // [batch, keys / tile]: behind the last tile of queries that sees one of these keys, with documents
   float* statistics;  // [batch, heads, queries / tile, statistics, tile]
+  int section;        // so many of the batch * kv_heads * parts have their blocks computed at about the same time; divides them
   unsigned* largest;  // [batch, kv_heads, 2]: bits of the largest |k| of one element and |v|^2 of one row
+  int* tickets;       // [1]: how many blocks are taken
   int* query_sums;    // [batch, heads, queries / tile, 2, sums]: dQ as integers
   float* key_sums;    // [parts, batch sum_rows, 2, kv_heads, D]: dK, dV of each part, or null; with one part `added`
   float* added;       // [batch dkv_rows, 2, kv_heads, D], added to: dK, dV; null: they are rounded to dkv

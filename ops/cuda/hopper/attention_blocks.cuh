@@ -13,6 +13,11 @@ inline constexpr int group_threads = 128, threads = 3 * group_threads;
 inline constexpr int scores_written = 1, sums_written = 2, sums_read = 4;
 inline constexpr int sums_threads = group_threads + 32;
 
+// The keys of one block, and which query heads it meets.
+struct Block {
+  int block, sequence, kv_head, part;  // block: below 0 behind the last
+};
+
 template <class Tile>
 struct Shared {
   static constexpr int key_bytes = Tile::keys * Tile::head_dim * 2, query_bytes = Tile::queries * Tile::head_dim * 2;
@@ -23,24 +28,28 @@ struct Shared {
   alignas(1024) char dscores[2][Tile::queries * Tile::keys * 2];  // dS^T: a row per key
   alignas(1024) int sums[2][Tile::sums];
   alignas(128) float statistics[Tile::stages][Tile::statistics * Tile::queries];
-  Barrier keys_full, keys_empty, queries_full[Tile::stages], queries_empty[Tile::stages], douts_full[Tile::stages],
-      douts_empty[Tile::stages];
+  Block blocks[2];  // of this round and of the next
+  Barrier keys_full, keys_empty, values_empty, queries_full[Tile::stages], queries_empty[Tile::stages],
+      douts_full[Tile::stages], douts_empty[Tile::stages];
 };
 
-// The keys of one block, and which query heads it meets.
-struct Block {
-  int block, sequence, kv_head, part;
-};
-
-// A CTA's blocks, one a round: long ones first, and every other round backwards, so that all CTAs get about the same work.
+// The block of a ticket. Tickets go section by section, in which longer blocks come first: what a section reads and adds to
+// stays in the cache, and the last blocks that CTAs take are short. Which CTA takes a block changes no bit.
 template <class Tile>
-__device__ __forceinline__ bool block_of_round(const BackwardView& view, int round, Block& block) {
-  const int ctas = static_cast<int>(gridDim.x), cta = static_cast<int>(blockIdx.x);
-  const int at = round * ctas + (round % 2 == 1 ? ctas - 1 - cta : cta), same_length = view.batch * view.kv_heads * view.parts;
-  if (at >= view.keys / Tile::keys * same_length) return false;
-  const int rest = at % same_length / view.parts;
-  block = {at / same_length, rest / view.kv_heads, rest % view.kv_heads, at % view.parts};
-  return true;
+__device__ __forceinline__ Block block_of_ticket(const BackwardView& view, int ticket) {
+  const int blocks = view.keys / Tile::keys, sections = view.batch * view.kv_heads * view.parts / view.section;
+  const int section = ticket / (blocks * view.section), rest = ticket % (blocks * view.section);
+  if (section >= sections) return {-1, 0, 0, 0};
+  const int plane = section * view.section + rest % view.section, head = plane / view.parts;
+  return {rest / view.section, head / view.kv_heads, head % view.kv_heads, plane % view.parts};
+}
+
+// A CTA's block of this round, with its keys there; none behind the last.
+template <class Tile>
+__device__ __forceinline__ bool take_block(Shared<Tile>& shared, int round, Block& block) {
+  wait(shared.keys_full, round % 2);
+  block = shared.blocks[round % 2];
+  return block.block >= 0;
 }
 
 // The first tile of queries that sees a block's keys.

@@ -20,6 +20,16 @@ int parts_of(const SegmentShape& shape, const HopperGpu& gpu) {
   return parts;
 }
 
+// Halved until what a section reads and adds to takes no more of the cache, while it has a block for every multiprocessor.
+int section_of(const SegmentShape& shape, int parts) {
+  constexpr std::int64_t most_bytes = 20 << 20, fewest_blocks = 128;
+  // Of one query head: queries, their gradients and sums; of its key head: keys and values.
+  const std::int64_t bytes = shape.head_dim * (8 * shape.queries + 4 * shape.keys), blocks = shape.keys / keys_of_block;
+  std::int64_t section = shape.batch * shape.kv_heads * parts;
+  while (section % 2 == 0 && section * bytes > most_bytes && section / 2 * blocks >= fewest_blocks) section /= 2;
+  return static_cast<int>(section);
+}
+
 hopper::BackwardView view_of(const HopperBackward& args, const HopperGpu& gpu, Arena& scratch) {
   const SegmentShape& shape = args.shape;
   hopper::BackwardView view{.batch = static_cast<int>(shape.batch),
@@ -31,10 +41,13 @@ hopper::BackwardView view_of(const HopperBackward& args, const HopperGpu& gpu, A
                             .parts = parts_of(shape, gpu),
                             .first_query = static_cast<int>(shape.first_query - shape.first_key),
                             .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_dim)))};
+  view.section = section_of(shape, view.parts);
   const std::int64_t queries = shape.batch * shape.queries, keys = shape.batch * shape.keys;
   const auto f32 = [&](std::int64_t count) { return static_cast<float*>(scratch.allocate({count}, DType::f32).data); };
   const auto i32 = [&](std::int64_t count) { return static_cast<int*>(scratch.allocate({count}, DType::i32).data); };
-  view.largest = reinterpret_cast<unsigned*>(i32(2 * shape.batch * shape.kv_heads));
+  const std::int64_t largest = 2 * shape.batch * shape.kv_heads;
+  view.largest = reinterpret_cast<unsigned*>(i32(largest + 1));
+  view.tickets = reinterpret_cast<int*>(view.largest) + largest;
   if (args.documents) {
     view.documents = static_cast<const int*>(args.documents->data);
     view.ends = i32(keys / keys_of_block);

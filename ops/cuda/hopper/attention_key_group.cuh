@@ -18,20 +18,19 @@ class KeyGroup {
   __device__ __forceinline__ void run() {
     Block block;
 #pragma unroll 1
-    for (int round = 0; block_of_round<Tile>(view_, round, block); ++round) {
+    for (int round = 0; take_block(shared_, round, block); ++round) {
 #pragma unroll
       for (int i = 0; i < dim / 2; ++i) key_grad_[i] = value_grad_[i] = 0;
       const float units = integers_per_unit(view_.largest + (block.sequence * view_.kv_heads + block.kv_head) * 2);
       const int first = first_tile<Tile>(view_, block), tiles = end_tile<Tile>(view_, block);
       const int end = at_ + (tiles - first) * (view_.group() / view_.parts);
-      wait(shared_.keys_full, round % 2);
       int tile = first;
 #pragma unroll 1
       for (; at_ < end; ++at_) {
-        step(tile * Tile::queries + view_.ahead() - block.block * Tile::keys, block.block * Tile::keys, units);
+        step(tile * Tile::queries + view_.ahead() - block.block * Tile::keys, block.block * Tile::keys, units, at_ + 1 == end);
         if (++tile == tiles) tile = first;
       }
-      if (thread_ == 0) arrive(shared_.keys_empty);
+      release(shared_.keys_empty);
       store(block);
     }
   }
@@ -47,8 +46,8 @@ class KeyGroup {
     if (thread_ == 0) arrive(barrier);
   }
 
-  // One tile of queries; its first one lies `after` the block's first key.
-  __device__ __forceinline__ void step(int after, int first_key, float units) {
+  // One tile of queries, the last of the block or not; its first one lies `after` the block's first key.
+  __device__ __forceinline__ void step(int after, int first_key, float units, bool last) {
     const int stage = at_ % Tile::stages, parity = at_ / Tile::stages % 2;
     const std::uint32_t queries = shared_address(shared_.queries[stage]), douts = shared_address(shared_.douts[stage]);
     float p[scores], dp[scores];  // [key, query]
@@ -65,10 +64,12 @@ class KeyGroup {
     if constexpr (dim == 128) {  // the registers suffice to round P before dP is there
       round_to(probabilities, p);
       wait_for_groups_but<0>();
+      if (last) release(shared_.values_empty);
       add_to(value_grad_, probabilities, douts);
       multiply_differences(dscores, p, dp, stage);
     } else {
       wait_for_groups_but<0>();
+      if (last) release(shared_.values_empty);
       round_to(probabilities, p);
       multiply_differences(dscores, p, dp, stage);
       add_to(value_grad_, probabilities, douts);

@@ -296,7 +296,7 @@ __global__ void __launch_bounds__(block_threads) end_keys(const __grid_constant_
 template <class Tile>
 void begin_sums(cudaStream_t stream, const BackwardView& view, const HopperBackward& args) {
   using Element = typename Tile::Element;
-  cudaMemsetAsync(view.largest, 0, static_cast<std::size_t>(view.batch * view.kv_heads) * 2 * sizeof(unsigned), stream);
+  cudaMemsetAsync(view.largest, 0, static_cast<std::size_t>(view.batch * view.kv_heads * 2 + 1) * sizeof(unsigned), stream);
   const std::int64_t rows = static_cast<std::int64_t>(view.batch) * view.queries * view.heads;
   const std::int64_t blocks = view.batch * view.kv_heads * (view.keys / Tile::keys) + rows / QueryBlock<Tile>::all_rows;
   const std::int64_t key_cols = args.kv.cols(), first_col = key_cols - 2 * view.kv_heads * Tile::head_dim;
