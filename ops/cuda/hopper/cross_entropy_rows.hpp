@@ -1,5 +1,5 @@
-// Cross-entropy of rows of 16-bit logits on Hopper GPUs, each held in the shared memory of a cluster of blocks: sums and, where
-// it is wanted, gradient come from one read.
+// Cross-entropy of rows of 16-bit logits on Hopper GPUs: sums by streaming rows through a block (cross_entropy_sums.cu), or
+// sums and gradient from one read of a row that the shared memory of a cluster of blocks holds (cross_entropy_rows.cu).
 #pragma once
 
 #include <cuda_runtime_api.h>
