@@ -18,6 +18,26 @@ namespace {
 
 using Catch::Matchers::Contains;
 
+// What tune finds for eight GPUs and half of Llama-2-7B.
+json layouts_that_offload(const std::string& options) {
+  const std::string model = "tune --model llama2-7b --layers 16 --devices 8 --max-tp 1 --global-batch 64 --device cuda ";
+  const Result result = run(model + "--json --count 200 --recompute selective " + options);
+  INFO(result.err);
+  REQUIRE(result.status == 0);
+  return json::parse(result.out);
+}
+
+// Whether every command offloads that, and takes longer over a slow link.
+void check_moving(const std::string& what, const json& found) {
+  CHECK(found.size() > 0);
+  const json far = layouts_that_offload("--memory 24 --offload-bandwidth 1 --offload " + what);
+  for (const json& one : found) {
+    CHECK_THAT(one["command"].get<std::string>(), Contains("--offload " + what));
+    for (const json& other : far)
+      if (other["command"] == one["command"]) CHECK(other["step_seconds"] > one["step_seconds"]);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("tune prints command lines that run, with the memory that a run counts") {
@@ -329,18 +349,9 @@ TEST_CASE("tune names what is wrong in one line") {
 }
 
 TEST_CASE("tune offloads what train would: states always, activations where a layout does not fit without") {
-  const std::string small =
-      "tune --model llama2-7b --layers 16 --devices 8 --max-tp 1 --global-batch 64 --json --count 200 --device cuda ";
-  const auto layouts = [&](const std::string& options) {
-    const Result result = run(small + options);
-    INFO(result.err);
-    REQUIRE(result.status == 0);
-    return json::parse(result.out);
-  };
-  const json plain = layouts("--memory 24 --recompute selective"),
-             moved = layouts("--memory 24 --recompute selective --offload activations"),
-             slow = layouts("--memory 24 --recompute selective --offload activations --offload-bandwidth 1"),
-             states = layouts("--memory 24 --recompute selective --offload optimizer");
+  const json plain = layouts_that_offload("--memory 24"), moved = layouts_that_offload("--memory 24 --offload activations"),
+             slow = layouts_that_offload("--memory 24 --offload activations --offload-bandwidth 1"),
+             states = layouts_that_offload("--memory 24 --offload optimizer");
   CHECK(moved.size() > plain.size());
   CHECK(states.size() > plain.size());
   CHECK(moved[0]["step_seconds"] <= plain[0]["step_seconds"]);
@@ -355,32 +366,24 @@ TEST_CASE("tune offloads what train would: states always, activations where a la
   }
   CHECK(moving > 0);
   CHECK_THAT(states[0]["command"].get<std::string>(), Contains("--offload optimizer"));
-  const json weights = layouts("--memory 24 --recompute selective --offload optimizer,parameters"),
-             far = layouts("--memory 24 --recompute selective --offload optimizer,parameters --offload-bandwidth 1");
-  CHECK(weights.size() > 0);
-  for (const json& one : weights) {
-    CHECK_THAT(one["command"].get<std::string>(), Contains("--offload optimizer,parameters"));
-    for (const json& other : far)
-      if (other["command"] == one["command"]) CHECK(other["step_seconds"] > one["step_seconds"]);
-  }
-  const json gradients = layouts("--memory 24 --recompute selective --offload optimizer,parameters,gradients"),
-             far_gradients =
-                 layouts("--memory 24 --recompute selective --offload optimizer,parameters,gradients --offload-bandwidth 1");
-  CHECK(gradients.size() > weights.size());
-  for (const json& one : gradients) {
-    CHECK_THAT(one["command"].get<std::string>(), Contains("--offload optimizer,parameters,gradients"));
-    for (const json& other : far_gradients)
-      if (other["command"] == one["command"]) CHECK(other["step_seconds"] > one["step_seconds"]);
-  }
+  CHECK_THAT(refused("tune --model tiny --devices 2 --device cpu --offload activations"), Contains("tune plans for no disk"));
+  CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --offload-bandwidth 9"), Contains("is of --offload"));
+}
+
+TEST_CASE("tune plans with weights and gradients that are offloaded, whole or in shares of the replicas") {
+  const std::string weights = "optimizer,parameters", both = weights + ",gradients";
+  const json without = layouts_that_offload("--memory 24 --offload " + weights),
+             with = layouts_that_offload("--memory 24 --offload " + both);
+  check_moving(weights, without);
+  check_moving(both, with);
+  CHECK(with.size() > without.size());
   // Of eight replicas, which bring their weights in shares or each all of them.
   const auto of_replicas = [&](const std::string& options) {
     double best = std::numeric_limits<double>::infinity();
-    for (const json& one : layouts("--memory 60 --recompute selective --offload optimizer,parameters " + options))
+    for (const json& one : layouts_that_offload("--memory 60 --offload optimizer,parameters " + options))
       if (one["dp"] == 8) best = std::min(best, one["step_seconds"].get<double>());
     return best;
   };
   CHECK(of_replicas("--zero 1") < of_replicas("--zero 0"));
   CHECK(of_replicas("") <= of_replicas("--zero 1"));
-  CHECK_THAT(refused("tune --model tiny --devices 2 --device cpu --offload activations"), Contains("tune plans for no disk"));
-  CHECK_THAT(refused("tune --model tiny --devices 2 --device cuda --offload-bandwidth 9"), Contains("is of --offload"));
 }
