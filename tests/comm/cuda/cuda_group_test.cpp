@@ -342,7 +342,8 @@ TEST_CASE("GPUs pass tensors on in a ring, also between their other collectives"
         ranks.group(rank).shift(ranks.stream(rank), from, to);
         ranks.stream(rank).zero(from);
         if (round % 3 == 0)
-          ranks.group(rank).in_pieces()->gather(ranks.stream(rank), to, gathered[r], rows, [](std::int64_t, std::int64_t) {});
+          ranks.group(rank).in_pieces()->gather(ranks.stream(rank), to, gathered[r], rows, [](std::int64_t, std::int64_t) {},
+                                                {});
       }
     });
     for (int rank = 0; rank < size; ++rank) {
