@@ -138,7 +138,7 @@ class CudaDevice : public Device {
 
   void align_clock(Stream& idle) override {
     // Short steps need it in some only: the clocks drift apart by some microseconds a second.
-    if (origin_ && std::chrono::steady_clock::now() - origin_time_ < std::chrono::seconds(1)) return;
+    if (aligned_ && std::chrono::steady_clock::now() - origin_time_ < std::chrono::seconds(1)) return;
     if (!origin_) origin_ = make_timing_event();
     // The event completes somewhere between two looks at the host's clock. A thread that lost its processor in between tries
     // again.
@@ -148,7 +148,8 @@ class CudaDevice : public Device {
       origin_->synchronize();
       const auto window = std::chrono::steady_clock::now() - before;
       origin_time_ = before + window / 2;
-      if (window < std::chrono::microseconds(40)) return;
+      aligned_ = window < std::chrono::microseconds(40);
+      if (aligned_) return;
     }
   }
 
@@ -161,6 +162,7 @@ class CudaDevice : public Device {
   int index_;
   std::unique_ptr<Event> origin_;  // completed at origin_time_
   std::chrono::steady_clock::time_point origin_time_;
+  bool aligned_ = false;  // that closely
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "schedules/activation_offload.hpp"
 #include "schedules/braids.hpp"
 #include "schedules/replica_exchanges.hpp"
 #include "schedules/stage_protocol.hpp"
@@ -20,6 +21,8 @@ constexpr int first_counted = 4, steps_in_all = 13;  // behind the steps in whic
 void check(const Plan& plan, const Costs& costs) {
   check_costs(costs, plan.placement);
   if (plan.slices > 1) throw std::invalid_argument("slices do not begin before the verdict on the step before yet");
+  if (moves_activations(plan)) throw std::invalid_argument("moves of activations do not go on from step to step yet");
+  if (!plan.custom.empty()) throw std::invalid_argument("custom actions are not simulated over steps that follow each other");
   const bool communicates = std::any_of(costs.chunks.begin(), costs.chunks.end(), [](const auto& chunks) {
     return std::any_of(chunks.begin(), chunks.end(), [](const ChunkCost& chunk) { return chunk.tp_communication > 0; });
   });
@@ -47,6 +50,11 @@ class Following {
     int chunk, stage;
     int free = 0;
     std::int64_t fed = 0;
+  };
+  struct Tied {
+    int stage;
+    Action action;
+    double start;  // when the stage could begin it
   };
   enum class EventType : std::uint8_t { completion, verdict, begin };
   struct Event {
@@ -93,7 +101,7 @@ class Following {
   Feed tokens_, targets_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t events_made_ = 0;
-  std::vector<std::pair<int, double>> tied_;  // stages standing in T, and when they could begin
+  std::vector<Tied> tied_;  // stages standing in T
   double now_ = 0;
   int step_ = 0, norms_ = 0, ended_ = 0;
   double busy_ = 0;
@@ -196,17 +204,17 @@ void Following::send(InputKind kind, int v, int microbatch, double arrival) {
 // T runs on all its stages together once the last has come to it.
 void Following::join_tied(int s, const Action& action, double start) {
   stage(s).at_collective = true;
-  tied_.emplace_back(s, start);
+  tied_.push_back({s, action, start});
   if (tied_.size() < tied_sum_places(plan_.placement).size()) return;
   double begin = 0, longest = 0;
-  for (const auto& [partner, could] : tied_) {
-    begin = std::max(begin, could);
-    longest = std::max(longest, costs_.of(partner, action));
+  for (const Tied& one : tied_) {
+    begin = std::max(begin, one.start);
+    longest = std::max(longest, costs_.of(one.stage, one.action));
   }
-  for (const auto& [partner, could] : std::exchange(tied_, {})) {
-    stage(partner).at_collective = false;
-    announce(partner, {ActionKind::sum_tied, action.chunk, action.microbatch}, begin, longest);
-    add(now_, EventType::completion, partner, {ActionKind::preview, -1, -1});
+  for (const Tied& one : std::exchange(tied_, {})) {
+    stage(one.stage).at_collective = false;
+    announce(one.stage, one.action, begin, longest);
+    add(now_, EventType::completion, one.stage, {ActionKind::preview, -1, -1});
   }
 }
 

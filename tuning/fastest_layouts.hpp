@@ -21,8 +21,7 @@ class FastestLayouts {
   // Whether the layout fits; then it is simulated, and kept where it is among the fastest. `gap` is the solver's.
   bool judge(const Layout& layout, const WholeStep& step, std::optional<double> gap = {});
 
-  const std::vector<RankedLayout>& ranked() const { return best_; }  // the fastest first
-  std::vector<Layout> layouts() const;
+  std::vector<Layout> layouts() const;  // the fastest first
   // Seconds that a layout must stay below to be kept.
   double limit() const;
   std::vector<RankedLayout> take() { return std::move(best_); }

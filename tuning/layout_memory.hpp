@@ -43,7 +43,7 @@ class LayoutMemory {
 
   const LayoutRequest& request_;
   LayoutCosts& costs_;
-  // By tp, dp, microbatch, recompute, in how many layers, and stage of ZeRO.
+  // By tp, dp, microbatch, recompute, in how many layers, and stage of ZeRO, and whether its plan braids.
   using Key = std::tuple<int, int, std::int64_t, Recompute, std::optional<std::int64_t>, int, bool>;
   std::map<Key, std::unique_ptr<StageMemory>> memories_;
 };

@@ -20,7 +20,7 @@ bool spans_processes(const Mesh& mesh, const std::vector<int>& ranks) {
 
 }  // namespace
 
-void check_braids(const TrainJob& job, const schedules::Plan& plan) {
+void check_braids(const TrainJob& job, const schedules::Plan& plan, int processes) {
   if (job.layout.tp == 1 || !has_braids(plan)) return;
   const auto refuse = [&](const std::string& why) { throw Error(ErrorKind::input, {"schedule", plan.schedule}, why); };
   if (job.zero.divides_weights())
@@ -31,7 +31,7 @@ void check_braids(const TrainJob& job, const schedules::Plan& plan) {
   if (job.numerics.precision.fp8_products)
     refuse("braids of tensor-parallel ranks in fp8 are not built for GPUs yet; use bf16, or dualpipe-v");
   if (job.layout.cp > 1) refuse("braids of ranks that share sequences are not built for GPUs yet; use cp 1, or dualpipe-v");
-  const Mesh mesh = mesh_of(job);
+  const Mesh all = mesh_of(job), mesh(all.shape(), deal_ranks(all.size(), processes));
   for (const auto& members : mesh.groups({Axis::tp}))
     if (spans_processes(mesh, members))
       refuse(

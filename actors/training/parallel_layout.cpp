@@ -71,7 +71,7 @@ std::shared_ptr<Transport> checked_transport(const TrainJob& job, const schedule
   check_recompute_layers(job);
   check_loss_chunks(job);
   check_slices(job);
-  check_braids(job, plan);
+  check_braids(job, plan, processes);
   check_context_parallel(job, processes);
   return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;
 }

@@ -223,6 +223,23 @@ TEST_CASE("steps that follow each other are predicted as the actors run them, ea
   }
 }
 
+TEST_CASE("steps of models with tied embeddings follow each other in every schedule", "[post-validation]") {
+  for (const auto& schedule : schedules::all_schedules()) {
+    const auto plan = with_end_of_step(schedules::build_schedule(schedule.name, {2, schedule.default_chunks, 8}),
+                                       {.reduce_grads = true, .sum_tied = true});
+    const auto needs = schedules::validate(plan);
+    auto costs = schedules::Costs::uniform(plan.placement, 1, 1, 1);
+    costs.norm.assign(plan.stages.size(), 0.05);
+    costs.optimizer.assign(plan.stages.size(), 0.25);
+    for (auto& stage : costs.chunks)
+      for (schedules::ChunkCost& chunk : stage) chunk.sum_tied = 0.1, chunk.reduce_grads = 0.2;
+    INFO(schedule.name);
+    const auto off = schedules::simulate_following(plan, costs, needs);
+    CHECK(off.step == Approx(summarize(schedules::simulate(plan, costs, needs)).makespan));
+    CHECK(schedules::simulate_following(plan, costs, needs, {.early = stages_that_wait(plan, needs)}).step <= off.step * 1.005);
+  }
+}
+
 TEST_CASE("the idle share of steps that begin early, as docs/schedules.md has it", "[.measure]") {
   for (const int stages : {2, 4, 8})
     for (const char* schedule : {"1f1b", "zb-h1", "zb-h2", "zb-v"})

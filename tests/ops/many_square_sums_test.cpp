@@ -35,13 +35,15 @@ TEST_CASE("GPU sums of many tensors' squares have the bits of each by itself", "
       sums.push_back({all.row_range(begin, end), together.row_range(i, i + 1)});
       begin = end;
     }
+    bool offered = false;
     b.team.run([&](TestRank& r) {
-      auto* const many = dynamic_cast<ManySquareSums*>(&r.ops());
-      REQUIRE(many != nullptr);
-      for (int times = 0; times < 2; ++times) many->square_sum_each(sums);
+      auto* const many = dynamic_cast<ManySquareSums*>(&r.ops());  // null where the fixture measures the workspace
+      offered = many != nullptr;
+      for (int times = 0; offered && times < 2; ++times) many->square_sum_each(sums);
       for (std::int64_t i = 0; i < count; ++i)
         r.ops().square_sum(sums[static_cast<std::size_t>(i)].tensor, alone.row_range(i, i + 1));
     });
+    CHECK(offered);
     CHECK((b.rank.bytes(together) == b.rank.bytes(alone)));
   });
 }

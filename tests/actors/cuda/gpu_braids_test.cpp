@@ -115,8 +115,9 @@ TEST_CASE("braids on GPUs give the bits of one stage in every layout", "[gpu][br
          {Layout{1, 2}, Layout{4, 2}, Layout{2, 4}, Layout{.pp = 2, .tp = 2, .sequence_parallel = false},
           Layout{.pp = 2, .tp = 2, .recompute = Recompute::selective}, Layout{.pp = 2, .tp = 2, .recompute = Recompute::full},
           Layout{.pp = 2, .tp = 2, .dp = 2, .zero = 1}, Layout{.pp = 2, .tp = 2, .dp = 2, .zero = 2},
-          Layout{.pp = 2, .tp = 2, .loss_chunks = 3}}) {
+          Layout{.pp = 2, .tp = 2, .loss_chunks = 3}, Layout{.pp = 2, .tp = 2, .offload = true, .gradients = true}}) {
       Layout one = layout;
+      one.offload = one.gradients = false;
       one.pp = 1, one.recompute = Recompute::none, one.zero = 0;
       ModelConfig config = half_config();
       config.kv_heads = layout.tp == 4 ? 4 : 2;

@@ -87,10 +87,11 @@ TEST_CASE("every schedule and every way to keep state gives the same bits of ran
   const auto first = on_gpu(two);
   if (!first) return;
   CHECK((on_gpu(two) == first));
-  Layout full = two, divided = two, late = two, ready = two;
-  full.recompute = Recompute::full, divided.zero = 2, late.schedule = "zb-h1", ready.order = Order::ready;
+  Layout full = two, states = two, divided = two, gathered = two, late = two, ready = two;
+  full.recompute = Recompute::full, states.zero = 1, divided.zero = 2, gathered.zero = 3, late.schedule = "zb-h1",
+  ready.order = Order::ready;
   for (const Layout& same : {with_cp(2, {4}), with_cp(2, {2, 1, 1, 1, "interleaved", 2}), with_cp(2, {2, 1, 1, 1, "zb-v", 2}),
-                             with_cp(2, {2, 1, 1, 1, "gpipe"}), full, divided, late, ready}) {
+                             with_cp(2, {2, 1, 1, 1, "gpipe"}), full, states, divided, gathered, late, ready}) {
     INFO(to_string(same));
     CHECK((on_gpu(same) == first));
   }
