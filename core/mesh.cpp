@@ -150,6 +150,10 @@ RankPlace Mesh::place(int rank) const {
   return places_.empty() ? RankPlace{0, rank} : places_[static_cast<std::size_t>(rank)];
 }
 
+bool Mesh::spans_processes(const std::vector<int>& ranks) const {
+  return std::any_of(ranks.begin(), ranks.end(), [&](int rank) { return place(rank).process != place(ranks.front()).process; });
+}
+
 std::vector<int> Mesh::ranks_of(int process) const {
   std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank) {

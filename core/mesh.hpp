@@ -75,6 +75,8 @@ class Mesh {
 
   RankPlace place(int rank) const;
   int processes() const noexcept { return processes_; }
+  // Whether not all of these ranks, at least one, run in one process.
+  bool spans_processes(const std::vector<int>& ranks) const;
   // In order; empty for a process that runs none.
   std::vector<int> ranks_of(int process) const;
 

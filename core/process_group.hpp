@@ -56,8 +56,8 @@ class PiecewiseTransfer {
 
   // Group::all_gather; `use` is called for each piece and may read its rows, but this rank's own rows only from `shard`.
   // `meanwhile`, if any, is called once, when this rank's shard is on its way and before the others' pieces are waited for: it
-  // enqueues work that has nothing to do with either tensor. In it one other call, of either kind, may begin that ends after
-  // this one, on another host thread that takes turns with this one.
+  // enqueues work that has nothing to do with either tensor. Not where the transfer fails before. In it one other call, of
+  // either kind, may begin that ends after this one, on another host thread that takes turns with this one.
   virtual void gather(Stream& stream, const Tensor& shard, const Tensor& full, const RowSplit& rows, const Work& use,
                       const std::function<void()>& meanwhile) = 0;
   // Rows are cut evenly: received [size, count(rank), ...] = this rank's rows of every member's `full` [total, ...], in rank

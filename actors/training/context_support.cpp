@@ -14,17 +14,14 @@ namespace {
 }
 
 // The ranks of a sequence copy into each other's GPUs, which has been done in one process only.
-void check_processes(const TrainJob& job, int processes) {
-  if (job.devices.kind != DeviceKind::cuda || processes == 1) return;
-  const Mesh mesh({.dp = static_cast<int>(job.batch.dp), .pp = job.layout.pp, .cp = job.layout.cp, .tp = job.layout.tp});
-  const std::vector<RankPlace> places = deal_ranks(mesh.size(), processes);
-  const auto process_of = [&](int rank) { return places[static_cast<std::size_t>(rank)].process; };
-  for (const std::vector<int>& members : mesh.groups({Axis::cp})) {
-    for (const int member : members)
-      if (process_of(member) != process_of(members.front()))
-        refuse(job, fmt::format("GPUs of one process only share sequences so far, and ranks {} and {} would be in processes {} "
-                                "and {}; use fewer processes, or device cpu",
-                                members.front(), member, process_of(members.front()), process_of(member)));
+void check_processes(const TrainJob& job, const Mesh& ranks) {
+  if (job.devices.kind != DeviceKind::cuda) return;
+  for (const std::vector<int>& members : ranks.groups({Axis::cp})) {
+    if (!ranks.spans_processes(members)) continue;
+    const int first = members.front(), last = members.back();
+    refuse(job, fmt::format("GPUs of one process only share sequences so far, and ranks {} and {} would be in processes {} "
+                            "and {}; use fewer processes, or device cpu",
+                            first, last, ranks.place(first).process, ranks.place(last).process));
   }
 }
 
@@ -32,10 +29,10 @@ bool isolates(const std::shared_ptr<const Dataset>& data) { return data && data-
 
 }  // namespace
 
-void check_context_parallel(const TrainJob& job, int processes) {
+void check_context_parallel(const TrainJob& job, const Mesh& ranks) {
   const int cp = job.layout.cp;
   if (cp == 1) return;
-  check_processes(job, processes);
+  check_processes(job, ranks);
   const std::int64_t sequence = job.dataset->sequence_length();
   if (sequence % (2 * cp) != 0)
     refuse(job, fmt::format("sequences of {} tokens cannot be cut into 2 x {} equal chunks; use a seq-len that is a multiple "

@@ -3,10 +3,11 @@
 
 namespace pipetrain {
 
+class Mesh;
 struct TrainJob;
 
-// Throws Error(input), with the setting that is wrong, for a job that shares sequences between ranks and cannot. processes:
-// that its ranks are dealt to.
-void check_context_parallel(const TrainJob& job, int processes);
+// Throws Error(input), with the setting that is wrong, for a job that shares sequences between ranks and cannot. ranks: where
+// each runs, or would run where the job is only estimated.
+void check_context_parallel(const TrainJob& job, const Mesh& ranks);
 
 }  // namespace pipetrain

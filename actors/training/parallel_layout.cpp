@@ -56,10 +56,20 @@ void check_offloaded_parameters(const TrainJob& job) {
                 "weights are fetched in the plan's order, and the run's order is ready; use planned");
 }
 
-// Refuses a model that cannot be split or computed so before anything is opened.
-std::shared_ptr<Transport> checked_transport(const TrainJob& job, const schedules::Plan& plan,
-                                             const std::vector<std::vector<Block>>& parts,
-                                             const std::shared_ptr<EngineChannel>& channel, int processes) {
+// Ranks of one stage that several processes run do the same without asking each other.
+void check_divided_stages(const TrainJob& job, const Mesh& ranks) {
+  const Mesh parts = StageParts(ranks).stage_mesh();
+  check_post_validation(job, parts);
+  if (parts.shape().tp > 1 && job.layout.order != schedules::Order::planned)
+    throw Error(
+        ErrorKind::input, {"order", "ready"},
+        "the ranks of a stage run in several processes, which must not choose apart; give each process whole stages, or "
+        "use planned");
+}
+
+// Refuses a model that cannot be split or computed so, on ranks that run there.
+void check_layout(const TrainJob& job, const schedules::Plan& plan, const std::vector<std::vector<Block>>& parts,
+                  const Mesh& ranks) {
   if (job.zero.divides_weights() && job.layout.order == schedules::Order::ready)
     throw Error(ErrorKind::input, {"zero", std::to_string(job.zero.stage)},
                 "replicas gather weights in one order, the plan's, and the run's order is ready; use planned");
@@ -71,31 +81,23 @@ std::shared_ptr<Transport> checked_transport(const TrainJob& job, const schedule
   check_recompute_layers(job);
   check_loss_chunks(job);
   check_slices(job);
-  check_braids(job, plan, processes);
-  check_context_parallel(job, processes);
-  return channel ? open_transport(*job.processes, mesh_of(job), job.devices.kind, channel) : nullptr;
+  check_braids(job, plan, ranks);
+  check_context_parallel(job, ranks);
+  check_divided_stages(job, ranks);
 }
 
-int processes_of(const TrainJob& job, const EngineChannel* channel, const std::optional<PlannedProcesses>& planned) {
-  if (channel != nullptr) return job.processes->control->processes();
-  return planned ? planned->processes : 1;
-}
-
-// Ranks of one stage that several processes run do the same without asking each other. `ranks`: where each of them runs.
-void check_divided_stages(const TrainJob& job, const Mesh& ranks) {
-  const Mesh parts = StageParts(ranks).stage_mesh();
-  check_post_validation(job, parts);
-  if (parts.shape().tp > 1 && job.layout.order != schedules::Order::planned)
-    throw Error(
-        ErrorKind::input, {"order", "ready"},
-        "the ranks of a stage run in several processes, which must not choose apart; give each process whole stages, or "
-        "use planned");
-}
-
-World open_world(const TrainJob& job, int process, std::shared_ptr<Transport> transport) {
+World open_world(const TrainJob& job, const std::shared_ptr<EngineChannel>& channel) {
   const Mesh mesh = mesh_of(job);
   return World(
-      mesh, process, [&](int rank) { return open_device(job.devices, mesh.place(rank).device); }, std::move(transport));
+      mesh, channel ? channel->process() : 0, [&](int rank) { return open_device(job.devices, mesh.place(rank).device); },
+      channel ? open_transport(*job.processes, mesh, job.devices.kind, channel) : nullptr);
+}
+
+// Checked before anything is opened.
+World checked_world(const TrainJob& job, const schedules::Plan& plan, const std::vector<std::vector<Block>>& parts,
+                    const std::shared_ptr<EngineChannel>& channel, const std::optional<PlannedProcesses>& planned) {
+  check_layout(job, plan, parts, planned_mesh(mesh_of(job), planned));
+  return open_world(job, channel);
 }
 
 }  // namespace
@@ -116,11 +118,9 @@ ParallelLayout::ParallelLayout(const TrainJob& job, const std::shared_ptr<Engine
     : plan_(plan_of(job)),
       needs_(validate(plan_, job.layout.order, TransformerCompute::slot_life())),
       parts_(parts_of(job, plan_.placement)),
-      world_(open_world(job, channel ? channel->process() : 0,
-                        checked_transport(job, plan_, parts_, channel, processes_of(job, channel.get(), planned)))),
+      world_(checked_world(job, plan_, parts_, channel, planned)),
       reach_(world_, planned),
       cuts_(mesh()) {
-  check_divided_stages(job, planned ? Mesh(mesh().shape(), deal_ranks(mesh().size(), planned->processes)) : mesh());
   make_groups(job.config.tied_embeddings);
 }
 

@@ -14,7 +14,8 @@ namespace pipetrain {
 class RankReach {
  public:
   // The world outlives this. planned: all its ranks are in this process, and are asked of as if they were in these.
-  RankReach(const World& world, const std::optional<PlannedProcesses>& planned);
+  RankReach(const World& world, const std::optional<PlannedProcesses>& planned)
+      : world_(world), ranks_(planned_mesh(world.mesh(), planned)), planned_(planned) {}
 
   struct Edge {
     LinkKind link{};
@@ -25,11 +26,9 @@ class RankReach {
   std::size_t group_bytes(const std::vector<int>& members) const;
 
  private:
-  bool is_far(int rank, int other) const;
-
   const World& world_;
+  Mesh ranks_;  // where each runs, or would run
   std::optional<PlannedProcesses> planned_;
-  std::vector<RankPlace> places_;  // by rank; none where nothing is planned
 };
 
 }  // namespace pipetrain

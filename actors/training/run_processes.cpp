@@ -33,6 +33,10 @@ Mesh dealt_mesh(const MeshShape& shape, const DeviceSettings& devices, const Run
   return Mesh(shape, places_of(Mesh(shape).size(), devices, processes));
 }
 
+Mesh planned_mesh(const Mesh& mesh, const std::optional<PlannedProcesses>& planned) {
+  return planned ? Mesh(mesh.shape(), deal_ranks(mesh.size(), planned->processes)) : mesh;
+}
+
 std::unique_ptr<Device> open_device(const DeviceSettings& devices, int number) {
   return devices.kind == DeviceKind::cpu ? make_cpu_device(number, devices.threads) : make_cuda_device(number);
 }

@@ -31,6 +31,9 @@ struct PlannedProcesses {
   TransportKind transport{};
 };
 
+// The ranks where they are, or dealt to the planned processes.
+Mesh planned_mesh(const Mesh& mesh, const std::optional<PlannedProcesses>& planned);
+
 // Ranks all in this process (null), or dealt to the processes in order, on the devices. Throws Error(input) for fewer ranks
 // than processes, and when the devices name GPUs but not one for each rank of this process.
 Mesh dealt_mesh(const MeshShape& shape, const DeviceSettings& devices, const RunProcesses* processes);

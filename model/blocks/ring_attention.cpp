@@ -12,9 +12,8 @@ namespace {
 // ContextPart.
 struct Meeting {
   std::int64_t sample;
-  int queries;             // the half
-  int first_key_half = 0;  // of `keys`, one behind the other
-  int keys = 1;
+  int queries;   // the half
+  int keys = 1;  // halves, from the first
 };
 
 // A pass of keys and values around the ring.
@@ -36,7 +35,7 @@ class RingPass {
 
   // Of a matrix with a row for each of a rank's tokens.
   Tensor queries(const Tensor& matrix, const Meeting& of) const { return rows(matrix, of.sample, of.queries, 1); }
-  Tensor keys(const Tensor& matrix, const Meeting& of) const { return rows(matrix, of.sample, of.first_key_half, of.keys); }
+  Tensor keys(const Tensor& matrix, const Meeting& of) const { return rows(matrix, of.sample, 0, of.keys); }
   Tensor sums(const Tensor& log_sum_exp, const Meeting& of) const {
     const std::int64_t heads = shape_.heads, begin = (2 * of.sample + of.queries) * heads;
     return log_sum_exp.reshaped({2 * shape_.batch * heads, chunk_})

@@ -1,7 +1,5 @@
 // Runs of plans with braids: two actions of a stage whose tensor-parallel ranks take turns.
 #include <atomic>
-#include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,13 +9,13 @@
 #include "actors/training/job_estimate.hpp"
 #include "actors/training/stage_memory.hpp"
 #include "actors/training/turns.hpp"
+#include "braid_failures.hpp"
 #include "catch.hpp"
 #include "comm/inproc/inprocess_group.hpp"
 #include "core/cpu_stream.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "data/split.hpp"
-#include "hooked_ops.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/plan_text.hpp"
 #include "schedules/validate.hpp"
@@ -233,53 +231,9 @@ TEST_CASE("the estimate of a GPU counts a second set of what its operations have
 }
 
 TEST_CASE("a failure among braids ends the run with its cause named and nothing left running", "[braids]") {
-  for (const auto& [kind, error] :
-       {std::pair{FaultKind::raise, ErrorKind::internal}, std::pair{FaultKind::nan, ErrorKind::numeric},
-        std::pair{FaultKind::hang, ErrorKind::peer_lost}}) {
-    TrainJob job = job_of({.layers = 4, .microbatches = 8, .layout = braided({2, 2})});
-    job.fault = Fault{3, 2, kind};
-    job.stall = std::chrono::milliseconds(kind == FaultKind::hang ? 500 : 20000);
-    Trainer trainer(std::move(job));
-    trainer.step();
-    try {
-      trainer.step();
-      FAIL("the step ended");
-    } catch (const RunFailed& failure) {
-      INFO(failure.what());
-      CHECK(failure.kind() == error);
-      CHECK(failure.everything_stopped());
-    }
-  }
-}
-
-// A braid's forward has the second operations of its rank, the other action the first: each has its own.
-TEST_CASE("an operation of a braid that throws ends the run everywhere with its cause named", "[braids]") {
-  for (const int which : {0, 1})
-    for (const int late : {0, 7, 23}) {
-      TrainJob job = job_of({.layers = 4, .microbatches = 8, .layout = braided({2, 2})});
-      std::atomic<int> left{-1};
-      std::mutex mutex;
-      std::map<std::string, int> made;
-      job.wrap_ops = [&](std::unique_ptr<Ops> ops, const MeshCoordinate& id) {
-        const std::lock_guard lock(mutex);
-        if (made[to_string(id)]++ != which || id.pp != 0 || id.tp != 1) return ops;
-        return make_hooked_ops(std::move(ops), [&left] {
-          if (left >= 0 && left-- == 0) throw Error(ErrorKind::internal, "thrown on purpose");
-        });
-      };
-      Trainer trainer(std::move(job));
-      trainer.step();
-      for (const auto& [id, count] : made) CHECK(count == 2);
-      left = late;
-      INFO("operations " << which << ", " << late << " calls late");
-      try {
-        trainer.step();
-        FAIL("the step ended");
-      } catch (const RunFailed& failure) {
-        CHECK_THAT(failure.what(), Contains("stage 0: thrown on purpose"));
-        CHECK(failure.everything_stopped());
-      }
-    }
+  const auto make = [] { return job_of({.layers = 4, .microbatches = 8, .layout = braided({2, 2})}); };
+  check_failing_braids(make, std::chrono::milliseconds(500));
+  check_throwing_braids(make);
 }
 
 TEST_CASE("what braids do not go with yet is one line", "[braids]") {

@@ -70,6 +70,8 @@ TEST_CASE("ranks are dealt to processes in order", "[mesh]") {
   CHECK(mesh.ranks_of(1) == std::vector<int>{3, 4});
   CHECK(mesh.place(4) == RankPlace{1, 1});
   CHECK(mesh.ranks_of(2).empty());
+  CHECK_FALSE(mesh.spans_processes({0, 2}));
+  CHECK(mesh.spans_processes({0, 2, 3}));
 }
 
 TEST_CASE("a mesh refuses sizes and places that cannot be", "[mesh]") {

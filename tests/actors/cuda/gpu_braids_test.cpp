@@ -1,16 +1,13 @@
 // Braids of tensor-parallel ranks on GPUs. Ranks share a GPU where there are too few.
-#include <atomic>
 #include <chrono>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "actors/braid_failures.hpp"
 #include "actors/cuda/gpu_job.hpp"
 #include "actors/golden_run.hpp"
-#include "actors/hooked_ops.hpp"
 #include "actors/training/braid.hpp"
 #include "catch.hpp"
 #include "comm/cuda/cuda_group.hpp"
@@ -21,7 +18,6 @@
 
 using namespace pipetrain;
 using namespace pipetrain::test;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -146,60 +142,16 @@ TEST_CASE("every kind of braid gives the same bits on GPUs", "[gpu][braids]") {
 }
 
 TEST_CASE("a failure among braids on GPUs ends the run with its cause named and nothing left running", "[gpu][braids]") {
-  for (const auto& [kind, error] :
-       {std::pair{FaultKind::raise, ErrorKind::internal}, std::pair{FaultKind::nan, ErrorKind::numeric},
-        std::pair{FaultKind::hang, ErrorKind::peer_lost}}) {
-    for (const bool large : {false, true}) {
-      TrainJob job = large ? large_job(braided({2, 2, 1, 2})) : small_job(braided({2, 2}));
-      if (!on_gpus(job, 1, Precision::bf16())) return;
-      job.fault = Fault{3, 2, kind};
-      job.stall = std::chrono::milliseconds(kind == FaultKind::hang ? 1000 : 20000);
-      Trainer trainer(std::move(job));
-      trainer.step();
-      try {
-        trainer.step();
-        FAIL("the step ended");
-      } catch (const RunFailed& failure) {
-        INFO(failure.what());
-        CHECK(failure.kind() == error);
-        CHECK(failure.everything_stopped());
-      }
-    }
-  }
-}
-
-// The braid's forward has the second operations of its rank, the other action the first.
-TEST_CASE("an operation of a braid that throws on a GPU ends the run everywhere with its cause named", "[gpu][braids]") {
+  if (!needs_gpus(cuda_device_count())) return;
   for (const bool large : {false, true}) {
-    for (const int which : {0, 1}) {
-      for (const int late : {0, 7, 23}) {
-        TrainJob job = large ? large_job(braided({2, 2, 1, 2})) : small_job(braided({2, 2}));
-        if (!on_gpus(job, 1, Precision::bf16())) return;
-        job.stall = std::chrono::milliseconds(20000);
-        std::atomic<int> left{-1};
-        std::mutex mutex;
-        std::map<std::string, int> made;
-        job.wrap_ops = [&](std::unique_ptr<Ops> ops, const MeshCoordinate& id) {
-          const std::lock_guard lock(mutex);
-          if (made[to_string(id)]++ != which || id.pp != 0 || id.tp != 1) return ops;
-          return make_hooked_ops(std::move(ops), [&left] {
-            if (left >= 0 && left-- == 0) throw Error(ErrorKind::internal, "thrown on purpose");
-          });
-        };
-        Trainer trainer(std::move(job));
-        trainer.step();
-        left = late;
-        INFO("operations " << which << ", " << late << " calls late, large " << large);
-        try {
-          trainer.step();
-          FAIL("the step ended");
-        } catch (const RunFailed& failure) {
-          CHECK_THAT(failure.what(), Contains("thrown on purpose"));
-          CHECK(failure.everything_stopped());
-        }
-        for (const auto& [id, count] : made) CHECK(count == 2);
-      }
-    }
+    const auto make = [large] {
+      TrainJob job = large ? large_job(braided({2, 2, 1, 2})) : small_job(braided({2, 2}));
+      on_gpus(job, 1, Precision::bf16());
+      return job;
+    };
+    INFO("large " << large);
+    check_failing_braids(make, std::chrono::milliseconds(1000));
+    check_throwing_braids(make);
   }
 }
 
