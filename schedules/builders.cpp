@@ -30,7 +30,7 @@ const std::vector<ScheduleInfo>& all_schedules() {
       {"v-half", 2, false, false, false, build_v_half},
       {"v-min", 2, false, false, false, build_v_min},
       {"dualpipe-v", 2, false, true, false, build_dualpipe_v},
-      {"braided-v", 2, false, false, false, build_braided_v},
+      {"braided-v", 2, false, false, false, build_braided_v, false, true},
       {"auto", 1, false, true, true, build_auto},
       {"solver", 1, false, false, true, build_solver},
   };

@@ -24,6 +24,7 @@ struct ScheduleInfo {
   bool uses_costs;      // the plan depends on costs and memory: build it with build_auto() or solve() where they are known
   Plan (*build)(const ScheduleShape&);
   bool takes_slices = false;
+  bool braids = false;  // some actions run in turns with another, see braids.hpp
 };
 
 const std::vector<ScheduleInfo>& all_schedules();

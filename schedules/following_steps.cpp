@@ -56,7 +56,7 @@ class Following {
     Action action;
     double start;  // when the stage could begin it
   };
-  enum class EventType : std::uint8_t { completion, verdict, begin };
+  enum class EventType : std::uint8_t { completion, wake, verdict, begin };  // wake: a stage looks again at what it can do
   struct Event {
     double time;
     std::uint64_t number;  // events of one instant in the order in which they came about
@@ -198,7 +198,7 @@ void Following::send(InputKind kind, int v, int microbatch, double arrival) {
   ready(kind, v, microbatch) = arrival;
   const StageChunk to = plan_.placement.at(v);
   stage(to.stage).protocol.input_arrived(kind, to.chunk, microbatch);
-  add(now_, EventType::completion, to.stage, {ActionKind::preview, -1, -1});  // to look at it again
+  add(now_, EventType::wake, to.stage);
 }
 
 // T runs on all its stages together once the last has come to it.
@@ -214,7 +214,7 @@ void Following::join_tied(int s, const Action& action, double start) {
   for (const Tied& one : std::exchange(tied_, {})) {
     stage(one.stage).at_collective = false;
     announce(one.stage, one.action, begin, longest);
-    add(now_, EventType::completion, one.stage, {ActionKind::preview, -1, -1});
+    add(now_, EventType::wake, one.stage);
   }
 }
 
@@ -248,13 +248,19 @@ void Following::complete(int s, const Action& action) {
 }
 
 void Following::handle(const Event& event) {
-  if (event.type == EventType::completion) {
-    if (event.action.chunk >= 0) complete(event.stage, event.action);
-    return pump(event.stage);
+  switch (event.type) {
+    case EventType::completion:
+      complete(event.stage, event.action);
+      [[fallthrough]];
+    case EventType::wake:
+      return pump(event.stage);
+    case EventType::verdict:
+      for (Stage& one : stages_) one.protocol.verdict(true, true);
+      break;
+    case EventType::begin:
+      begin_step();
+      break;
   }
-  if (event.type == EventType::begin) begin_step();
-  for (Stage& one : stages_)
-    if (event.type == EventType::verdict) one.protocol.verdict(true, true);
   for (int s = 0; s < plan_.placement.stages(); ++s) pump(s);
 }
 

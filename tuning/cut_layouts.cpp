@@ -1,13 +1,12 @@
 #include "tuning/cut_layouts.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "actors/training/transformer_compute.hpp"
-#include "model/mode_names.hpp"
 #include "schedules/builders.hpp"
 #include "schedules/simulate.hpp"
+#include "tuning/layout_variants.hpp"
 
 namespace pipetrain {
 
@@ -61,13 +60,12 @@ void CutLayouts::refine(const std::vector<Layout>& layouts, const std::function<
 }
 
 void CutLayouts::search_schedules_of(const Layout& sizes, const std::function<double()>& limit) {
-  std::vector<Recompute> modes{std::begin(recompute_modes), std::end(recompute_modes)};
-  if (request_.recompute) modes = {*request_.recompute};
+  const std::vector<Recompute> modes = LayoutVariants(request_, costs_).modes();
   for (const schedules::ScheduleInfo& info : schedules::all_schedules()) {
     if (info.uses_costs || sizes.pp * info.default_chunks > 2 * request_.config.layers) continue;
-    if (info.name == "braided-v" && !can_braid(request_, sizes)) continue;
+    if (info.braids && !can_braid(request_, sizes)) continue;
     Layout layout = sizes;
-    if (info.name == "braided-v" && layout.zero.divides_weights()) layout.zero.stage = 2;
+    if (info.braids && layout.zero.divides_weights()) layout.zero.stage = 2;
     layout.schedule = info.name;
     layout.chunks = info.default_chunks;
     layout.plan = nullptr;

@@ -17,9 +17,9 @@ namespace {
 using schedules::Placement;
 using schedules::ScheduleInfo;
 
-// Stages x chunks x microbatches of one layout: a few seconds.
-constexpr std::int64_t most_layout_work = std::int64_t{1} << 22;
-constexpr std::int64_t most_following_work = std::int64_t{1} << 16;  // of steps that begin early: several are simulated
+// Stages x chunks x microbatches of one layout that are simulated in a few seconds: of a step alone, and with post-validation,
+// where several follow each other.
+constexpr std::int64_t most_work = std::int64_t{1} << 22, most_work_of_following = std::int64_t{1} << 16;
 
 class Enumeration {
  public:
@@ -37,6 +37,7 @@ class Enumeration {
                   fmt::format("no pp x tp x dp takes them all with this model and a global batch of {}; use another number of "
                               "devices or a batch that more of them divide",
                               request_.global_batch));
+    if (found_.by_bound.empty() && found_.too_long > 0) refuse_long_work();
     std::stable_sort(found_.by_bound.begin(), found_.by_bound.end(),
                      [](const LayoutCandidate& a, const LayoutCandidate& b) { return a.bound < b.bound; });
     return std::move(found_);
@@ -61,9 +62,8 @@ class Enumeration {
     for (const ScheduleInfo& info : schedules::all_schedules()) {
       if (info.name == "solver") continue;  // auto's plan for every layout takes long enough
       if (info.uses_costs && !request_.with_auto) continue;
-      const bool braids = info.name == "braided-v";
-      if (layout.pp == 1 && info.name != "1f1b" && !braids) continue;
-      if (braids && !can_braid(request_, layout)) continue;
+      if (layout.pp == 1 && info.name != "1f1b" && !info.braids) continue;
+      if (info.braids && !can_braid(request_, layout)) continue;
       layout.schedule = info.name;
       layout.chunks = info.default_chunks;
       add(layout, info);
@@ -94,26 +94,28 @@ class Enumeration {
       ++found_.too_large;
       return;
     }
-    refuse_long_work(layout);
+    if (const std::int64_t work = layout.pp * layout.chunks * layout.microbatches; work > most()) {
+      least_left_out_ = found_.too_long++ == 0 ? work : std::min(least_left_out_, work);
+      return;
+    }
     found_.by_bound.push_back({layout, &info, bound});
   }
 
-  // Before anything is simulated.
-  void refuse_long_work(const Layout& layout) const {
-    const std::int64_t work = layout.pp * layout.chunks * layout.microbatches;
-    const std::int64_t most = request_.post_validation ? most_following_work : most_layout_work;
-    if (work <= most) return;
+  std::int64_t most() const { return request_.post_validation ? most_work_of_following : most_work; }
+
+  [[noreturn]] void refuse_long_work() const {
     throw Error(
         ErrorKind::input, {"global-batch", std::to_string(request_.global_batch)},
-        fmt::format("pp {} x chunks {} x microbatches {} is {}, more than {}, the most that is simulated of one layout; "
+        fmt::format("pp x chunks x microbatches is at least {}, more than {}, the most that is simulated of one layout; "
                     "use a smaller batch",
-                    layout.pp, layout.chunks, layout.microbatches, work, most));
+                    least_left_out_, most()));
   }
 
   const LayoutRequest& request_;
   const LayoutVariants& variants_;
   LayoutCosts& costs_;
   LayoutCandidates found_;
+  std::int64_t least_left_out_ = 0;  // the work of one that would take too long
 };
 
 }  // namespace

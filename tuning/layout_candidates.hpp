@@ -20,10 +20,11 @@ struct LayoutCandidates {
   std::vector<LayoutCandidate> by_bound;  // the least first, without those whose state alone is too large
   std::int64_t looked_at = 0;
   std::int64_t too_large = 0;
+  std::int64_t too_long = 0;  // to simulate
 };
 
 // All pp x tp x dp x microbatch x schedule x chunks that the request allows. Throws Error(input) where there are none, or where
-// one would take too long to simulate.
+// each that fits would take too long to simulate.
 LayoutCandidates layout_candidates(const LayoutRequest& request, const LayoutVariants& variants, LayoutCosts& costs);
 
 }  // namespace pipetrain

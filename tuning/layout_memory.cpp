@@ -9,7 +9,7 @@ using schedules::Placement;
 using schedules::StageNeeds;
 
 const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
-  const bool braids = layout.schedule == "braided-v";
+  const bool braids = layout.braids();
   auto& memory = memories_[{layout.tp, layout.dp, layout.microbatch, layout.recompute, layout.recompute_layers,
                             layout.zero.stage, braids}];
   if (!memory) {

@@ -13,6 +13,7 @@
 #include "tuning/layout_costs.hpp"
 #include "tuning/layout_memory.hpp"
 #include "tuning/layout_variants.hpp"
+#include "tuning/post_validation_check.hpp"
 #include "tuning/whole_step.hpp"
 
 namespace pipetrain {
@@ -38,6 +39,7 @@ class Search {
     const LayoutCandidates candidates = layout_candidates(request_, variants_, costs_);
     result_.candidates = candidates.looked_at;
     result_.too_large = candidates.too_large;
+    result_.too_long = candidates.too_long;
     for (const bool of_auto : {false, true})  // auto last: it is of use only where it beats the others
       for (const LayoutCandidate& candidate : candidates.by_bound) {
         if (candidate.bound >= fastest_.limit()) break;
@@ -231,6 +233,14 @@ class Search {
 
 }  // namespace
 
-SearchResult search_layouts(const LayoutRequest& request, int count) { return Search(request, count).run(); }
+bool Layout::braids() const {
+  const schedules::ScheduleInfo* const info = schedules::find_schedule(schedule);
+  return info != nullptr && info->braids;
+}
+
+SearchResult search_layouts(const LayoutRequest& request, int count) {
+  check_post_validation(request);
+  return Search(request, count).run();
+}
 
 }  // namespace pipetrain

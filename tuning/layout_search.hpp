@@ -75,6 +75,7 @@ struct Layout {
   double offloaded_activations = 0;                   // fraction, see schedules::offload_activations()
   Cut cut = {};                                       // empty: by cost
 
+  bool braids() const;  // see schedules::ScheduleInfo
   Numerics numerics(const Precision& precision) const {
     return {.precision = precision, .recompute = recompute, .recompute_layers = recompute_layers};
   }
@@ -95,6 +96,7 @@ struct SearchResult {
   std::vector<RankedLayout> best;  // the fastest first
   std::int64_t candidates = 0;     // looked at
   std::int64_t too_large = 0;      // of them, those known not to fit the memory
+  std::int64_t too_long = 0;       // and those that would take too long to simulate
   std::int64_t cuts_tried = 0;     // where cuts are searched
   bool cuts_left_out = false;      // whether a limit ended that search
   std::int64_t auto_left_out = 0;  // and those of auto beyond the time for its plans, which the most promising got
@@ -103,7 +105,8 @@ struct SearchResult {
 // The `count` fastest of all pp x tp x dp x chunks x microbatch x schedule x recompute that use every device and fit its
 // memory, with tensor-parallel ranks on one host; where only full recomputation fits, with as few layers of it as fit (but in
 // plans of auto). Where cuts are searched, see CutLayouts. A bound on the time spares simulating what cannot be among them.
-// Throws Error(input) when the batch or the model goes with no layout at all.
+// Throws Error(input) when the batch or the model goes with no layout at all, or with none that can be
+// simulated in seconds, and for what check_post_validation() refuses.
 SearchResult search_layouts(const LayoutRequest& request, int count);
 
 }  // namespace pipetrain

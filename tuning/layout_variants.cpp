@@ -17,7 +17,7 @@ std::vector<int> LayoutVariants::zeros(const Layout& layout) const {
   if (layout.dp == 1 || request_.post_validation) return {0};
   if (request_.zero) return {*request_.zero};
   if (request_.offload.parameters && !costs_.shares_sooner(layout)) return {0, 1, 2, 3};
-  if (layout.schedule == "braided-v") return {1, 2};  // weights that are gathered come for one action at a time
+  if (layout.braids()) return {1, 2};  // weights that are gathered come for one action at a time
   return {1, 2, 3};
 }
 

@@ -94,6 +94,7 @@ class Simulation {
   }
 
  private:
+  bool names_one() const { return options_.plan || schedules::find_schedule(options_.schedule) != nullptr; }
   static double time_of(const SimulatedSchedule& run) { return run.jitter ? run.jitter->median : run.summary.makespan; }
 
   void simulate_one_of_all(const ScheduleInfo& info) {
@@ -323,13 +324,16 @@ class Simulation {
     runs_.push_back(std::move(run));
   }
 
-  FollowingReport following(const Plan& plan, const Costs& costs) const {
+  // Nothing, but a note, for one of all schedules that cannot.
+  std::optional<FollowingReport> following(const Plan& plan, const Costs& costs) {
     const auto needs = schedules::validate(plan);
     try {
-      return {schedules::simulate_following(plan, costs, needs),
-              schedules::simulate_following(plan, costs, needs, {.early = stages_that_wait(plan, needs)})};
+      return FollowingReport{schedules::simulate_following(plan, costs, needs),
+                             schedules::simulate_following(plan, costs, needs, {.early = stages_that_wait(plan, needs)})};
     } catch (const std::invalid_argument& error) {
-      throw Error(ErrorKind::input, fmt::format("--post-validation on: {}; turn it off", error.what()));
+      if (names_one()) throw Error(ErrorKind::input, fmt::format("--post-validation on: {}; turn it off", error.what()));
+      notes_.push_back(fmt::format("{} is simulated for one step alone: {}", plan.schedule, error.what()));
+      return std::nullopt;
     }
   }
 

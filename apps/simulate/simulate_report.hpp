@@ -40,7 +40,7 @@ struct SimulatedSchedule {
   schedules::Summary summary;
   std::optional<JitterReport> jitter;
   std::optional<SolverReport> solver;
-  std::optional<FollowingReport> following;  // where --post-validation asks for it
+  std::optional<FollowingReport> following;  // where --post-validation asks for it and can
   std::vector<double> peak_bytes;            // per stage; empty where the costs do not tell
   std::optional<bool> fits;                  // the memory slots, where some were asked for
 };

@@ -144,6 +144,10 @@ void print_cut_search(const SearchResult& result) {
       result.cuts_left_out ? "until the limit ended the search" : "until no move of blocks helped any more");
 }
 
+std::string too_long_text(const SearchResult& result) {
+  return result.too_long > 0 ? fmt::format(", {} of too many microbatches to simulate", result.too_long) : "";
+}
+
 void print_table(const TuneOptions& options, const SearchResult& result) {
   const auto& request = options.request;
   const auto& speed = request.speed;
@@ -159,7 +163,8 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
     fmt::print("on {} hosts, links between them {:g} GB/s, {:g} us\n", request.hosts, speed.host_link_rate / 1e9,
                speed.host_latency * 1e6);
   fmt::print(
-      "{} layouts looked at, {} of them found too large for the memory{}\n\n", result.candidates, result.too_large,
+      "{} layouts looked at, {} of them found too large for the memory{}{}\n\n", result.candidates, result.too_large,
+      too_long_text(result),
       result.auto_left_out > 0 ? fmt::format("; auto had no time for its {} least promising ones", result.auto_left_out) : "");
   fmt::print("{:>3} {:>3} {:>4} {:>4} {:<11} {:>6} {:>8} {:<10} {:>8} {:>9} {:>7} {:>6}\n", "pp", "tp", "dp", "zero",
              "schedule", "chunks", "batch", "recompute", "step s", "tokens/s", "bubble", "GiB");
@@ -189,11 +194,11 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
 int run_tune(const TuneOptions& options) {
   const SearchResult result = search_layouts(options.request, options.count);
   if (result.best.empty())
-    throw Error(
-        ErrorKind::out_of_memory,
-        fmt::format("--memory {:g}: none of {} layouts of {} fits {} devices; use more or larger devices, a smaller "
-                    "--global-batch or --seq-len",
-                    options.request.speed.memory_bytes / gib, result.candidates, options.model, options.request.devices));
+    throw Error(ErrorKind::out_of_memory,
+                fmt::format("--memory {:g}: none of {} layouts of {} fits {} devices{}; use more or larger devices, a smaller "
+                            "--global-batch or --seq-len",
+                            options.request.speed.memory_bytes / gib, result.candidates, options.model, options.request.devices,
+                            too_long_text(result)));
   write_plans(options, result);
   for (const auto& note : options.notes) print_note(note);
   options.json ? print_json(options, result) : print_table(options, result);

@@ -16,6 +16,7 @@
 #include "model/head_size.hpp"
 #include "model/named_model.hpp"
 #include "tuning/measured_devices.hpp"
+#include "tuning/post_validation_check.hpp"
 #include "tuning/profiled_scales.hpp"
 
 namespace pipetrain {
@@ -196,22 +197,6 @@ void read_solver(const OptionValues& values, TuneOptions& options) {
   options.request.solver_seconds = *seconds;
 }
 
-// Behind all that it does not go with.
-void read_post_validation(const OptionValues& values, LayoutRequest& request) {
-  const char* const name = "post-validation";
-  request.post_validation = values.on_off(name).value_or(false);
-  if (!request.post_validation) return;
-  if (request.zero.value_or(0) > 0) values.fail(name, "replicas divide nothing then; leave out --zero, or turn it off");
-  if (request.offload.any()) values.fail(name, "what is offloaded moves between steps; leave out --offload, or turn it off");
-  if (request.precision.fp8_products) values.fail(name, "is not built for fp8; use bf16, or turn it off");
-  if (request.hosts > 1)
-    values.fail(name,
-                "between hosts nothing is sent before the verdict, which is not simulated; plan one host, or turn it off");
-  if (request.search_cuts) values.fail(name, "cuts are searched for one step alone; leave out --cut search, or turn it off");
-  if (request.solver_seconds > 0)
-    values.fail(name, "the solver makes orders for one step alone; leave out --solver-seconds, or turn it off");
-}
-
 // --cut: by-cost, search, or one for all layouts.
 void read_cuts(const OptionValues& values, LayoutRequest& request) {
   if (const auto pp = values.integer("pp", 1, most_devices)) request.pp = static_cast<int>(*pp);
@@ -317,7 +302,8 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
   placing_errors(values.places(), [&] { read_cuts(values, options.request); });
   read_plans(values, options);
   read_solver(values, options);
-  read_post_validation(values, options.request);
+  options.request.post_validation = values.on_off("post-validation").value_or(false);
+  placing_errors(values.places(), [&] { check_post_validation(options.request); });
   return options;
 }
 
@@ -337,7 +323,7 @@ std::string tune_help() {
          "\n"
          "Options can also come from the environment (PIPETRAIN_DEVICES=8) or from the --config file.\n"
          "\n"
-         "Limits: pp x chunks x microbatches of every layout that fits up to 4,194,304 (65,536 with --post-validation).\n";
+         "Limits: layouts of more than 4,194,304 pp x chunks x microbatches (65,536 with --post-validation) are left out.\n";
 }
 
 }  // namespace pipetrain

@@ -164,17 +164,28 @@ TEST_CASE("a search of cuts ends at its limit, with the same cut every time") {
   CHECK(none.is_spent());
 }
 
-TEST_CASE("tune's joint search shortens Llama-3-8B on 8 stages, whose head is heavy, and finds what fits") {
+namespace {
+
+// Of GPUs, one a stage.
+LayoutRequest request_of(const std::string& model, int stages) {
   LayoutRequest request;
-  request.config = preset_config("llama3-8b");
-  request.devices = request.most_tp = 8;
+  request.config = preset_config(model);
+  request.devices = stages;
+  request.pp = stages;
   request.most_tp = 1;
-  request.pp = 8;
   request.sequence = 4096;
-  request.global_batch = 32;
+  request.global_batch = 8;
   request.precision = Precision::bf16();
   request.device = DeviceKind::cuda;
   request.speed = {6e14, 80.0 * (1 << 30), 3e12, 3e11, 15e-6, 40e-6};
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("tune's joint search shortens Llama-3-8B on 8 stages, whose head is heavy, and finds what fits") {
+  LayoutRequest request = request_of("llama3-8b", 8);
+  request.global_batch = 32;
   const auto search = [&](double gib, std::int64_t cuts) {
     request.speed.memory_bytes = gib * (1 << 30);
     request.search_cuts.reset();
@@ -208,16 +219,7 @@ TEST_CASE("tune's joint search shortens Llama-3-8B on 8 stages, whose head is he
 }
 
 TEST_CASE("orders are made for searched cuts, and cuts for made orders") {
-  LayoutRequest request;
-  request.config = preset_config("llama3.2-1b");
-  request.devices = 4;
-  request.most_tp = 1;
-  request.pp = 4;
-  request.sequence = 4096;
-  request.global_batch = 8;
-  request.precision = Precision::bf16();
-  request.device = DeviceKind::cuda;
-  request.speed = {6e14, 80.0 * (1 << 30), 3e12, 3e11, 15e-6, 40e-6};
+  LayoutRequest request = request_of("llama3.2-1b", 4);
   request.with_auto = true;
   const double by_cost = search_layouts(request, 8).best.front().seconds;
   request.search_cuts = CutLimits{.cuts = 20000};
@@ -231,16 +233,11 @@ TEST_CASE("orders are made for searched cuts, and cuts for made orders") {
 }
 
 TEST_CASE("the search of cuts braids where a run can, and neither on GPUs nor where replicas gather weights") {
-  LayoutRequest request;
-  request.config = preset_config("llama3.2-1b");
+  LayoutRequest request = request_of("llama3.2-1b", 4);
   request.devices = 8;
   request.most_tp = 2;
-  request.pp = 4;
-  request.sequence = 4096;
-  request.global_batch = 8;
-  request.precision = Precision::bf16();
   request.recompute = Recompute::none;
-  request.speed = {6e14, 80.0 * (1 << 30), 3e12, 3e10, 15e-6, 40e-6};
+  request.speed.link_rate = 3e10;
   request.search_cuts = CutLimits{.cuts = 200000};
   const auto braided = [&](DeviceKind device, std::optional<int> zero) {
     request.device = device;
@@ -255,16 +252,7 @@ TEST_CASE("the search of cuts braids where a run can, and neither on GPUs nor wh
 }
 
 TEST_CASE("the solver's layouts keep a cut that was asked for") {
-  LayoutRequest request;
-  request.config = preset_config("llama3.2-1b");
-  request.devices = 4;
-  request.pp = 4;
-  request.most_tp = 1;
-  request.sequence = 4096;
-  request.global_batch = 8;
-  request.precision = Precision::bf16();
-  request.device = DeviceKind::cuda;
-  request.speed = {6e14, 80.0 * (1 << 30), 3e12, 3e11, 15e-6, 40e-6};
+  LayoutRequest request = request_of("llama3.2-1b", 4);
   request.cut = {4, 4, 4, 4, 5, 4, 4, 3};  // of two chunks a stage, where the solver has one
   request.with_auto = true;
   request.solver_seconds = 0.2;
