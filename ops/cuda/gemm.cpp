@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <string>
+#include <utility>
 
 #include "core/buffer.hpp"
 #include "core/error.hpp"
@@ -94,20 +95,13 @@ std::size_t Gemm::Hash::operator()(const Key& key) const noexcept {
 
 Gemm::Gemm(int device, int rank) : device_(device), rank_(rank) { check(cublasLtCreate(&handle_), "making a handle", device); }
 
-Gemm::~Gemm() {
-  for (auto& [key, plan] : plans_) destroy(plan);
-  cublasLtDestroy(handle_);
-}
-
-void Gemm::destroy(const Plan& plan) {
-  cublasLtMatmulDescDestroy(plan.operation);
-  for (cublasLtMatrixLayout_t layout : {plan.a, plan.b, plan.out}) cublasLtMatrixLayoutDestroy(layout);
-}
+Gemm::~Gemm() { cublasLtDestroy(handle_); }
 
 // Read when the product runs; cuBLASLt's first operand is b.
 void Gemm::set_vectors(const Plan& plan, const Vectors& vectors) const {
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* pointer) {
-    check(cublasLtMatmulDescSetAttribute(plan.operation, attribute, &pointer, sizeof pointer), "setting a pointer", device_);
+    check(cublasLtMatmulDescSetAttribute(plan.operation.get(), attribute, &pointer, sizeof pointer), "setting a pointer",
+          device_);
   };
   if (vectors.a_scale != nullptr) {
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, vectors.b_scale);
@@ -121,7 +115,7 @@ const Gemm::Plan& Gemm::plan(const Key& key, const Vectors& vectors) {
   if (found != plans_.end()) return found->second;
   Plan plan = describe(key, vectors);
   choose_algorithm(key, plan);
-  return plans_.emplace(key, plan).first->second;
+  return plans_.emplace(key, std::move(plan)).first->second;
 }
 
 // cuBLASLt thinks in columns: a row-major [r, c] matrix is its c x r matrix, and a row-major product x y its y^T x^T. So b
@@ -129,33 +123,35 @@ const Gemm::Plan& Gemm::plan(const Key& key, const Vectors& vectors) {
 Gemm::Plan Gemm::describe(const Key& key, const Vectors& vectors) const {
   Plan plan;
   const GemmShape& shape = key.shape;
-  check(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "making an operation", device_);
+  cublasLtMatmulDesc_t operation = nullptr;
+  check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "making an operation", device_);
+  plan.operation.reset(operation);
   const cublasOperation_t first = shape.product == Product::y ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t second = shape.product == Product::dw ? CUBLAS_OP_T : CUBLAS_OP_N;
-  check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "transposing",
-        device_);
-  check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "transposing",
-        device_);
+  check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "transposing", device_);
+  check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "transposing", device_);
   if (size_of(shape.in) == 1) {
-    set_scale_modes(plan.operation, key.b_scales, key.a_scales, device_);
+    set_scale_modes(operation, key.b_scales, key.a_scales, device_);
     const bool of_tensors = key.a_scales == Fp8Scales::tensor;
     const std::int8_t fast_sums = of_tensors && shape.in == DType::e4m3 ? 1 : 0;
-    check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast_sums, sizeof fast_sums),
+    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast_sums, sizeof fast_sums),
           "choosing how to add up", device_);
   }
   if (shape.bias) {  // cuBLASLt adds it to each column of its result
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     const cudaDataType_t type = type_of(shape.out);
-    check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
-          "adding a bias", device_);
-    check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type),
-          "adding a bias", device_);
+    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "adding a bias",
+          device_);
+    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), "adding a bias",
+          device_);
   }
   set_vectors(plan, vectors);
-  const auto layout = [&](cublasLtMatrixLayout_t& matrix, DType dtype, std::int64_t rows, std::int64_t cols) {
+  const auto layout = [&](Matrix& made, DType dtype, std::int64_t rows, std::int64_t cols) {
+    cublasLtMatrixLayout_t matrix = nullptr;
     check(cublasLtMatrixLayoutCreate(&matrix, type_of(dtype), static_cast<std::uint64_t>(cols),
                                      static_cast<std::uint64_t>(rows), cols),
           "making a layout", device_);
+    made.reset(matrix);
   };
   layout(plan.b, type_of_b(shape.in), shape.product == Product::y ? shape.n : shape.k, b_cols_of(shape));
   layout(plan.a, shape.in, shape.product == Product::dw ? shape.k : shape.m, a_cols_of(shape));
@@ -175,16 +171,14 @@ void Gemm::choose_algorithm(const Key& key, Plan& plan) const {
   }
   Key other = key;
   other.shape = *choice.of;
-  const Plan of_other = describe(other, {});
-  plan.algorithm = listed(other, of_other, choice.rank);
-  destroy(of_other);
+  plan.algorithm = listed(other, describe(other, {}), choice.rank);
   check_takes(key, plan);
 }
 
 void Gemm::check_takes(const Key& key, const Plan& plan) const {
   cublasLtMatmulHeuristicResult_t result = {};
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoCheck(handle_, plan.operation, plan.b, plan.a, plan.out, plan.out, &plan.algorithm, &result);
+  const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle_, plan.operation.get(), plan.b.get(), plan.a.get(),
+                                                        plan.out.get(), plan.out.get(), &plan.algorithm, &result);
   if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= gemm_workspace) return;
   throw Error(ErrorKind::unavailable, "cuda:" + std::to_string(device_) + ": the algorithm chosen for a product of " +
                                           text_of(key.shape) + " does not compute it");
@@ -206,8 +200,9 @@ cublasLtMatmulAlgo_t Gemm::listed(const Key& key, const Plan& plan, int rank) co
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, row_alignment(shape.n, shape.out), device_);
   cublasLtMatmulHeuristicResult_t results[gemm_algorithms] = {};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.b, plan.a, plan.out, plan.out,
-                                                               preference.get(), gemm_algorithms, results, &count);
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation.get(), plan.b.get(), plan.a.get(), plan.out.get(), plan.out.get(),
+                                     preference.get(), gemm_algorithms, results, &count);
   if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
     throw Error(ErrorKind::unavailable,
                 "cuda:" + std::to_string(device_) + ": cuBLASLt has no algorithm for a product of " + text_of(shape));
@@ -243,9 +238,9 @@ cublasStatus_t Gemm::run(cudaStream_t stream, const GemmOperands& operands, void
   const Plan& plan = this->plan({shape, a_scales, b_scales}, vectors);
   set_vectors(plan, vectors);
   const float one = 1, beta = addend == nullptr ? 0.0F : 1.0F;
-  return cublasLtMatmul(handle_, plan.operation, &one, b.data, plan.b, a.data, plan.a, &beta,
-                        addend == nullptr ? out.data : addend, plan.out, out.data, plan.out, &plan.algorithm, workspace,
-                        gemm_workspace, stream);
+  return cublasLtMatmul(handle_, plan.operation.get(), &one, b.data, plan.b.get(), a.data, plan.a.get(), &beta,
+                        addend == nullptr ? out.data : addend, plan.out.get(), out.data, plan.out.get(), &plan.algorithm,
+                        workspace, gemm_workspace, stream);
 }
 
 }  // namespace pipetrain::cuda

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 
 #include "core/dtype.hpp"
@@ -60,9 +61,15 @@ class Gemm {
   struct Hash {
     std::size_t operator()(const Key& key) const noexcept;
   };
+  struct Destroy {
+    void operator()(cublasLtMatmulDesc_t operation) const { cublasLtMatmulDescDestroy(operation); }
+    void operator()(cublasLtMatrixLayout_t matrix) const { cublasLtMatrixLayoutDestroy(matrix); }
+  };
+  using Operation = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy>;
+  using Matrix = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy>;
   struct Plan {
-    cublasLtMatmulDesc_t operation = nullptr;
-    cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
+    Operation operation;
+    Matrix a, b, out;
     cublasLtMatmulAlgo_t algorithm{};
   };
 
@@ -78,7 +85,6 @@ class Gemm {
   void set_vectors(const Plan& plan, const Vectors& vectors) const;
   const Plan& plan(const Key& key, const Vectors& vectors);
   Plan describe(const Key& key, const Vectors& vectors) const;  // all but the algorithm
-  static void destroy(const Plan& plan);
   void choose_algorithm(const Key& key, Plan& plan) const;
   cublasLtMatmulAlgo_t listed(const Key& key, const Plan& plan, int rank) const;
   void check_takes(const Key& key, const Plan& plan) const;

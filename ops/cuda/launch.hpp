@@ -76,8 +76,9 @@ inline unsigned blocks_for(std::int64_t work, std::int64_t per_block) {
 }
 
 // Starts a kernel that begins with wait_for_previous(): its launch overlaps the end of the kernel before it in the stream
-// (programmatic dependent launch), which saves 1 to 2 us of the 10 to 40 that these kernels take. Bytes of dynamic shared
-// memory.
+// (programmatic dependent launch), which saves 1 to 2 us of the 10 to 40 that these kernels take. What stands before
+// wait_for_previous() may run while the kernel before the previous one still does: it must read and write nothing of memory.
+// shared: bytes of dynamic shared memory.
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t stream, void (*kernel)(Parameters...), dim3 blocks, dim3 threads, std::size_t shared,
             Arguments... arguments) {
