@@ -5,8 +5,7 @@
 namespace pipetrain {
 
 void Group::shift(Stream&, const Tensor&, const Tensor&) {
-  throw Error(ErrorKind::unavailable,
-              "tensors do not go round between GPUs over NCCL: the ranks of a sequence belong in one process");
+  throw Error(ErrorKind::unavailable, "this group passes no tensors round");
 }
 
 }  // namespace pipetrain

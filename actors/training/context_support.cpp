@@ -4,7 +4,6 @@
 
 #include "actors/training/train_job.hpp"
 #include "core/error.hpp"
-#include "core/mesh.hpp"
 
 namespace pipetrain {
 namespace {
@@ -13,26 +12,13 @@ namespace {
   throw Error(ErrorKind::input, {"cp", fmt::format("{}", job.layout.cp)}, why);
 }
 
-// The ranks of a sequence copy into each other's GPUs, which has been done in one process only.
-void check_processes(const TrainJob& job, const Mesh& ranks) {
-  if (job.devices.kind != DeviceKind::cuda) return;
-  for (const std::vector<int>& members : ranks.groups({Axis::cp})) {
-    if (!ranks.spans_processes(members)) continue;
-    const int first = members.front(), last = members.back();
-    refuse(job, fmt::format("GPUs of one process only share sequences so far, and ranks {} and {} would be in processes {} "
-                            "and {}; use fewer processes, or device cpu",
-                            first, last, ranks.place(first).process, ranks.place(last).process));
-  }
-}
-
 bool isolates(const std::shared_ptr<const Dataset>& data) { return data && data->isolates_documents(); }
 
 }  // namespace
 
-void check_context_parallel(const TrainJob& job, const Mesh& ranks) {
+void check_context_parallel(const TrainJob& job) {
   const int cp = job.layout.cp;
   if (cp == 1) return;
-  check_processes(job, ranks);
   const std::int64_t sequence = job.dataset->sequence_length();
   if (sequence % (2 * cp) != 0)
     refuse(job, fmt::format("sequences of {} tokens cannot be cut into 2 x {} equal chunks; use a seq-len that is a multiple "

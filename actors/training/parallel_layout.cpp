@@ -82,7 +82,7 @@ void check_layout(const TrainJob& job, const schedules::Plan& plan, const std::v
   check_loss_chunks(job);
   check_slices(job);
   check_braids(job, plan, ranks);
-  check_context_parallel(job, ranks);
+  check_context_parallel(job);
   check_divided_stages(job, ranks);
 }
 

@@ -99,6 +99,16 @@ class PointToPointGroup final : public NcclGroup {
     }
   }
 
+  void shift(Stream& stream, const Tensor& source, const Tensor& target) override {
+    CudaStream* on = enter(stream);
+    if (on == nullptr) return;
+    if (size() == 1) return on->copy(target.data, source.data, source.bytes());
+    comm_->transfer(*on, [&] {
+      comm_->send(source.data, source.bytes(), (rank() + 1) % size());
+      comm_->receive(target.data, target.bytes(), (rank() + size() - 1) % size());
+    });
+  }
+
   void forget(Stream& stream) override {
     const std::lock_guard lock(mutex_);
     streams_.erase(&cuda_stream(stream));

@@ -1,11 +1,13 @@
 // Ranks that share sequences: the golden trajectories, to the bit the same over pp, schedules, orders and processes at equal
 // cp.
+#include <signal.h>
+
+#include <chrono>
 #include <cmath>
 #include <memory>
 
 #include "actors/training/checkpoint.hpp"
 #include "actors/training/checkpoint_folder.hpp"
-#include "actors/training/context_support.hpp"
 #include "actors/training/job_estimate.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
@@ -13,6 +15,7 @@
 #include "golden_run.hpp"
 #include "model/families/family.hpp"
 #include "model/zero.hpp"
+#include "real_processes.hpp"
 #include "schedules/builders.hpp"
 #include "temp_folder.hpp"
 #include "thread_processes.hpp"
@@ -161,6 +164,66 @@ TEST_CASE("the parts of a sequence may be in different processes", "[processes]"
   }
 }
 
+// Real processes, which exchange by UCX.
+TEST_CASE("processes that share sequences follow the golden trajectory, to the bit as one process", "[golden][processes]") {
+  struct Case {
+    std::string golden;
+    int processes;
+    Layout layout;
+  };
+  Layout divided = with_cp(2, {2, 1, 2}), deep = with_cp(2, {2, 2, 2, 1, "zb-v", 2});
+  divided.zero = 3;
+  for (const auto& [golden, processes, layout] : std::vector<Case>{{"llama3_tiny", 2, with_cp(2, {})},
+                                                                   {"gpt2_tiny", 4, with_cp(2, {1, 2})},
+                                                                   {"llama2_tiny", 4, divided},
+                                                                   {"llama3_tiny", 4, deep},
+                                                                   {"llama2_tiny", 2, with_cp(4, {2, 1, 1, 2})},
+                                                                   {"gpt2_tiny", 4, with_cp(4, {})},
+                                                                   {"llama3_tiny", 4, with_cp(4, {2, 2, 2, 1, "1f1b"})}}) {
+    const TinyRun tiny{.golden = golden, .layout = layout};
+    INFO(processes << " processes: " << to_string(tiny));
+    const Reference reference = golden_reference(golden);
+    const auto steps = static_cast<std::int64_t>(reference.loss.size());
+    const RunRecord one = run(job_of(tiny), steps);
+    Followers followers(processes, tiny);
+    TrainJob job = followers.job();
+    const auto control = job.processes->control;
+    const RunRecord several = run(std::move(job), steps);
+    control->leave();
+    CHECK(followers.wait() == std::vector<std::string>(static_cast<std::size_t>(processes - 1)));
+    CHECK((several == one));
+    check_golden(several, reference);
+  }
+}
+
+TEST_CASE("a process that is killed or stopped ends the others that share its sequences, which name it", "[processes]") {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const TinyRun tiny{.sequence = 16, .layout = with_cp(2, {2})};
+    Followers followers(4, tiny);
+    TrainJob job = followers.job();
+    const auto control = job.processes->control;
+    std::string cause;
+    std::chrono::steady_clock::time_point begin;
+    try {
+      Trainer trainer(std::move(job));
+      trainer.step();
+      begin = std::chrono::steady_clock::now();
+      followers.signal(1, signal);  // it shares the first stage's sequences with this one
+      while (true) trainer.step();
+    } catch (const RunFailed& failure) {
+      cause = failure.what();
+      CHECK(failure.everything_stopped());
+    }
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(8));
+    control->leave();
+    CHECK_THAT(cause, Catch::StartsWith("process 1 (part 1) on host "));
+    if (signal == SIGSTOP) followers.signal(1, SIGKILL);
+    const auto ends = followers.wait();
+    CHECK(ends[1] == cause);
+    CHECK(ends[2] == cause);
+  }
+}
+
 TEST_CASE("a rank that fails ends the others that share its sequences, with its cause", "[processes]") {
   for (const int processes : {1, 2}) {
     for (const int rank : {0, 1, 3}) {
@@ -295,29 +358,4 @@ TEST_CASE("what sharing sequences does not go with is refused with the setting")
   TrainJob job = job_of({.sequence = 12, .layout = with_cp(2, {})});
   job.layout.slices = 2;
   CHECK(refusal(job).starts_with("cp 2: slices of what ranks share"));
-}
-
-TEST_CASE("GPUs that share sequences belong in one process, CPUs may be anywhere") {
-  const auto refused = [](DeviceKind kind, const Layout& layout, int processes) {
-    TrainJob job = job_of({.sequence = 16, .layout = layout});
-    job.devices.kind = kind;
-    try {
-      const Mesh mesh = mesh_of(job);
-      check_context_parallel(job, Mesh(mesh.shape(), deal_ranks(mesh.size(), processes)));
-    } catch (const Error& error) {
-      CHECK(error.kind() == ErrorKind::input);
-      return std::string(error.what());
-    }
-    return std::string("none");
-  };
-  const Layout one_stage = with_cp(2, {}), two_stages = with_cp(2, {2}), beside = with_cp(2, {1, 2});
-  CHECK(refused(DeviceKind::cuda, one_stage, 1) == "none");
-  CHECK_THAT(
-      refused(DeviceKind::cuda, one_stage, 2),
-      Catch::Contains("GPUs of one process only share sequences so far, and ranks 0 and 1 would be in processes 0 and 1"));
-  CHECK(refused(DeviceKind::cuda, two_stages, 2) == "none");
-  CHECK_THAT(refused(DeviceKind::cuda, two_stages, 4), Catch::Contains("ranks 0 and 1"));
-  CHECK_THAT(refused(DeviceKind::cuda, beside, 2), Catch::Contains("ranks 0 and 2"));
-  CHECK(refused(DeviceKind::cuda, with_cp(1, {2}), 2) == "none");
-  CHECK(refused(DeviceKind::cpu, one_stage, 2) == "none");
 }

@@ -15,16 +15,19 @@
 #include "actors/training/run_processes.hpp"
 #include "catch.hpp"
 #include "comm/control/held_port.hpp"
+#include "comm/shared_gpus.hpp"
+#include "core/mesh.hpp"
 
 namespace pipetrain::test {
 namespace {
 
 std::string to_words(const TinyRun& tiny) {
   const Layout& layout = tiny.layout;
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family), int{tiny.tied},
-                     tiny.layers, tiny.sequence, tiny.microbatches, layout.pp, layout.tp, layout.dp, layout.microbatch,
-                     layout.schedule, layout.chunks, static_cast<int>(layout.order), int{layout.sequence_parallel},
-                     static_cast<int>(layout.recompute), layout.zero, tiny.precision);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(tiny.family),
+                     int{tiny.tied}, tiny.layers, tiny.sequence, tiny.microbatches, layout.pp, layout.tp, layout.dp,
+                     layout.microbatch, layout.schedule, layout.chunks, static_cast<int>(layout.order),
+                     int{layout.sequence_parallel}, static_cast<int>(layout.recompute), layout.zero, tiny.precision, layout.cp,
+                     tiny.dropout, int{tiny.isolated}, tiny.golden);
 }
 
 TinyRun from_words(const std::string& words) {
@@ -33,7 +36,8 @@ TinyRun from_words(const std::string& words) {
   int family = 0, order = 0, recompute = 0;
   in >> family >> tiny.tied >> tiny.layers >> tiny.sequence >> tiny.microbatches >> tiny.layout.pp >> tiny.layout.tp >>
       tiny.layout.dp >> tiny.layout.microbatch >> tiny.layout.schedule >> tiny.layout.chunks >> order >>
-      tiny.layout.sequence_parallel >> recompute >> tiny.layout.zero >> tiny.precision;
+      tiny.layout.sequence_parallel >> recompute >> tiny.layout.zero >> tiny.precision >> tiny.layout.cp >> tiny.dropout >>
+      tiny.isolated >> tiny.golden;
   tiny.family = static_cast<Family>(family);
   tiny.layout.order = static_cast<schedules::Order>(order);
   tiny.layout.recompute = static_cast<Recompute>(recompute);
@@ -52,10 +56,21 @@ TrainJob joined_job(int process, int processes, std::uint16_t port, const TinyRu
   job.processes = std::make_shared<RunProcesses>();
   job.processes->control = join_processes(rendezvous);
   if (const char* fault = std::getenv("TEST_FAULT")) job.fault = parse_fault(fault);
+  if (std::getenv("TEST_ON_GPU") != nullptr) share_gpu(job, std::getenv("TEST_ON_GPU"));
   return job;
 }
 
 }  // namespace
+
+void share_gpu(TrainJob& job, const std::string& transport) {
+  let_processes_share_gpus();
+  job.devices.kind = DeviceKind::cuda;
+  job.processes->transport = transport == "ipc" ? TransportKind::ipc : TransportKind::nccl;
+  const int ranks = static_cast<int>(job.batch.dp) * job.layout.pp * job.layout.cp * job.layout.tp;
+  for (const RankPlace& place : deal_ranks(ranks, job.processes->control->processes())) {
+    if (place.process == job.processes->control->process()) job.devices.gpus.push_back(0);
+  }
+}
 
 TEST_CASE("a process of another one's run", "[.follower]") {
   const char* process = std::getenv("TEST_PROCESS");
@@ -81,6 +96,7 @@ Followers::Followers(int processes, const TinyRun& tiny, const std::vector<std::
     std::vector<std::string> own = variables;
     own.push_back(fmt::format("TEST_PROCESS={}", process));
     own.push_back(fmt::format("TEST_PROCESSES={}", processes));
+    own.push_back(fmt::format("NCCL_HOSTID=process {}", process));
     own.push_back(fmt::format("TEST_PORT={}", port_));
     own.push_back("TEST_RUN=" + to_words(tiny));
     own.push_back("TEST_LOG=" + logs_.back());

@@ -61,6 +61,7 @@ std::shared_ptr<const schedules::Plan> plan_from_text(const Layout& layout, int 
 }  // namespace
 
 std::string to_string(const TinyRun& tiny) {
+  if (!tiny.golden.empty()) return tiny.golden + ", " + to_string(tiny.layout);
   return fmt::format("{}{} in {}, {} layers, sequence {}, {} microbatches, dropout {}{}, {}, threads {}{}",
                      tiny.family == Family::gpt2 ? "GPT-2" : "Llama", tiny.tied ? ", tied" : "",
                      precision_name(precisions[tiny.precision]), tiny.layers, tiny.sequence, tiny.microbatches, tiny.dropout,
@@ -69,6 +70,7 @@ std::string to_string(const TinyRun& tiny) {
 }
 
 TrainJob job_of(const TinyRun& tiny) {
+  if (!tiny.golden.empty()) return golden_job(tiny.golden, tiny.layout);
   const ModelConfig config = tiny_config(tiny);
   const Layout& layout = tiny.layout;
   TrainJob job;

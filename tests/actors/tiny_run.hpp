@@ -17,6 +17,7 @@ struct TinyRun {
   bool isolated = false;   // documents of one token and more in each sample
   bool from_file = false;  // the plan goes through its text form
   int precision = 0;       // 0: fp32, 1: bf16, 2: fp16 with a loss scale
+  std::string golden;      // this golden model with its own data, of the layout alone
   Layout layout;
 };
 

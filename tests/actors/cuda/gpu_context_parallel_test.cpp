@@ -1,14 +1,20 @@
 // Runs on GPUs whose ranks share sequences. They share a GPU too: what goes round in the ring is copied on the same streams,
 // behind the same events.
+#include <signal.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <vector>
 
 #include "actors/cuda/gpu_job.hpp"
 #include "actors/golden_run.hpp"
+#include "actors/real_processes.hpp"
 #include "actors/training/job_estimate.hpp"
 #include "catch.hpp"
+#include "comm/nccl/nccl_transport.hpp"
 #include "data/split.hpp"
 #include "model/mode_names.hpp"
 
@@ -41,6 +47,15 @@ std::optional<RunRecord> run_on_gpu(TrainJob job, const Precision& precision, st
   if (!computes(precision) || !on_gpus(job, gpus, precision)) return std::nullopt;
   if (precision == Precision::fp16()) job.loss_scale = {.dynamic = true, .initial = 1024};
   return run(std::move(job), steps);
+}
+
+// Transports that join this process and others on the GPU that they share; none without a GPU.
+std::vector<std::string> transports_on_one_gpu() {
+  if (!needs_gpus(cuda_device_count())) return {};
+  if (!has_nccl()) return {"ipc"};
+  ::setenv("NCCL_HOSTID", "process 0", 1);
+  ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+  return {"ipc", "nccl"};
 }
 
 // Losses and norms: in the first step gradients of the same weights, then of weights that rounding in other places has moved.
@@ -207,5 +222,62 @@ TEST_CASE("a rank that fails on a GPU ends the others that share its sequences",
     Trainer trainer(std::move(job));
     static_cast<void>(trainer.step());
     CHECK_THROWS_WITH(trainer.step(), Catch::Contains("a fault was asked for"));
+  }
+}
+
+TEST_CASE("processes that share sequences on a GPU follow the golden trajectories, to the bit as one process",
+          "[gpu][golden][context][processes]") {
+  struct Case {
+    std::string golden;
+    int processes;
+    Layout layout;
+  };
+  for (const std::string& transport : transports_on_one_gpu()) {
+    for (const auto& [golden, processes, layout] :
+         std::vector<Case>{{"llama3_tiny", 2, with_cp(2)}, {"gpt2_tiny", 4, with_cp(2, {2})}, {"llama2_tiny", 2, with_cp(4)}}) {
+      const TinyRun tiny{.golden = golden, .layout = layout};
+      INFO(transport << ", " << processes << " processes: " << to_string(tiny));
+      const Reference reference = golden_reference(golden);
+      // By sockets, in turns of a GPU, a step takes seconds.
+      const auto all = static_cast<std::int64_t>(reference.loss.size()), steps = transport == "nccl" ? 2 : all;
+      const auto one = run_on_gpu(golden_job(golden, layout), Precision::fp32(), steps);
+      Followers followers(processes, tiny, {"TEST_ON_GPU=" + transport});
+      TrainJob job = followers.job();
+      share_gpu(job, transport);
+      const auto control = job.processes->control;
+      const RunRecord several = run(std::move(job), steps);
+      control->leave();
+      CHECK(followers.wait() == std::vector<std::string>(static_cast<std::size_t>(processes - 1)));
+      CHECK((several == one));
+      if (steps == all) check_golden(several, reference);
+      for (std::size_t step = 0; step < several.loss.size(); ++step)
+        CHECK(std::abs(several.loss[step] / reference.loss[step] - 1) <= 2e-5);
+    }
+  }
+}
+
+TEST_CASE("a process that is killed ends the one that shares its sequences on a GPU, which names it",
+          "[gpu][context][processes]") {
+  for (const std::string& transport : transports_on_one_gpu()) {
+    INFO(transport);
+    Followers followers(2, {.golden = "llama3_tiny", .layout = with_cp(2)}, {"TEST_ON_GPU=" + transport});
+    TrainJob job = followers.job();
+    share_gpu(job, transport);
+    const auto control = job.processes->control;
+    std::string cause;
+    std::chrono::steady_clock::time_point begin;
+    try {
+      Trainer trainer(std::move(job));
+      trainer.step();
+      begin = std::chrono::steady_clock::now();
+      followers.signal(1, SIGKILL);
+      while (true) trainer.step();
+    } catch (const RunFailed& failure) {
+      cause = failure.what();
+      CHECK(failure.everything_stopped());
+    }
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(12));
+    control->leave();
+    CHECK_THAT(cause, Catch::StartsWith("process 1 (part 1) on host "));
   }
 }

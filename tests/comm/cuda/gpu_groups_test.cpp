@@ -58,7 +58,7 @@ class GroupRank {
     std::size_t bytes = 0;
     for (std::size_t number = 0; number < pieces.size(); ++number) {
       // The last two hold size times the rank's rows, which may be more than the whole by as many rows.
-      bytes += 7 * piece_bytes(pieces[number]) + 2 * piece_bytes({size, pieces[number].cols, pieces[number].dtype});
+      bytes += 8 * piece_bytes(pieces[number]) + 2 * piece_bytes({size, pieces[number].cols, pieces[number].dtype});
       const std::vector<char> input = input_of(pieces[number], rank, number);
       inputs_.push_back(device.allocate_host(input.size(), "a test's input"));
       std::memcpy(inputs_.back().data(), input.data(), input.size());
@@ -82,7 +82,8 @@ class GroupRank {
       const RowSplit split(piece.rows, size_);
       const Shape whole{piece.rows, piece.cols}, part{split.count(rank_), piece.cols};
       const Tensor sums = place(memory_, at, whole, piece.dtype), maxima = place(memory_, at, whole, piece.dtype),
-                   full = place(memory_, at, whole, piece.dtype), uneven = place(memory_, at, whole, piece.dtype);
+                   full = place(memory_, at, whole, piece.dtype), uneven = place(memory_, at, whole, piece.dtype),
+                   passed = place(memory_, at, whole, piece.dtype);
       const Tensor shard = place(shards_, shard_at, part, piece.dtype), gathered = place(shards_, shard_at, whole, piece.dtype);
       for (int round = 0; round < rounds; ++round) {
         for (const Tensor& tensor : {sums, maxima, full, uneven})
@@ -96,8 +97,10 @@ class GroupRank {
         const Tensor own = uneven.row_range(rows.begin(rank_), rows.end(rank_));
         group.reduce_scatter(*stream_, uneven, own, rows);
         group.all_gather(*stream_, own, uneven, rows);
+        group.shift(*stream_, maxima, passed);
+        group.shift(*stream_, uneven, maxima);  // at once: nobody may still be reading it
       }
-      results_.insert(results_.end(), {sums, maxima, shard, gathered, uneven});
+      results_.insert(results_.end(), {sums, maxima, shard, gathered, uneven, passed});
       if (PiecewiseTransfer* transfer = group.in_pieces()) {
         const Tensor collected = place(memory_, at, whole, piece.dtype), made = place(memory_, at, whole, piece.dtype),
                      received = place(memory_, at, {size_, part[0], piece.cols}, piece.dtype);
@@ -198,7 +201,7 @@ TEST_CASE("one process of groups of GPUs", "[.][gpu-process]") {
     devices[rank] = owned[rank].get();
   }
   const auto make = [&] { return transport->group(all, 9, devices, GroupUse::beside_compute); };
-  if (self->gpus() == 1) {
+  if (self->gpus() == 1 && !self->shares()) {
     CHECK_THROWS_WITH(make(), Catch::Contains("share one GPU"));
     static_cast<void>(self->control().exchange("refused", {}));
     return self->control().leave();
@@ -228,6 +231,15 @@ TEST_CASE("GPUs of two processes add to the same bits as those of one", "[gpu]")
       INFO(to_string(kind) << ", " << gpus << " GPUs");
       CHECK(run_gpu_processes({"one process of groups of GPUs", kind, 2, gpus}) == std::vector<int>{0, 0});
     }
+  }
+}
+
+TEST_CASE("two processes that take turns on a GPU add to the same bits as one", "[gpu][shared]") {
+  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl}) {
+    if (!have(kind, 1)) continue;
+    INFO(to_string(kind));
+    CHECK(run_gpu_processes({.test_case = "one process of groups of GPUs", .kind = kind, .share = true}) ==
+          std::vector<int>{0, 0});
   }
 }
 

@@ -103,6 +103,42 @@ TEST_CASE("one process of GPUs of which one is killed", "[.][gpu-process]") {
   self->control().leave();
 }
 
+// Process 1 passes a tensor on and is killed. Process 0 waits for the next one.
+TEST_CASE("one process of a ring of GPUs of which one is killed", "[.][gpu-process]") {
+  const auto self = GpuProcess::here();
+  if (!self) return;
+  const Mesh mesh({.cp = 2}, deal_ranks(2, 2));
+  const auto device = make_cuda_device(self->gpu(0));
+  const auto stream = device->make_stream("ring");
+  const Buffer memory = device->allocate(2 << 20, "what goes round");
+  const Tensor here{memory.data(), {1 << 18}, DType::f32},
+      coming{static_cast<char*>(memory.data()) + (1 << 20), {1 << 18}, DType::f32};
+  const auto transport = make_transport(self->kind(), self->control(), mesh);
+  const auto group =
+      transport->group({0, 1}, 7, {{self->process(), device.get()}}, GroupUse::beside_compute).at(self->process());
+  {
+    const LossWatch loss(*self, *transport, [&](const std::exception_ptr& cause) { group->abort(cause); });
+    group->shift(*stream, here, coming);
+    stream->synchronize();
+    static_cast<void>(self->control().exchange("passed on", {}));
+    if (self->process() == 1) ::raise(SIGKILL);
+    group->shift(*stream, coming, here);
+    CHECK_THROWS_WITH(stream->synchronize(), Catch::Contains("process 1"));
+    CHECK(loss.seen());
+  }
+  self->control().leave();
+}
+
+TEST_CASE("a GPU does not wait for ever for a process of its ring that was killed", "[gpu]") {
+  for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl}) {
+    if (!have(kind, 1)) continue;
+    INFO(to_string(kind));
+    CHECK(
+        run_gpu_processes({.test_case = "one process of a ring of GPUs of which one is killed", .kind = kind, .share = true}) ==
+        std::vector<int>{0, -SIGKILL});
+  }
+}
+
 TEST_CASE("a GPU does not wait for ever for a process that was killed", "[gpu]") {
   for (const TransportKind kind : {TransportKind::ipc, TransportKind::nccl, TransportKind::nccl_put}) {
     if (!have(kind, 2)) continue;
