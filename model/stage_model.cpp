@@ -30,7 +30,7 @@ class ChunkSlot final : public ActivationSlot {
   std::vector<std::size_t> kept_ends;  // where those of each block end, from the chunk's last block to its first
   // Of the forward, for the backward.
   std::optional<DropoutDraws> draws;
-  std::optional<Tensor> documents;
+  std::optional<Tensor> documents, origins;
   std::optional<SliceArgs> slice;
   State state = State::empty;
 };
@@ -143,6 +143,7 @@ class TransformerStage final : public StageModel {
     ChunkSlot& own = slot_of(chunk, slot);
     own.draws = args.draws;
     own.documents = args.documents.data == nullptr ? std::nullopt : std::optional(args.documents);
+    own.origins = args.origins.data == nullptr ? std::nullopt : std::optional(args.origins);
     own.slice = args.slice;
     run_forward(args.second ? context(own, *second_ops_, second_workspace_) : context(own), chunk, args, own);
   }
@@ -187,17 +188,12 @@ class TransformerStage final : public StageModel {
   BlockContext context(const ChunkSlot& slot) { return context(slot, ops_, workspace_); }
   BlockContext context(const ChunkSlot& slot, Ops& ops, Arena& workspace) {
     assert(!workspace.is_measuring() || workspace_bytes() == 0);
-    return {ops,
-            workspace,
-            tp_,
-            shape_,
-            numerics_.precision.compute,
-            rotary_table_,
-            Recompute::none,
-            slot.draws,
-            slot.documents,
-            cp_,
-            origins_ ? std::optional(origins_->tensor()) : std::nullopt};
+    return {ops,        workspace,      tp_, shape_,          numerics_.precision.compute, rotary_table_, Recompute::none,
+            slot.draws, slot.documents, cp_, origins_of(slot)};
+  }
+  std::optional<Tensor> origins_of(const ChunkSlot& slot) const {
+    if (slot.origins) return slot.origins;
+    return origins_ ? std::optional(origins_->tensor()) : std::nullopt;
   }
   // Of the chunk's block number i. `slice` is what the context points to where microbatches pass in slices.
   BlockContext of_block(BlockContext context, const Chunk& chunk, std::size_t i, const ChunkSlot& slot,

@@ -14,6 +14,14 @@ namespace {
 
 bool isolates(const std::shared_ptr<const Dataset>& data) { return data && data->isolates_documents(); }
 
+// What has been run on CPUs only.
+void check_devices(const TrainJob& job) {
+  if (job.devices.kind == DeviceKind::cpu) return;
+  if (isolates(job.dataset) || isolates(job.evaluation))
+    refuse(job, "documents that do not see each other are not built for GPUs with it yet; use pack documents, or cp 1");
+  if (job.config.dropout.any()) refuse(job, "dropout is not built for GPUs with it yet; use dropout 0, or cp 1");
+}
+
 }  // namespace
 
 void check_context_parallel(const TrainJob& job) {
@@ -24,10 +32,8 @@ void check_context_parallel(const TrainJob& job) {
     refuse(job, fmt::format("sequences of {} tokens cannot be cut into 2 x {} equal chunks; use a seq-len that is a multiple "
                             "of {}",
                             sequence, cp, 2 * cp));
-  if (isolates(job.dataset) || isolates(job.evaluation))
-    refuse(job, "documents that do not see each other are not built with it yet; use pack documents, or cp 1");
+  check_devices(job);
   if (job.layout.slices > 1) refuse(job, "slices of what ranks share are not built yet; use slices 1, or cp 1");
-  if (job.config.dropout.any()) refuse(job, "dropout is not built with it yet; use dropout 0, or cp 1");
 }
 
 }  // namespace pipetrain

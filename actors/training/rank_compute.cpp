@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "actors/training/rank_memory.hpp"
+#include "model/context_documents.hpp"
 
 namespace pipetrain {
 
@@ -163,18 +164,29 @@ void RankCompute::set_verdict(const Verdict& verdict) {
 
 // The host's copy is free: the step before has ended, or its forwards have, whose last copy this follows.
 void RankCompute::load_documents(std::int64_t step, std::int64_t sequence) {
+  const ContextPart& part = setup_.context;
   const auto tokens = static_cast<std::size_t>(setup_.shape.batch * sequence);
-  documents_ = {documents_memory_.data(), {setup_.microbatches, static_cast<std::int64_t>(tokens)}, DType::i32};
-  auto* const begins = static_cast<std::int32_t*>(documents_host_memory_.data());
+  const std::int64_t whole = sequence * part.size, parts = part.is_whole() ? 1 : 2;
+  documents_ = {documents_memory_.data(), {parts * setup_.microbatches, static_cast<std::int64_t>(tokens)}, DType::i32};
+  auto* const host = static_cast<std::int32_t*>(documents_host_memory_.data());
+  std::vector<std::int32_t> begins(part.is_whole() ? 0 : tokens * static_cast<std::size_t>(part.size));
   for (int microbatch = 0; microbatch < setup_.microbatches; ++microbatch) {
-    samples().read_documents({step, setup_.id.dp, microbatch}, sequence,
-                             {begins + static_cast<std::size_t>(microbatch) * tokens, tokens});
+    const auto row = [&](int number) { return std::span(host + static_cast<std::size_t>(number) * tokens, tokens); };
+    const StepSamples::Microbatch which{step, setup_.id.dp, microbatch};
+    if (part.is_whole()) {
+      samples().read_documents(which, whole, row(microbatch));
+    } else {
+      samples().read_documents(which, whole, begins);
+      deal_documents(part, whole, begins, {row(microbatch), row(setup_.microbatches + microbatch)});
+    }
   }
-  stream_->copy(documents_.data, begins, documents_.bytes());
+  stream_->copy(documents_.data, host, documents_.bytes());
 }
 
-Tensor RankCompute::documents_of(int microbatch) const {
-  return documents_.row_range(microbatch, microbatch + 1).reshaped({documents_.cols()});
+void RankCompute::add_documents(int microbatch, ForwardArgs& forward) const {
+  const auto row = [&](int number) { return documents_.row_range(number, number + 1).reshaped({documents_.cols()}); };
+  forward.documents = row(microbatch);
+  if (!setup_.context.is_whole()) forward.origins = row(setup_.microbatches + microbatch);
 }
 
 // Beside compute: what it waits for is between the streams.
@@ -275,7 +287,7 @@ void RankCompute::run_forward(const Launch& launch, const Tensor& output, Activa
   // A step that begins early may turn out to have another loss scale.
   if (!evaluates() && !launch.early) forward.loss_scale = logits_scale();
   forward.slice = slice_of(action);
-  if (documents_.data != nullptr) forward.documents = documents_of(action.microbatch);
+  if (documents_.data != nullptr) add_documents(action.microbatch, forward);
   if (launch.target) forward.loss_sum = losses_.row_range(action.microbatch, action.microbatch + 1);
   if (launch.target && evaluates() && scores_.elements() > 0)
     forward.scores = scores_.row_range(action.microbatch * setup_.shape.batch, (action.microbatch + 1) * setup_.shape.batch);

@@ -85,7 +85,7 @@ class RankCompute : public ComputeRank {
   void open_step(const StepInfo& step);  // what its forwards need to know
   // Where the documents of the step's microbatches begin, onto the device.
   void load_documents(std::int64_t step, std::int64_t sequence);
-  Tensor documents_of(int microbatch) const;  // [T]
+  void add_documents(int microbatch, ForwardArgs& forward) const;
   struct Output {
     Lane* lane = nullptr;  // null: the launch has none
     Link* link = nullptr;
@@ -115,7 +115,9 @@ class RankCompute : public ComputeRank {
   std::vector<Buffer> lane_memory_;
   Tensor scores_, losses_, square_sums_;  // f64, on the device; scores: [samples of a step, own classes], of evaluations
   Tensor reports_;                        // all in one piece
-  Tensor documents_;                      // [microbatches of the step, T] i32, or without memory: see ForwardArgs
+  // [microbatches of the step, T] i32, or without memory: see ForwardArgs; where ranks share sequences, as many rows of origins
+  // behind them
+  Tensor documents_;
   RankStreams streams_;
   Stream* stream_;  // that computes
   std::unique_ptr<ActionClock> clock_;

@@ -64,7 +64,8 @@ std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
 
 std::size_t documents_bytes(const RankSetup& setup) {
   if (!setup.isolates_documents) return 0;
-  return static_cast<std::size_t>(setup.microbatches * setup.shape.tokens()) * sizeof(std::int32_t);
+  const std::int64_t numbers = setup.microbatches * setup.shape.tokens() * (setup.context.is_whole() ? 1 : 2);
+  return static_cast<std::size_t>(numbers) * sizeof(std::int32_t);
 }
 
 StageModelSpec model_spec(const RankSetup& setup) {

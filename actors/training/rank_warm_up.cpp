@@ -64,6 +64,7 @@ void RankCompute::warm_up() {
     for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
       const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
       ForwardArgs forward{first ? ids : input, ids, output, loss, documents, DropoutDraws{}, {}, {}};
+      if (!setup_.context.is_whole()) forward.origins = documents;
       if (round > 0 || setup_.slices > 1) forward.loss_scale = backward.loss_scale;
       forward.second = round == 2;
       warm_up_slices(chunk, forward, backward);

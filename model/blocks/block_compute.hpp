@@ -65,7 +65,8 @@ struct BlockContext {
   std::optional<Tensor> documents = {};    // [T] i32, as in ForwardArgs; absent: a sample is one document
   ContextParallel cp = {};
   // Where ranks share sequences: [T] i32, of each token which one of this rank's part of its sequence would be its position 0,
-  // below 0 for one of another rank's. That is what operations that count positions take for documents.
+  // of its document if there are several, below 0 for one of another rank's. That is what operations that count positions take
+  // for documents.
   std::optional<Tensor> origins = {};
   const SliceContext* slice = nullptr;  // where shape is a slice's; null: a sample's
 

@@ -32,12 +32,25 @@ Dropout DropoutSite::draw(const BlockContext& context, std::int64_t first_plane)
           .first_plane = static_cast<std::uint32_t>(first_plane)};
 }
 
-DropoutArgs DropoutSite::of_shard(const BlockContext& context, const Tensor& x, const Tensor& out) const {
-  return {.x = x,
-          .out = out,
-          .first_token = context.tp.shard_begin(context.tokens()),
-          .sequence = context.shape.sequence,
-          .dropout = draw(context)};
+void DropoutSite::drop(const BlockContext& context, const Tensor& x, const Tensor& out,
+                       const std::optional<Tensor>& residual) const {
+  const std::int64_t sequence = context.shape.sequence, first = context.tp.shard_begin(context.tokens());
+  const Dropout dropout = draw(context);
+  const ContextPart& part = context.cp.part;
+  if (part.is_whole())
+    return context.ops.dropout(
+        {.x = x, .residual = residual, .out = out, .first_token = first, .sequence = sequence, .dropout = dropout});
+  // Chunk by chunk, as they stand in the sequence.
+  for (std::int64_t begin = 0, end = 0; begin < x.rows(); begin = end) {
+    const std::int64_t token = first + begin, chunk = sequence / 2;
+    end = std::min(begin + chunk - token % chunk, x.rows());
+    context.ops.dropout({.x = x.row_range(begin, end),
+                         .residual = residual ? std::optional(residual->row_range(begin, end)) : std::nullopt,
+                         .out = out.row_range(begin, end),
+                         .first_token = token / sequence * sequence * part.size + part.position(token % sequence, sequence),
+                         .sequence = sequence * part.size,
+                         .dropout = dropout});
+  }
 }
 
 }  // namespace pipetrain

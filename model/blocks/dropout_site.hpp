@@ -19,8 +19,10 @@ class DropoutSite {
 
   // Of this microbatch; not active where the rate is 0 or nothing is to be dropped. first_plane: as in Dropout.
   Dropout draw(const BlockContext& context, std::int64_t first_plane = 0) const;
-  // This rank's rows of x [Tr, H], whose elements are kept or dropped into `out`, which may be x, plus residual.
-  DropoutArgs of_shard(const BlockContext& context, const Tensor& x, const Tensor& out) const;
+  // Enqueues for this rank's rows [Tr, H]: out = x, kept or dropped, plus residual; out may be either one's memory. Only where
+  // it is active.
+  void drop(const BlockContext& context, const Tensor& x, const Tensor& out,
+            const std::optional<Tensor>& residual = std::nullopt) const;
   bool active(const BlockContext& context) const { return dropped_ > 0 && context.draws; }
 
  private:

@@ -38,7 +38,7 @@ void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& arg
                                .x = args.output,
                                .documents = context.position_origins()});
   }
-  if (dropout_.active(context)) context.ops.dropout(dropout_.of_shard(context, args.output, args.output));
+  if (dropout_.active(context)) dropout_.drop(context, args.output, args.output);
 }
 
 void EmbeddingBlock::cached_forward(const BlockContext& context, const CachedForwardArgs& args) const {
@@ -57,7 +57,7 @@ void EmbeddingBlock::backward(const BlockContext& context, const BackwardArgs& a
   Tensor grad = args.output_grad;
   if (dropout_.active(context)) {
     grad = context.workspace.allocate(grad.shape, context.dtype);
-    context.ops.dropout(dropout_.of_shard(context, args.output_grad, grad));
+    dropout_.drop(context, args.output_grad, grad);
   }
   if (learned_positions_) {
     context.ops.positions_grad({.first_token = context.tp.shard_begin(context.tokens()),

@@ -34,16 +34,13 @@ std::optional<Tensor> ResidualProjection::residual_sums(const BlockContext& cont
 void ResidualProjection::forward(const BlockContext& context, const ForwardArgs& args, Saved& saved) const {
   const bool drops = dropout_.active(context);
   multiply(context, args, drops ? std::nullopt : std::optional(args.residual), saved);
-  if (!drops) return;
-  DropoutArgs dropout = dropout_.of_shard(context, args.output, args.output);
-  dropout.residual = args.residual;
-  context.ops.dropout(dropout);
+  if (drops) dropout_.drop(context, args.output, args.output, args.residual);
 }
 
 Tensor ResidualProjection::undropped(const BlockContext& context, const Tensor& output_grad, const Tensor& gathered) const {
   const std::int64_t first = context.gathers() ? context.tp.shard_begin(context.tokens()) : 0;
   const Tensor grad = gathered.row_range(first, first + context.shard_rows());
-  context.ops.dropout(dropout_.of_shard(context, output_grad, grad));
+  dropout_.drop(context, output_grad, grad);
   return grad;
 }
 

@@ -7,10 +7,11 @@
 
 namespace pipetrain {
 
-// Ops::attention and its backward, of the rank's tokens to all tokens of their sequences; nothing is dropped, and a sequence is
-// one document. All members of the ring must make the same calls in the same order. log_sum_exp has the same number of
-// elements, in an order of its own: [batch, 2 chunks, Hq, tokens of a chunk]. Sums add in the order of the ring: first the
-// rank's own, then those of the members before it. What each member's keys give is of the activations' type, sums are fp32.
+// Ops::attention and its backward, of the rank's tokens to all tokens of their sequences; documents are places in the whole
+// sequence, [T] of the rank's tokens, and what is dropped is what one rank would drop. All members of the ring must make the
+// same calls in the same order. log_sum_exp has the same number of elements, in an order of its own: [batch, 2 chunks, Hq,
+// tokens of a chunk]. Sums add in the order of the ring: first the rank's own, then those of the members before it. What each
+// member's keys give is of the activations' type, sums are fp32.
 void ring_attention(const BlockContext& context, const AttentionShape& shape, const AttentionArgs& args);
 // The gradients of keys and values go round with them, in fp32: first the owner adds to them, then the members after it.
 void ring_attention_backward(const BlockContext& context, const AttentionShape& shape, const AttentionBackwardArgs& args);

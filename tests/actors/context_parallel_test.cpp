@@ -8,6 +8,7 @@
 
 #include "actors/training/checkpoint.hpp"
 #include "actors/training/checkpoint_folder.hpp"
+#include "actors/training/context_support.hpp"
 #include "actors/training/job_estimate.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
@@ -326,6 +327,41 @@ TEST_CASE("classes are told apart by whichever rank has the token that says them
   }
 }
 
+TEST_CASE("ranks that share sequences drop what one rank drops, and keep documents apart") {
+  for (const Family family : {Family::llama, Family::gpt2}) {
+    for (const bool isolated : {false, true}) {
+      for (const double dropout : {0.0, 0.3}) {
+        if (!isolated && dropout == 0) continue;
+        TinyRun tiny{.family = family, .sequence = 24, .dropout = dropout, .isolated = isolated};
+        tiny.layout.microbatch = 2;
+        const RunRecord whole = run(tiny);
+        for (const Layout& layout :
+             {with_cp(2, {1, 1, 1, 2}), with_cp(3, {1, 1, 1, 2}), with_cp(2, {1, 2, 1, 2}), with_cp(4, {1, 2, 1, 2})}) {
+          tiny.layout = layout;
+          INFO(to_string(tiny));
+          const RunRecord shared = run(tiny);
+          CHECK(std::abs(shared.loss[0] / whole.loss[0] - 1) <= 2e-6);
+          CHECK(std::abs(shared.grad_norm[0] / whole.grad_norm[0] - 1) <= 2e-5);
+          CHECK(std::abs(shared.loss[1] / whole.loss[1] - 1) <= 2e-4);
+          for (const std::string schedule : {"1f1b", "zb-h1"}) {
+            TinyRun deep = tiny;
+            deep.layout.pp = 2;
+            deep.layout.schedule = schedule;
+            deep.layout.recompute = Recompute::full;
+            CHECK((run(deep) == shared));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("processes that share sequences drop and keep apart what one process does", "[processes]") {
+  const TinyRun tiny{.sequence = 16, .microbatches = 3, .dropout = 0.2, .isolated = true, .layout = with_cp(2, {2})};
+  const RunRecord one = run(tiny);
+  for (const int processes : {2, 4}) CHECK((run_over(processes, [&] { return job_of(tiny); }) == one));
+}
+
 TEST_CASE("the more ranks share sequences, the less each takes for activations, as estimated") {
   std::size_t before = 0;
   for (const int cp : {1, 2, 4}) {
@@ -353,8 +389,19 @@ TEST_CASE("what sharing sequences does not go with is refused with the setting")
   CHECK(refusal(job_with(2, [](TinyRun&) {})) == "none");
   CHECK(refusal(job_with(4, [](TinyRun&) {})) ==
         "cp 4: sequences of 12 tokens cannot be cut into 2 x 4 equal chunks; use a seq-len that is a multiple of 8");
-  CHECK(refusal(job_with(2, [](TinyRun& tiny) { tiny.dropout = 0.1; })).starts_with("cp 2: dropout is not built with it yet"));
-  CHECK(refusal(job_with(2, [](TinyRun& tiny) { tiny.isolated = true; })).starts_with("cp 2: documents that do not see"));
+  const auto on_gpu = [&](const std::function<void(TinyRun&)>& change) {
+    TrainJob job = job_with(2, change);
+    job.devices = {.kind = DeviceKind::cuda, .gpus = {0, 0}};
+    try {
+      check_context_parallel(job);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  CHECK(on_gpu([](TinyRun&) {}) == "none");
+  CHECK_THAT(on_gpu([](TinyRun& tiny) { tiny.dropout = 0.1; }), Catch::Contains("dropout is not built for GPUs with it yet"));
+  CHECK_THAT(on_gpu([](TinyRun& tiny) { tiny.isolated = true; }), Catch::Contains("documents that do not see each other are"));
   TrainJob job = job_of({.sequence = 12, .layout = with_cp(2, {})});
   job.layout.slices = 2;
   CHECK(refusal(job).starts_with("cp 2: slices of what ranks share"));

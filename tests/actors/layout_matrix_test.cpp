@@ -62,7 +62,7 @@ class RandomLayouts {
     tiny.isolated = flag();
     tiny.precision = number(0, 2);
     layout.loss_chunks = number(1, 4);
-    if (flag() && tiny.dropout == 0 && !tiny.isolated) {
+    if (flag()) {
       layout.cp = number(2, 3);
       tiny.sequence = 2 * layout.cp * number(1, 5);
     }

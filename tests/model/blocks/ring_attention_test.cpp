@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "comm/inproc/inprocess_group.hpp"
 #include "core/half.hpp"
+#include "model/context_documents.hpp"
 #include "model/ring_exchange.hpp"
 
 using namespace pipetrain;
@@ -18,6 +19,8 @@ struct Case {
   AttentionShape shape;  // of whole sequences
   int ranks = 2;
   DType dtype = DType::f32;
+  std::int64_t document = 0;  // tokens of each document but the last of a sequence, one more from sequence to sequence; 0: one
+  Dropout dropout = {};
 };
 
 std::vector<float> draw(std::int64_t count, unsigned seed) {
@@ -83,7 +86,36 @@ class Rank {
 
 struct Tensors {
   Tensor qkv, dout, out, log_sum_exp, dqkv;
+  std::optional<Tensor> documents = {};
 };
+
+// Which token of its sequence each token's document begins with.
+std::vector<std::int32_t> begins_of(const Case& of) {
+  std::vector<std::int32_t> begins;
+  for (std::int64_t token = 0; token < of.shape.tokens(); ++token) {
+    const std::int64_t length = of.document + token / of.shape.sequence, at = token % of.shape.sequence;
+    begins.push_back(static_cast<std::int32_t>(at - at % length));
+  }
+  return begins;
+}
+
+std::optional<Tensor> put(Rank& rank, const std::vector<std::int32_t>& numbers) {
+  const Tensor tensor = rank.make({std::ssize(numbers)}, DType::i32);
+  std::copy(numbers.begin(), numbers.end(), tensor.as<std::int32_t>());
+  return tensor;
+}
+
+void attend(const Case& of, const Tensors& made, const auto& forward, const auto& backward) {
+  forward(AttentionArgs{
+      .qkv = made.qkv, .out = made.out, .log_sum_exp = made.log_sum_exp, .documents = made.documents, .dropout = of.dropout});
+  backward(AttentionBackwardArgs{.dout = made.dout,
+                                 .qkv = made.qkv,
+                                 .out = made.out,
+                                 .log_sum_exp = made.log_sum_exp,
+                                 .dqkv = made.dqkv,
+                                 .documents = made.documents,
+                                 .dropout = of.dropout});
+}
 
 Tensors tensors_of(Rank& rank, const AttentionShape& shape, const std::vector<float>& qkv, const std::vector<float>& dout) {
   const std::int64_t query_cols = shape.heads * shape.head_dim;
@@ -126,14 +158,16 @@ double stray(const Case& of, int rank, const Rank& one, const Tensor& whole, con
 
 void check(const Case& of, double tolerance) {
   INFO(of.ranks << " ranks, batch " << of.shape.batch << ", sequence " << of.shape.sequence << ", heads " << of.shape.heads
-                << ", " << of.shape.kv_heads << " of keys");
+                << ", " << of.shape.kv_heads << " of keys, documents of " << of.document << ", " << of.dropout.dropped
+                << " dropped");
   const auto qkv = draw(of.shape.tokens() * of.shape.packed_cols(), 1),
              dout = draw(of.shape.tokens() * of.shape.heads * of.shape.head_dim, 2);
   Rank one(of.dtype);
-  const Tensors whole = tensors_of(one, of.shape, qkv, dout);
-  one.ops().attention(of.shape, {.qkv = whole.qkv, .out = whole.out, .log_sum_exp = whole.log_sum_exp});
-  one.ops().attention_backward(
-      of.shape, {.dout = whole.dout, .qkv = whole.qkv, .out = whole.out, .log_sum_exp = whole.log_sum_exp, .dqkv = whole.dqkv});
+  Tensors whole = tensors_of(one, of.shape, qkv, dout);
+  if (of.document > 0) whole.documents = put(one, begins_of(of));
+  attend(
+      of, whole, [&](const AttentionArgs& args) { one.ops().attention(of.shape, args); },
+      [&](const AttentionBackwardArgs& args) { one.ops().attention_backward(of.shape, args); });
   one.wait();
   AttentionShape own = of.shape;
   own.sequence /= of.ranks;
@@ -145,12 +179,16 @@ void check(const Case& of, double tolerance) {
     Rank& rank = *ranks.emplace_back(std::make_unique<Rank>(of.dtype));
     rank.join(std::move(groups[at]));
     const ContextPart part{number, of.ranks};
-    const Tensors& made = parts.emplace_back(tensors_of(rank, own, rows_of(of, part, qkv), rows_of(of, part, dout)));
+    Tensors& made = parts.emplace_back(tensors_of(rank, own, rows_of(of, part, qkv), rows_of(of, part, dout)));
+    if (of.document > 0) {
+      std::vector<std::int32_t> begins(static_cast<std::size_t>(own.tokens())), origins(begins.size());
+      deal_documents(part, of.shape.sequence, begins_of(of), {begins, origins});
+      made.documents = put(rank, begins);
+    }
     const BlockContext context = rank.context(of, number);
-    ring_attention(context, own, {.qkv = made.qkv, .out = made.out, .log_sum_exp = made.log_sum_exp});
-    ring_attention_backward(
-        context, own,
-        {.dout = made.dout, .qkv = made.qkv, .out = made.out, .log_sum_exp = made.log_sum_exp, .dqkv = made.dqkv});
+    attend(
+        of, made, [&](const AttentionArgs& args) { ring_attention(context, own, args); },
+        [&](const AttentionBackwardArgs& args) { ring_attention_backward(context, own, args); });
   }
   for (auto& rank : ranks) rank->wait();
   for (int number = 0; number < of.ranks; ++number) {
@@ -170,4 +208,37 @@ TEST_CASE("ranks that share sequences attend as one rank does, forward and backw
     check({{.batch = 2, .sequence = 150 * ranks, .heads = 4, .kv_heads = 1, .head_dim = 16}, ranks}, 2e-6);
     check({{.batch = 2, .sequence = 40 * ranks, .heads = 2, .kv_heads = 1, .head_dim = 8}, ranks, DType::bf16}, 0.02);
   }
+}
+
+TEST_CASE("ranks that share sequences see no other document, and drop what one rank drops") {
+  const Dropout dropout{.key = {3, 5}, .dropped = 20'000, .first_sample = 7, .first_plane = 1};
+  for (const int ranks : {2, 3, 4}) {
+    for (const std::int64_t document : {0, 1, 5, 17, 1000}) {
+      for (const Dropout& drops : {Dropout{}, dropout}) {
+        if (document == 0 && !drops.active()) continue;
+        check({{.batch = 2, .sequence = 24 * ranks, .heads = 4, .kv_heads = 2, .head_dim = 8},
+               ranks,
+               DType::f32,
+               document,
+               drops},
+              2e-6);
+      }
+    }
+    check({{.batch = 2, .sequence = 150 * ranks, .heads = 2, .kv_heads = 1, .head_dim = 16}, ranks, DType::f32, 70, dropout},
+          2e-6);
+    check({{.batch = 2, .sequence = 40 * ranks, .heads = 2, .kv_heads = 1, .head_dim = 8}, ranks, DType::bf16, 9, dropout},
+          0.04);
+  }
+}
+
+TEST_CASE("a rank's tokens know where their documents begin, in the sequence and in what it has of it") {
+  // Two samples of 8 tokens, documents of 3, 5 and of 6, 2; rank 1 of 2 has chunks 1 and 2 of 4.
+  const std::vector<std::int32_t> whole{0, 0, 0, 3, 3, 3, 3, 3, 0, 0, 0, 0, 0, 0, 6, 6};
+  std::vector<std::int32_t> begins(8), origins(8);
+  deal_documents({1, 2}, 8, whole, {begins, origins});
+  CHECK(begins == std::vector<std::int32_t>{0, 3, 3, 3, 0, 0, 0, 0});
+  CHECK(origins == std::vector<std::int32_t>{-2, 1, 1, 1, -2, -2, -2, -2});
+  deal_documents({0, 2}, 8, whole, {begins, origins});
+  CHECK(begins == std::vector<std::int32_t>{0, 0, 3, 3, 0, 0, 6, 6});
+  CHECK(origins == std::vector<std::int32_t>{0, 0, -1, -1, 0, 0, 2, 2});
 }
