@@ -2,6 +2,9 @@
 // in order (deal_ranks() of core/mesh.hpp). Tensor-parallel ranks of a stage share a host.
 #pragma once
 
+#include <initializer_list>
+
+#include "core/mesh.hpp"
 #include "tuning/layout_search.hpp"
 
 namespace pipetrain {
@@ -16,8 +19,10 @@ class HostLinks {
  public:
   explicit HostLinks(const LayoutRequest& request) : request_(request) {}
 
-  // Between the replicas of a stage.
+  // Between those of a stage's ranks that have the same weights.
   LinkSpeed replicas(const Layout& layout) const;
+  // Between those that share sequences.
+  LinkSpeed sequences(const Layout& layout) const;
   // Between the same ranks of two stages of a replica.
   LinkSpeed stages(const Layout& layout, int a, int b) const;
   // From any device to process 0, which decides.
@@ -25,6 +30,7 @@ class HostLinks {
 
  private:
   LinkSpeed of(bool leaves_host) const;
+  LinkSpeed within(const Layout& layout, std::initializer_list<Axis> axes) const;
   int host(int rank) const { return rank / (request_.devices / request_.hosts); }
 
   const LayoutRequest& request_;

@@ -27,11 +27,11 @@ class Enumeration {
       : request_(request), variants_(variants), costs_(costs) {}
 
   LayoutCandidates run() {
-    for (int tp = 1; tp <= std::min(request_.most_tp, request_.devices); ++tp)
-      if (request_.devices / request_.hosts % tp == 0 && splits(tp))
-        for (int pp = 1; pp <= request_.devices / tp; ++pp)
-          if (request_.devices / tp % pp == 0 && pp == request_.pp.value_or(pp))
-            add_batches(pp, tp, request_.devices / tp / pp);
+    const int rings = request_.devices % request_.cp == 0 ? request_.devices / request_.cp : 0;
+    for (int tp = 1; tp <= std::min(request_.most_tp, rings); ++tp)
+      if (rings % tp == 0 && request_.devices / request_.hosts % tp == 0 && splits(tp))
+        for (int pp = 1; pp <= rings / tp; ++pp)
+          if (rings / tp % pp == 0 && pp == request_.pp.value_or(pp)) add_batches(pp, tp, rings / tp / pp);
     if (found_.looked_at == 0)
       throw Error(ErrorKind::input, {"devices", std::to_string(request_.devices)},
                   fmt::format("no pp x tp x dp takes them all with this model and a global batch of {}; use another number of "
@@ -55,7 +55,12 @@ class Enumeration {
     const std::int64_t sequences = request_.global_batch / dp;  // of one replica
     for (std::int64_t microbatch = 1; microbatch <= sequences; microbatch *= 2)
       if (sequences % microbatch == 0)
-        add_schedules({pp, tp, dp, 1, microbatch, sequences / microbatch, "", Recompute::none, {}, {}, nullptr});
+        add_schedules({.pp = pp,
+                       .tp = tp,
+                       .dp = dp,
+                       .microbatch = microbatch,
+                       .microbatches = sequences / microbatch,
+                       .cp = request_.cp});
   }
 
   void add_schedules(Layout layout) {

@@ -24,12 +24,17 @@ double rounded_bytes(const LayoutRequest& request) {
 }
 
 // Replicas that step and count each their own part.
-int sharing(const Layout& layout) { return layout.zero.divides_states() ? layout.dp : 1; }
+int sharing(const Layout& layout) { return layout.zero.divides_states() ? layout.copies() : 1; }
 
 // Replicas that gather each block's weights from one another: where these are offloaded, in every stage that divides states.
 int gathering(const LayoutRequest& request, const Layout& layout) {
   const bool divided = request.offload.parameters ? layout.zero.divides_states() : layout.zero.divides_weights();
-  return divided ? layout.dp : 1;
+  return divided ? layout.copies() : 1;
+}
+
+// Of a microbatch, that one rank computes with all of a stage's tensor-parallel ranks.
+double tokens_of(const LayoutRequest& request, const Layout& layout) {
+  return static_cast<double>(layout.microbatch * request.sequence) / layout.cp;
 }
 
 }  // namespace
@@ -86,7 +91,7 @@ std::vector<BlockSeconds> LayoutCosts::block_seconds(const Layout& layout) {
 double LayoutCosts::again_seconds(const Block& block, const Layout& layout, Recompute recompute) const {
   if (recompute == Recompute::none || block.kind == BlockKind::embedding) return 0;
   const ModelConfig& config = request_.config;
-  const double tokens = static_cast<double>(layout.microbatch * request_.sequence), tp = layout.tp;
+  const double tokens = tokens_of(request_, layout), tp = layout.tp;
   const auto normed = 2.0 * static_cast<double>(config.hidden);
   const double inner = block.kind == BlockKind::mlp ? static_cast<double>(config.mlp_columns() + config.intermediate) : 0;
   const double flops = block_recompute_flops_per_token(config, block, request_.sequence, recompute);
@@ -113,7 +118,7 @@ double LayoutCosts::leaving_gradients(const Block& block, const Layout& layout) 
 }
 
 bool LayoutCosts::shares_sooner(const Layout& layout) const {
-  return (layout.dp - 1.0) / layout.dp / links_.replicas(layout).rate < 1 / request_.speed.offload_rate;
+  return (layout.copies() - 1.0) / layout.copies() / links_.replicas(layout).rate < 1 / request_.speed.offload_rate;
 }
 
 double LayoutCosts::product_rate(const Block& block) const {
@@ -131,13 +136,35 @@ Rounding LayoutCosts::rounding_seconds(const Block& block, const Layout& layout)
   const std::int64_t packed = (config.heads + 2 * config.kv_heads) * config.head_dim;
   const auto inner = static_cast<double>(is_mlp ? config.intermediate : config.heads * config.head_dim);
   const auto outer = static_cast<double>(is_mlp ? config.mlp_columns() : packed);
-  const auto hidden = static_cast<double>(config.hidden), tokens = static_cast<double>(layout.microbatch * request_.sequence);
+  const double hidden = static_cast<double>(config.hidden), tokens = tokens_of(request_, layout);
   const bool comes = gathering(request_, layout) > 1 || request_.offload.parameters;
   const double weights = comes ? static_cast<double>(block_parameter_count(config, block)) / layout.tp : 0;
   const auto seconds = [&](double columns) {
     return bytes * (tokens * (hidden + columns / layout.tp) + weights) / request_.speed.memory_rate;
   };
   return {seconds(inner), seconds(outer)};
+}
+
+// What of a ring's transfers attention does not hide, and putting its parts together: see model/blocks/ring_attention.cpp. A
+// step's attention is a cp-th of the block's; forward it hides the keys and values of the next, backward the gradients of the
+// one before too. The last gradients' way home hides behind nothing. Three quarters of the queries meet another rank's keys.
+LayoutCosts::Ring LayoutCosts::ring_seconds(const Block& block, const Layout& layout, double scores) const {
+  if (layout.cp == 1 || block.kind != BlockKind::attention) return {};
+  const ModelConfig& config = request_.config;
+  const LinkSpeed link = links_.sequences(layout);
+  const double tokens = tokens_of(request_, layout), steps = layout.cp, bytes = activation_bytes(request_);
+  const double keys = 2 * tokens * static_cast<double>(config.kv_heads * config.head_dim) / layout.tp;
+  const double pass = link.latency + keys * bytes / link.rate, gradients = link.latency + keys * gradient_bytes / link.rate;
+  const double exposed = (steps - 1) * std::max(0.0, pass - scores / steps);
+  double exposed_back = gradients;
+  for (int step = 0; step < layout.cp; ++step) {
+    const double travels = (step + 1 < layout.cp ? pass : 0) + (step > 0 ? gradients : 0);
+    exposed_back += std::max(0.0, travels - 2 * scores / steps);
+  }
+  const double outputs = tokens * static_cast<double>(config.heads * config.head_dim) / layout.tp;
+  const double merged = 0.75 * (steps - 1) * outputs * (bytes + 2 * sizeof(float));
+  const double added = (steps - 1) * keys * 3 * gradient_bytes;
+  return {exposed + merged / request_.speed.memory_rate, exposed_back + added / request_.speed.memory_rate};
 }
 
 // Products of activations and weights cost as much in F as in I and in W; attention between positions has no weights, and its
@@ -147,7 +174,7 @@ Rounding LayoutCosts::rounding_seconds(const Block& block, const Layout& layout)
 PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& layout) const {
   const DeviceSpeed& speed = request_.speed;
   const ModelConfig& config = request_.config;
-  const double tokens = static_cast<double>(layout.microbatch * request_.sequence), tp = layout.tp;
+  const double tokens = tokens_of(request_, layout), tp = layout.tp;
   const double activation = tokens * static_cast<double>(config.hidden) * activation_bytes(request_);
   const double exchange = layout.tp == 1 ? 0 : 2 * ((tp - 1) / tp * activation / speed.link_rate + (tp - 1) * speed.latency);
   PartCost part;
@@ -161,15 +188,17 @@ PartCost LayoutCosts::cost_of(const std::vector<Block>& blocks, const Layout& la
                                  ? 0
                                  : 6.0 * static_cast<double>(config.heads * config.head_dim * request_.sequence) * tokens / tp;
     const double product = (flops - attention) / 3 / product_rate(block), scores = attention / 3 / speed.flops;
+    const Ring ring = ring_seconds(block, layout, scores);
     const double gather = gather_seconds(block, layout);
     const Rounding rounding = rounding_seconds(block, layout);
     const BlockScale& scale = request_.scales[static_cast<std::size_t>(block.kind)];
     part.times.forward +=
-        scale.forward * std::max(gather, product + scores + exchange + rounding.forward + speed.block_overhead);
+        scale.forward * std::max(gather, product + scores + ring.forward + exchange + rounding.forward + speed.block_overhead);
     // A block whose whole forward runs again gathers its input again.
-    const double again = again_seconds(block, layout, recompute[i]) + (recompute[i] == Recompute::full ? exchange / 2 : 0);
+    const double again =
+        again_seconds(block, layout, recompute[i]) + (recompute[i] == Recompute::full ? exchange / 2 + ring.forward : 0);
     const double input_grad =
-        std::max(gather, product + 2 * scores + exchange + again + rounding.input_grad + speed.block_overhead);
+        std::max(gather, product + 2 * scores + ring.backward + exchange + again + rounding.input_grad + speed.block_overhead);
     const double leaving = leaving_gradients(block, layout);
     const double moves = leaving * gradient_bytes / speed.offload_rate;
     part.times.input_grad += scale.input_grad * input_grad;
@@ -196,13 +225,14 @@ HeldParameters LayoutCosts::held(const Layout& layout, const Placement& placemen
 
 // A ring sends everything twice, but for the rank's own part.
 double LayoutCosts::reduce_seconds(const Layout& layout, double parameters) const {
-  if (layout.dp == 1) return 0;
+  const int copies = layout.copies();
+  if (copies == 1) return 0;
   // Gradients go to their owners, and come back as sums or as new weights: with 3 at the step's first gathers, before which
   // there is nothing to hide behind.
   const double back = layout.zero.divides_states() ? activation_bytes(request_) : gradient_bytes;
-  const double bytes = parameters * (gradient_bytes + back) * (layout.dp - 1) / layout.dp;
+  const double bytes = parameters * (gradient_bytes + back) * (copies - 1) / copies;
   const LinkSpeed link = links_.replicas(layout);
-  return bytes / link.rate + 2.0 * (layout.dp - 1) * link.latency;
+  return bytes / link.rate + 2.0 * (copies - 1) * link.latency;
 }
 
 // Two stages exchange their sums; one stage with both ends adds them up where they are: it reads two and writes one.
@@ -233,7 +263,7 @@ double LayoutCosts::optimizer_seconds(const HeldParameters& own) const {
 }
 
 std::vector<Link> LayoutCosts::edges(const Layout& layout) const {
-  const auto elements = static_cast<double>(layout.microbatch * request_.sequence * request_.config.hidden);
+  const double elements = tokens_of(request_, layout) * static_cast<double>(request_.config.hidden);
   std::vector<Link> edges;
   for (int stage = 0; stage < layout.pp; ++stage) {
     const LinkSpeed link = links_.stages(layout, stage, (stage + 1) % layout.pp);
@@ -285,7 +315,7 @@ double LayoutCosts::bound(const Layout& layout, const Placement& placement) {
 double LayoutCosts::most_state_bytes(const Layout& layout, const Placement& placement) {
   // The states and masters, the gradients, and what operations read: each whole or divided.
   const Zero& zero = layout.zero;
-  const auto kept = [&](bool divided, double bytes) { return divided ? bytes / layout.dp : bytes; };
+  const auto kept = [&](bool divided, double bytes) { return divided ? bytes / layout.copies() : bytes; };
   const double masters = rounded_bytes(request_) > 0 ? sizeof(float) : 0;
   const double states = kept(zero.divides_states(), request_.offload.optimizer ? 0 : 2 * sizeof(float) + masters),
                gradients = kept(zero.divides_grads(), gradient_bytes),

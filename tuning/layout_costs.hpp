@@ -63,6 +63,11 @@ class LayoutCosts {
   // Of products with a block's weights, per second.
   double product_rate(const Block& block) const;
   Rounding rounding_seconds(const Block& block, const Layout& layout) const;
+  // What ranks that share sequences add to an attention block; scores: seconds of its attention forward.
+  struct Ring {
+    double forward = 0, backward = 0;
+  };
+  Ring ring_seconds(const Block& block, const Layout& layout, double scores) const;
   double gather_seconds(const Block& block, const Layout& layout) const;
   // How many of a block's parameters have gradients that are offloaded.
   double leaving_gradients(const Block& block, const Layout& layout) const;

@@ -16,13 +16,14 @@ const StageMemory& LayoutMemory::stage_memory(const Layout& layout) {
     const StageMemory::Mode mode{.numerics = layout.numerics(request_.precision),
                                  .device = request_.device,
                                  .zero = layout.zero,
-                                 .replicas = layout.dp,
+                                 .replicas = layout.copies(),
                                  .offload = {.optimizer = request_.offload.optimizer,
                                              .parameters = request_.offload.parameters,
                                              .gradients = request_.offload.gradients},
                                  .braids = braids,
-                                 .previews = request_.post_validation};
-    const MicrobatchShape shape{layout.microbatch, request_.sequence};
+                                 .previews = request_.post_validation,
+                                 .cp = layout.cp};
+    const MicrobatchShape shape{layout.microbatch, request_.sequence / layout.cp};
     memory = std::make_unique<StageMemory>(request_.config, layout.tp, shape, mode);
   }
   return *memory;
@@ -54,7 +55,7 @@ std::size_t LayoutMemory::bytes(const Layout& layout, const Placement& placement
 // Whether not even one microbatch's residual stream fits. For so large a batch the sum of all memory may not fit 64 bits.
 bool LayoutMemory::is_hopeless(const Layout& layout) const {
   const double elements = static_cast<double>(layout.microbatch) * static_cast<double>(request_.sequence) *
-                          static_cast<double>(request_.config.hidden) / layout.tp;
+                          static_cast<double>(request_.config.hidden) / layout.tp / layout.cp;
   return elements * static_cast<double>(size_of(request_.precision.compute)) > request_.speed.memory_bytes;
 }
 

@@ -44,6 +44,7 @@ struct LayoutRequest {
   int devices = 1;
   int hosts = 1;  // with as many of the devices each: a divisor of them
   int most_tp = 8;
+  int cp = 1;  // ranks that share each sequence, of all layouts; 2 cp divides the sequence
   std::int64_t sequence = 1;
   std::int64_t global_batch = 1;  // sequences of one step
   DeviceSpeed speed;
@@ -74,7 +75,9 @@ struct Layout {
   std::shared_ptr<const schedules::Plan> plan;        // of auto and the solver: the compute of a step
   double offloaded_activations = 0;                   // fraction, see schedules::offload_activations()
   Cut cut = {};                                       // empty: by cost
+  int cp = 1;
 
+  int copies() const { return dp * cp; }  // of the weights
   bool braids() const;  // see schedules::ScheduleInfo
   Numerics numerics(const Precision& precision) const {
     return {.precision = precision, .recompute = recompute, .recompute_layers = recompute_layers};
@@ -102,7 +105,7 @@ struct SearchResult {
   std::int64_t auto_left_out = 0;  // and those of auto beyond the time for its plans, which the most promising got
 };
 
-// The `count` fastest of all pp x tp x dp x chunks x microbatch x schedule x recompute that use every device and fit its
+// The `count` fastest of all pp x cp x tp x dp x chunks x microbatch x schedule x recompute that use every device and fit its
 // memory, with tensor-parallel ranks on one host; where only full recomputation fits, with as few layers of it as fit (but in
 // plans of auto). Where cuts are searched, see CutLayouts. A bound on the time spares simulating what cannot be among them.
 // Throws Error(input) when the batch or the model goes with no layout at all, or with none that can be

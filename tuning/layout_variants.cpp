@@ -14,7 +14,7 @@ std::vector<Recompute> LayoutVariants::modes() const {
 // 1 never takes longer than 0 by these costs, 2 as long as 1, and 3 gathers besides. Offloaded weights are gathered by 1 and 2
 // too.
 std::vector<int> LayoutVariants::zeros(const Layout& layout) const {
-  if (layout.dp == 1 || request_.post_validation) return {0};
+  if (layout.copies() == 1 || request_.post_validation) return {0};
   if (request_.zero) return {*request_.zero};
   if (request_.offload.parameters && !costs_.shares_sooner(layout)) return {0, 1, 2, 3};
   if (layout.braids()) return {1, 2};  // weights that are gathered come for one action at a time

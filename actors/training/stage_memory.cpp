@@ -23,6 +23,7 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
   setup.config = config_;
   setup.chunks = chunks;
   setup.shape = shape_;
+  setup.context = {0, mode_.cp};
   setup.microbatches = microbatches;
   setup.needs = needs;
   setup.actions = actions;

@@ -48,7 +48,8 @@ std::string recompute_text(const Layout& layout) {
 std::filesystem::path plan_path(const TuneOptions& options, const Layout& layout) {
   const bool again = layout.recompute != Recompute::none;
   const std::string zero = layout.zero.stage > 0 ? fmt::format("-zero{}", layout.zero.stage) : "";
-  return *options.plans / fmt::format("{}-pp{}-tp{}-dp{}{}-microbatch{}{}{}.txt", layout.schedule, layout.pp, layout.tp,
+  const std::string cp = layout.cp > 1 ? fmt::format("-cp{}", layout.cp) : "";
+  return *options.plans / fmt::format("{}-pp{}{}-tp{}-dp{}{}-microbatch{}{}{}.txt", layout.schedule, layout.pp, cp, layout.tp,
                                       layout.dp, zero, layout.microbatch, again ? "-recompute-" : "",
                                       again ? name_of(layout.recompute) : "");
 }
@@ -74,6 +75,7 @@ std::string command_line(const TuneOptions& options, const Layout& layout) {
   line += "--model " + quoted(options.model);
   if (options.layers_given) line += fmt::format(" --layers {}", options.request.config.layers);
   line += fmt::format(" --seq-len {} --pp {} --tp {} --dp {}", options.request.sequence, layout.pp, layout.tp, layout.dp);
+  if (layout.cp > 1) line += fmt::format(" --cp {}", layout.cp);
   if (layout.zero.stage > 0) line += fmt::format(" --zero {}", layout.zero.stage);
   line += fmt::format(" --microbatch {} --microbatches {}", layout.microbatch, layout.microbatches);
   line += " --schedule " + (layout.plan ? quoted(plan_path(options, layout).string()) : layout.schedule);
@@ -103,6 +105,7 @@ void print_json(const TuneOptions& options, const SearchResult& result) {
   for (const auto& ranked : result.best) {
     const Layout& layout = ranked.layout;
     const json object = {{"pp", layout.pp},
+                         {"cp", layout.cp},
                          {"tp", layout.tp},
                          {"dp", layout.dp},
                          {"chunks", layout.chunks},
@@ -159,6 +162,7 @@ void print_table(const TuneOptions& options, const SearchResult& result) {
                                 : fmt::format("{:g} TFLOP/s in {}", speed.flops / 1e12, precision_name(request.precision));
   fmt::print("each {}, memory {:g} GB/s; links {:g} GB/s, {:g} us; {:g} us a block\n", rates, speed.memory_rate / 1e9,
              speed.link_rate / 1e9, speed.latency * 1e6, speed.block_overhead * 1e6);
+  if (request.cp > 1) fmt::print("{} devices share each sequence\n", request.cp);
   if (request.hosts > 1)
     fmt::print("on {} hosts, links between them {:g} GB/s, {:g} us\n", request.hosts, speed.host_link_rate / 1e9,
                speed.host_latency * 1e6);

@@ -166,6 +166,16 @@ void read_devices(const OptionValues& values, TuneOptions& options) {
   request.hosts = read_hosts(values, request.devices, usual.hosts);
 }
 
+void read_cp(const OptionValues& values, LayoutRequest& request) {
+  request.cp = static_cast<int>(values.integer("cp", 1, most_devices).value_or(1));
+  if (request.devices % request.cp != 0)
+    values.fail("cp", fmt::format("does not divide {} devices, and every layout uses them all; give another", request.devices));
+  if (request.cp > 1 && request.sequence % (2 * request.cp) != 0)
+    values.fail("cp", fmt::format("sequences of {} tokens cannot be cut into 2 x {} equal chunks; give a --seq-len that is a "
+                                  "multiple of {}",
+                                  request.sequence, request.cp, 2 * request.cp));
+}
+
 // Times of blocks that a run measured.
 void read_costs(const OptionValues& values, LayoutRequest& request) {
   const auto file = values.text("costs");
@@ -270,6 +280,7 @@ const std::vector<OptionSpec>& tune_option_table() {
       {"Devices", "host-latency", "US", "of a message between devices of different hosts", "30"},
       {"Devices", "block-overhead", "US", "that each pass of an attention or MLP block takes whatever its size", "40"},
       {"Devices", "pp", "N", "only layouts of so many stages", "all that fit"},
+      {"Devices", "cp", "N", "how many devices share each sequence, in all layouts, as of train", "1"},
       {"Devices", "max-tp", "N", "largest tensor-parallel size, such as the devices of one host", "8"},
 
       {"Output", "count", "N", "how many of the fastest layouts to print", "10"},
@@ -296,6 +307,7 @@ TuneOptions parse_tune_options(const std::vector<std::string>& arguments, const 
   const OptionValues values(gather_options(tune_option_table(), arguments, environment, options.notes));
   placing_errors(values.places(), [&] { read_model(values, options); });
   read_devices(values, options);
+  read_cp(values, options.request);
   read_costs(values, options.request);
   options.count = static_cast<int>(values.integer("count", 1, 1000).value_or(options.count));
   options.json = values.on_off("json").value_or(false);

@@ -10,6 +10,9 @@
 #include "actors/training/checkpoint_folder.hpp"
 #include "actors/training/context_support.hpp"
 #include "actors/training/job_estimate.hpp"
+#include "actors/training/job_plan.hpp"
+#include "actors/training/stage_memory.hpp"
+#include "actors/training/transformer_compute.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/split.hpp"
@@ -18,6 +21,7 @@
 #include "model/zero.hpp"
 #include "real_processes.hpp"
 #include "schedules/builders.hpp"
+#include "schedules/validate.hpp"
 #include "temp_folder.hpp"
 #include "thread_processes.hpp"
 #include "tiny_run.hpp"
@@ -377,6 +381,18 @@ TEST_CASE("the more ranks share sequences, the less each takes for activations, 
     const std::size_t activations = taken.front().use.activations;
     if (before > 0) CHECK(static_cast<double>(activations) < 0.52 * static_cast<double>(before));
     before = activations;
+  }
+}
+
+TEST_CASE("layouts that nobody has built are estimated as runs whose ranks share sequences") {
+  for (const int cp : {1, 2, 4}) {
+    const TrainJob job = random_job(small_config(), 256, 4, with_cp(cp, {}));
+    const schedules::Plan plan = plan_of(job);
+    const auto needs = validate(plan, Order::planned, TransformerCompute::slot_life());
+    const StageMemory memory(job.config, 1, {1, 256 / cp}, {.numerics = job.numerics, .replicas = cp, .cp = cp});
+    const auto blocks = parts_of(job, plan.placement);
+    CHECK(memory.estimate(blocks, plan.microbatches, needs.front(), plan.stages.front()).total() ==
+          estimate_job(job).devices.front().use.total());
   }
 }
 

@@ -172,6 +172,9 @@ TEST_CASE("tune searches cuts whose command lines run, and lays everything out a
   CHECK_THAT(refused(tune + "--cut-steps 5"), Contains("--cut-steps 5: is of a search of cuts; add --cut search"));
   CHECK_THAT(refused(tune + "--cut search --cut-seconds 0"), Contains("--cut-seconds 0: must be"));
   CHECK_THAT(refused("tune --model tiny --devices 4 --pp 3"), Contains("--pp 3: does not divide 4 devices"));
+  CHECK_THAT(refused("tune --model tiny --devices 4 --cp 3"), Contains("--cp 3: does not divide 4 devices"));
+  CHECK_THAT(refused("tune --model tiny --devices 4 --cp 4 --seq-len 12"),
+             Contains("give a --seq-len that is a multiple of 8"));
 }
 
 TEST_CASE("tune takes what blocks took in a run, and refuses the profile of another") {

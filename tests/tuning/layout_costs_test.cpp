@@ -59,6 +59,31 @@ TEST_CASE("tune: in fp8 the blocks' products have their own rate, what they read
   CHECK(gathering.parts(divided)[1].times.forward == Approx(without + 4 * (3 * hidden * inner + hidden) / rate));
 }
 
+TEST_CASE("tune: a ring's transfers cost what attention does not hide, and the gradients' way home") {
+  LayoutRequest request = tied_request();
+  request.config.tied_embeddings = false;
+  request.sequence = 1024;
+  request.speed.latency = 0;
+  const Block attention{BlockKind::attention, 0};
+  const auto times = [&](int cp, double rate) {
+    request.speed.link_rate = rate;
+    return LayoutCosts(request).block_times(attention, {.cp = cp});
+  };
+  constexpr double fast = 1e30;
+  const auto alone = times(1, fast), pair = times(2, fast);
+  CHECK(pair.forward < 0.6 * alone.forward);
+  CHECK(pair.input_grad < 0.6 * alone.input_grad);
+  // fp32, 512 tokens: so slow that nothing is hidden to speak of, keys and values go round once each way, their gradients
+  // twice.
+  constexpr double slow = 1e3;
+  const double bytes = 2.0 * 512 * static_cast<double>(request.config.kv_heads * request.config.head_dim) * 4;
+  CHECK(times(2, slow).forward == Approx(bytes / slow).epsilon(1e-3));
+  CHECK(times(2, slow).input_grad == Approx(3 * bytes / slow).epsilon(1e-3));
+  CHECK(times(2, slow).weight_grad == pair.weight_grad);
+  CHECK(times(4, slow).forward == Approx(3 * (bytes / 2) / slow).epsilon(1e-3));
+  CHECK(times(4, slow).input_grad == Approx((3 + 4) * (bytes / 2) / slow).epsilon(1e-3));
+}
+
 TEST_CASE("tune: links between hosts are those of the edges, sums and verdicts that leave one") {
   LayoutRequest request = tied_request();
   request.devices = 8;

@@ -183,6 +183,52 @@ TEST_CASE(
   CHECK(fast < slow_three);
 }
 
+TEST_CASE("tune: devices that share sequences keep a part of each, divide the state with replicas, and wait for slow links") {
+  LayoutRequest request = request_of("llama3.2-1b", 8);
+  request.precision = Precision::bf16();
+  request.device = DeviceKind::cuda;
+  request.sequence = 65'536;
+  request.global_batch = 8;
+  const auto find = [&](int cp) {
+    request.cp = cp;
+    return search_layouts(request, 1'000'000).best;
+  };
+  const auto of_one_stage = [](const std::vector<RankedLayout>& all, int tp) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const RankedLayout& one) {
+      return one.layout.pp == 1 && one.layout.tp == tp && one.layout.microbatch == 1;
+    });
+    REQUIRE(found != all.end());
+    return *found;
+  };
+  request.recompute = Recompute::full;
+  request.zero = 1;
+  request.speed.memory_bytes = 1e12;
+  const auto alone = find(1), shared = find(4);
+  for (const RankedLayout& one : shared) {
+    CHECK(one.layout.pp * one.layout.cp * one.layout.tp * one.layout.dp == 8);
+    CHECK(one.layout.cp == 4);
+    CHECK(one.layout.zero.stage == 1);
+  }
+  // The state of eight devices is divided either way; what is counted in tokens falls to a fourth, but for ring attention's
+  // own.
+  const RankedLayout whole = of_one_stage(alone, 1), part = of_one_stage(shared, 1);
+  CHECK(part.layout.dp == 2);
+  CHECK(static_cast<double>(part.memory.front()) < 0.5 * static_cast<double>(whole.memory.front()));
+  // Attention of long sequences hides what goes round; the four do the work of one each.
+  CHECK(part.seconds > whole.seconds * 0.99);
+  CHECK(part.seconds < whole.seconds * 1.1);
+  request.speed.link_rate = 1e9;
+  const double slow = of_one_stage(find(4), 1).seconds;
+  CHECK(slow > 1.2 * part.seconds);
+  // Rings of four stay on a host of four; those of eight do not.
+  request.speed.link_rate = 3e11;
+  request.speed.host_link_rate = 1e9;
+  request.speed.host_latency = 1e-3;
+  request.hosts = 2;
+  const double inside = of_one_stage(find(4), 1).seconds, across = of_one_stage(find(8), 1).seconds;
+  CHECK(across > inside);
+}
+
 TEST_CASE("tune's plans of auto are faster than every other schedule of the same sizes, and cost little time") {
   LayoutRequest request = request_of("llama-13b", 16);
   request.with_auto = true;

@@ -136,6 +136,7 @@ TEST_CASE("processes of other layouts learn what one process learns, to the bit"
                                        {"--pp 4 --schedule zb-v --steps 3", {"2", "4"}},
                                        {"--pp 2 --order ready --steps 3", {"2"}},
                                        {"--dp 4 --steps 3 --microbatches 2", {"2", "4"}},
+                                       {"--cp 2 --pp 2 --steps 3", {"2", "4"}},
                                        {"--pp 4 --dp 2 --steps 3", {"8"}}};
   for (const Layout& layout : layouts) {
     const Learned alone = train("", layout.options);
