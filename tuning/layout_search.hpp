@@ -78,7 +78,7 @@ struct Layout {
   int cp = 1;
 
   int copies() const { return dp * cp; }  // of the weights
-  bool braids() const;  // see schedules::ScheduleInfo
+  bool braids() const;                    // see schedules::ScheduleInfo
   Numerics numerics(const Precision& precision) const {
     return {.precision = precision, .recompute = recompute, .recompute_layers = recompute_layers};
   }

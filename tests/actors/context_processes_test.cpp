@@ -1,0 +1,127 @@
+// Ranks of several processes that share sequences: the bits of one process, and one cause for all when one is lost.
+#include <signal.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "golden_run.hpp"
+#include "real_processes.hpp"
+#include "thread_processes.hpp"
+#include "tiny_run.hpp"
+
+using namespace pipetrain;
+using namespace pipetrain::test;
+
+namespace {
+
+Layout with_cp(int cp, Layout layout) {
+  layout.cp = cp;
+  return layout;
+}
+
+}  // namespace
+
+TEST_CASE("the parts of a sequence may be in different processes", "[processes]") {
+  for (const Layout& layout : {with_cp(2, {}), with_cp(2, {2}), with_cp(2, {2, 2}), with_cp(4, {1, 1, 2})}) {
+    const TinyRun tiny{.sequence = 16, .microbatches = 3, .layout = layout};
+    const RunRecord one = run(tiny);
+    const int ranks = layout.pp * layout.tp * layout.dp * layout.cp;
+    for (const int processes : {2, 3, ranks}) {
+      if (processes > ranks) continue;
+      INFO(processes << " processes: " << to_string(tiny));
+      CHECK((run_over(processes, [&] { return job_of(tiny); }) == one));
+    }
+  }
+}
+
+// Real processes, which exchange by UCX.
+TEST_CASE("processes that share sequences follow the golden trajectory, to the bit as one process", "[golden][processes]") {
+  struct Case {
+    std::string golden;
+    int processes;
+    Layout layout;
+  };
+  Layout divided = with_cp(2, {2, 1, 2}), deep = with_cp(2, {2, 2, 2, 1, "zb-v", 2});
+  divided.zero = 3;
+  for (const auto& [golden, processes, layout] : std::vector<Case>{{"llama3_tiny", 2, with_cp(2, {})},
+                                                                   {"gpt2_tiny", 4, with_cp(2, {1, 2})},
+                                                                   {"llama2_tiny", 4, divided},
+                                                                   {"llama3_tiny", 4, deep},
+                                                                   {"llama2_tiny", 2, with_cp(4, {2, 1, 1, 2})},
+                                                                   {"gpt2_tiny", 4, with_cp(4, {})},
+                                                                   {"llama3_tiny", 4, with_cp(4, {2, 2, 2, 1, "1f1b"})}}) {
+    const TinyRun tiny{.golden = golden, .layout = layout};
+    INFO(processes << " processes: " << to_string(tiny));
+    const Reference reference = golden_reference(golden);
+    const auto steps = static_cast<std::int64_t>(reference.loss.size());
+    const RunRecord one = run(job_of(tiny), steps);
+    Followers followers(processes, tiny);
+    TrainJob job = followers.job();
+    const auto control = job.processes->control;
+    const RunRecord several = run(std::move(job), steps);
+    control->leave();
+    CHECK(followers.wait() == std::vector<std::string>(static_cast<std::size_t>(processes - 1)));
+    CHECK((several == one));
+    check_golden(several, reference);
+  }
+}
+
+TEST_CASE("a process that is killed or stopped ends the others that share its sequences, which name it", "[processes]") {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const TinyRun tiny{.sequence = 16, .layout = with_cp(2, {2})};
+    Followers followers(4, tiny);
+    TrainJob job = followers.job();
+    const auto control = job.processes->control;
+    std::string cause;
+    std::chrono::steady_clock::time_point begin;
+    try {
+      Trainer trainer(std::move(job));
+      trainer.step();
+      begin = std::chrono::steady_clock::now();
+      followers.signal(1, signal);  // it shares the first stage's sequences with this one
+      while (true) trainer.step();
+    } catch (const RunFailed& failure) {
+      cause = failure.what();
+      CHECK(failure.everything_stopped());
+    }
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(8));
+    control->leave();
+    CHECK_THAT(cause, Catch::StartsWith("process 1 (part 1) on host "));
+    if (signal == SIGSTOP) followers.signal(1, SIGKILL);
+    const auto ends = followers.wait();
+    CHECK(ends[1] == cause);
+    CHECK(ends[2] == cause);
+  }
+}
+
+TEST_CASE("a rank that fails ends the others that share its sequences, with its cause", "[processes]") {
+  for (const int processes : {1, 2}) {
+    for (const int rank : {0, 1, 3}) {
+      const TinyRun tiny{.layout = with_cp(2, {2})};
+      const auto failures = lead(
+          MemoryHub::make(processes),
+          [&](int) {
+            TrainJob job = job_of(tiny);
+            job.fault = Fault{rank, 2, FaultKind::raise};
+            return job;
+          },
+          [](Trainer& trainer) {
+            for (int step = 0; step < 3; ++step) trainer.step();
+          });
+      for (const auto& failure : failures) {
+        INFO(failure);
+        CHECK(failure.find("rank " + std::to_string(rank) + " (stage " + std::to_string(rank / 2)) != std::string::npos);
+        CHECK(failure.find("a fault was asked for") != std::string::npos);
+        CHECK(failure.find("not everything stopped") == std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_CASE("processes that share sequences drop and keep apart what one process does", "[processes]") {
+  const TinyRun tiny{.sequence = 16, .microbatches = 3, .dropout = 0.2, .isolated = true, .layout = with_cp(2, {2})};
+  const RunRecord one = run(tiny);
+  for (const int processes : {2, 4}) CHECK((run_over(processes, [&] { return job_of(tiny); }) == one));
+}
