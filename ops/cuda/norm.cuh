@@ -2,6 +2,7 @@
 // row is spread over the registers of a warp or a block, N packs of W elements a thread. Only for .cu files.
 #pragma once
 
+#include "ops/cuda/block_order.cuh"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/vector.cuh"
@@ -65,7 +66,7 @@ template <bool centered, class T, class TW, int W, int N>
 __global__ void __launch_bounds__(1024)
     norm_kernel(const T* x, const TW* weight, const TW* bias, float eps, NormOutput<T> to, std::int64_t rows, int cols) {
   wait_for_previous();
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  const std::int64_t row = static_cast<std::int64_t>(block_from_end()) * blockDim.y + threadIdx.y;
   if (row >= rows) return;
   const int packs = cols / W;
   x += row * cols;

@@ -117,9 +117,10 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
   wait_for_previous();
   const int packs = cols / W;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
-  std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  // From the last row to the first, for the cache (block_order.cuh).
+  std::int64_t row = rows - 1 - (static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y);
   NextRow<T, W, N> next{reinterpret_cast<Pack<T, W>*>(memory), dy, x, residual, cols};
-  if (row < rows) next.fetch(row);
+  if (row >= 0) next.fetch(row);
 
   Pack<TW, W> w[N] = {};
 #pragma unroll
@@ -128,12 +129,12 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     if (pack < packs) w[n] = load<W>(weight, pack);
   }
   R dweight[N][W] = {}, dbias[N][W] = {}, of_residual[N][W] = {};
-  float next_inv = row < rows ? inv_std[row] : 0.0F, next_center = centered && row < rows ? mean[row] : 0.0F;
-  for (int parity = 0; row < rows; row += stride, parity ^= 1) {
+  float next_inv = row >= 0 ? inv_std[row] : 0.0F, next_center = centered && row >= 0 ? mean[row] : 0.0F;
+  for (int parity = 0; row >= 0; row -= stride, parity ^= 1) {
     const R inv = next_inv, offset = -next_center * inv;  // n = x inv + offset
-    if (row + stride < rows) {
-      next_inv = inv_std[row + stride];
-      if constexpr (centered) next_center = mean[row + stride];
+    if (row >= stride) {
+      next_inv = inv_std[row - stride];
+      if constexpr (centered) next_center = mean[row - stride];
     }
     Pack<T, W> in_dy[N] = {}, in_x[N] = {}, in_residual[N] = {};
     next.take(in_dy, in_x, in_residual);
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
       sums[0] += of_pack[0];
       if constexpr (centered) sums[1] += of_pack[1];
     }
-    if (row + stride < rows) next.fetch(row + stride);
+    if (row >= stride) next.fetch(row - stride);
     team_sums(sums, shared[parity][threadIdx.y % max_teams]);
     // dx = g inv + x pull + level
     const R slope = sums[0] / static_cast<R>(cols), pull = -slope * inv * inv;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ops/cuda/block_order.cuh"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/rotate.cuh"
@@ -21,7 +22,7 @@ __global__ void __launch_bounds__(max_threads, 2)
   wait_for_previous();
   const int chunks = half / W, chunk = threadIdx.x % chunks, step = blockDim.x / chunks;
   const int first_head = blockIdx.y * step * unroll + threadIdx.x / chunks;
-  const std::int64_t token = blockIdx.x;
+  const std::int64_t token = block_from_end();
   const float* angles = cos_sin + position_of(token, sequence, documents) * 2 * half;
   T* row = qkv + token * row_stride;
   Pack<T, W> first[unroll], second[unroll];
