@@ -73,29 +73,28 @@ __device__ void team_sums(R (&values)[B], R (*shared)[32]) {
 constexpr int max_teams = 8;  // of more than a warp, of a block; each has a hardware barrier of its own
 constexpr int max_warps = 16;
 
-// The block's teams' sums in team 0, added in halves; memory: [half of the teams, cols].
-template <int W, int N, class R>
-__device__ void add_teams(R (&sums)[N][W], R* memory, int packs) {
+// The block's teams' S sums of each column in team 0, added in halves; memory: [half of the teams, S, cols].
+template <int S, int W, int N, class R>
+__device__ void add_teams(R (&sums)[S][N][W], R* memory, int packs) {
   const int team = threadIdx.y;
+  const auto for_each_sum = [&](R* of_pair, auto body) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const int pack = threadIdx.x + n * blockDim.x;
+      if (pack >= packs) break;
+#pragma unroll
+      for (int s = 0; s < S; ++s)
+#pragma unroll
+        for (int i = 0; i < W; ++i) body(sums[s][n][i], of_pair[(s * W + i) * packs + pack]);
+    }
+  };
   for (int teams = blockDim.y, half; teams > 1; teams = half) {
     half = (teams + 1) / 2;
-    R* const of_pair = memory + static_cast<std::int64_t>(team < half ? team : team - half) * W * packs;
+    R* const of_pair = memory + static_cast<std::int64_t>(team < half ? team : team - half) * S * W * packs;
     __syncthreads();
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const int pack = threadIdx.x + n * blockDim.x;
-      if (team < half || team >= teams || pack >= packs) break;
-#pragma unroll
-      for (int i = 0; i < W; ++i) of_pair[i * packs + pack] = sums[n][i];
-    }
+    if (team >= half && team < teams) for_each_sum(of_pair, [](R& own, R& shared) { shared = own; });
     __syncthreads();
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const int pack = threadIdx.x + n * blockDim.x;
-      if (team + half >= teams || pack >= packs) break;
-#pragma unroll
-      for (int i = 0; i < W; ++i) sums[n][i] += of_pair[i * packs + pack];
-    }
+    if (team + half < teams) for_each_sum(of_pair, [](R& own, R& shared) { own += shared; });
   }
 }
 
@@ -128,7 +127,8 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     const int pack = threadIdx.x + n * blockDim.x;
     if (pack < packs) w[n] = load<W>(weight, pack);
   }
-  R dweight[N][W] = {}, dbias[N][W] = {}, of_residual[N][W] = {};
+  constexpr int columns = 1 + (centered ? 1 : 0) + (sums_residual ? 1 : 0);
+  R totals[columns][N][W] = {};  // of the weight's gradient, the bias's and the residual
   float next_inv = row >= 0 ? inv_std[row] : 0.0F, next_center = centered && row >= 0 ? mean[row] : 0.0F;
   for (int parity = 0; row >= 0; row -= stride, parity ^= 1) {
     const R inv = next_inv, offset = -next_center * inv;  // n = x inv + offset
@@ -146,10 +146,10 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
       for (int i = 0; i < W; ++i) {
         const R of_dy = in_dy[n][i], normal = in_x[n][i] * inv + offset, grad = of_dy * w[n][i];
         of_pack[0] += grad * normal;
-        dweight[n][i] += of_dy * normal;
+        totals[0][n][i] += of_dy * normal;
         if constexpr (centered) {
           of_pack[1] += grad;
-          dbias[n][i] += of_dy;
+          totals[1][n][i] += of_dy;
         }
       }
       sums[0] += of_pack[0];
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
 #pragma unroll
       for (int i = 0; i < W; ++i) {
         R rest = in_residual[n][i];
-        if constexpr (sums_residual) of_residual[n][i] += rest;
+        if constexpr (sums_residual) totals[2][n][i] += rest;
         if constexpr (centered) rest += level;
         out[i] = static_cast<R>(in_dy[n][i]) * w[n][i] * inv + (in_x[n][i] * pull + rest);
       }
@@ -180,19 +180,16 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     }
   }
 
-  add_teams(dweight, reinterpret_cast<R*>(memory), packs);
-  if constexpr (centered) add_teams(dbias, reinterpret_cast<R*>(memory), packs);
-  if constexpr (sums_residual) add_teams(of_residual, reinterpret_cast<R*>(memory), packs);
+  cudaTriggerProgrammaticLaunchCompletion();  // of the kernel that adds the blocks' sums: its launch overlaps
+  add_teams(totals, reinterpret_cast<R*>(memory), packs);
   if (threadIdx.y != 0) return;
-  constexpr int sums = 1 + (centered ? 1 : 0) + (sums_residual ? 1 : 0);
-  float* const own = partial + static_cast<std::int64_t>(blockIdx.x) * sums * cols;
+  float* const own = partial + static_cast<std::int64_t>(blockIdx.x) * columns * cols;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const int pack = threadIdx.x + n * blockDim.x;
     if (pack >= packs) break;
-    store(own, pack, dweight[n]);
-    if constexpr (centered) store(own + cols, pack, dbias[n]);
-    if constexpr (sums_residual) store(own + 2 * cols, pack, of_residual[n]);
+#pragma unroll
+    for (int s = 0; s < columns; ++s) store(own + s * cols, pack, totals[s][n]);
   }
 }
 
@@ -218,7 +215,9 @@ void norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwar
       constexpr int N = decltype(n)::value;
       const int teams = std::clamp(backward_threads_of<N> / threads, 1, threads == 32 ? max_warps : max_teams);
       const auto blocks = static_cast<int>(std::min<std::int64_t>(ceil_div<std::int64_t>(rows, teams), multiprocessors));
-      const int halves = W * N * threads * ((teams + 1) / 2) * static_cast<int>(sizeof(Real<T>));
+      constexpr int columns = 1 + (centered ? 1 : 0) + (sums_residual ? 1 : 0);
+      const int pairs = teams == 1 ? 0 : (teams + 1) / 2;
+      const int halves = columns * W * N * threads * pairs * static_cast<int>(sizeof(Real<T>));
       const int shared = std::max(NextRow<T, W, N>::bytes_per_thread * threads * teams, halves);
       const auto kernel = norm_backward_kernel<centered, sums_residual, T, TW, W, N>;
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
