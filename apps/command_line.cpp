@@ -36,6 +36,7 @@
 #include "apps/tune/tune.hpp"
 #include "apps/watch/watch.hpp"
 #include "comm/control/launch_environment.hpp"
+#include "comm/ucx/ucx_process.hpp"
 #include "core/error.hpp"
 #include "core/nearest_name.hpp"
 
@@ -222,6 +223,7 @@ int run_command_line(const std::vector<std::string>& arguments, const Environmen
   hold_standard_streams();
   std::set_terminate(end_by_exception);
   connect_launch_report(environment);
+  print_no_ucx_stacks();
   std::optional<SignalWatch> watch;
   try {
     watch.emplace();

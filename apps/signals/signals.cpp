@@ -15,6 +15,7 @@
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/inherited_signals.hpp"
 #include "apps/train/save_lock.hpp"
+#include "comm/ucx/ucx_process.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -106,6 +107,7 @@ bool leave_when_asked = true;
   remove_unfinished_outputs();
   remove_save_lock();
   print_beside_progress("stopped by " + stop_signal_name());
+  hold_ucx_openings();
   std::_Exit(stop_signal_status());
 }
 

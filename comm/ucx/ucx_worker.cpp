@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "comm/ucx/ucx_process.hpp"
 #include "core/error.hpp"
 
 namespace pipetrain {
@@ -94,6 +95,7 @@ UcxWorker::~UcxWorker() {
 void UcxWorker::open(SharedMemory shared_memory) {
   posted_events_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (posted_events_ < 0) throw Error(ErrorKind::unavailable, "UCX cannot start: the process has too many files open");
+  const auto opening = begin_ucx_opening();
   context_ = open_context(shared_memory);
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;

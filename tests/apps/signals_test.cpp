@@ -69,6 +69,15 @@ TEST_CASE("a terminal that goes away ends a run as SIGTERM does: the step is fin
   CHECK(names_in(save).size() == 1);
 }
 
+TEST_CASE("a crash prints no stack of UCX's") {
+  const TempFolder folder;
+  const fs::path metrics = folder.path() / "m.jsonl";
+  LiveRun run(small + "--steps 1000000 --metrics " + metrics.string());
+  run.wait_until([&] { return lines(metrics) > 2; });
+  CHECK(run.end_by(SIGSEGV) != 0);
+  CHECK_THAT(run.err(), !Contains("==== backtrace"));
+}
+
 TEST_CASE("signals that are ignored from the start stay so") {
   const TempFolder folder;
   const fs::path metrics = folder.path() / "m.jsonl";

@@ -1,0 +1,19 @@
+// What UCX does to the process that it lives in, for programs that end in a way of their own. Nothing in a build without UCX.
+#pragma once
+
+#include <mutex>
+
+namespace pipetrain {
+
+// Takes back the handlers by which UCX prints the stack of a process that SIGSEGV, SIGBUS, SIGFPE or SIGILL ends, unless the
+// environment says what UCX does then (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS). To be called before own handlers are set.
+void print_no_ucx_stacks() noexcept;
+
+// For a process that is about to end: waits until no worker is being opened, 2 s at most, and lets none be opened from now on.
+// One that ends in the middle of that leaves a file in /dev/shm. Thread-safe.
+void hold_ucx_openings() noexcept;
+
+// For UcxWorker: held while it opens.
+std::unique_lock<std::timed_mutex> begin_ucx_opening();
+
+}  // namespace pipetrain
