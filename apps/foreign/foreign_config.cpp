@@ -191,7 +191,9 @@ class ForeignFile {
     if (find_option(table_, name)) return put_words(name, setting, words_of(setting));  // an option of ours among theirs
     const auto ours = our_spelling(setting.key);
     refuse(setting, fmt::format("is no key of {} that is known here; {}", name_of(system_),
-                                ours ? "here it may be " + *ours : "leave it out"));
+                                !ours                     ? "leave it out"
+                                : ours->starts_with("--") ? "here it may be " + *ours
+                                                          : *ours));
   }
 
   void apply(const ForeignKey& key, const ForeignSetting& setting) {

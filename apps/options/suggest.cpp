@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "apps/foreign/foreign_keys.hpp"
 #include "core/nearest_name.hpp"
 
 namespace pipetrain {
@@ -28,8 +29,8 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"num-hidden-layers", "--layers"},
       {"random-init", "--init random"},
       {"model-random-init", "--init random"},
-      {"p", "--pp, --tp and --dp"},
-      {"plugin", "--pp, --tp and --dp"},
+      {"p", "--pp, --tp, --dp, --zero and --offload"},
+      {"plugin", "--pp, --tp, --dp, --zero and --offload"},
       {"d", "--data"},
       {"dataset", "--data"},
       {"dataset-dir", "--data"},
@@ -135,7 +136,7 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"use-cpu", "--device cpu"},
       {"no-cuda", "--device cpu"},
       {"gpus", "--devices"},
-      {"num-gpus", "--devices"},
+      {"num-gpus", "--devices, or --nproc of pipetrain launch"},
       {"num-threads", "--threads"},
       {"o", "--save"},
       {"save-dir", "--save"},
@@ -153,6 +154,7 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"steps-per-print", "--log-interval"},
       {"logging-steps", "--log-interval"},
       {"deepspeed-config", "--config"},
+      {"deepspeed", "--config"},
       {"a", always_on},
       {"flash-attention", always_on},
       {"enable-flash-attention", always_on},
@@ -196,10 +198,10 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"max-position-embeddings", model_folder},
       {"model.name", "--model"},
       {"model.flavor", "--model"},
-      {"hf-assets-path", "--model DIR"},
+      {"hf-assets-path", "--tokenizer, and --model DIR for its weights"},
       {"pipeline", "--pp"},
-      {"partition", cut_by_cost},
-      {"partition-method", cut_by_cost},
+      {"partition", "--cut"},
+      {"partition-method", "--cut"},
       {"num-output-chunks", "--loss-chunks"},
       {"context-parallel-size", "--cp"},
       {"context-parallel-degree", "--cp"},
@@ -220,7 +222,7 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"bucket-cap-mb", automatic},
       {"optimizer", "the optimizer is AdamW; give --lr, --beta1, --beta2, --adam-eps and --weight-decay"},
       {"scheduler", "--lr-schedule with --warmup-steps and --min-lr"},
-      {"warmup-min-lr", "the warm-up begins near 0 here, leave it out"},
+      {"warmup-min-lr", "--warmup-init-lr"},
       {"warmup-type", "the warm-up is linear here, leave it out"},
       {"lr-decay-iters", "the rate decays over all steps here, leave it out"},
       {"total-num-steps", "--steps"},
@@ -241,11 +243,12 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_names() {
       {"keep-latest-k", "--save-keep"},
       {"config-file", "--config"},
       {"log-freq", "--log-interval"},
-      {"plot-loss", "--metrics"},
+      {"plot-loss", "--report"},
       {"do-eval", "--eval-data"},
       {"validation-file", "--eval-data"},
       {"valid-data-path", "--eval-data"},
       {"validation-split", "--split"},
+      {"val-size", "--split"},
       {"evaluation-strategy", "--eval-interval"},
       {"eval-strategy", "--eval-interval"},
       {"eval-steps", "--eval-interval"},
@@ -285,6 +288,42 @@ const std::unordered_map<std::string_view, std::string_view>& foreign_schedules(
   return names;
 }
 
+// "beta1 beta2" -> "--beta1 and --beta2".
+std::string as_options(std::string_view targets) {
+  const auto space = targets.find(' ');
+  const std::string first = "--" + std::string(targets.substr(0, space));
+  return space == std::string_view::npos ? first : first + " and --" + std::string(targets.substr(space + 1));
+}
+
+// What a key of their files means as an option; nothing for one that is spelled as ours.
+std::optional<std::string> as_answer(const ForeignKey& key) {
+  std::string target(key.target);
+  switch (key.rule) {
+    case ForeignRule::maps:
+    case ForeignRule::words:
+      if (normalised_name(key.key) == key.target) return std::nullopt;
+      return as_options(key.target);
+    case ForeignRule::when_on:
+      std::replace(target.begin(), target.end(), '=', ' ');
+      return "--" + target;
+    case ForeignRule::holds:
+      target += "; leave it out";
+      break;
+    case ForeignRule::holds_for:
+    case ForeignRule::refused:
+      break;
+  }
+  return target.starts_with("--") ? "here " + target : target;
+}
+
+// Of the keys that --config takes, by their whole name. `name` is normalised.
+std::optional<std::string> from_their_files(std::string_view name) {
+  for (const auto keys : {megatron_keys(), deepspeed_keys(), torchtitan_keys()})
+    for (const ForeignKey& key : keys)
+      if (normalised_name(key.key) == name) return as_answer(key);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> our_spelling(std::string_view foreign_name) {
@@ -292,7 +331,7 @@ std::optional<std::string> our_spelling(std::string_view foreign_name) {
   if (name.ends_with("-bucket-size")) return std::string(automatic);
   auto found = foreign_names().find(name);
   if (found == foreign_names().end()) found = foreign_names().find(std::string_view(name).substr(name.rfind('.') + 1));
-  if (found == foreign_names().end()) return std::nullopt;
+  if (found == foreign_names().end()) return from_their_files(name);
   return std::string(found->second);
 }
 

@@ -10,7 +10,8 @@ namespace pipetrain {
 // What an option of ColossalAI, DeepSpeed, Megatron-LM, torchtitan or the Hugging Face trainer is called here, e.g.
 // "pipeline-model-parallel-size" -> "--pp"; "p" -> "--pp, --tp and --dp"; where no option is the answer, a clause that says
 // what is: "this is always on here, leave it out". Dashes and underscores are the same; of torchtitan's dotted names the last
-// part is enough. Several systems spell one meaning; the table has them all.
+// part is enough. The keys that --config
+// takes of their files are known by their whole names.
 std::optional<std::string> our_spelling(std::string_view foreign_name);
 
 // The same for schedules: "ZBVZeroBubble" -> "zb-v".

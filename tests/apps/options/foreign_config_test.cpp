@@ -11,6 +11,7 @@
 
 using namespace pipetrain;
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using Words = std::vector<std::string>;
 
@@ -261,6 +262,7 @@ TEST_CASE("a line of Megatron-LM's arguments says the same here") {
   CHECK_THAT(error_of("m.args", "--lr '1"), Contains("a quote is not closed"));
   CHECK_THAT(error_of("m.args", "--lr 1 2"), Contains("m.args:1: "));
   CHECK_THAT(error_of("m.args", "--moe-router-topk 2"), Contains("moe-router-topk: is no key of Megatron-LM's"));
+  CHECK_THAT(error_of("m.args", "--flash-attention"), EndsWith("known here; this is always on here, leave it out"));
 }
 
 TEST_CASE("the options of a run are saved as a file that asks for the same run") {

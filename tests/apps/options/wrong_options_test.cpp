@@ -43,7 +43,7 @@ TEST_CASE("an unknown option is answered with the nearest, or with what it is ca
   CHECK(error_of({"--micro-batch-size", "2"}) == "--micro-batch-size: unknown option; here it is --microbatch");
   CHECK(error_of({"--gradient_accumulation_steps", "2"}) ==
         "--gradient_accumulation_steps: unknown option; here it is --microbatches");
-  CHECK(error_of({"-p", "zero2"}) == "-p: unknown option; here it is --pp, --tp and --dp");
+  CHECK(error_of({"-p", "zero2"}) == "-p: unknown option; here it is --pp, --tp, --dp, --zero and --offload");
   CHECK(error_of({"--flash_attention"}) == "--flash_attention: unknown option; this is always on here, leave it out");
   CHECK(error_of({"--zero_stage", "1"}) == "--zero_stage: unknown option; here it is --zero");
   CHECK_THAT(error_of({"--growth_interval", "9"}), Contains("here it is --loss-scale-window"));
