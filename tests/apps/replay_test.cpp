@@ -103,7 +103,8 @@ TEST_CASE("a ready run is run again in its own order, step by step, with its bit
     CHECK(run("compare " + file("a") + " " + file("b")).status == 0);
     const auto order = [&](const char* name) {  // of each stage, by time
       std::map<int, std::vector<std::pair<double, std::string>>> rows;
-      for (const auto& event : nlohmann::json::parse(read_file(file(name)))["traceEvents"])
+      const auto trace = nlohmann::json::parse(read_file(file(name)));
+      for (const auto& event : trace["traceEvents"])
         if (event["ph"] == "X") rows[event["tid"]].emplace_back(event["ts"], event["name"]);
       std::string text;
       for (auto& [row, actions] : rows) {
