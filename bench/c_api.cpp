@@ -34,8 +34,10 @@ int launch(void* user, const pipetrain_launch* launch) {
 
 int run(void*, const pipetrain_launch*, double*, size_t, size_t*) { return 0; }
 
+enum class Way { launch, run, run_on_any_thread };
+
 struct Bench {
-  bool launches = false;
+  Way way = Way::launch;
   std::vector<Stage> all = std::vector<Stage>(stages);
 };
 
@@ -44,20 +46,21 @@ int make_compute(void* user, const pipetrain_stage_request* request, pipetrain_c
   Stage& stage = bench->all[static_cast<std::size_t>(request->stage)];
   stage.handle = request->handle;
   compute->user = &stage;
-  if (bench->launches) {
+  if (bench->way == Way::launch) {
     compute->launch = launch;
   } else {
     compute->run = run;
   }
+  compute->any_thread = bench->way == Way::run_on_any_thread;
   return 0;
 }
 
-double microseconds_per_action(bool launches) {
+double microseconds_per_action(Way way) {
   const pipetrain_plan_request wanted{sizeof(pipetrain_plan_request), "1f1b", stages, 0, microbatches};
   pipetrain_plan* plan = nullptr;
   check(pipetrain_plan_build(&wanted, &plan));
   Bench bench;
-  bench.launches = launches;
+  bench.way = way;
   pipetrain_pipeline_request request{};
   request.struct_size = sizeof request;
   request.plan = plan;
@@ -83,7 +86,11 @@ double microseconds_per_action(bool launches) {
 
 int main() {
   using namespace pipetrain;
-  bool all = bench::report("c api launch", microseconds_per_action(true), "us/action", bench::Limit::at_most, 3);
-  all &= bench::report("c api run", microseconds_per_action(false), "us/action", bench::Limit::at_most, 3);
+  const auto report = [](const char* name, Way way) {
+    return bench::report(name, microseconds_per_action(way), "us/action", bench::Limit::at_most, 3);
+  };
+  bool all = report("c api launch", Way::launch);
+  all &= report("c api run", Way::run);
+  all &= report("c api run on any thread", Way::run_on_any_thread);
   return all ? 0 : 1;
 }

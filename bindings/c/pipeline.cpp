@@ -42,6 +42,10 @@ pipetrain_compute read_compute(const pipetrain_compute& given) {
   const pipetrain_compute compute = read_struct(&given, "compute");
   if ((compute.launch == nullptr) == (compute.run == nullptr))
     throw Error(ErrorKind::input, "make_compute: exactly one of launch and run must be set");
+  if (compute.any_thread != 0 && compute.any_thread != 1)
+    throw Error(ErrorKind::input, "make_compute: any_thread: " + std::to_string(compute.any_thread) + "; use 0 or 1");
+  if (compute.any_thread != 0 && compute.launch != nullptr)
+    throw Error(ErrorKind::input, "make_compute: any_thread goes with run; leave it 0 beside launch");
   return compute;
 }
 

@@ -156,7 +156,8 @@ std::shared_ptr<StageCompute> make_callback_compute(const pipetrain_compute& cal
                                                     const schedules::Placement& placement) {
   auto own = std::make_unique<Callbacks>(callbacks, request.id, placement);
   if (callbacks.launch != nullptr) return std::make_shared<LaunchingCompute>(std::move(own));
-  return std::make_shared<BlockingCompute>(std::make_shared<RunningStage>(std::move(own)), request.stage, request.watch);
+  return std::make_shared<BlockingCompute>(std::make_shared<RunningStage>(std::move(own)), request.stage, request.watch,
+                                           callbacks.any_thread != 0 ? request.threads : nullptr);
 }
 
 std::shared_ptr<InputSource> make_callback_source(const pipetrain_pipeline_request& request, int replica) {

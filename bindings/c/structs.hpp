@@ -26,6 +26,8 @@ template <class Struct>
 inline constexpr std::size_t first_size = sizeof(Struct);
 template <>
 inline constexpr std::size_t first_size<pipetrain_costs> = offsetof(pipetrain_costs, customs);
+template <>
+inline constexpr std::size_t first_size<pipetrain_compute> = offsetof(pipetrain_compute, any_thread);
 
 // A copy of what the caller gave.
 template <class Struct>

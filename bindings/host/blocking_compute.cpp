@@ -9,8 +9,13 @@
 namespace pipetrain {
 
 BlockingCompute::BlockingCompute(std::shared_ptr<BlockingStage> stage, std::shared_ptr<HostedStage> events,
-                                 std::shared_ptr<CallbackWatch> watch)
-    : stage_(std::move(stage)), events_(std::move(events)), watch_(std::move(watch)), thread_([this] { work(); }) {}
+                                 std::shared_ptr<CallbackWatch> watch, std::shared_ptr<ActionThreads> threads)
+    : stage_(std::move(stage)),
+      events_(std::move(events)),
+      watch_(std::move(watch)),
+      threads_(threads ? std::move(threads) : std::make_shared<ActionThreads>()) {
+  threads_->join(*this);
+}
 
 BlockingCompute::~BlockingCompute() {
   {
@@ -18,7 +23,7 @@ BlockingCompute::~BlockingCompute() {
     ends_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  threads_->leave(*this);
 }
 
 std::vector<SlotHandle> BlockingCompute::make_slots(schedules::InputKind kind, int chunk, int count) {
@@ -29,13 +34,7 @@ void BlockingCompute::attach(std::shared_ptr<StageEvents>) {}  // hosted_stage.h
 
 void BlockingCompute::begin_step(const StepInfo& step) { stage_->begin_step(step); }
 
-void BlockingCompute::launch(const Launch& launch) {
-  {
-    const std::lock_guard lock(mutex_);
-    launches_.push_back(launch);
-  }
-  changed_.notify_one();
-}
+void BlockingCompute::launch(const Launch& launch) { threads_->add(*this, launch); }
 
 void BlockingCompute::verdict(const Verdict& verdict) { stage_->verdict(verdict); }
 
@@ -45,28 +44,21 @@ void BlockingCompute::abort(std::exception_ptr cause) noexcept {
     aborted_ = true;
   }
   changed_.notify_all();
+  threads_->look_again();
   stage_->abort(text_of(cause));
 }
 
-void BlockingCompute::work() {
-  while (true) {
-    Launch next;
-    bool skip = false;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return ends_ || !launches_.empty(); });
-      if (ends_) break;
-      next = std::move(launches_.front());
-      launches_.pop_front();
-      skip = aborted_;
-    }
-    if (skip) {
-      answer(next.action, {}, {});
-    } else {
-      run(next);
-    }
+void BlockingCompute::act(const Launch& launch) noexcept {
+  bool skip = false;
+  {
+    const std::lock_guard lock(mutex_);
+    skip = aborted_;
   }
-  stage_->end_thread();
+  if (skip) {
+    answer(launch.action, {}, {});
+  } else {
+    run(launch);
+  }
 }
 
 void BlockingCompute::run(const Launch& launch) {

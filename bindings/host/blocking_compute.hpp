@@ -2,19 +2,18 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "actors/engine/stage_compute.hpp"
+#include "bindings/host/action_threads.hpp"
 #include "bindings/host/callback_watch.hpp"
 #include "bindings/host/hosted_stage.hpp"
 
 namespace pipetrain {
 
-// What the code of a stage does. All but abort() are called one at a time: run() on the stage's own thread, the others while it
-// does not run. What they throw ends the run.
+// What the code of a stage does. All but abort() are called one at a time: run() on a thread of ActionThreads, the others while
+// it does not run. What they throw ends the run.
 class BlockingStage {
  public:
   virtual ~BlockingStage() = default;
@@ -24,15 +23,15 @@ class BlockingStage {
   virtual StageResult run(const Launch& launch) = 0;  // the result of N; empty for others
   virtual void verdict(const Verdict& verdict) = 0;
   virtual void abort(const std::string& why) noexcept = 0;
-  virtual void end_thread() noexcept {}  // the last call, on the stage's own thread
 };
 
 // Runs the actions of a BlockingStage in the order of their launch, measures them, and answers. Its destructor waits for an
 // action that runs.
-class BlockingCompute : public StageCompute {
+class BlockingCompute : public StageCompute, private ActionThreads::Lane {
  public:
+  // threads: null for one of the stage's own.
   BlockingCompute(std::shared_ptr<BlockingStage> stage, std::shared_ptr<HostedStage> events,
-                  std::shared_ptr<CallbackWatch> watch);
+                  std::shared_ptr<CallbackWatch> watch, std::shared_ptr<ActionThreads> threads = nullptr);
   ~BlockingCompute() override;
 
   std::vector<SlotHandle> make_slots(schedules::InputKind kind, int chunk, int count) override;
@@ -44,7 +43,7 @@ class BlockingCompute : public StageCompute {
   void abort(std::exception_ptr cause) noexcept override;
 
  private:
-  void work();
+  void act(const Launch& launch) noexcept override;
   void run(const Launch& launch);
   void answer(const schedules::Action& action, const ActionTimes& times, StageResult result);
   template <class Tell>
@@ -53,11 +52,10 @@ class BlockingCompute : public StageCompute {
   std::shared_ptr<BlockingStage> stage_;
   std::shared_ptr<HostedStage> events_;
   std::shared_ptr<CallbackWatch> watch_;
+  std::shared_ptr<ActionThreads> threads_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Launch> launches_;
   bool ends_ = false, aborted_ = false;
-  std::thread thread_;
 };
 
 }  // namespace pipetrain

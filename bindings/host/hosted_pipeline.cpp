@@ -65,7 +65,7 @@ HostedPipeline::HostedPipeline(PipelineOptions options, const HostedFactory& mak
   plan_ = options.plan;
   const auto compute = [&](StageId id, const schedules::StageNeeds& needs) -> std::shared_ptr<StageCompute> {
     auto stage = stages_.emplace_back(std::make_shared<HostedStage>(id));
-    return std::make_shared<HostedCompute>(make_compute({id, needs, stage, watch_, processes_}), stage, watch_);
+    return std::make_shared<HostedCompute>(make_compute({id, needs, stage, watch_, threads_, processes_}), stage, watch_);
   };
   const auto source = [&](int replica) -> std::shared_ptr<InputSource> {
     return std::make_shared<WatchedSource>(make_source(replica), watch_);

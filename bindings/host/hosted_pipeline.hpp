@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "actors/engine/pipeline.hpp"
+#include "bindings/host/action_threads.hpp"
 #include "bindings/host/callback_watch.hpp"
 #include "bindings/host/hosted_processes.hpp"
 #include "bindings/host/hosted_stage.hpp"
@@ -20,12 +21,14 @@
 namespace pipetrain {
 
 // Makes the compute of a stage, which answers through `stage` alone, and counts its calls with `watch` where the pipeline does
-// not make them. processes: null where all stages run in this process.
+// not make them. threads: for stages that do not ask for one of their own. processes: null where all stages run in this
+// process.
 struct HostedRequest {
   StageId id;
   const schedules::StageNeeds& needs;
   std::shared_ptr<HostedStage> stage;
   std::shared_ptr<CallbackWatch> watch;
+  std::shared_ptr<ActionThreads> threads;
   std::shared_ptr<HostedProcesses> processes;
 };
 using HostedFactory = std::function<std::shared_ptr<StageCompute>(const HostedRequest&)>;
@@ -71,6 +74,7 @@ class HostedPipeline {
   schedules::Plan plan_;
   std::chrono::milliseconds grace_, stall_;
   std::shared_ptr<CallbackWatch> watch_ = std::make_shared<CallbackWatch>();
+  std::shared_ptr<ActionThreads> threads_ = std::make_shared<ActionThreads>();
   std::vector<std::shared_ptr<HostedStage>> stages_;
   std::shared_ptr<HostedProcesses> processes_;  // outlives the pipeline
   std::atomic<bool> aborted_{false};

@@ -84,25 +84,23 @@ class FarSlots {
 };
 
 // What Python keeps of a thread that calls it (its place among threads, what threading.local holds), from its first call to its
-// last, in place of one of each call's own.
+// end, in place of one of each call's own.
 class ThreadState {
  public:
-  // On the thread that is going to call; holds no GIL.
-  void begin() {
-    if (state_ != nullptr) return;
+  ThreadState() {  // holds no GIL
     PyGILState_Ensure();
     state_ = PyEval_SaveThread();
   }
-  // On the same thread, which calls no more.
-  void end() noexcept {
-    if (state_ == nullptr || !Py_IsInitialized()) return;
+  ~ThreadState() {
+    if (!Py_IsInitialized()) return;
     PyEval_RestoreThread(state_);
-    state_ = nullptr;
     PyGILState_Release(PyGILState_UNLOCKED);
   }
+  ThreadState(const ThreadState&) = delete;
+  ThreadState& operator=(const ThreadState&) = delete;
 
  private:
-  PyThreadState* state_ = nullptr;
+  PyThreadState* state_;
 };
 
 // pipetrain.pipeline.Launch of an action.
@@ -177,7 +175,7 @@ class PythonStage : public BlockingStage {
   }
 
   StageResult run(const Launch& launch) override {
-    thread_state_.begin();
+    [[maybe_unused]] static thread_local const ThreadState state;
     return call_python(*thrown_, [&]() -> StageResult {
       const nb::object asked = make_launch_(launch, far_);
       nb::object output = nb::steal(PyObject_CallMethodOneArg(stage_.ptr(), run_.ptr(), asked.ptr()));
@@ -204,8 +202,6 @@ class PythonStage : public BlockingStage {
     }
   }
 
-  void end_thread() noexcept override { thread_state_.end(); }
-
  private:
   nb::object stage_, run_;
   StageId id_;
@@ -213,7 +209,6 @@ class PythonStage : public BlockingStage {
   FarSlots far_;
   LaunchMaker make_launch_;
   std::shared_ptr<PythonThrown> thrown_;
-  ThreadState thread_state_;  // of the stage's own thread
 };
 
 class PythonSource : public InputSource {
@@ -256,8 +251,10 @@ nb::object PythonInputs::take(schedules::InputKind kind, int replica, int microb
 
 std::shared_ptr<StageCompute> make_python_compute(nb::object stage, const HostedRequest& request,
                                                   const schedules::Placement& placement, std::shared_ptr<PythonThrown> thrown) {
+  const bool any_thread(nb::bool_(nb::getattr(stage, "any_thread", nb::bool_(false))));
   auto own = std::make_shared<PythonStage>(std::move(stage), request, placement, std::move(thrown));
-  return std::make_shared<BlockingCompute>(std::move(own), request.stage, request.watch);
+  return std::make_shared<BlockingCompute>(std::move(own), request.stage, request.watch,
+                                           any_thread ? request.threads : nullptr);
 }
 
 std::shared_ptr<InputSource> make_python_source(std::shared_ptr<PythonInputs> inputs, int replica) {

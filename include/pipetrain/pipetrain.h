@@ -307,12 +307,17 @@ typedef struct pipetrain_compute {
   /* Begins an action and returns at once. Answer every launch with pipetrain_enqueued() and then pipetrain_completed(), also
    * after a failure; both may be called inside. The struct is valid during the call, its slots until the answer. */
   int (*launch)(void* user, const pipetrain_launch* launch);
-  /* Does the action and returns when it is done: on a thread of this stage's own, which is there for that. N may set up to
-   * `capacity` results. Enqueued and completed are the library's business then. */
+  /* Does the action and returns when it is done: on a thread of this stage's own, which is there for that; or, with
+   * any_thread, on one of those that are there for all such stages. N may set up to `capacity` results. Enqueued and completed
+   * are the library's business then. */
   int (*run)(void* user, const pipetrain_launch* launch, double* results, size_t capacity, size_t* count);
   int (*verdict)(void* user, const pipetrain_verdict* verdict); /* before O; may be null */
   void (*abort)(void* user, const char* why); /* make what was launched end soon; may be null. Also while `run` runs. */
   void (*destroy)(void* user);                /* the pipeline is gone; may be null */
+  /* Of `run`: 0 for a thread of this stage's own, the same for all its actions. 1 for whichever is free of as many threads as
+   * there are such stages: actions run at once as they would otherwise, those of a stage one at a time, and few of them have
+   * to wake a thread. For code that keeps nothing by thread (a current device, thread-local variables). */
+  int32_t any_thread;
 } pipetrain_compute;
 
 typedef struct pipetrain_stage_request {

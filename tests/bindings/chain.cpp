@@ -95,11 +95,12 @@ int Chain::make_compute(void* user, const pipetrain_stage_request* request, pipe
   compute->user = &stage;
   compute->make_slots = make_slots;
   compute->begin_step = begin_step;
-  if (self->options_.launches) {
+  if (self->options_.way == Way::launch) {
     compute->launch = launch;
   } else {
     compute->run = run;
   }
+  compute->any_thread = self->options_.way == Way::run_on_any_thread;
   return 0;
 }
 

@@ -20,12 +20,16 @@ namespace pipetrain::test {
 // What a test makes a stage do wrong, and where.
 enum class Fault { none, error, exception, no_answer, no_return };
 
+// Who does the actions, and how they are answered: threads of the test's own answer launches.
+enum class Way { run, run_on_any_thread, launch };
+inline constexpr Way ways[] = {Way::run, Way::run_on_any_thread, Way::launch};
+
 struct ChainOptions {
   const char* schedule = "1f1b";
   std::string plan = {};  // a plan's text, of so many stages and microbatches, instead of the schedule
   int stages = 3, chunks = 0, microbatches = 6;
   int order = PIPETRAIN_PLANNED;
-  bool launches = false;  // answers from threads of its own; else the library runs it
+  Way way = Way::run;
   Fault fault = Fault::none;
   double stall_seconds = 0, grace_seconds = 0.3;
 };

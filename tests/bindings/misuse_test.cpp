@@ -17,7 +17,7 @@ namespace {
 // What calls are made wrong with, and the objects that they are made on.
 class Misuser {
  public:
-  explicit Misuser(unsigned seed) : random_(seed) {
+  explicit Misuser(unsigned seed, Way way) : random_(seed), chain_({.way = way}) {
     auto gone = build_plan("1f1b", 2, 2);
     freed_ = gone.get();
     REQUIRE(chain_.create() == PIPETRAIN_OK);
@@ -314,7 +314,7 @@ class Misuser {
 
   std::mt19937 random_;
   PlanOwner plan_ = build_plan("1f1b", 2, 3);
-  Chain chain_{{}};
+  Chain chain_;
   TimelineOwner timeline_;
   void* freed_ = nullptr;
   int way_ = 0;
@@ -323,7 +323,8 @@ class Misuser {
 }  // namespace
 
 TEST_CASE("a thousand misuses by seed all end in an error with its reason") {
-  Misuser misuser(18);
+  const Way way = GENERATE(Way::run, Way::run_on_any_thread);
+  Misuser misuser(18, way);
   std::set<std::string> reasons;
   for (int i = 0; i < 1000; ++i) {
     const pipetrain_status status = misuser.misuse();
@@ -336,7 +337,7 @@ TEST_CASE("a thousand misuses by seed all end in an error with its reason") {
 }
 
 TEST_CASE("an answer that was given already is refused") {
-  Chain chain({.launches = true});
+  Chain chain({.way = Way::launch});
   REQUIRE(chain.create() == PIPETRAIN_OK);
   REQUIRE(chain.step(1) == PIPETRAIN_OK);
   auto action = sized<pipetrain_action>();

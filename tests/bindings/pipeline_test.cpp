@@ -10,8 +10,10 @@ using namespace pipetrain::test;
 
 namespace {
 
+const char* name_of(Way way) { return way == Way::launch ? ", launched" : way == Way::run ? ", run" : ", run on any thread"; }
+
 void check_trains(const ChainOptions& options) {
-  INFO(options.schedule << (options.launches ? ", launched" : ", run") << (options.order == PIPETRAIN_READY ? ", ready" : ""));
+  INFO(options.schedule << name_of(options.way) << (options.order == PIPETRAIN_READY ? ", ready" : ""));
   Chain chain(options);
   INFO(pipetrain_last_error());
   REQUIRE(chain.create() == PIPETRAIN_OK);
@@ -33,9 +35,9 @@ std::string waiting_lines() {
 TEST_CASE("a pipeline of callbacks trains to the same bits under every schedule") {
   auto schedule = sized<pipetrain_schedule>();
   for (std::size_t i = 0; pipetrain_schedule_at(i, &schedule) == PIPETRAIN_OK; ++i) {
-    for (const bool launches : {false, true}) {
-      check_trains({.schedule = schedule.name, .launches = launches});
-      if (schedule.has_ready_rule) check_trains({.schedule = schedule.name, .order = PIPETRAIN_READY, .launches = launches});
+    for (const Way way : ways) {
+      check_trains({.schedule = schedule.name, .way = way});
+      if (schedule.has_ready_rule) check_trains({.schedule = schedule.name, .order = PIPETRAIN_READY, .way = way});
     }
   }
 }
@@ -60,9 +62,9 @@ TEST_CASE("the timeline of a step that ran has all of its actions") {
 }
 
 TEST_CASE("a callback that fails or throws ends the step with its line and who waited") {
-  for (const bool launches : {false, true}) {
+  for (const Way way : ways) {
     for (const Fault fault : {Fault::error, Fault::exception}) {
-      Chain chain({.launches = launches, .fault = fault});
+      Chain chain({.way = way, .fault = fault});
       REQUIRE(chain.create() == PIPETRAIN_OK);
       CHECK(chain.step(1) == PIPETRAIN_INTERNAL);
       CHECK(error_has("stage 1"));
@@ -75,7 +77,7 @@ TEST_CASE("a callback that fails or throws ends the step with its line and who w
 }
 
 TEST_CASE("a launch that nobody answers is named after the stall timeout") {
-  Chain chain({.launches = true, .fault = Fault::no_answer, .stall_seconds = 0.3});
+  Chain chain({.way = Way::launch, .fault = Fault::no_answer, .stall_seconds = 0.3});
   REQUIRE(chain.create() == PIPETRAIN_OK);
   CHECK(chain.step(1) == PIPETRAIN_PEER_LOST);
   CHECK(error_has("stage 1"));
@@ -84,8 +86,8 @@ TEST_CASE("a launch that nobody answers is named after the stall timeout") {
 }
 
 TEST_CASE("a callback that does not return is named, and its pipeline is not freed under it") {
-  for (const bool launches : {false, true}) {
-    Chain chain({.launches = launches, .fault = Fault::no_return, .stall_seconds = 0.3});
+  for (const Way way : ways) {
+    Chain chain({.way = way, .fault = Fault::no_return, .stall_seconds = 0.3});
     REQUIRE(chain.create() == PIPETRAIN_OK);
     CHECK(chain.step(1) == PIPETRAIN_PEER_LOST);
     CHECK(error_has("stage 1"));
@@ -98,7 +100,8 @@ TEST_CASE("a callback that does not return is named, and its pipeline is not fre
 }
 
 TEST_CASE("a step can be aborted, and is refused while another one runs") {
-  Chain chain({.fault = Fault::no_return, .grace_seconds = 5});
+  const Way way = GENERATE(Way::run, Way::run_on_any_thread);
+  Chain chain({.way = way, .fault = Fault::no_return, .grace_seconds = 5});
   REQUIRE(chain.create() == PIPETRAIN_OK);
   pipetrain_status status = PIPETRAIN_OK;
   std::string line;
@@ -124,8 +127,8 @@ TEST_CASE("custom actions of a plan go to the compute, by name and in their orde
   const std::string plan =
       "microbatches: 2\ncustom X0: fetch after 1:F0 uses nic\ncustom X1: send uses nic\n"
       "stage 0: F0 F1 X0 B0 B1 N O\nstage 1: F0 F1 B0 X1 B1 N O\n";
-  for (const bool launches : {false, true}) {
-    Chain chain({.plan = plan, .stages = 2, .microbatches = 2, .launches = launches});
+  for (const Way way : ways) {
+    Chain chain({.plan = plan, .stages = 2, .microbatches = 2, .way = way});
     INFO(pipetrain_last_error());
     REQUIRE(chain.create() == PIPETRAIN_OK);
     for (int step = 1; step <= 3; ++step) REQUIRE(chain.step(step) == PIPETRAIN_OK);

@@ -284,6 +284,32 @@ class Counting(pipetrain.Stage):
         return [] if launch.kind == "N" else None
 
 
+class Overlapping(pipetrain.Stage):
+    """F1 of stage 0 and F0 of stage 1 wait for each other, which takes two threads."""
+
+    any_thread = True
+    meeting = threading.Barrier(2)
+
+    def __init__(self, number):
+        self.number, self.inside, self.most = number, 0, 0
+
+    def run(self, launch):
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        if launch.kind == "F" and self.number < 2 and launch.microbatch == 1 - self.number:
+            self.meeting.wait(20)
+        self.inside -= 1
+        return [] if launch.kind == "N" else None
+
+
+def test_on_any_thread_stages_overlap_and_each_does_one_action_at_a_time():
+    stages = [Overlapping(number) for number in range(3)]
+    with pipetrain.Pipeline(pipetrain.Plan.build("1f1b", stages=3, microbatches=6), stages) as pipeline:
+        for _ in range(5):
+            pipeline.step([None] * 6)
+    assert [stage.most for stage in stages] == [1, 1, 1]
+
+
 def test_a_stage_keeps_its_thread_and_what_belongs_to_it():
     plan = pipetrain.Plan.build("interleaved", stages=3, microbatches=6)
     stages = [Counting() for _ in range(3)]

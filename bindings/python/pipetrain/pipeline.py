@@ -30,8 +30,13 @@ class Launch(NamedTuple):
 
 
 class Stage:
-    """What one stage computes. Override what the plan asks for; `run`, and so every action, is called on a thread of this stage's own,
-    the others on threads of the engine; one at a time but for abort(), with the GIL held. What a method raises ends the run."""
+    """What one stage computes. Override what the plan asks for; `run`, and so every action, is called on a thread of this stage's own
+    (see `any_thread`), the others on threads of the engine; one at a time but for abort(), with the GIL held. What a method raises ends
+    the run."""
+
+    any_thread: bool = False
+    """Whether actions may run on whichever thread is free, of as many as there are such stages, in place of always the same one: which
+    saves waking a thread for most of them. Read when the pipeline is made."""
 
     def run(self, launch: Launch) -> Any:
         """Does the action; gives what the next stage (F) or the previous one (B, I) receives. N gives a list of floats."""
