@@ -27,8 +27,9 @@ class CallbackWatch {
   class Call;
 
  private:
-  // The calls of some threads: with one list for all, threads would wait for each other in every call.
-  struct Lane {
+  // The calls of some threads: with one list for all, or two in one line of the cache, threads would wait for each other in
+  // every call.
+  struct alignas(64) Lane {
     std::mutex mutex;
     std::condition_variable idle;
     Call *oldest = nullptr, *newest = nullptr;
