@@ -83,17 +83,25 @@ HostedPipeline::HostedPipeline(PipelineOptions options, const HostedFactory& mak
 HostedPipeline::~HostedPipeline() {
   try {
     close(false);
+    if (!pipeline_) return;
   } catch (const Error&) {
-    new std::pair(pipeline_, processes_);  // its threads cannot be ended: what they may touch has to stay
   }
+  new std::pair(pipeline_, processes_);  // its threads cannot be ended: what they may touch has to stay
 }
 
 StepEnd HostedPipeline::step(StepInfo info, Decide decide) {
   return step(info, std::move(decide), processes_ ? std::chrono::milliseconds(100) : std::chrono::hours(1), [] {});
 }
 
+void HostedPipeline::refuse_forked(const char* call) const {
+  if (getpid() != made_in_)
+    throw Misuse(std::string(call) + ": the pipeline was made in process " + std::to_string(made_in_) +
+                 ", and a fork has none of its threads; make one in this process");
+}
+
 StepEnd HostedPipeline::step(StepInfo info, Decide decide, std::chrono::milliseconds interval,
-                             const std::function<void()>& poll) {
+                             const std::function<void()>& poll, const std::function<void()>& begin) {
+  refuse_forked("step");
   refuse_inside_call("step");
   const BusyGuard guard(mutex_, busy_, "step");
   const auto pipeline = open_pipeline("step");
@@ -101,6 +109,7 @@ StepEnd HostedPipeline::step(StepInfo info, Decide decide, std::chrono::millisec
   if (info.microbatches != plan_.microbatches)
     throw Error(ErrorKind::input, {"microbatches", std::to_string(info.microbatches)},
                 "the plan has " + std::to_string(plan_.microbatches) + "; give that or 0");
+  begin();
   if (follows()) return follow(*pipeline, info.step, interval, poll);
   if (processes_) gather(*pipeline, info.step, interval, poll);
   const auto end = std::make_shared<StepEnd>();
@@ -173,6 +182,7 @@ std::vector<std::string> HostedPipeline::waiting() {
 }
 
 schedules::Timeline HostedPipeline::timeline() const {
+  refuse_forked("timeline");
   const std::lock_guard lock(mutex_);
   if (follows()) throw Misuse("timeline: process 0 alone has it");
   if (!latest_) throw Misuse("timeline: no step has ended yet");
@@ -182,6 +192,7 @@ schedules::Timeline HostedPipeline::timeline() const {
 void HostedPipeline::close() { close(true); }
 
 void HostedPipeline::close(bool waits) {
+  if (getpid() != made_in_) return;
   refuse_inside_call("the end of a pipeline");
   const BusyGuard guard(mutex_, busy_, "the end of a pipeline");
   const std::string hangs = watch_->wait_until_idle(grace_);
@@ -208,6 +219,7 @@ void HostedPipeline::close_stages() {
 }
 
 std::shared_ptr<Pipeline> HostedPipeline::open_pipeline(const char* call) const {
+  refuse_forked(call);
   const std::lock_guard lock(mutex_);
   if (!pipeline_) throw Misuse(std::string(call) + ": the pipeline has been closed");
   return pipeline_;

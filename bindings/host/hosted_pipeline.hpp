@@ -2,6 +2,9 @@
 // code runs any more.
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -33,7 +36,8 @@ struct HostedRequest {
 };
 using HostedFactory = std::function<std::shared_ptr<StageCompute>(const HostedRequest&)>;
 
-// All but step() may be called from any thread; step() from one at a time, else Misuse.
+// All but step() may be called from any thread; step() from one at a time, else Misuse. In a process that was forked from the
+// one that made it, which has none of its threads, everything but close() is Misuse, and close() lets go of nothing.
 class HostedPipeline {
  public:
   // Appends N and O to a plan without them. Throws Error, InvalidPlan. processes: of a pipeline that is made, stepped and
@@ -48,8 +52,10 @@ class HostedPipeline {
   // `decide` is called in process 0 only, and all return what it gave.
   StepEnd step(StepInfo info, Decide decide);
   // The same in pieces, for who must look after other things meanwhile: `poll` is called every `interval`, and may call
-  // abort().
-  StepEnd step(StepInfo info, Decide decide, std::chrono::milliseconds interval, const std::function<void()>& poll);
+  // abort(). `begin` is called first, once it is known that no other step runs.
+  StepEnd step(
+      StepInfo info, Decide decide, std::chrono::milliseconds interval, const std::function<void()>& poll,
+      const std::function<void()>& begin = [] {});
   void abort(const std::string& why);
   // Empty where the stages do not answer within two seconds.
   std::vector<std::string> waiting();
@@ -62,6 +68,7 @@ class HostedPipeline {
   const schedules::Plan& plan() const { return plan_; }
 
  private:
+  void refuse_forked(const char* call) const;
   std::shared_ptr<Pipeline> open_pipeline(const char* call) const;
   Decide watched(Decide decide, std::shared_ptr<StepEnd> end) const;
   bool follows() const { return processes_ && !processes_->leads(); }
@@ -71,6 +78,7 @@ class HostedPipeline {
   void close(bool waits);
   void close_stages();
 
+  const pid_t made_in_ = getpid();
   schedules::Plan plan_;
   std::chrono::milliseconds grace_, stall_;
   std::shared_ptr<CallbackWatch> watch_ = std::make_shared<CallbackWatch>();

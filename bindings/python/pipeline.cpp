@@ -82,7 +82,7 @@ class PythonPipeline {
   // What each stage's N gave, whether the optimizers ran, and the scale of the gradients.
   nb::tuple step(std::int64_t number, const nb::list& inputs, const nb::list& targets, double tokens, double learning_rate,
                  const nb::object& decide) {
-    inputs_->set(inputs, targets);
+    PythonInputs::Lists given[2] = {read_inputs(inputs), read_inputs(targets)};
     StepInfo info;
     info.step = number;
     info.microbatches = 0;
@@ -93,7 +93,9 @@ class PythonPipeline {
     StepEnd end;
     try {
       const nb::gil_scoped_release released;
-      end = pipeline_->step(info, std::move(call_decide), std::chrono::milliseconds(50), [&] { look_for_signals(interrupt); });
+      end = pipeline_->step(
+          info, std::move(call_decide), std::chrono::milliseconds(50), [&] { look_for_signals(interrupt); },
+          [&] { inputs_->swap(given[0], given[1]); });  // not before: another step may run
     } catch (const RunFailed& failed) {
       if (!interrupt.is_none()) {
         PyErr_SetObject(interrupt.type().ptr(), interrupt.ptr());
@@ -135,6 +137,7 @@ class PythonPipeline {
 }  // namespace
 
 void bind_pipeline(nb::module_& module) {
+  module.def("keep_silent_about_leaks", [] { nb::set_leak_warnings(false); });
   nb::class_<PythonPipeline>(module, "Pipeline")
       .def(nb::init<const schedules::Plan&, const nb::list&, const nb::dict&>(), "plan"_a, "stages"_a, "how"_a)
       .def("step", &PythonPipeline::step, "number"_a, "inputs"_a, "targets"_a, "tokens"_a, "learning_rate"_a, "decide"_a)

@@ -229,18 +229,19 @@ class PythonSource : public InputSource {
 
 }  // namespace
 
-void PythonInputs::set(const nb::list& activations, const nb::list& targets) {
-  Lists all[2];
-  const nb::list* given[2] = {&activations, &targets};
-  for (int which = 0; which < 2; ++which) {
-    for (const nb::handle replica : *given[which]) {
-      auto& microbatches = all[which].emplace_back();
-      for (const nb::handle one : nb::cast<nb::list>(replica)) microbatches.push_back(nb::borrow(one));
-    }
+PythonInputs::Lists read_inputs(const nb::list& given) {
+  PythonInputs::Lists lists;
+  for (const nb::handle replica : given) {
+    auto& microbatches = lists.emplace_back();
+    for (const nb::handle one : nb::cast<nb::list>(replica)) microbatches.push_back(nb::borrow(one));
   }
+  return lists;
+}
+
+void PythonInputs::swap(Lists& activations, Lists& targets) {
   const std::lock_guard lock(mutex_);  // nothing waits for the GIL under it
-  activations_.swap(all[0]);
-  targets_.swap(all[1]);
+  activations_.swap(activations);
+  targets_.swap(targets);
 }
 
 nb::object PythonInputs::take(schedules::InputKind kind, int replica, int microbatch) {

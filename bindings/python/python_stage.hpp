@@ -22,16 +22,19 @@ struct PythonThrown {
 // The microbatches of the running step. Thread-safe; taking one needs no GIL.
 class PythonInputs {
  public:
-  // [replica][microbatch], of the first and of the last piece of the model. Holds the GIL.
-  void set(const nanobind::list& activations, const nanobind::list& targets);
+  using Lists = std::vector<std::vector<nanobind::object>>;  // [replica][microbatch]
+
+  // Of the first and of the last piece of the model; gives those before. Needs no GIL.
+  void swap(Lists& activations, Lists& targets);
   // Each once.
   nanobind::object take(schedules::InputKind kind, int replica, int microbatch);
 
  private:
-  using Lists = std::vector<std::vector<nanobind::object>>;
   std::mutex mutex_;
   Lists activations_, targets_;
 };
+
+PythonInputs::Lists read_inputs(const nanobind::list& given);  // holds the GIL
 
 // The stage's begin_step(step, learning_rate), run(Launch), verdict(apply, grad_scale) and abort(why) are called. Holds the
 // GIL.

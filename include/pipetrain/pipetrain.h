@@ -361,7 +361,9 @@ pipetrain_status pipetrain_pipeline_waiting(pipetrain_pipeline* pipeline, char* 
 /* When the actions of the latest step ran, in seconds from its first start. PIPETRAIN_MISUSE before the first step has ended.
  */
 pipetrain_status pipetrain_pipeline_timeline(pipetrain_pipeline* pipeline, pipetrain_timeline** timeline);
-/* Ends it. Refused, and nothing changed, during a step and as long as a callback has not returned, which it names. */
+/* In a process that was forked from the one that made it, which has none of its threads, everything but this is refused, and
+ * this lets go of nothing. Otherwise ends it. Refused, and nothing changed, during a step and as long as a callback has not
+ * returned, which it names. */
 pipetrain_status pipetrain_pipeline_free(pipetrain_pipeline* pipeline);
 
 /* --- A compute's answers, from any thread --- */

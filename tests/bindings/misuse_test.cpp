@@ -1,4 +1,7 @@
 // Wrong arguments and wrong orders of calls: an error with its reason, never a crash. Most useful under ASan.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -347,4 +350,22 @@ TEST_CASE("an answer that was given already is refused") {
   REQUIRE(chain.free_pipeline() == PIPETRAIN_OK);
   CHECK(pipetrain_enqueued(handle, &action) == PIPETRAIN_MISUSE);
   CHECK(error_has("freed"));
+}
+
+TEST_CASE("a forked process is refused a step of its parent's pipeline, and may free it") {
+  Chain chain({});
+  REQUIRE(chain.create() == PIPETRAIN_OK);
+  REQUIRE(chain.step(1) == PIPETRAIN_OK);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const bool refused = chain.step(2) == PIPETRAIN_MISUSE && error_has("a fork has none of its threads");
+    const bool freed = chain.free_pipeline() == PIPETRAIN_OK;
+    _exit(refused && freed ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(chain.step(2) == PIPETRAIN_OK);
 }

@@ -1,6 +1,9 @@
 """Pipelines of Python stages: the same numbers as without a pipeline, and how they fail."""
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -323,3 +326,57 @@ def test_a_stage_keeps_its_thread_and_what_belongs_to_it():
     actions = 3 * (2 * 2 * 6 + 2)
     assert all(stage.kept == list(range(1, actions + 1)) for stage in stages)
     assert threading.main_thread().ident not in set.union(*(stage.threads for stage in stages))
+
+
+def test_a_step_that_is_refused_leaves_the_inputs_of_the_running_one():
+    go_on, begun, seen = threading.Event(), threading.Event(), []
+
+    class Slow(pipetrain.Stage):
+        def run(self, launch):
+            if launch.kind == "F":
+                begun.set()
+                go_on.wait(20)
+                seen.append(launch.activation)
+            return [] if launch.kind == "N" else None
+
+    with pipetrain.Pipeline(pipetrain.Plan.build("1f1b", stages=1, microbatches=8), [Slow()]) as pipeline:
+        stepper = threading.Thread(target=lambda: pipeline.step(list(range(8))))
+        stepper.start()
+        begun.wait(20)
+        with pytest.raises(pipetrain.MisuseError, match="running"):
+            pipeline.step(["another"] * 8)
+        go_on.set()
+        stepper.join()
+        assert pipeline.step([0] * 8).step == 2
+    assert seen[:8] == list(range(8))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_is_told_that_it_has_no_threads_and_may_make_its_own_pipeline():
+    program = """
+import os, sys, pipetrain
+class Idle(pipetrain.Stage):
+    def run(self, launch):
+        return [] if launch.kind == "N" else None
+make = lambda: pipetrain.Pipeline(pipetrain.Plan.build("1f1b", stages=2, microbatches=4), [Idle(), Idle()])
+pipeline = make()
+pipeline.step([None] * 4)
+child = os.fork()
+if child == 0:
+    for call in (lambda: pipeline.step([None] * 4), lambda: pipeline.abort("no"), pipeline.waiting, pipeline.timeline):
+        try:
+            call()
+            sys.exit(1)
+        except pipetrain.MisuseError as error:
+            assert "a fork has none of its threads" in str(error)
+    pipeline.close()
+    with make() as own:
+        assert own.step([None] * 4).step == 1
+    del pipeline
+    sys.exit(7)  # by way of atexit
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert pipeline.step([None] * 4).step == 2
+pipeline.close()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

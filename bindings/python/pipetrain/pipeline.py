@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 import pickle
 import weakref
 from collections.abc import Callable, Sequence
@@ -208,7 +209,7 @@ class Pipeline:
 
         Raises RunFailed, whose `waiting` says who waited for whom; the pipeline can do no more steps then.
         """
-        self._steps = self._steps + 1 if step is None else step
+        number = self._steps + 1 if step is None else step
         nothing = [[None] * self.plan.microbatches] * self._replicas
         if inputs is None and self._first:
             raise InputError("inputs: the model's first piece runs in this process; give its microbatches")
@@ -220,8 +221,9 @@ class Pipeline:
             answer = True if decide is None else decide(results)
             return (answer, 1.0) if isinstance(answer, bool) else (True, float(answer))
 
-        done = self._engine.step(self._steps, inputs, targets, float(count), float(learning_rate), judge)
-        return Step(self._steps, *done)
+        done = self._engine.step(number, inputs, targets, float(count), float(learning_rate), judge)
+        self._steps = number
+        return Step(number, *done)
 
     def _by_replica(self, name: str, values: Sequence[Any]) -> list[list[Any]]:
         lists = [list(values)] if self._replicas == 1 else [list(one) for one in values]
@@ -292,6 +294,15 @@ def _stages_here(stages: Any, plan: _engine.Plan, replicas: int, here: Sequence[
         if number < len(stages) and stages[number] is None:
             raise InputError(f"stages: number {number} runs in this process, and is None")
     return stages
+
+
+def _forget_all() -> None:
+    """In a forked process, which has none of the threads: what they hold is never let go of there."""
+    _open.clear()
+    _engine.keep_silent_about_leaks()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 @atexit.register
