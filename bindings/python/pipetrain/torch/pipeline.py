@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..errors import Error, InputError
 from ..world import World
 from .far import bytes_of
 from .stage import Loss, MakeOptimizer, TorchStage
+from .structure import flatten
 from .transfer import as_tuple, send
 
 
@@ -87,7 +89,7 @@ def _totals(results: list[list[float]]) -> tuple[float, float]:
 
 
 def _rows(value: Any) -> int:
-    tensors = [one for one in as_tuple(value) if isinstance(one, Tensor)]
+    tensors = [one for one in as_tuple(flatten(value)) if isinstance(one, Tensor)]
     return tensors[0].numel() if tensors else 1
 
 
@@ -95,10 +97,42 @@ def _split(name: str, batch: Any, microbatches: int) -> list[Any]:
     if batch is None:
         raise InputError(f"{name}: None; this process needs them")
     if not isinstance(batch, Tensor):
-        return list(batch)
+        if isinstance(batch, Mapping) or hasattr(batch, "__array__"):
+            raise InputError(f"{name}: a {type(batch).__name__}; give a tensor, or a list of {microbatches} microbatches")
+        batch = list(batch)
+        if len(batch) != microbatches:
+            raise InputError(f"{name}: a list of {len(batch)}; the pipeline has {microbatches} microbatches")
+        return batch
     if len(batch) < microbatches:
         raise InputError(f"{name}: {len(batch)} samples cannot be split into {microbatches} microbatches")
     return list(batch.tensor_split(microbatches))
+
+
+def _check_match(inputs: Any, targets: Any, microbatches: int) -> None:
+    """Tensors are split apart from each other: their parts must belong together."""
+    if not (isinstance(inputs, Tensor) and isinstance(targets, Tensor)):
+        return
+    samples, rows = len(inputs), len(targets)
+    if rows != samples and (rows % samples or samples % microbatches):
+        raise InputError(
+            f"targets: {rows} along the first axis, where inputs have {samples}: their microbatches would not match; give as many, or lists"
+        )
+
+
+def _list_of(pieces: Any) -> Any:
+    """pieces, if they are a function; else a list of modules, and None for those of other processes."""
+    if isinstance(pieces, nn.Module) and not isinstance(pieces, nn.ModuleList):
+        raise InputError(f"pieces: one {type(pieces).__name__}; give a list of modules, such as cut_sequential() makes")
+    if callable(pieces) and not isinstance(pieces, nn.ModuleList):
+        return pieces
+    return list(pieces)
+
+
+def _autocast_of_caller() -> list[torch.autocast]:
+    """What `with torch.autocast(...)` around the step says, which other threads do not see."""
+    cached = torch.is_autocast_cache_enabled()
+    kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    return [torch.autocast(kind, dtype=torch.get_autocast_dtype(kind), cache_enabled=cached) for kind in kinds]
 
 
 class Pipeline:
@@ -140,12 +174,18 @@ class Pipeline:
         largest: Any = None,
         **engine: Any,
     ):
+        if not callable(loss):
+            raise InputError(f"loss: {loss!r}; give a function of the last piece's output and a target")
+        if optimizer is not None and not callable(optimizer):
+            raise InputError(f"optimizer: a {type(optimizer).__name__}; give a function that makes one for a stage's parameters")
+        pieces = _list_of(pieces)
         plan, count = _plan_of(schedule, pieces, stages, microbatches, world)
         if plan.stages * plan.chunks != count:
             raise InputError(f"pieces: {count} modules; the plan has {plan.stages} stages of {plan.chunks} chunks")
         if not plan.has_end:
             plan = plan.with_end(reduce=reduce is not None)
         self.clip_grad = clip_grad
+        self._splits_linear, self._stepping = split_linear, threading.Lock()
         arguments = {"loss": loss, "optimizer": optimizer, "recompute": recompute, "reduce": reduce, "split_linear": split_linear}
         several = world is not None and world.processes > 1
         here = world.stages(plan.stages) if several else range(plan.stages)
@@ -168,6 +208,9 @@ class Pipeline:
         modules = [pieces(number) if callable(pieces) else pieces[number] for number in numbers]
         if None in modules:
             raise InputError(f"pieces: number {numbers[modules.index(None)]} is None, and its stage {stage} runs in this process")
+        for number, module in zip(numbers, modules):
+            if not isinstance(module, nn.Module):
+                raise InputError(f"pieces: number {number} is a {type(module).__name__}; give an nn.Module")
         places = {parameter.device for module in modules for parameter in module.parameters()}
         if devices is not None:
             device = torch.device(devices[stage])
@@ -191,7 +234,9 @@ class Pipeline:
         """
         count = self._pipeline.plan.microbatches
         first, last = 0 in self._pieces_here, self.plan.stages * self.plan.chunks - 1 in self._pieces_here
-        sent = [send(one) for one in _split("inputs", inputs, count)] if first else None
+        if first and last:
+            _check_match(inputs, targets, count)
+        sent = [send(flatten(one)) for one in _split("inputs", inputs, count)] if first else None
         weighted = self._weighted(targets, weights, count) if last else None
 
         def decide(results: list[list[float]]) -> float:
@@ -202,20 +247,37 @@ class Pipeline:
                 return 1.0
             return min(1.0, self.clip_grad / (norm + 1e-6))  # as torch.nn.utils.clip_grad_norm_
 
-        done = self._pipeline.step(sent, weighted, decide=decide, learning_rate=learning_rate)
+        if _autocast_of_caller() and self._splits_linear:
+            raise InputError("split_linear: does not go with autocast; leave one of them out")
+        alone = self._stepping.acquire(blocking=False)  # else step() says why it is refused
+        try:
+            for stage in self.stages if alone else []:
+                if stage is not None:
+                    stage.autocast = _autocast_of_caller()
+            done = self._pipeline.step(sent, weighted, decide=decide, learning_rate=learning_rate)
+        finally:
+            if alone:
+                self._stepping.release()
         return Step(done.step, *_totals(done.results), done.grad_scale)
 
     @staticmethod
     def _weighted(targets: Any, weights: Sequence[float] | None, count: int) -> list[tuple]:
         targets = _split("targets", targets, count)
         weights = [float(_rows(one)) for one in targets] if weights is None else [float(one) for one in weights]
-        if len(targets) != count or len(weights) != count or not sum(weights) > 0:
-            raise InputError(f"targets, weights: must be of {count} microbatches, and weights more than 0 together")
-        return [(send(target), weight / sum(weights)) for target, weight in zip(targets, weights)]
+        if len(weights) != count or not sum(weights) > 0:
+            raise InputError(f"weights: must be of {count} microbatches, and more than 0 together")
+        return [(send(flatten(target)), weight / sum(weights)) for target, weight in zip(targets, weights)]
 
     @property
     def plan(self) -> _engine.Plan:
         return self._pipeline.plan
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """Of this process's stages, in their order; stages without weights have none. Schedulers of learning rates, and state_dict(), go
+        with them between steps."""
+        made = [stage.optimizer_object for stage in self.stages if stage is not None]
+        return [one for one in made if one is not None]
 
     def timeline(self) -> _engine.Timeline:
         """When the actions of the latest step ran: times of the host, which on GPUs are those of issuing work."""

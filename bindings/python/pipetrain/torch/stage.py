@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from ..pipeline import Launch, Stage
 from .far import FarMemory
 from .split_backward import SplitBackward, add_gradients
 from .split_linear import WeightGradients, backward_of, join_linears, keep_intermediate_values, split_linears
+from .structure import arguments, flatten, restore
 from .transfer import Receiver, as_tuple, send
 
 Loss = Callable[[Any, Any], Tensor]
@@ -76,23 +78,29 @@ class TorchStage(Stage):
         self._pieces, self._loss, self._recompute, self._reduce = pieces, loss, recompute, reduce
         self.device = device
         self._receiver, self._far = Receiver(device), FarMemory(device)
-        self.parameters = [one for module in self._modules for one in module.parameters() if one.requires_grad]
+        every = [one for module in self._modules for one in module.parameters() if one.requires_grad]
+        self.parameters = list(dict.fromkeys(every))  # each once, also where chunks share it
+        if reduce is not None and len(self.parameters) < len(every):
+            raise InputError("reduce: chunks of a stage share a parameter, whose gradient would be summed once for each; untie it")
         self.optimizer_object = optimizer(self.parameters) if optimizer is not None and self.parameters else None
         self._checked: set = set()
         self._kept: dict[tuple[int, int], _Forward] = {}
         self._losses: list[Tensor] = []
         self._grad_scale = 1.0
         self._learning_rate = 0.0
+        self.autocast: list[torch.autocast] = []  # what forwards run under
         if recompute:
-            self._refuse_dropout()
+            self._refuse_what_changes()
         self._linears = split_linears(self._modules) if split_linear else [[] for _ in self._modules]
         self._weights = self._find_weights()
 
-    def _refuse_dropout(self) -> None:
+    def _refuse_what_changes(self) -> None:
         for module in self._modules:
             for name, layer in module.named_modules():
                 if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
                     raise InputError(f"recompute: {name or 'a piece'} has dropout, which a second forward would draw anew; set it to 0")
+                if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.track_running_stats:
+                    raise InputError(f"recompute: {name or 'a piece'} has running statistics, which a second forward would count twice")
 
     def store(self, value: Any, slot: _engine.Slot) -> None:
         self._far.store(value, slot)
@@ -139,22 +147,43 @@ class TorchStage(Stage):
         if launch.target is None:
             return None
         target, weight = launch.target
-        return self._receiver.receive(target), weight
+        return restore(self._receiver.receive(target)), weight
 
     def _compute(self, launch: Launch, kept: _Forward) -> Any:
         """Sets the outputs that have gradients; gives what the next stage receives."""
         if self._linears[launch.chunk]:
             keep_intermediate_values()
-        output = self._modules[launch.chunk](*kept.inputs)
-        if launch.virtual_stage == self._pieces - 1:
-            target, weight = kept.target
-            kept.outputs = (self._loss(output, target) * weight,)
-            return None
-        values = as_tuple(output)
+        with ExitStack() as contexts:
+            for one in self.autocast:
+                contexts.enter_context(one)
+            output = self._modules[launch.chunk](*arguments(kept.inputs))
+            if launch.virtual_stage == self._pieces - 1:
+                target, weight = kept.target
+                kept.outputs = (self._checked_loss(self._loss(output, target)) * weight,)
+                return None
+        flat = flatten(output)
+        values = as_tuple(flat)
         kept.sent_at = [i for i, one in enumerate(values) if isinstance(one, Tensor) and one.requires_grad]
         kept.outputs = tuple(values[i] for i in kept.sent_at)
+        if not any(isinstance(one, Tensor) for one in values):
+            self._check_hides_no_tensor(launch, kept, output)
         sent = tuple(one.detach() if isinstance(one, Tensor) else one for one in values)
-        return sent if isinstance(output, (tuple, list)) else sent[0]
+        return sent if isinstance(flat, (tuple, list)) else sent[0]
+
+    @staticmethod
+    def _checked_loss(value: Any) -> Tensor:
+        if isinstance(value, Tensor) and value.numel() == 1:
+            return value
+        what = f"a tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        raise InputError(f"loss: it gave {what}; give a tensor of one number, the mean over the microbatch")
+
+    def _check_hides_no_tensor(self, launch: Launch, kept: _Forward, output: Any) -> None:
+        """Else what is before such an output would silently not be trained."""
+        if kept.differentiable_inputs() or self._weights[launch.chunk][0]:
+            raise InputError(
+                f"piece {launch.virtual_stage} returned a {type(output).__name__}, in which gradients are not found: return tensors, or tuples, "
+                "lists and dicts of them"
+            )
 
     def _computed(self, launch: Launch, last: bool) -> _Forward:
         key = launch.chunk, launch.microbatch
