@@ -235,6 +235,7 @@ TEST_CASE("processes that share sequences on a GPU follow the golden trajectorie
   for (const std::string& transport : transports_on_one_gpu()) {
     for (const auto& [golden, processes, layout] :
          std::vector<Case>{{"llama3_tiny", 2, with_cp(2)}, {"gpt2_tiny", 4, with_cp(2, {2})}, {"llama2_tiny", 2, with_cp(4)}}) {
+      if (transport == "nccl" && layout.cp > 2) continue;  // NCCL refuses two ranks of a process on one GPU
       const TinyRun tiny{.golden = golden, .layout = layout};
       INFO(transport << ", " << processes << " processes: " << to_string(tiny));
       const Reference reference = golden_reference(golden);
