@@ -39,6 +39,7 @@ class WholeGroup : public Group {
   void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) override {
     group_.all_reduce(stream, tensor, reduction);
   }
+  void shift(Stream& stream, const Tensor& source, const Tensor& target) override { group_.shift(stream, source, target); }
   void abort(std::exception_ptr cause) override { group_.abort(std::move(cause)); }
 
  private:

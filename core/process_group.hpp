@@ -99,9 +99,8 @@ class Group {
   virtual void all_reduce(Stream& stream, const Tensor& tensor, Reduction reduction) = 0;
 
   // target = `source` of the member before this one; of the last one, for the first. Of one size in all members, and apart.
-  // A call may hold up the host until the other members have made theirs. Throws Error(unavailable) where a group has no way
-  // to do it.
-  virtual void shift(Stream& stream, const Tensor& source, const Tensor& target);
+  // A call may hold up the host until the other members have made theirs.
+  virtual void shift(Stream& stream, const Tensor& source, const Tensor& target) = 0;
 
   // How this group moves tensors in pieces; null where that would gain nothing.
   virtual PiecewiseTransfer* in_pieces() { return nullptr; }

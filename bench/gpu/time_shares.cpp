@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "actors/training/train_job.hpp"
 #include "apps/options/train_options.hpp"
@@ -24,17 +25,26 @@ double seconds_of(TimePoint begin, TimePoint end) { return std::chrono::duration
 // What the traces of a step show, in seconds.
 struct Traced {
   double busy = 0;          // of all devices together
-  double sums = 0;          // of these, in the sums over replicas, ranks and tied weights
+  double sums = 0;          // of these, in the sums over replicas, ranks and the two stages of tied weights
   double launch_bound = 0;  // of these, in actions whose device waited for the host
   double makespan = 0, verdict = 0;
 };
 
-bool is_sum(ActionKind kind) {
-  return kind == ActionKind::reduce_grads || kind == ActionKind::sum_replicated || kind == ActionKind::sum_tied;
+// Whether the tied weights' two gradients are on two stages. On one, their sum is an operation of its own, which is timed.
+bool tied_over_stages(const std::vector<DeviceTrace>& devices) {
+  std::set<int> stages;
+  for (const auto& device : devices)
+    for (const auto& one : device.actions)
+      if (one.action.kind == ActionKind::sum_tied) stages.insert(device.rank.pp);
+  return stages.size() > 1;
 }
 
 Traced read_traces(const std::vector<DeviceTrace>& devices) {
   Traced traced;
+  const bool tied = tied_over_stages(devices);
+  const auto is_sum = [tied](ActionKind kind) {
+    return kind == ActionKind::reduce_grads || kind == ActionKind::sum_replicated || (kind == ActionKind::sum_tied && tied);
+  };
   TimePoint first = TimePoint::max(), last = TimePoint::min(), norm = TimePoint::min(), optimizer = TimePoint::max();
   for (const auto& device : devices) {
     for (const auto& [action, times, issued] : device.actions) {

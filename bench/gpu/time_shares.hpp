@@ -17,7 +17,7 @@ struct TimeShares {
   double seconds = 0;   // of the step
   double matrices = 0;  // matrix products, each as long as it takes one rank alone
   double attention = 0;
-  double elementwise = 0;    // all other operations, the optimizer and the norm
+  double elementwise = 0;    // all other operations, the optimizer and the norm, and the sum of tied weights on one stage
   double communication = 0;  // what tensor-parallel communication adds to operations, and the sums at the end of a step
   double bubble = 0;         // no action runs, between the step's first and its last, but for the verdict
   double host = 0;           // before and after these, the verdict, and gaps between the operations of an action

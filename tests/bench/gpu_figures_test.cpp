@@ -177,6 +177,17 @@ TEST_CASE("a step's time is shared out, and what nothing accounts for is the hos
   CHECK(read.taken == std::vector<double>{1, 2});
 }
 
+TEST_CASE("the sum of tied weights is communication where they are on two stages only") {
+  const auto shares = [](int stage_of_head) {
+    const std::vector<DeviceTrace> devices = {{{0, 0, 0}, {ran(ActionKind::sum_tied, 0, 10)}},
+                                              {{0, stage_of_head, 0}, {ran(ActionKind::sum_tied, 0, 10)}}};
+    return time_shares(devices, 0.1, {{0, 0, 0.002, 0}, {0, 0, 0.002, 0}});
+  };
+  CHECK(shares(1).communication == Approx(0.1));
+  CHECK(shares(0).communication == 0);
+  CHECK(shares(0).elementwise == Approx(0.02));
+}
+
 TEST_CASE("schedules are ranked right when none that is measured slower is simulated faster") {
   CHECK(ranked_right({result_of("a", 1.0, 0.9), result_of("b", 1.2, 1.0)}));
   CHECK(!ranked_right({result_of("a", 1.0, 1.1), result_of("b", 1.2, 1.0)}));

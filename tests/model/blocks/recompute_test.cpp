@@ -130,6 +130,7 @@ TEST_CASE("selective keeps what was gathered from other ranks, full does not", "
     void all_gather(Stream&, const Tensor&, const Tensor&, const RowSplit&) override {}
     void reduce_scatter(Stream&, const Tensor&, const Tensor&, const RowSplit&) override {}
     void all_reduce(Stream&, const Tensor&, Reduction) override {}
+    void shift(Stream&, const Tensor&, const Tensor&) override {}
     void abort(std::exception_ptr) override {}
   } group;
   const TensorParallel tp{&group, true};
