@@ -58,13 +58,15 @@ std::string evaluation_line(const Evaluation& evaluation) {
                      counted(evaluation.samples, "sample"), evaluation.seconds);
 }
 
-// Calls `work`; what cannot be written there is about --tensorboard.
+// Calls `work`; what cannot be written there is about --tensorboard, and wrong input as with the other records of a run.
 template <class Work>
 void placing_event_errors(const TrainOptions& options, const Work& work) {
   try {
     work();
   } catch (const WriteError& error) {
-    throw Error(error.kind(), Setting{"tensorboard", options.records.tensorboard->string()}, error.what());
+    const char* remedy = error.kind() == ErrorKind::input ? "; give another folder" : "";  // others say what to do
+    throw Error(ErrorKind::input, Setting{"tensorboard", options.records.tensorboard->string()},
+                std::string(error.what()) + remedy);
   }
 }
 

@@ -1,5 +1,6 @@
 // Event files as the real TensorBoard reads them: its Python package, where python3 (or the interpreter that
 // PIPETRAIN_TEST_PYTHON names) has it. tests/records/event_file_test.cpp checks the bytes everywhere.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 using namespace pipetrain;
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 
 namespace {
 
@@ -72,6 +74,16 @@ TEST_CASE("a folder for events that cannot be used is refused before the run") {
   CHECK_THAT(refused(small + "--tensorboard " + file), Contains("--tensorboard " + file + ": ") && Contains("is not a folder"));
   CHECK_THAT(refused(small + "--tensorboard " + save + " --save " + save), Contains("give each its own place"));
   CHECK_THAT(refused(small + "--tensorboard " + save + "/model --save " + save), Contains("--save writes its model"));
+}
+
+TEST_CASE("a disk that fills up under the events ends the run as under its metrics") {
+  const TempFolder folder;
+  const std::string logs = (folder.path() / "logs").string();
+  const Result result = run(small + "--steps 50 --log-interval 50 --tensorboard " + logs, "ulimit -f 2;");
+  CHECK(result.status == 2);
+  CHECK_THAT(result.err, Contains("\npipetrain: error: --tensorboard " + logs + ": " + logs + "/events.out.tfevents.") &&
+                             EndsWith("cannot be written: File too large; make room, or save to another disk\n"));
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 2);  // behind the line of step 1
 }
 
 TEST_CASE("the real TensorBoard reads every step, also of a run that was killed and gone on with from before") {
