@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "files/made_folders.hpp"
 
 namespace pipetrain {
 
@@ -46,21 +47,38 @@ std::string host_name() {
 
 EventFile::EventFile(const fs::path& folder, std::int64_t steps_done) {
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error)
-    throw Error(ErrorKind::input, Setting{"tensorboard", folder.string()},
-                fmt::format("cannot be made ({}); give another folder", error.message()));
-  constexpr std::int64_t ten_digits = 9'999'999'999;  // more would no longer sort by name
-  const auto seconds = std::min(std::max(static_cast<std::int64_t>(now()), latest_of(folder) + 1), ten_digits);
-  path_ = folder / fmt::format("{}{:010}.{}.{}", name_begin, seconds, host_name(), ::getpid());
-  file_.emplace(path_);
-  const std::string begin = framed_record(version_event(now())) + framed_record(start_event(now(), steps_done + 1));
-  file_->write(begin.data(), begin.size());
+  made_ = make_folders(folder, error);
+  try {
+    if (error)
+      throw Error(ErrorKind::input, Setting{"tensorboard", folder.string()},
+                  fmt::format("cannot be made ({}); give another folder", error.message()));
+    constexpr std::int64_t ten_digits = 9'999'999'999;  // more would no longer sort by name
+    const auto seconds = std::min(std::max(static_cast<std::int64_t>(now()), latest_of(folder) + 1), ten_digits);
+    path_ = folder / fmt::format("{}{:010}.{}.{}", name_begin, seconds, host_name(), ::getpid());
+    file_.emplace(path_);
+    const std::string begin = framed_record(version_event(now())) + framed_record(start_event(now(), steps_done + 1));
+    file_->write(begin.data(), begin.size());
+  } catch (...) {
+    take_back();
+    throw;
+  }
+}
+
+EventFile::~EventFile() {
+  if (!has_steps_) take_back();
+}
+
+// What is not this object's file stays, and so do the folders above it.
+void EventFile::take_back() noexcept {
+  if (file_) ::unlink(path_.c_str());
+  file_.reset();
+  remove_empty_folders(made_);
 }
 
 void EventFile::write(std::int64_t step, const std::vector<Scalar>& scalars) {
   const std::string record = framed_record(scalars_event(now(), step, scalars));
   file_->write(record.data(), record.size());
+  has_steps_ = true;
 }
 
 }  // namespace pipetrain

@@ -14,6 +14,7 @@
 #include "apps/signals/signal_safe_lock.hpp"
 #include "core/error.hpp"
 #include "files/file_io.hpp"
+#include "files/made_folders.hpp"
 
 namespace pipetrain {
 
@@ -67,7 +68,7 @@ SaveLock::SaveLock(const fs::path& folder, std::vector<std::string>& notes) : fo
     }
   } catch (...) {
     if (descriptor_ >= 0) ::close(descriptor_);
-    for (const fs::path& made : made_) ::rmdir(made.c_str());
+    remove_empty_folders(made_);
     throw;
   }
   held = this;
@@ -80,18 +81,12 @@ SaveLock::~SaveLock() {
   held = nullptr;
 }
 
-void SaveLock::make_folders() {
-  std::error_code error;
-  const fs::path whole = fs::absolute(folder_, error);
-  for (fs::path path = whole; !fs::exists(path, error) && path.has_relative_path(); path = path.parent_path())
-    made_.push_back(path);
-  fs::create_directories(whole, error);
-  if (error) fail_write(folder_, error.message(), error.value());
-}
-
 // False when another run that was ending removed the file or the folder meanwhile.
 bool SaveLock::take(std::vector<std::string>& notes) {
-  make_folders();
+  std::error_code error;
+  const std::vector<fs::path> made = make_folders(folder_, error);
+  made_.insert(made_.end(), made.begin(), made.end());
+  if (error) fail_write(folder_, error.message(), error.value());
   descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0 && errno == ENOENT && !fs::exists(folder_)) return false;
   if (descriptor_ < 0) fail_write(folder_, fmt::format("{}: {}", file_name, std::strerror(errno)), errno);
@@ -111,7 +106,7 @@ bool SaveLock::take(std::vector<std::string>& notes) {
 
 void SaveLock::remove() const noexcept {
   ::unlink(file_.c_str());
-  for (const fs::path& made : made_) ::rmdir(made.c_str());  // only empty ones go
+  remove_empty_folders(made_);
 }
 
 void remove_save_lock() {

@@ -21,7 +21,6 @@ class SaveLock {
   ~SaveLock();
 
  private:
-  void make_folders();
   bool take(std::vector<std::string>& notes);
   void remove() const noexcept;
   friend void remove_save_lock();

@@ -286,6 +286,7 @@ int run_train(const TrainOptions& options) {
     const int status = stopped ? stop_signal_status() : exit_status(failure.kind());
     if (!failure.everything_stopped()) {
       save_lock.reset();
+      outputs.reset();
       leave_running_threads(status);
     }
     return status;

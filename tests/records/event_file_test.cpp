@@ -55,6 +55,18 @@ TEST_CASE("an event file is readable after every step, and a run that goes on wr
   CHECK(files_in(logs) == std::vector{first.path(), second.path(), third.path()});
 }
 
+TEST_CASE("an event file without steps leaves nothing, and takes back only what it made") {
+  const TempFolder folder;
+  const auto logs = folder.path() / "made" / "for it";
+  { const EventFile unused(logs, 0); }
+  CHECK(files_in(folder.path()).empty());
+  EventFile(logs, 0).write(1, {{"loss", 2.25}});
+  { const EventFile unused(logs, 1); }
+  CHECK(files_in(logs).size() == 1);
+  CHECK_THROWS(EventFile(folder.path() / "new" / std::string(300, 'x'), 0));
+  CHECK(files_in(folder.path()) == std::vector{folder.path() / "made"});
+}
+
 TEST_CASE("a folder for events that cannot be made is refused by its setting") {
   const TempFolder folder;
   std::ofstream(folder.path() / "file") << "x";

@@ -76,6 +76,16 @@ TEST_CASE("a folder for events that cannot be used is refused before the run") {
   CHECK_THAT(refused(small + "--tensorboard " + save + "/model --save " + save), Contains("--save writes its model"));
 }
 
+TEST_CASE("a run that is refused, or fails before its first step has ended, leaves no folder for events") {
+  const TempFolder folder;
+  const std::string logs = " --tensorboard " + (folder.path() / "deep" / "logs").string();
+  CHECK_THAT(refused(small + "--metrics /dev/full" + logs), Contains("--metrics /dev/full: "));
+  CHECK_THAT(refused(small + "--pp 100" + logs), Contains("too few for 100 stages"));
+  CHECK(run(small + "--steps 2" + logs, "PIPETRAIN_FAULT=0:1:throw").status == 1);
+  CHECK(run(small + "--steps 2" + logs, "ulimit -f 0;").status == 2);
+  CHECK(names_in(folder.path()).empty());
+}
+
 TEST_CASE("a disk that fills up under the events ends the run as under its metrics") {
   const TempFolder folder;
   const std::string logs = (folder.path() / "logs").string();
