@@ -20,19 +20,24 @@
 namespace pipetrain {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& folder, const std::string& what, int error, ErrorKind kind) {
-  throw Error(kind, fmt::format("{}: {}: {}", folder.string(), what, std::generic_category().message(error)));
+// `what` cannot be done for the reason `error` (errno), and what to do about it.
+[[noreturn]] void fail_write(const std::filesystem::path& folder, const std::string& what, int error, ErrorKind kind,
+                             const char* remedy) {
+  throw WriteError(kind, folder, fmt::format("{} ({}); {}", what, std::generic_category().message(error), remedy));
 }
+
+constexpr const char* another_disk = "make room, or take another disk";
 
 int open_nameless(const std::filesystem::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
   if (descriptor >= 0) return descriptor;
   const int error = errno;
   if (error == EINVAL || error == EOPNOTSUPP || error == EISDIR)
-    throw Error(ErrorKind::input, fmt::format("{}: its file system has no direct I/O on files without a name; give a folder "
-                                              "on a local disk (ext4, xfs, btrfs)",
-                                              folder.string()));
-  fail(folder, "no file can be made in it; give a folder that can be written", error, kind_of_write_failure(error));
+    throw WriteError(ErrorKind::input, folder,
+                     "its file system has no direct I/O on files without a name; give a folder on a local disk (ext4, xfs, "
+                     "btrfs)");
+  fail_write(folder, "no file can be made in it", error, kind_of_write_failure(error),
+             error == ENOENT ? "make it first, or give another folder" : "give a folder that can be written");
 }
 
 // Where the file system cannot reserve, a full disk is found by the write that meets it.
@@ -41,10 +46,13 @@ void reserve(int descriptor, const std::filesystem::path& folder, std::size_t by
   if (bytes == 0) return;
   if (::fallocate(descriptor, 0, 0, length) != 0 && errno != EOPNOTSUPP) {
     const int error = errno;
-    fail(folder, fmt::format("{} MiB cannot be reserved on its disk; make room, or take another disk", bytes >> 20), error,
-         kind_of_write_failure(error));
+    fail_write(folder, fmt::format("{} MiB cannot be reserved on its disk", bytes >> 20), error, kind_of_write_failure(error),
+               another_disk);
   }
-  if (::ftruncate(descriptor, length) != 0) fail(folder, "a file cannot be made longer", errno, kind_of_write_failure(errno));
+  if (::ftruncate(descriptor, length) != 0) {
+    const int error = errno;
+    fail_write(folder, "a file cannot be made longer", error, kind_of_write_failure(error), another_disk);
+  }
 }
 
 }  // namespace
@@ -55,8 +63,8 @@ class DirectFile::Requests {
   explicit Requests(const std::filesystem::path& folder) {
     const int error = -io_uring_queue_init(depth, &ring_, 0);
     if (error != 0)
-      fail(folder, "this kernel refuses io_uring, which moves states to disks (see kernel.io_uring_disabled)", error,
-           ErrorKind::unavailable);
+      fail_write(folder, "this kernel refuses io_uring, which moves states to disks", error, ErrorKind::unavailable,
+                 "allow it (kernel.io_uring_disabled, or the container's seccomp profile), or offload nothing to a disk");
     std::iota(spare_.begin(), spare_.end(), std::size_t{0});
   }
   ~Requests() { io_uring_queue_exit(&ring_); }
@@ -155,7 +163,10 @@ DirectFile::~DirectFile() { ::close(descriptor_); }
 void DirectFile::read(std::size_t begin, void* target, std::size_t bytes) {
   assert(begin + bytes <= bytes_);
   const int error = reads_->run({descriptor_, false, begin, static_cast<char*>(target), bytes});
-  if (error != 0) fail(folder_, "what the run moved to this disk cannot be read", error, ErrorKind::unavailable);
+  if (error != 0)
+    throw Error(ErrorKind::unavailable,
+                fmt::format("{}: what the run moved to this disk cannot be read ({}); look at the disk, or take another",
+                            folder_.string(), std::generic_category().message(error)));
 }
 
 void DirectFile::write(std::size_t begin, const void* source, std::size_t bytes) {
@@ -163,13 +174,13 @@ void DirectFile::write(std::size_t begin, const void* source, std::size_t bytes)
   // The kernel only reads from it.
   const int error = writes_->run({descriptor_, true, begin, static_cast<char*>(const_cast<void*>(source)), bytes});
   if (error != 0)
-    fail(folder_, "the disk does not take what the run moves to it; make room, or take another disk", error,
-         kind_of_write_failure(error));
+    fail_write(folder_, "the disk does not take what the run moves to it", error, kind_of_write_failure(error), another_disk);
 }
 
 std::size_t free_disk_bytes(const std::filesystem::path& folder) {
   struct statvfs space {};
-  if (::statvfs(folder.c_str(), &space) != 0) fail(folder, "no such folder", errno, ErrorKind::input);
+  if (::statvfs(folder.c_str(), &space) != 0)
+    fail_write(folder, "there is no such folder", errno, ErrorKind::input, "make it first, or give another");
   return static_cast<std::size_t>(space.f_bavail) * space.f_frsize;
 }
 

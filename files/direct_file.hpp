@@ -10,14 +10,14 @@ namespace pipetrain {
 
 // read() and write() may run at the same time, of different bytes, but each on one thread at a time. Positions, lengths and
 // memory are multiples of `alignment`. They return when the disk has done it, and throw Error naming the folder: of kind
-// unavailable where the disk is full or fails.
+// unavailable where the disk is full or fails. What cannot be written is a WriteError (files/file_io.hpp).
 class DirectFile {
  public:
   static constexpr std::size_t alignment = 4096;
 
-  // Reserves the bytes on the disk; they read as zeros. Throws Error: of kind input where there is no such folder, it cannot be
-  // written, or its file system has no direct I/O; of kind unavailable where the disk has too little room or the kernel refuses
-  // io_uring.
+  // Reserves the bytes on the disk; they read as zeros. Throws WriteError: of kind input where there is no such folder, it
+  // cannot be written, or its file system has no direct I/O; of kind unavailable where the disk has too little room or the
+  // kernel refuses io_uring.
   DirectFile(const std::filesystem::path& folder, std::size_t bytes);
   ~DirectFile();
   DirectFile(const DirectFile&) = delete;
@@ -37,7 +37,7 @@ class DirectFile {
   std::unique_ptr<Requests> reads_, writes_;
 };
 
-// What is free for this user on the folder's disk. Throws Error(input) where there is no such folder.
+// What is free for this user on the folder's disk. Throws WriteError of kind input where there is no such folder.
 std::size_t free_disk_bytes(const std::filesystem::path& folder);
 
 }  // namespace pipetrain

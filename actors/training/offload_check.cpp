@@ -5,8 +5,23 @@
 #include "actors/training/train_job.hpp"
 #include "core/device.hpp"
 #include "files/direct_file.hpp"
+#include "files/file_io.hpp"
 
 namespace pipetrain {
+
+namespace {
+
+// Calls `work`; what cannot be written there is about offload-to.
+template <class Work>
+auto placing_folder_errors(const Offload& offload, const Work& work) {
+  try {
+    return work();
+  } catch (const WriteError& error) {
+    throw Error(error.kind(), {"offload-to", offload.folder.string()}, error.reason());
+  }
+}
+
+}  // namespace
 
 void check_offload(const TrainJob& job) {
   const Offload& offload = job.offload;
@@ -18,7 +33,7 @@ void check_offload(const TrainJob& job) {
         "a CPU's memory is the host's already, so there is nothing to move; name a folder on a disk with offload-to, or "
         "leave it out");
   if (!offload.to_disk()) return;
-  const DirectFile probe(offload.folder, DirectFile::alignment);
+  placing_folder_errors(offload, [&] { const DirectFile probe(offload.folder, DirectFile::alignment); });
 }
 
 std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<DeviceMemory>& devices, std::size_t beside) {
@@ -36,7 +51,7 @@ std::optional<Error> offload_shortage(const TrainJob& job, const std::vector<Dev
                                (host + beside) >> 20, free >> 20));
   }
   if (disk > 0) {
-    const std::size_t free = free_disk_bytes(job.offload.folder);
+    const std::size_t free = placing_folder_errors(job.offload, [&] { return free_disk_bytes(job.offload.folder); });
     if (disk > free)
       return Error(ErrorKind::input, {"offload-to", job.offload.folder.string()},
                    fmt::format("what is offloaded needs {} MiB and its disk has {} MiB free; make room, or take another disk",

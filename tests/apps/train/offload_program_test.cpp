@@ -1,5 +1,7 @@
 // Offloading as a user sees it: the same lines of metrics, files and results, what is refused, and a model of ten times what a
 // limit on memory leaves room for without.
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -76,7 +78,23 @@ TEST_CASE("offloading that cannot be is one line") {
   const std::string to = " --offload-to " + std::filesystem::temp_directory_path().string();
   CHECK_THAT(refused(small + "--offload parameters"), StartsWith("--offload parameters: a CPU's memory is the host's already"));
   CHECK_THAT(refused(small + "--offload parameters --order ready" + to), Contains("the run's order is ready; use planned"));
-  CHECK_THAT(refused(small + "--offload parameters --offload-to /proc"), Contains("no direct I/O"));
+  const TempFolder folder;
+  const std::string missing = (folder.path() / "missing").string(), file = folder.write("file", "").string();
+  CHECK_THAT(refused(small + "--offload parameters --offload-to /proc"),
+             StartsWith("--offload-to /proc: its file system has no direct I/O"));
+  CHECK(refused(small + "--offload parameters --offload-to " + missing) ==
+        "--offload-to " + missing +
+            ": no file can be made in it (No such file or directory); make it first, or give another folder");
+  CHECK(refused(small + "--offload parameters", "PIPETRAIN_OFFLOAD_TO=" + file) ==
+        "PIPETRAIN_OFFLOAD_TO: --offload-to " + file +
+            ": no file can be made in it (Not a directory); give a folder that can be written");
+  if (::geteuid() != 0) {
+    const TempFolder closed;
+    std::filesystem::permissions(closed.path(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+    CHECK(refused(small + "--offload parameters --offload-to " + closed.path().string()) ==
+          "--offload-to " + closed.path().string() +
+              ": no file can be made in it (Permission denied); give a folder that can be written");
+  }
   CHECK_THAT(refused(small + "--model llama2-70b --init random --layers 80 --offload parameters,optimizer,gradients" + to),
              Contains("make room, or take another disk"));
 }
