@@ -82,7 +82,9 @@ TransportKind choose_transport(const ControlPlane& control, const Mesh&, DeviceK
     if (const std::string why = why_not(kind, control, devices); !why.empty()) {
       throw Error(ErrorKind::input, Setting{"transport", kind.name}, why);
     }
-    if (!kind.built()) throw Error(ErrorKind::unavailable, Setting{"transport", kind.name}, "this build has not got it");
+    if (!kind.built())
+      throw Error(ErrorKind::unavailable, Setting{"transport", kind.name},
+                  "this build has not got it; use another, or a build that has it");
     return *wanted;
   }
   std::string missing;

@@ -19,7 +19,8 @@ std::string cuda_device_name(int) { return {}; }
 bool cuda_multiplies_fp8(int) { return false; }
 
 std::unique_ptr<HostGate> make_cuda_host_gate(Device& device) {
-  throw Error(ErrorKind::unavailable, to_string(device.id()) + ": this build has no CUDA");
+  throw Error(ErrorKind::unavailable,
+              to_string(device.id()) + ": this build has no CUDA; configure it with -DPIPETRAIN_CUDA=ON");
 }
 void record_on_native(Event&, std::uintptr_t, int device) { make_cuda_device(device); }
 void let_native_wait(const Event&, std::uintptr_t, int device) { make_cuda_device(device); }

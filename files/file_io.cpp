@@ -60,7 +60,9 @@ void InputFile::read_at(std::uint64_t offset, void* out, std::size_t bytes) cons
     const ssize_t got = ::pread(descriptor_, target, std::min(bytes, most_bytes_a_call), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail("cannot be read", path_, errno);
-    if (got == 0) throw Error(ErrorKind::input, fmt::format("{}: became shorter while it was read", path_.string()));
+    if (got == 0)
+      throw Error(ErrorKind::input,
+                  fmt::format("{}: became shorter while it was read; let nobody write to it meanwhile", path_.string()));
     target += got;
     offset += static_cast<std::uint64_t>(got);
     bytes -= static_cast<std::size_t>(got);

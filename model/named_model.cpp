@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/weights/stored_model.hpp"
 
@@ -10,8 +11,9 @@ namespace pipetrain {
 ModelConfig named_model(const std::string& model, std::optional<std::int64_t> layers) {
   ModelConfig config = names_stored_model(model) ? read_stored_config(model) : preset_config(model);
   if (layers && *layers > config.layers)
-    throw Error(ErrorKind::input, {"layers", std::to_string(*layers)},
-                fmt::format("the model {} has only {}", model, config.layers));
+    throw Error(
+        ErrorKind::input, {"layers", std::to_string(*layers)},
+        fmt::format("the model {} has {}; give as many or fewer, or leave it out", model, counted(config.layers, "layer")));
   if (layers) config.layers = *layers;
   return config;
 }

@@ -69,8 +69,9 @@ std::vector<std::vector<Block>> partition_blocks(const ModelConfig& config, int 
   const std::size_t inner = blocks.size() - 2;  // attention and MLP blocks; embedding and head go with the first and the last
   if (parts < 1) throw Error(ErrorKind::input, fmt::format("{} stages: at least 1 is needed", parts));
   if (inner < static_cast<std::size_t>(parts)) {
-    throw Error(ErrorKind::input,
-                fmt::format("the model's {} attention and MLP blocks are too few for {} stages; use {} or fewer (pp x chunks)",
+    throw Error(ErrorKind::input, {"pp", ""},
+                fmt::format("the model's {} attention and MLP blocks, two a layer, are too few for {} stages; use {} or fewer "
+                            "(pp x chunks), or a model of more layers",
                             inner, parts, inner));
   }
   // As many layers of every part recompute, so what they add is the same for all of them.

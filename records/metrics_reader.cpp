@@ -28,14 +28,16 @@ bool begins_like_metrics(const fs::path& path) {
 fs::path find_metrics_file(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error))
-    throw Error(ErrorKind::input, fmt::format("{}: there is no such file or folder", path.string()));
+    throw Error(ErrorKind::input, fmt::format("{}: there is no such file or folder; check the path", path.string()));
   if (!fs::is_directory(path, error)) return path;
   std::vector<fs::path> found;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code ignored;
     if (entry->is_regular_file(ignored) && begins_like_metrics(entry->path())) found.push_back(entry->path());
   }
-  if (error) throw Error(ErrorKind::input, fmt::format("{}: cannot be listed ({})", path.string(), error.message()));
+  if (error)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: cannot be listed ({}); check the permissions", path.string(), error.message()));
   if (found.empty())
     throw Error(ErrorKind::input,
                 fmt::format("{}: holds no file of metrics yet; give the file that a run writes its metrics to", path.string()));

@@ -21,8 +21,8 @@ std::vector<RankPlace> places_of(int ranks, const DeviceSettings& devices, const
     ++next;
   }
   if (next != devices.gpus.size()) {
-    throw Error(ErrorKind::input,
-                std::to_string(devices.gpus.size()) + " GPUs are given for " + std::to_string(next) + " ranks");
+    throw Error(ErrorKind::input, std::to_string(devices.gpus.size()) + " GPUs are given for " + std::to_string(next) +
+                                      " ranks; give one GPU for each rank");
   }
   return places;
 }

@@ -90,7 +90,9 @@ class Replaying {
       throw Error(ErrorKind::input,
                   fmt::format("--step {}: the record has {}; give one of them", *options_.step, steps_text()));
     if (!shown_ && (!failed_ || options_.json || files_wanted()))
-      throw Error(ErrorKind::input, fmt::format("{}: holds no step of training that came to its end", options_.file.string()));
+      throw Error(ErrorKind::input,
+                  fmt::format("{}: holds no step of training that came to its end; record a run of at least one step",
+                              options_.file.string()));
   }
 
   void write_files() const {
@@ -166,9 +168,11 @@ class Replaying {
   void change(const schedules::Timeline& recorded, bool shows) {
     for (int log = 0; log < replay_.run().logs(); ++log)
       if (recorded.stages[static_cast<std::size_t>(log)].size() != replay_.launched(log).size())
-        throw Error(ErrorKind::input,
-                    fmt::format("{}: does not tell how long its actions took, so nothing of it can be changed",
-                                options_.file.string()));
+        throw Error(
+            ErrorKind::input,
+            fmt::format(
+                "{}: does not tell how long its actions took, so nothing of it can be changed; replay it without changes",
+                options_.file.string()));
     const schedules::Timeline changed = with_changes(replay_, recorded, options_.changes);
     recorded_seconds_.push_back(summarize(recorded).makespan);
     changed_seconds_.push_back(summarize(changed).makespan);

@@ -54,7 +54,8 @@ void read_measured_edges(const OptionValues& values, int pp, StepTimes& times) {
                                         *file));
   if (pp % measured.processes() != 0)
     values.fail("measured",
-                fmt::format("{} has {} processes, which do not share {} stages evenly", *file, measured.processes(), pp));
+                fmt::format("{} has {} processes, which do not share {} stages evenly; give a multiple of them as --pp", *file,
+                            measured.processes(), pp));
   const auto process = [&](std::size_t stage) { return static_cast<int>(stage) % pp / (pp / measured.processes()); };
   for (std::size_t edge = 0; edge < times.edges.size(); ++edge) {
     if (process(edge) == process(edge + 1)) continue;

@@ -59,7 +59,8 @@ void write_plans(const TuneOptions& options, const SearchResult& result) {
   std::error_code error;
   std::filesystem::create_directory(*options.plans, error);
   if (error)
-    throw Error(ErrorKind::input, fmt::format("--plans {}: cannot be made ({})", options.plans->string(), error.message()));
+    throw Error(ErrorKind::input,
+                fmt::format("--plans {}: cannot be made ({}); give another folder", options.plans->string(), error.message()));
   OutputFiles files;
   for (const RankedLayout& ranked : result.best)
     if (const Layout& layout = ranked.layout; layout.plan)

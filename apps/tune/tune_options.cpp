@@ -36,7 +36,8 @@ void read_model(const OptionValues& values, TuneOptions& options) {
   options.request.sequence =
       values.integer("seq-len", 1, std::numeric_limits<std::int32_t>::max()).value_or(config.max_positions);
   if (options.request.sequence > config.max_positions)
-    values.fail("seq-len", fmt::format("the model {} has only {} positions", options.model, config.max_positions));
+    values.fail("seq-len",
+                fmt::format("the model {} has {} positions; give as many or fewer", options.model, config.max_positions));
 }
 
 // What doctor measured, or usual numbers of a GPU; for the options that are not given.

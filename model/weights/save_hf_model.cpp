@@ -37,7 +37,7 @@ void check_replaceable(const fs::path& folder) {
   const auto refuse = [&](const char* what) { throw Error(ErrorKind::input, fmt::format("{}: {}", folder.string(), what)); };
   guard(folder, [&] {
     if (!fs::exists(folder)) return;
-    if (!fs::is_directory(folder)) refuse("cannot be written: a file is in its place");
+    if (!fs::is_directory(folder)) refuse("cannot be written: a file is in its place; remove it, or give another folder");
     if (!fs::is_empty(folder) && !fs::exists(folder / "config.json")) {
       refuse("is a folder with other things in it than a model; choose another place, or empty it");
     }

@@ -133,7 +133,8 @@ TEST_CASE("generate refuses what is wrong in one line") {
   check(given + "--chat chatml", "--chat chatml: a chat needs a tokenizer");
   check(given + "--system s", "--system s: needs --chat");
   check(given + "--tp 3", "--tp 3: ");
-  check(given + "--pp 19", "the model's 16 attention and MLP blocks are too few for 19 stages");
+  check(given + "--pp 19",
+        "--pp: the model's 16 attention and MLP blocks, two a layer, are too few for 19 stages; use 16 or fewer");
   check(given + "--precision fp8", "--precision fp8: ");
   check(given + "--tokenizer no/such", "--tokenizer no/such: ");
   check(given + "--beams 4", "--beams: ");

@@ -15,6 +15,7 @@ using pipetrain::TempFolder;
 
 namespace {
 
+using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 
 }  // namespace
@@ -182,6 +183,14 @@ TEST_CASE("a dry run shows what recomputation saves") {
   CHECK(some < selective);
   CHECK(some > full);
   CHECK(full > 0);
+}
+
+TEST_CASE("sizes that a model has not are refused with those that it has") {
+  CHECK(refused("--layers 100") == "--layers 100: the model tiny has 4 layers; give as many or fewer, or leave it out");
+  CHECK(refused("--pp 5 --chunks 2 --schedule interleaved --microbatches 5 --device cpu") ==
+        "--pp: the model's 8 attention and MLP blocks, two a layer, are too few for 10 stages; use 8 or fewer (pp x chunks), "
+        "or a model of more layers");
+  CHECK_THAT(refused("watch nowhere"), Contains("nowhere: there is no such file or folder; check the path"));
 }
 
 TEST_CASE("doctor tells what is there") {

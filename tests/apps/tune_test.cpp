@@ -323,7 +323,7 @@ TEST_CASE("tune names what is wrong in one line") {
   CHECK_THAT(wrong("--model llama2-8b --devices 8"), Contains("llama2-7b"));
   CHECK_THAT(wrong("--devices 8 --tflops 0"), Contains("--tflops 0: must be a number from 1e-06 to 1000000000"));
   CHECK_THAT(wrong("--devices 8 --memory nan"), Contains("--memory nan: must be a number from 0.0009765625 to 65536"));
-  CHECK_THAT(wrong("--devices 8 --layers 5"), Contains("has only 4"));
+  CHECK_THAT(wrong("--devices 8 --layers 5"), Contains("--layers 5: the model tiny has 4 layers; give as many or fewer"));
   CHECK_THAT(wrong("--devices 8 --precision fp4"), Contains("must be one of fp32, bf16, fp16"));
   CHECK_THAT(wrong("--devices 8 --device cuda --precision bf16 --fp8-tflops 900"),
              Contains("--fp8-tflops 900: is of --precision fp8"));

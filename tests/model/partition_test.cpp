@@ -159,7 +159,9 @@ TEST_CASE("more stages than attention and MLP blocks are refused, naming both") 
     return "";
   };
   CHECK(text(6).empty());
-  CHECK(text(7) == "the model's 6 attention and MLP blocks are too few for 7 stages; use 6 or fewer (pp x chunks)");
+  CHECK(text(7) ==
+        "pp: the model's 6 attention and MLP blocks, two a layer, are too few for 7 stages; use 6 or fewer (pp x chunks), or a "
+        "model of more layers");
   CHECK(text(0) == "0 stages: at least 1 is needed");
 }
 

@@ -148,7 +148,8 @@ TEST_CASE("what is wrong with text of several processes is told in one line", "[
   check("launch --nproc 2 --tp 3 " + given, "--tp 3: ");
   check("launch --nproc 2 --pp 2 " + given + "--max-new-tokens 128", "--max-new-tokens 128: the longest prompt has 1 token");
   check("launch --nproc 2 --pp 2 " + llama + "--prompts no/such", "--prompts no/such: ");
-  check("launch --nproc 2 --pp 19 " + given, "the model's 16 attention and MLP blocks are too few for 19 stages");
+  check("launch --nproc 2 --pp 19 " + given,
+        "--pp: the model's 16 attention and MLP blocks, two a layer, are too few for 19 stages");
   check("launch --nproc 2 --pp 2 " + given + "--chat llama3", "--chat llama3: a chat needs a tokenizer");
 }
 

@@ -72,7 +72,7 @@ TEST_CASE("places that cannot be written are refused before and at saving") {
   const fs::path file = folder.write("file", "text"), other = folder.path() / "other";
   fs::create_directory(other);
   std::ofstream(other / "thesis.tex") << "text";
-  check(file, "cannot be written: a file is in its place");
+  check(file, "cannot be written: a file is in its place; remove it, or give another folder");
   check(file / "model", "cannot be written: Not a directory");
   check(other, "is a folder with other things in it than a model; choose another place, or empty it");
   const std::string error = input_error([&] { check_hf_target("/proc/pipetrain/model"); });  // no user can write there
