@@ -8,6 +8,7 @@
 #include "ops/cuda/attention_cudnn.hpp"
 #include "ops/cuda/hopper/attention_hopper.hpp"
 #include "ops/cuda/hopper/cross_entropy_rows.hpp"
+#include "ops/cuda/hopper/norm_backward.hpp"
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/many_square_sums.hpp"
 #include "ops/cuda/ops_stream.hpp"
@@ -157,8 +158,11 @@ class CudaOps : public Ops, public ManySquareSums {
 
   void layer_norm_backward(const LayerNormBackwardArgs& args) override {
     void* memory = scratch(cuda::layer_norm_backward_scratch(args.x.rows(), args.x.cols(), multiprocessors_));
-    enqueue("layer_norm_backward",
-            [&](cudaStream_t native) { cuda::layer_norm_backward(native, args, multiprocessors_, memory); });
+    enqueue("layer_norm_backward", [&](cudaStream_t native) {
+      if (cuda::takes_hopper_norm_backward(args, hopper_))
+        return cuda::hopper_layer_norm_backward(native, args, hopper_, memory);
+      cuda::layer_norm_backward(native, args, multiprocessors_, memory);
+    });
   }
 
   void gelu(const Tensor& x, const Tensor& bias, const Tensor& y) override {

@@ -11,15 +11,37 @@
 
 namespace pipetrain::cuda {
 
-// A thread's packs of dy, x and residual of the next row, on their way into shared memory while this row is computed. It reads
-// only what it copied itself, so no barrier is needed. (More than one row ahead is slower.)
+template <class T>
+struct NormInputs {
+  const T *dy, *x, *residual;  // residual: may be null
+  int cols;
+};
+
+// How a team's rows come: one after the other, the next ones on their way while this one is computed. This form: by the threads
+// themselves, each its packs of dy, x and residual of the next row into shared memory. A thread reads only what it copied
+// itself, so no barrier is needed. (More than one row ahead is slower.)
 template <class T, int W, int N>
 struct NextRow {
   Pack<T, W>* memory;  // [N][3][threads of the block]
-  const T *dy, *x, *residual;
-  int cols;
+  NormInputs<T> in;
 
-  static constexpr int bytes_per_thread = sizeof(Pack<T, W>) * N * 3;
+  struct Shared {};
+  __device__ NextRow(char* dynamic, Shared&, const NormInputs<T>& inputs)
+      : memory(reinterpret_cast<Pack<T, W>*>(dynamic)), in(inputs) {}
+
+  // Of dynamic shared memory, of a block.
+  static int bytes(dim3 block, int) { return static_cast<int>(sizeof(Pack<T, W>) * N * 3 * block.x * block.y); }
+
+  // The team's first row, below 0 if it has none.
+  __device__ void start(std::int64_t row, std::int64_t) {
+    if (row >= 0) fetch(row);
+  }
+  // Once this thread has taken a row.
+  __device__ void taken(std::int64_t row, std::int64_t stride) {
+    if (row >= stride) fetch(row - stride);
+  }
+  // Once all threads of the team have.
+  __device__ void all_taken(std::int64_t, std::int64_t) {}
 
   __device__ Pack<T, W>& slot(int n, int which) {
     const int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
@@ -36,10 +58,10 @@ struct NextRow {
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const int pack = threadIdx.x + n * blockDim.x;
-      if (pack >= cols / W) break;
-      copy(slot(n, 0), dy + row * cols, pack);
-      copy(slot(n, 1), x + row * cols, pack);
-      if (residual != nullptr) copy(slot(n, 2), residual + row * cols, pack);
+      if (pack >= in.cols / W) break;
+      copy(slot(n, 0), in.dy + row * in.cols, pack);
+      copy(slot(n, 1), in.x + row * in.cols, pack);
+      if (in.residual != nullptr) copy(slot(n, 2), in.residual + row * in.cols, pack);
     }
     __pipeline_commit();
   }
@@ -47,10 +69,10 @@ struct NextRow {
     __pipeline_wait_prior(0);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      if (threadIdx.x + n * blockDim.x >= cols / W) continue;
+      if (threadIdx.x + n * blockDim.x >= in.cols / W) continue;
       of_dy[n] = slot(n, 0);
       of_x[n] = slot(n, 1);
-      if (residual != nullptr) of_residual[n] = slot(n, 2);
+      if (in.residual != nullptr) of_residual[n] = slot(n, 2);
     }
   }
 };
@@ -105,21 +127,22 @@ constexpr int backward_packs = 2;  // at least, a thread
 
 // One block a multiprocessor; its teams take the rows in turn and keep their columns' share of the weight's gradient in
 // registers. partial [blocks, cols], or [blocks, 2 or 3, cols] with the bias's and the residual's. mean is used when centered
-// only.
-template <bool centered, bool sums_residual, class T, class TW, int W, int N>
+// only. Rows: NextRow, or what comes in its way.
+template <bool centered, bool sums_residual, class Rows, class T, class TW, int W, int N>
 __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     norm_backward_kernel(const T* dy, const T* x, const TW* weight, const float* mean, const float* inv_std, const T* residual,
                          T* dx, float* partial, std::int64_t rows, int cols) {
   using R = Real<T>;
   extern __shared__ __align__(16) char memory[];
   __shared__ R shared[2][max_teams][2][32];
+  __shared__ typename Rows::Shared of_rows;
+  Rows next(memory, of_rows, {dy, x, residual, cols});
   wait_for_previous();
   const int packs = cols / W;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
   // From the last row to the first, for the cache (block_order.cuh).
   std::int64_t row = rows - 1 - (static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y);
-  NextRow<T, W, N> next{reinterpret_cast<Pack<T, W>*>(memory), dy, x, residual, cols};
-  if (row >= 0) next.fetch(row);
+  next.start(row, stride);
 
   Pack<TW, W> w[N] = {};
 #pragma unroll
@@ -155,8 +178,9 @@ __global__ void __launch_bounds__(backward_threads_of<N>, 1)
       sums[0] += of_pack[0];
       if constexpr (centered) sums[1] += of_pack[1];
     }
-    if (row >= stride) next.fetch(row - stride);
+    next.taken(row, stride);
     team_sums(sums, shared[parity][threadIdx.y % max_teams]);
+    next.all_taken(row, stride);
     // dx = g inv + x pull + level
     const R slope = sums[0] / static_cast<R>(cols), pull = -slope * inv * inv;
     R level = 0;
@@ -198,35 +222,44 @@ inline std::size_t norm_backward_scratch(std::int64_t rows, std::int64_t cols, i
   return static_cast<std::size_t>(std::min<std::int64_t>(rows, multiprocessors) * cols * sums) * sizeof(float);
 }
 
-// mean and dbias: without memory unless centered. residual_sums of args: where sums_residual.
+// For elements of these types, W at once. mean and dbias: without memory unless centered. residual_sums of args: where
+// sums_residual. Rows: how rows come.
+template <bool centered, bool sums_residual, template <class, int, int> class Rows, class T, class TW, int W>
+void launch_norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwardArgs& args, int multiprocessors,
+                          void* scratch) {
+  const std::int64_t rows = args.x.rows();
+  const auto cols = static_cast<int>(args.x.cols());
+  auto* partial = static_cast<float*>(scratch);
+  with_packs(what, cols / W, backward_packs, backward_threads, [&](auto n, int threads) {
+    constexpr int N = decltype(n)::value;
+    const dim3 block(threads, std::clamp(backward_threads_of<N> / threads, 1, threads == 32 ? max_warps : max_teams));
+    const auto blocks = static_cast<int>(std::min<std::int64_t>(ceil_div<std::int64_t>(rows, block.y), multiprocessors));
+    constexpr int columns = 1 + (centered ? 1 : 0) + (sums_residual ? 1 : 0);
+    const int pairs = block.y == 1 ? 0 : static_cast<int>(block.y + 1) / 2;
+    const int halves = columns * W * N * threads * pairs * static_cast<int>(sizeof(Real<T>));
+    const int shared = std::max(Rows<T, W, N>::bytes(block, cols), halves);
+    const auto kernel = norm_backward_kernel<centered, sums_residual, Rows<T, W, N>, T, TW, W, N>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    launch(stream, kernel, blocks, block, shared, data_of<T>(args.dy), data_of<T>(args.x), data_of<TW>(args.weight),
+           data_of<float>(args.mean), data_of<float>(args.inv_std), data_or_null<T>(args.residual), data_of<T>(args.dx),
+           partial, rows, cols);
+    add_partials(stream, partial, blocks, cols,
+                 {data_of<float>(args.dweight), data_of<float>(args.dbias), data_or_null<float>(args.residual_sums)});
+  });
+}
+
+inline bool aligned16(const LayerNormBackwardArgs& args) {
+  return aligned16(args.x.data) && aligned16(args.dy.data) && aligned16(args.dx.data) && aligned16(args.weight.data) &&
+         (!args.residual || aligned16(args.residual->data));
+}
+
 template <bool centered, bool sums_residual = false>
 void norm_backward(cudaStream_t stream, const char* what, const LayerNormBackwardArgs& args, int multiprocessors,
                    void* scratch) {
-  const std::int64_t rows = args.x.rows(), cols = args.x.cols();
-  if (rows == 0) return;
-  const bool aligned = aligned16(args.x.data) && aligned16(args.dy.data) && aligned16(args.dx.data) &&
-                       aligned16(args.weight.data) && (!args.residual || aligned16(args.residual->data));
-  auto* partial = static_cast<float*>(scratch);
-  with_norm_types(what, args.x, args.weight, aligned, [&](auto t, auto tw, auto w) {
-    using T = typename decltype(t)::type;
-    using TW = typename decltype(tw)::type;
-    constexpr int W = decltype(w)::value;
-    with_packs(what, cols / W, backward_packs, backward_threads, [&](auto n, int threads) {
-      constexpr int N = decltype(n)::value;
-      const int teams = std::clamp(backward_threads_of<N> / threads, 1, threads == 32 ? max_warps : max_teams);
-      const auto blocks = static_cast<int>(std::min<std::int64_t>(ceil_div<std::int64_t>(rows, teams), multiprocessors));
-      constexpr int columns = 1 + (centered ? 1 : 0) + (sums_residual ? 1 : 0);
-      const int pairs = teams == 1 ? 0 : (teams + 1) / 2;
-      const int halves = columns * W * N * threads * pairs * static_cast<int>(sizeof(Real<T>));
-      const int shared = std::max(NextRow<T, W, N>::bytes_per_thread * threads * teams, halves);
-      const auto kernel = norm_backward_kernel<centered, sums_residual, T, TW, W, N>;
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-      launch(stream, kernel, blocks, dim3(threads, teams), shared, data_of<T>(args.dy), data_of<T>(args.x),
-             data_of<TW>(args.weight), data_of<float>(args.mean), data_of<float>(args.inv_std), data_or_null<T>(args.residual),
-             data_of<T>(args.dx), partial, rows, static_cast<int>(cols));
-      add_partials(stream, partial, blocks, cols,
-                   {data_of<float>(args.dweight), data_of<float>(args.dbias), data_or_null<float>(args.residual_sums)});
-    });
+  if (args.x.rows() == 0) return;
+  with_norm_types(what, args.x, args.weight, aligned16(args), [&](auto t, auto tw, auto w) {
+    launch_norm_backward<centered, sums_residual, NextRow, typename decltype(t)::type, typename decltype(tw)::type,
+                         decltype(w)::value>(stream, what, args, multiprocessors, scratch);
   });
 }
 
