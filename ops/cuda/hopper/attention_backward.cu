@@ -29,7 +29,7 @@ class Loader {
     int ticket = atomicAdd(view_.tickets, 1);
     for (int round = 0;; ++round) {
       const Block block = block_of_ticket<Tile>(view_, ticket);
-      if (block.block < 0) return end(round, block);
+      if (block.block < 0) return arrive(begin_round(block, round));
       bool has_keys = false;
       for_each_tile<Tile>(view_, block, [&](int head, int tile) {
         load_tile(block, head, tile);
@@ -44,17 +44,27 @@ class Loader {
  private:
   static constexpr int dim = Tile::head_dim, boxes = dim / 64;
 
-  __device__ void load_keys(const Block& block, int round) {
+  // The keys' place is the one of the block before the last: they come while the last is still computed. Its values' place is
+  // free when its last tile's products with them are done.
+  __device__ void load_keys(Block block, int round) {
     const int row = block.sequence * view_.kv_rows + block.block * Tile::keys, col = maps_.key_col + block.kv_head * dim;
+    block.units = integers_per_unit(view_.largest + (block.sequence * view_.kv_heads + block.kv_head) * 2);
+    Barrier& keys_full = begin_round(block, round);
+    arrive_expecting(keys_full, Shared<Tile>::key_bytes);
+    for (int box = 0; box < boxes; ++box)
+      load_box(shared_.keys[round % 2] + box * Tile::keys * row_bytes, maps_.keys, col + box * 64, row, keys_full);
     wait(shared_.values_empty, round % 2 ^ 1);
-    shared_.blocks[round % 2] = block;
-    arrive_expecting(shared_.keys_full, 2 * Shared<Tile>::key_bytes);
+    arrive_expecting(shared_.values_full, Shared<Tile>::key_bytes);
     for (int box = 0; box < boxes; ++box)
       load_box(shared_.values + box * Tile::keys * row_bytes, maps_.keys, col + view_.kv_heads * dim + box * 64, row,
-               shared_.keys_full);
-    wait(shared_.keys_empty, round % 2 ^ 1);
-    for (int box = 0; box < boxes; ++box)
-      load_box(shared_.keys + box * Tile::keys * row_bytes, maps_.keys, col + box * 64, row, shared_.keys_full);
+               shared_.values_full);
+  }
+
+  // Returns the barrier of its keys.
+  __device__ Barrier& begin_round(const Block& block, int round) {
+    wait(shared_.keys_empty[round % 2], round / 2 % 2 ^ 1);
+    shared_.blocks[round % 2] = block;
+    return shared_.keys_full[round % 2];
   }
 
   __device__ void load_tile(const Block& block, int head, int tile) {
@@ -75,12 +85,6 @@ class Loader {
     arrive_expecting(shared_.douts_full[stage], Shared<Tile>::query_bytes);
     for (int box = 0; box < boxes; ++box)
       load_box(shared_.douts[stage] + box * box_bytes, maps_.douts, head * dim + box * 64, row, shared_.douts_full[stage]);
-  }
-
-  __device__ void end(int round, const Block& behind) {
-    wait(shared_.values_empty, round % 2 ^ 1);
-    shared_.blocks[round % 2] = behind;
-    arrive(shared_.keys_full);
   }
 
   const BackwardView& view_;
@@ -112,7 +116,8 @@ __global__ void __launch_bounds__(threads, 1)
   extern __shared__ __align__(1024) char memory[];
   auto& shared = *reinterpret_cast<Shared<Tile>*>(memory);
   if (threadIdx.x == 0) {
-    make_barrier(shared.keys_full, 1), make_barrier(shared.keys_empty, 2), make_barrier(shared.values_empty, 2);
+    make_barrier(shared.values_full, 1), make_barrier(shared.values_empty, 2);
+    for (int i = 0; i < 2; ++i) make_barrier(shared.keys_full[i], 1), make_barrier(shared.keys_empty[i], 2);
     for (int i = 0; i < Tile::stages; ++i) {
       make_barrier(shared.queries_full[i], 1), make_barrier(shared.queries_empty[i], 2);
       make_barrier(shared.douts_full[i], 1), make_barrier(shared.douts_empty[i], 2);
@@ -124,11 +129,11 @@ __global__ void __launch_bounds__(threads, 1)
   // The same in a whole warp, which the compiler does not see by itself.
   const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0), group = warp / 4;
   if (group == 2) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Tile::loader_registers));
     if (warp == 8 && threadIdx.x % 32 == 0) Loader<Tile>(view, maps, shared).run();
     if (warp == 9 || warp == 10) add_query_sums<Tile>(view, shared, warp - 9);
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Tile::key_group_registers));
     KeyGroup<Tile>(view, shared, group).run();
   }
 }
@@ -141,7 +146,8 @@ void run(cudaStream_t stream, const BackwardView& view, const HopperBackward& ar
                   .queries = box_map<Element>({args.q.data, args.q.cols(), args.q.rows()}, Tile::queries),
                   .douts = box_map<Element>({args.dout.data, args.dout.cols(), args.dout.rows()}, Tile::queries),
                   .key_col = static_cast<int>(args.kv.cols()) - 2 * view.kv_heads * Tile::head_dim};
-  const int bytes = static_cast<int>(sizeof(Shared<Tile>));
+  constexpr int bytes = static_cast<int>(sizeof(Shared<Tile>));
+  static_assert(bytes <= 227 * 1024);  // what a block can have
   cudaFuncSetAttribute(attention_backward<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   const int blocks = view.keys / Tile::keys * view.batch * view.kv_heads * view.parts;
   launch(stream, attention_backward<Tile>, static_cast<unsigned>(std::min(blocks, multiprocessors)), threads,

@@ -22,6 +22,8 @@ struct Tile {
   static constexpr bool isolates = Isolates;  // documents that share a sequence do not see each other
   static constexpr int statistics = Isolates ? 4 : 3;
   static constexpr int sums = queries * head_dim / 2;  // of dQ in one of the two groups of warps
+  // A thread's. A key group's hold all it needs; in memory, what the loader does not hold comes late for tiles of 64.
+  static constexpr int key_group_registers = HeadDim == 128 ? 232 : 240, loader_registers = HeadDim == 128 ? 40 : 24;
 };
 
 // Per tile of queries, [Tile::statistics][queries] f32.
@@ -68,17 +70,22 @@ __device__ __forceinline__ float integers_per_unit(const unsigned* largest) {
   return 1073741824.0F / 2.04F / (product <= 1e-8F ? 1e-8F : product);  // what is not a number stays so
 }
 
+// Lanes that differ in bit `away` exchange: the one without it gives `second`, the other `first`. By selections: threads that
+// go apart cost more than what they hold.
+__device__ __forceinline__ void exchange(std::uint32_t& first, std::uint32_t& second, int away) {
+  const bool upper = (threadIdx.x & away) != 0;
+  const std::uint32_t taken = __shfl_xor_sync(~0U, upper ? first : second, away);
+  first = upper ? taken : first;
+  second = upper ? second : taken;
+}
+
 // The four lanes of a quad hold one word each of four runs of four words; lane l gets run l, 16 bytes that lie together.
 __device__ __forceinline__ uint4 run_of_lane(std::uint32_t w0, std::uint32_t w1, std::uint32_t w2, std::uint32_t w3) {
-  const int lane = static_cast<int>(threadIdx.x % 4);
-  const auto of_run = [&](int run) { return run == 0 ? w0 : run == 1 ? w1 : run == 2 ? w2 : w3; };
-  const std::uint32_t own = of_run(lane), one = __shfl_xor_sync(~0U, of_run(lane ^ 1), 1),
-                      two = __shfl_xor_sync(~0U, of_run(lane ^ 2), 2), three = __shfl_xor_sync(~0U, of_run(lane ^ 3), 3);
-  const auto word = [&](int from) {
-    const int away = from ^ lane;
-    return away == 0 ? own : away == 1 ? one : away == 2 ? two : three;
-  };
-  return {word(0), word(1), word(2), word(3)};
+  exchange(w0, w1, 1);
+  exchange(w2, w3, 1);
+  exchange(w0, w2, 2);
+  exchange(w1, w3, 2);
+  return {w0, w1, w2, w3};
 }
 
 // Two neighbours of the first half of a position's query or key, and the two of its second half that they turn with.

@@ -16,12 +16,13 @@ inline constexpr int sums_threads = group_threads + 32;
 // The keys of one block, and which query heads it meets.
 struct Block {
   int block, sequence, kv_head, part;  // block: below 0 behind the last
+  float units = 0;                     // integers_per_unit() of its keys and values
 };
 
 template <class Tile>
 struct Shared {
   static constexpr int key_bytes = Tile::keys * Tile::head_dim * 2, query_bytes = Tile::queries * Tile::head_dim * 2;
-  alignas(1024) char keys[key_bytes];
+  alignas(1024) char keys[2][key_bytes];  // of this round and of the next
   alignas(1024) char values[key_bytes];
   alignas(1024) char queries[Tile::stages][query_bytes];
   alignas(1024) char douts[Tile::stages][query_bytes];
@@ -29,8 +30,8 @@ struct Shared {
   alignas(1024) int sums[2][Tile::sums];
   alignas(128) float statistics[Tile::stages][Tile::statistics * Tile::queries];
   Block blocks[2];  // of this round and of the next
-  Barrier keys_full, keys_empty, values_empty, queries_full[Tile::stages], queries_empty[Tile::stages],
-      douts_full[Tile::stages], douts_empty[Tile::stages];
+  Barrier keys_full[2], keys_empty[2], values_full, values_empty;
+  Barrier queries_full[Tile::stages], queries_empty[Tile::stages], douts_full[Tile::stages], douts_empty[Tile::stages];
 };
 
 // The block of a ticket. Tickets go section by section, in which longer blocks come first: what a section reads and adds to
@@ -39,15 +40,18 @@ template <class Tile>
 __device__ __forceinline__ Block block_of_ticket(const BackwardView& view, int ticket) {
   const int blocks = view.keys / Tile::keys, sections = view.batch * view.kv_heads * view.parts / view.section;
   const int section = ticket / (blocks * view.section), rest = ticket % (blocks * view.section);
-  if (section >= sections) return {-1, 0, 0, 0};
+  if (section >= sections) return {.block = -1, .sequence = 0, .kv_head = 0, .part = 0};
   const int plane = section * view.section + rest % view.section, head = plane / view.parts;
-  return {rest / view.section, head / view.kv_heads, head % view.kv_heads, plane % view.parts};
+  return {.block = rest / view.section,
+          .sequence = head / view.kv_heads,
+          .kv_head = head % view.kv_heads,
+          .part = plane % view.parts};
 }
 
-// A CTA's block of this round, with its keys there; none behind the last.
+// A CTA's block of this round, with its keys there, not yet its values; none behind the last.
 template <class Tile>
 __device__ __forceinline__ bool take_block(Shared<Tile>& shared, int round, Block& block) {
-  wait(shared.keys_full, round % 2);
+  wait(shared.keys_full[round % 2], round / 2 % 2);
   block = shared.blocks[round % 2];
   return block.block >= 0;
 }

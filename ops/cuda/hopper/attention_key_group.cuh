@@ -21,16 +21,18 @@ class KeyGroup {
     for (int round = 0; take_block(shared_, round, block); ++round) {
 #pragma unroll
       for (int i = 0; i < dim / 2; ++i) key_grad_[i] = value_grad_[i] = 0;
-      const float units = integers_per_unit(view_.largest + (block.sequence * view_.kv_heads + block.kv_head) * 2);
       const int first = first_tile<Tile>(view_, block), tiles = end_tile<Tile>(view_, block);
       const int end = at_ + (tiles - first) * (view_.group() / view_.parts);
+      keys_ = shared_address(shared_.keys[round % 2]);
+      wait(shared_.values_full, round % 2);
       int tile = first;
 #pragma unroll 1
       for (; at_ < end; ++at_) {
-        step(tile * Tile::queries + view_.ahead() - block.block * Tile::keys, block.block * Tile::keys, units, at_ + 1 == end);
+        step(tile * Tile::queries + view_.ahead() - block.block * Tile::keys, block.block * Tile::keys, block.units,
+             at_ + 1 == end);
         if (++tile == tiles) tile = first;
       }
-      release(shared_.keys_empty);
+      release(shared_.keys_empty[round % 2]);
       store(block);
     }
   }
@@ -54,8 +56,8 @@ class KeyGroup {
     wait(shared_.queries_full[stage], parity);
     wait(shared_.douts_full[stage], parity);
     begin_products();
-    multiply_by_keys(p, shared_.keys, queries);
-    multiply_by_keys(dp, shared_.values, douts);
+    multiply_by_keys(p, keys_, queries);
+    multiply_by_keys(dp, shared_address(shared_.values), douts);
     wait_for_groups_but<1>();
     softmax(p, stage);
     if (after < Tile::keys) clear_before(p, after);
@@ -90,9 +92,8 @@ class KeyGroup {
   }
 
   // out [64 keys, queries] = this group's rows of `keys` . `queries`^T
-  __device__ __forceinline__ void multiply_by_keys(float (&out)[scores], const char* keys, std::uint32_t queries) {
-    const std::uint32_t a = operand(shared_address(keys) + static_cast<std::uint32_t>(64 * row_bytes * group_)),
-                        b = operand(queries);
+  __device__ __forceinline__ void multiply_by_keys(float (&out)[scores], std::uint32_t keys, std::uint32_t queries) {
+    const std::uint32_t a = operand(keys + static_cast<std::uint32_t>(64 * row_bytes * group_)), b = operand(queries);
     unrolled<dim / 16>([&](auto k) {
       constexpr int at_a = k / 4 * Tile::keys * row_bytes + k % 4 * 32, at_b = k / 4 * Tile::queries * row_bytes + k % 4 * 32;
       multiply(Element{}, out, a, b, Step<at_a, at_b, Along::depth, Along::depth, (k > 0)>{});
@@ -163,12 +164,14 @@ class KeyGroup {
 
   __device__ __forceinline__ void write(const Operand& dscores) {
     const int key = 64 * group_ + 16 * (thread_ / 32) + lane() % 16;
-    const std::uint32_t to = shared_address(shared_.dscores[at_ % 2]) + static_cast<std::uint32_t>(key * row_bytes);
+    // Piece 2 k + lane / 16 of 16 bytes lies where the swizzle has it, whose bits no sum changes: so `at` follows from `first`
+    // in one instruction, and no register holds it.
+    const std::uint32_t first =
+        shared_address(shared_.dscores[at_ % 2]) + static_cast<std::uint32_t>(key * row_bytes + (lane() / 16 ^ key % 8) * 16);
 #pragma unroll
     for (int k = 0; k < depth_of_queries; ++k) {
-      const int piece = 2 * k + lane() / 16;  // of 16 bytes
-      const std::uint32_t at =
-          to + static_cast<std::uint32_t>(piece / 8 * (Tile::keys * row_bytes) + (piece % 8 ^ key % 8) * 16);
+      const std::uint32_t at = (first ^ static_cast<std::uint32_t>(2 * k % 8 * 16)) +
+                               static_cast<std::uint32_t>(2 * k / 8 * (Tile::keys * row_bytes));
       asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(dscores[k][0]),
                    "r"(dscores[k][1]), "r"(dscores[k][2]), "r"(dscores[k][3])
                    : "memory");
@@ -180,7 +183,7 @@ class KeyGroup {
   __device__ __forceinline__ void multiply_dscores(float (&dq)[32]) {
     const std::uint32_t half = static_cast<std::uint32_t>(group_ * Tile::keys * row_bytes);
     const std::uint32_t a = operand(shared_address(shared_.dscores[at_ % 2]) + (dim == 64 ? half : 0)),
-                        b = operand(shared_address(shared_.keys) + (dim == 128 ? half : 0));
+                        b = operand(keys_ + (dim == 128 ? half : 0));
     unrolled<Tile::keys / 16>([&](auto k) {
       constexpr int at = k * 16 * row_bytes;
       multiply(Element{}, dq, a, b, Step<at, at, Along::sides, Along::sides, (k > 0)>{});
@@ -244,7 +247,8 @@ class KeyGroup {
   const BackwardView& view_;
   Shared<Tile>& shared_;
   const int group_, thread_;
-  int at_ = 0;  // the tiles before this one
+  int at_ = 0;              // the tiles before this one
+  std::uint32_t keys_ = 0;  // of this block
   float key_grad_[dim / 2], value_grad_[dim / 2];
 };
 
