@@ -36,6 +36,7 @@ Layout layout_of(const Profile& profile) {
   layout.pp = profile.pp;
   layout.tp = profile.tp;
   layout.dp = profile.dp;
+  layout.cp = profile.cp;
   layout.chunks = profile.chunks;
   layout.microbatch = profile.microbatch;
   layout.microbatches = profile.microbatches;

@@ -40,6 +40,7 @@ std::string Profile::conditions() const {
   if (recompute_layers > 0) text += " of " + counted(recompute_layers, "layer");
   if (loss_chunks > 1) text += ", loss in " + counted(loss_chunks, "chunk");
   if (zero > 0) text += ", zero " + std::to_string(zero);
+  if (cp > 1) text += ", cp " + std::to_string(cp);
   if (deterministic) text += std::string(", deterministic ") + (*deterministic ? "on" : "off");
   if (device == "cpu" && threads > 0) text += ", threads " + std::to_string(threads);
   return text;
@@ -131,13 +132,14 @@ ProfileRecorder::ProfileRecorder(const TrainJob& job, std::string model) : place
   layout_.recompute_layers = static_cast<int>(job.numerics.recompute_layers.value_or(0));
   layout_.loss_chunks = job.numerics.loss_chunks;
   layout_.zero = job.zero.stage;
+  layout_.cp = job.layout.cp;
   layout_.threads = job.devices.threads;
   layout_.deterministic = job.numerics.deterministic;
   layout_.sequence = job.dataset->sequence_length();
   const auto parts = parts_of(job, placement_);
   layout_.cut = cut_of(parts);
-  const StageMemory memory(job.config, job.layout.tp, {job.batch.microbatch, layout_.sequence / job.layout.cp},
-                           {job.numerics, job.devices.kind});
+  const StageMemory memory(job.config, job.layout.tp, {job.batch.microbatch, layout_.sequence / layout_.cp},
+                           {.numerics = job.numerics, .device = job.devices.kind, .cp = layout_.cp});
   for (int stage = 0; stage < job.layout.pp; ++stage) {
     std::vector<std::vector<Block>> chunks;
     for (int chunk = 0; chunk < job.layout.chunks; ++chunk)

@@ -44,6 +44,7 @@ struct Profile {
   int recompute_layers = 0;          // of each chunk; 0: all
   int loss_chunks = 1;               // of Numerics
   int zero = 0;                      // stage of ZeRO
+  int cp = 1;                        // ranks that share each sequence; earlier builds profiled no others
   int threads = 0;                   // of one CPU device
   std::optional<bool> deterministic;
   std::int64_t sequence = 0;
@@ -59,7 +60,7 @@ struct Profile {
   schedules::Placement placement() const;
   // Whether the run's plan had I and W, whose times a plan of I and W needs.
   bool splits_backward() const;
-  schedules::EndOfStep end_of_step() const { return {dp > 1, tp > 1 && sequence_parallel, tied}; }
+  schedules::EndOfStep end_of_step() const { return {dp * cp > 1, tp > 1 && sequence_parallel, tied}; }
   // Empty when the costs are known for a plan of this placement and kind of backward; else why not, for the end of a line.
   std::string why_not(const schedules::Plan& plan) const;
   // For such a plan.

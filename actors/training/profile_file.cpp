@@ -117,6 +117,9 @@ void read_conditions(const Reader& reader, const json& layout, Profile& profile)
     profile.recompute_layers = static_cast<int>(reader.count(layout, "recompute_num_layers"));
   if (layout.contains("loss_chunks")) profile.loss_chunks = static_cast<int>(reader.count(layout, "loss_chunks"));
   if (layout.contains("zero")) profile.zero = static_cast<int>(reader.count(layout, "zero"));
+  if (layout.contains("cp")) profile.cp = static_cast<int>(reader.count(layout, "cp"));
+  if (profile.sequence % (2 * std::int64_t{profile.cp}) != 0 && profile.cp > 1)
+    reader.fail(fmt::format("cp {} does not share sequences of {} tokens", profile.cp, profile.sequence));
   profile.deterministic = reader.flag(layout, "deterministic");
   profile.threads = static_cast<int>(reader.count(layout, "threads"));
 }
@@ -137,6 +140,7 @@ void write_profile(std::ostream& out, const Profile& profile) {
     if (profile.recompute_layers > 0) layout["recompute_num_layers"] = profile.recompute_layers;
     if (profile.loss_chunks > 1) layout["loss_chunks"] = profile.loss_chunks;
     if (profile.zero > 0) layout["zero"] = profile.zero;
+    if (profile.cp > 1) layout["cp"] = profile.cp;
     layout["deterministic"] = *profile.deterministic;
     layout["threads"] = profile.threads;
   }

@@ -302,8 +302,10 @@ class Relayout {
 
   void set_bytes() {
     if (measured_.precision.empty()) return;  // an earlier build's: how it computed is not known
-    const StageMemory memory(config_, measured_.tp, {measured_.microbatch, measured_.sequence},
-                             {numerics_of(measured_), measured_.device == "cpu" ? DeviceKind::cpu : DeviceKind::cuda});
+    const StageMemory memory(config_, measured_.tp, {measured_.microbatch, measured_.sequence / measured_.cp},
+                             {.numerics = numerics_of(measured_),
+                              .device = measured_.device == "cpu" ? DeviceKind::cpu : DeviceKind::cuda,
+                              .cp = measured_.cp});
     for (int stage = 0; stage < to_.stages(); ++stage) {
       Parts chunks;
       for (int chunk = 0; chunk < to_.chunks(); ++chunk)

@@ -45,7 +45,8 @@ MemoryUse StageMemory::estimate(const std::vector<std::vector<Block>>& chunks, i
 std::vector<ActivationBytes> StageMemory::activations(const std::vector<std::vector<Block>>& chunks) const {
   const auto ops = make_measuring_ops();
   const TensorParallel tp{tensor_.get(), tensor_ != nullptr};
-  const StageModelSpec spec{.config = config_, .chunks = chunks, .shape = shape_, .numerics = mode_.numerics};
+  const StageModelSpec spec{
+      .config = config_, .chunks = chunks, .shape = shape_, .numerics = mode_.numerics, .context = {{0, mode_.cp}}};
   const auto model = make_stage_model(spec, tp, *ops);
   std::vector<ActivationBytes> bytes;
   for (int chunk = 0; chunk < static_cast<int>(chunks.size()); ++chunk) bytes.push_back(model->activation_bytes(chunk));

@@ -279,8 +279,6 @@ void read_run(const Sources& sources, TrainOptions& options, const std::function
   if (auto note = precision_note(run.numerics.precision, gpu)) options.notes.push_back(std::move(*note));
   run.loss_scale = read_loss_scale(values, run.numerics.precision);
   read_files(values, options);
-  if (run.layout.cp > 1 && values.given("profile"))
-    values.fail("profile", "costs of ranks that share sequences are not measured yet; leave it out, or use --cp 1");
   const bool braids = run.layout.plan ? has_braids(*run.layout.plan) : schedules::find_schedule(run.layout.schedule)->braids;
   if (run.layout.tp > 1 && braids && values.given("profile"))
     values.fail("profile", "the actions of a braid are not measured apart; leave it out, or profile the schedule dualpipe-v");

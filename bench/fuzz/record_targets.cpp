@@ -33,6 +33,7 @@ Profile some_profile() {
   profile.precision = "fp32";
   profile.recompute = "none";
   profile.threads = 1;
+  profile.cp = 2;
   profile.deterministic = true;
   profile.sequence = 8;
   profile.steps = 3;

@@ -44,7 +44,7 @@ struct Row {
   int devices() const { return pp * tp * dp * cp; }
   bool names_schedules() const { return pp > 1 || schedules.size() > 1; }
   // Whether the actions of a run are measured apart: not those of a braid, nor what ranks of a sequence do.
-  bool can_profile(const Schedule& schedule) const { return cp == 1 && (tp == 1 || !schedule.braids()); }
+  bool can_profile(const Schedule& schedule) const { return tp == 1 || !schedule.braids(); }
   std::string precision() const { return on_cpu ? "fp32" : fp8 ? "fp8" : "bf16"; }
   std::int64_t tokens() const { return sequence * microbatch * microbatches * dp; }  // of one step
   std::string layout() const;  // "pp 2, tp 4, 16 microbatches of 1 x 4096"

@@ -196,6 +196,16 @@ TEST_CASE("a layout's own profile gives its stages back") {
   CHECK(same.p2p == measured.p2p);
 }
 
+TEST_CASE("ranks that share sequences keep their part of them in other layouts too") {
+  const auto held = [](int cp) {
+    Profile measured = profiled(Placement::looping(2, 1), true, seconds_by_flops());
+    measured.precision = "fp32", measured.cp = cp;
+    return profile_for(measured, Placement::looping(3, 1), true).stages[0].chunks[0].held_bytes;
+  };
+  CHECK(held(1) > 0);
+  CHECK(held(2) == Approx(held(1) / 2).epsilon(0.01));
+}
+
 TEST_CASE("a model of fewer blocks than the layout has places is refused") {
   const Profile measured = profiled(Placement::looping(2, 1), true, seconds_by_flops());
   CHECK_THROWS_AS(profile_for(measured, Placement::looping(19, 1), true), Error);

@@ -203,6 +203,13 @@ TEST_CASE("tune takes what blocks took in a run, and refuses the profile of anot
   CHECK(slow < 3 * ideal);
   CHECK(slow > 0.4 * ideal);
   CHECK(run(tune + "--cut search --cut-steps 100 --costs " + profile).status == 0);
+  // What blocks took where ranks share sequences is laid beside what the numbers say of them there.
+  const std::string shared = (folder.path() / "shared.json").string();
+  REQUIRE(
+      run("--device cpu --pp 2 --cp 2 --threads 1 --seq-len 64 --schedule zb-h1 --microbatches 4 --steps 3 --profile " + shared)
+          .status == 0);
+  const std::string cp = "--devices 4 --cp 2 ";
+  CHECK(seconds(cp + "--costs " + shared) == Approx(seconds(cp + "--tflops 0.01 --costs " + shared)).epsilon(0.02));
   CHECK_THAT(refused("tune --model tiny --seq-len 32 --devices 2 --device cpu --costs " + profile),
              Contains("--costs: the profile is of sequences of 64 tokens, and these layouts of 32; give seq-len 64"));
   CHECK_THAT(refused("tune --model tiny --layers 2 --devices 2 --device cpu --costs " + profile),

@@ -139,7 +139,7 @@ TEST_CASE("sequences that cannot be shared are refused in a line") {
   CHECK(error_of({"--cp", "2", "--zero", "1"}) == "no error");
   CHECK(error_of({"--cp", "2"}, {}, {8, 8}) == "no error");
   CHECK(error_of({"--cp", "2", "--device", "cpu"}, {}, {8, 8}) == "no error");
-  CHECK_THAT(error_of({"--cp", "2", "--profile", "costs.json"}), StartsWith("--profile costs.json: costs of ranks that share"));
+  CHECK(error_of({"--cp", "2", "--profile", "costs.json"}) == "no error");
   CHECK(error_of({"--cp", "2"}, {{"PIPETRAIN_FAULT", "2:1:throw"}}) ==
         "PIPETRAIN_FAULT=2:1:throw: there is no rank 2; pp 1 x cp 2 x tp 1 x dp 1 has 2 ranks, counted from 0");
 }

@@ -144,6 +144,37 @@ TEST_CASE("a profile tells the cut of its run, and what other cuts would take") 
   CHECK_THAT(wrong("--pp 2 --cut 4,4"), Contains("--cut 4,4: ") && Contains("give --costs FILE too"));
 }
 
+TEST_CASE("a profile of ranks that share sequences predicts layouts in which they do") {
+  const TempFolder folder;
+  const auto at = [&](const std::string& name) { return (folder.path() / name).string(); };
+  const auto profiled = [&](const std::string& layout, const std::string& name) {
+    train(layout + " --threads 1 --seq-len 64 --microbatches 4 --steps 3 --profile " + at(name));
+    return json::parse(read_file(at(name)));
+  };
+  const json whole = profiled("--pp 2 --schedule zb-h1", "whole.json");
+  const json shared = profiled("--pp 2 --cp 2 --schedule zb-h1", "shared.json");
+  CHECK(!whole["layout"].contains("cp"));
+  CHECK(shared["layout"]["cp"] == 2);
+  CHECK(shared["layout"]["sequence"] == 64);
+  const auto chunk = [](const json& profile, int stage) { return profile["stages"][stage]["chunks"][0]; };
+  const auto bytes = [&](const json& profile, int stage) { return chunk(profile, stage)["held_bytes"].get<double>(); };
+  for (int stage = 0; stage < 2; ++stage) {
+    CHECK(bytes(shared, stage) == Approx(bytes(whole, stage) / 2).epsilon(0.02));
+    CHECK(chunk(shared, stage)["reduce_grads"].get<double>() > 0);  // over the ranks that share
+  }
+
+  const std::string costs = " --costs " + at("shared.json");
+  CHECK(simulated("--schedule zb-h1" + costs)[0]["actions"] == 2 * (4 * 3 + 3));  // F, I, W; R, N, O
+  const auto own = run("--schedule zb-h1" + costs);
+  CHECK(own.err.empty());
+  CHECK_THAT(own.out, Contains("cpu, fp32, recompute none, cp 2, deterministic on, threads 1"));
+  CHECK(simulated("--schedule zb-v" + costs)[0]["ideal"].get<double>() > 0);
+  json broken = shared;
+  broken["layout"]["cp"] = 3;
+  CHECK_THAT(wrong("--costs " + folder.write("broken.json", broken.dump()).string()),
+             Contains("cp 3 does not share sequences of 64 tokens"));
+}
+
 TEST_CASE("a profile that is damaged is refused with what is wrong in it") {
   const ProfiledRun zb;
   CHECK_THAT(wrong(zb.costs({{"format", "pipetrain profile"}, {"version", 2}})),
