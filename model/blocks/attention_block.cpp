@@ -70,8 +70,11 @@ SliceKeys AttentionBlock::slice_keys(const BlockContext& context, const Attentio
 }
 
 void AttentionBlock::attention(const BlockContext& context, AttentionSaved& saved) const {
-  if (context.slice != nullptr)
-    return slice_attention(context, shape_of(context), slice_keys(context, saved), {saved.heads, saved.log_sum_exp});
+  if (context.slice != nullptr) {
+    const SliceKeys keys = slice_keys(context, saved);
+    return slice_attention(context, shape_of(context),
+                           {keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)});
+  }
   const AttentionArgs args{.qkv = saved.qkv,
                            .out = saved.heads,
                            .log_sum_exp = saved.log_sum_exp,
@@ -84,7 +87,9 @@ void AttentionBlock::attention(const BlockContext& context, AttentionSaved& save
 void AttentionBlock::attention_backward(const BlockContext& context, const Tensor& heads_grad, const AttentionSaved& saved,
                                         const Tensor& qkv_grad) const {
   if (context.slice != nullptr) {
-    slice_attention_backward(context, shape_of(context), slice_keys(context, saved), {saved.heads, saved.log_sum_exp},
+    const SliceKeys keys = slice_keys(context, saved);
+    slice_attention_backward(context, shape_of(context),
+                             {keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)},
                              {.out = heads_grad, .qkv = qkv_grad});
     return rotate_back(context, qkv_grad);
   }

@@ -9,6 +9,9 @@
 #include "model/blocks/mlp_block.hpp"
 
 namespace pipetrain {
+
+SequencePart BlockContext::part() const { return {cp.part, slice == nullptr ? 0 : slice->first}; }
+
 BoundTensor BoundTensors::at(TensorRole role) const {
   const StoredTensor* tensor = parameters_.find(role);
   assert(tensor != nullptr);

@@ -10,6 +10,7 @@
 #include "model/blocks/weight_gradients.hpp"
 #include "model/parameters.hpp"
 #include "model/recompute.hpp"
+#include "model/sequence_part.hpp"
 #include "model/stage_model.hpp"
 #include "ops/ops.hpp"
 
@@ -72,6 +73,8 @@ struct BlockContext {
 
   // For operations that count positions.
   const std::optional<Tensor>& position_origins() const { return origins ? origins : documents; }
+  // Of each sequence, the tokens that T has.
+  SequencePart part() const;
   std::int64_t tokens() const { return shape.tokens(); }
   std::int64_t shard_rows() const { return tp.shard_rows(tokens()); }
   // Whether a tensor's shard is less than the whole of it, so that matrices must gather their input.

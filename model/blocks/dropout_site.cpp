@@ -36,20 +36,23 @@ void DropoutSite::drop(const BlockContext& context, const Tensor& x, const Tenso
                        const std::optional<Tensor>& residual) const {
   const std::int64_t sequence = context.shape.sequence, first = context.tp.shard_begin(context.tokens());
   const Dropout dropout = draw(context);
-  const ContextPart& part = context.cp.part;
+  const SequencePart part = context.part();
   if (part.is_whole())
     return context.ops.dropout(
         {.x = x, .residual = residual, .out = out, .first_token = first, .sequence = sequence, .dropout = dropout});
-  // Chunk by chunk, as they stand in the sequence.
+  // Run by run, as the tokens stand in the sequence, which may as well end with them.
   for (std::int64_t begin = 0, end = 0; begin < x.rows(); begin = end) {
-    const std::int64_t token = first + begin, chunk = sequence / 2;
-    end = std::min(begin + chunk - token % chunk, x.rows());
+    const std::int64_t sample = (first + begin) / sequence, token = (first + begin) % sequence;
+    end = std::min(begin + part.run(token, sequence), x.rows());
+    const std::int64_t position = part.position(token, sequence);
+    Dropout of_sample = dropout;
+    of_sample.first_sample += static_cast<std::uint32_t>(sample);
     context.ops.dropout({.x = x.row_range(begin, end),
                          .residual = residual ? std::optional(residual->row_range(begin, end)) : std::nullopt,
                          .out = out.row_range(begin, end),
-                         .first_token = token / sequence * sequence * part.size + part.position(token % sequence, sequence),
-                         .sequence = sequence * part.size,
-                         .dropout = dropout});
+                         .first_token = position,
+                         .sequence = position + end - begin,
+                         .dropout = of_sample});
   }
 }
 

@@ -38,25 +38,27 @@ Tensor gather_keys(const BlockContext& context, const AttentionShape& shape, con
 
 }  // namespace
 
-void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceKeys& keys,
-                     const SliceOutputs& outputs) {
+void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of) {
   const ArenaScope scope(context.workspace);
-  context.ops.segment_attention(
-      segment_of(context, shape),
-      {.q = keys.back(), .kv = gather_keys(context, shape, keys), .out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
+  context.ops.segment_attention(segment_of(context, shape), {.q = of.keys.back(),
+                                                             .kv = gather_keys(context, shape, of.keys),
+                                                             .out = of.out,
+                                                             .log_sum_exp = of.log_sum_exp,
+                                                             .dropout = of.dropout});
 }
 
-void slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceKeys& keys,
-                              const SliceOutputs& outputs, const SliceGradients& gradients) {
+void slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of,
+                              const SliceGradients& gradients) {
   const ArenaScope scope(context.workspace);
   const Tensor& key_gradients = context.slice->key_gradients;
   context.ops.segment_attention_backward(segment_of(context, shape), {.dout = gradients.out,
-                                                                      .q = keys.back(),
-                                                                      .kv = gather_keys(context, shape, keys),
-                                                                      .out = outputs.out,
-                                                                      .log_sum_exp = outputs.log_sum_exp,
+                                                                      .q = of.keys.back(),
+                                                                      .kv = gather_keys(context, shape, of.keys),
+                                                                      .out = of.out,
+                                                                      .log_sum_exp = of.log_sum_exp,
                                                                       .dq = gradients.qkv,
-                                                                      .dkv = key_gradients});
+                                                                      .dkv = key_gradients,
+                                                                      .dropout = of.dropout});
   for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
     context.ops.copy_columns({.source = rows_of(key_gradients, shape.batch, sequence, context.slice->first, shape.sequence),
                               .target = rows_of(gradients.qkv, shape.batch, sequence, 0, shape.sequence),

@@ -10,9 +10,11 @@ namespace pipetrain {
 // Of each slice up to the context's own, in order: [T of the slice, (Hq + 2 Hkv) D], rotated where positions are rotary.
 using SliceKeys = std::vector<Tensor>;
 
-struct SliceOutputs {
-  Tensor out;          // [T, Hq D]
-  Tensor log_sum_exp;  // [batch, Hq, sequence] f32, over the keys of all the slices
+struct SliceAttention {
+  const SliceKeys& keys;
+  Tensor out;            // [T, Hq D]
+  Tensor log_sum_exp;    // [batch, Hq, sequence] f32, over the keys of all the slices
+  Dropout dropout = {};  // of the probabilities
 };
 struct SliceGradients {
   Tensor out;  // [T, Hq D], read
@@ -20,11 +22,10 @@ struct SliceGradients {
 };
 
 // shape: of the context's slice. Writes the outputs. Takes workspace for the length of the block's scope.
-void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceKeys& keys,
-                     const SliceOutputs& outputs);
+void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of);
 // Its backward, after that of all later slices: adds to the context's key_gradients, and writes the whole gradient of the
 // slice's own qkv. Before a microbatch's last slice these must be zero.
-void slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceKeys& keys,
-                              const SliceOutputs& outputs, const SliceGradients& gradients);
+void slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of,
+                              const SliceGradients& gradients);
 
 }  // namespace pipetrain

@@ -41,6 +41,18 @@ struct Whole {
   std::int64_t key_cols() const { return 2 * shape.kv_heads * shape.head_dim; }
 };
 
+// What queries see: documents of so many tokens, or, of 0, one a sequence; `dropped` of the draws drop probabilities.
+reference::Sight sight_of(const AttentionShape& shape, std::int64_t document, std::uint32_t dropped) {
+  reference::Sight sight{.dropout = {.key = {5, 6}, .dropped = dropped, .first_sample = 3, .first_plane = 2}};
+  if (document == 0) return sight;
+  sight.documents = Values(Shape{shape.tokens()});
+  for (std::int64_t t = 0; t < shape.tokens(); ++t) {
+    const std::int64_t at = t % shape.sequence;
+    sight.documents.data[static_cast<std::size_t>(t)] = static_cast<double>(at - at % document);
+  }
+  return sight;
+}
+
 // The keys of a stretch on the device, and their gradient, whose additional row must stay as it is.
 struct Keys {
   Stretch of;
@@ -191,17 +203,10 @@ TEST_CASE("attention between stretches of a sequence adds up to the whole's", "[
   on_every_backend([&](Bench& b) {
     for (const Case& one : cases) {
       INFO(one.shape.batch << " x " << one.shape.sequence << ", " << one.shape.heads << " heads of " << one.shape.head_dim);
-      Whole whole{.shape = one.shape,
-                  .qkv = b.draw({one.shape.tokens(), one.shape.packed_cols()}),
-                  .dout = b.draw({one.shape.tokens(), one.shape.heads * one.shape.head_dim}),
-                  .sight = {.dropout = {.key = {5, 6}, .dropped = one.dropped}}};
-      if (one.document != 0) {
-        whole.sight.documents = Values(Shape{one.shape.tokens()});
-        for (std::int64_t t = 0; t < one.shape.tokens(); ++t) {
-          const std::int64_t at = t % one.shape.sequence;
-          whole.sight.documents.data[static_cast<std::size_t>(t)] = double(at - at % one.document);
-        }
-      }
+      const Whole whole{.shape = one.shape,
+                        .qkv = b.draw({one.shape.tokens(), one.shape.packed_cols()}),
+                        .dout = b.draw({one.shape.tokens(), one.shape.heads * one.shape.head_dim}),
+                        .sight = sight_of(one.shape, one.document, one.dropped)};
       check_stretches(b, whole, stretches(one.queries), stretches(one.keys));
     }
   });
@@ -255,6 +260,21 @@ struct Slices {
   std::vector<unsigned char> bits;
 };
 
+struct SliceValues {
+  const Values &out, &dq, &key_gradients;
+};
+// A slice's rows of the whole.
+void put_together(const Whole& whole, const Stretch& slice, const SliceValues& of, Slices& found) {
+  const std::int64_t length = whole.shape.sequence, stride = of.key_gradients.rows() / whole.shape.batch;
+  for (std::int64_t row = 0; row < of.out.rows(); ++row) {
+    const std::int64_t sequence = row / slice.size(), at = row % slice.size() + slice.begin, token = sequence * length + at;
+    for (std::int64_t c = 0; c < whole.query_cols(); ++c)
+      found.out(token, c) = of.out(row, c), found.dqkv(token, c) = of.dq(row, c);
+    for (std::int64_t c = 0; c < whole.key_cols(); ++c)
+      found.dqkv(token, whole.query_cols() + c) = of.key_gradients(sequence * stride + at, c);
+  }
+}
+
 Slices compute_slices(Bench& b, const Whole& whole, const std::vector<Stretch>& slices) {
   const AttentionShape& shape = whole.shape;
   const std::int64_t spare = 3;  // rows of each sequence behind its keys
@@ -267,10 +287,17 @@ Slices compute_slices(Bench& b, const Whole& whole, const std::vector<Stretch>& 
     on.out = b.poisoned(on.out.shape), on.dq = b.poisoned(on.q.shape);
     queries.push_back(on);
   }
+  const auto documents = [&](std::size_t i) {
+    return whole.sight.documents.data.empty() ? std::nullopt : std::optional(queries[i].documents);
+  };
   b.team.run([&](TestRank& r) {
     for (std::size_t i = 0; i < slices.size(); ++i)
-      r.ops().segment_attention(segment(whole, slices[i], {0, slices[i].end}),
-                                {.q = queries[i].q, .kv = kv, .out = queries[i].out, .log_sum_exp = queries[i].log_sum_exp});
+      r.ops().segment_attention(segment(whole, slices[i], {0, slices[i].end}), {.q = queries[i].q,
+                                                                                .kv = kv,
+                                                                                .out = queries[i].out,
+                                                                                .log_sum_exp = queries[i].log_sum_exp,
+                                                                                .documents = documents(i),
+                                                                                .dropout = whole.sight.dropout});
     for (std::size_t i = slices.size(); i-- > 0;)
       r.ops().segment_attention_backward(segment(whole, slices[i], {0, slices[i].end}), {.dout = queries[i].dout,
                                                                                          .q = queries[i].q,
@@ -278,7 +305,9 @@ Slices compute_slices(Bench& b, const Whole& whole, const std::vector<Stretch>& 
                                                                                          .out = queries[i].out,
                                                                                          .log_sum_exp = queries[i].log_sum_exp,
                                                                                          .dq = queries[i].dq,
-                                                                                         .dkv = dkv});
+                                                                                         .dkv = dkv,
+                                                                                         .documents = documents(i),
+                                                                                         .dropout = whole.sight.dropout});
   });
   Slices found{Values({shape.tokens(), whole.query_cols()}), Values({shape.tokens(), shape.packed_cols()}), b.rank.bytes(dkv)};
   const Values key_gradients = b.rank.get(dkv);
@@ -287,15 +316,7 @@ Slices compute_slices(Bench& b, const Whole& whole, const std::vector<Stretch>& 
       const auto bits = b.rank.bytes(one);
       found.bits.insert(found.bits.end(), bits.begin(), bits.end());
     }
-    const Values out = b.rank.get(queries[i].out), dq = b.rank.get(queries[i].dq);
-    for (std::int64_t row = 0; row < out.rows(); ++row) {
-      const std::int64_t sequence = row / slices[i].size(), at = row % slices[i].size() + slices[i].begin,
-                         token = sequence * shape.sequence + at;
-      for (std::int64_t c = 0; c < whole.query_cols(); ++c)
-        found.out(token, c) = out(row, c), found.dqkv(token, c) = dq(row, c);
-      for (std::int64_t c = 0; c < whole.key_cols(); ++c)
-        found.dqkv(token, whole.query_cols() + c) = key_gradients(sequence * (shape.sequence + spare) + at, c);
-    }
+    put_together(whole, slices[i], {b.rank.get(queries[i].out), b.rank.get(queries[i].dq), key_gradients}, found);
   }
   return found;
 }
@@ -311,22 +332,75 @@ TEST_CASE("slices of a sequence that see all keys before them give the whole's a
       {{1, 384, 1, 1, 64}, {0, 128, 256, 384}}, {{1, 256, 2, 1, 128}, {0, 128, 256}},    {{1, 384, 1, 1, 128}, {0, 256, 384}},
       {{1, 130, 3, 1, 96}, {0, 64, 130}},
   };
+  struct Seen {
+    std::int64_t document;
+    std::uint32_t dropped;
+  };
   on_every_backend([&](Bench& b) {
     for (const Case& one : cases) {
-      INFO(one.shape.batch << " x " << one.shape.sequence << ", " << one.shape.heads << " heads on " << one.shape.kv_heads
-                           << " of " << one.shape.head_dim);
-      const Whole whole{.shape = one.shape,
-                        .qkv = b.draw({one.shape.tokens(), one.shape.packed_cols()}),
-                        .dout = b.draw({one.shape.tokens(), one.shape.heads * one.shape.head_dim}),
-                        .sight = {}};
-      const Slices found = compute_slices(b, whole, stretches(one.cuts)), again = compute_slices(b, whole, stretches(one.cuts));
-      CHECK(found.bits == again.bits);
-      CHECK(relative_error(found.out, reference::attention(whole.shape, whole.qkv, whole.sight).out) < b.tolerance);
-      const Values gradient = reference::attention_backward(whole.shape, whole.dout, whole.qkv, whole.sight);
-      CHECK(relative_error(col_range(found.dqkv, 0, whole.query_cols()), col_range(gradient, 0, whole.query_cols())) <
-            b.tolerance);
-      CHECK(relative_error(col_range(found.dqkv, whole.query_cols(), whole.shape.packed_cols()),
-                           col_range(gradient, whole.query_cols(), whole.shape.packed_cols())) < b.tolerance);
+      for (const Seen& seen : {Seen{0, 0}, {0, 13000}, {50, 0}, {150, 0}, {7, 13000}}) {
+        INFO(one.shape.batch << " x " << one.shape.sequence << ", " << one.shape.heads << " heads on " << one.shape.kv_heads
+                             << " of " << one.shape.head_dim << ", documents of " << seen.document << ", " << seen.dropped
+                             << " dropped");
+        const Whole whole{.shape = one.shape,
+                          .qkv = b.draw({one.shape.tokens(), one.shape.packed_cols()}),
+                          .dout = b.draw({one.shape.tokens(), one.shape.heads * one.shape.head_dim}),
+                          .sight = sight_of(one.shape, seen.document, seen.dropped)};
+        const Slices found = compute_slices(b, whole, stretches(one.cuts)),
+                     again = compute_slices(b, whole, stretches(one.cuts));
+        CHECK(found.bits == again.bits);
+        CHECK(relative_error(found.out, reference::attention(whole.shape, whole.qkv, whole.sight).out) < b.tolerance);
+        const Values gradient = reference::attention_backward(whole.shape, whole.dout, whole.qkv, whole.sight);
+        CHECK(relative_error(col_range(found.dqkv, 0, whole.query_cols()), col_range(gradient, 0, whole.query_cols())) <
+              b.tolerance);
+        CHECK(relative_error(col_range(found.dqkv, whole.query_cols(), whole.shape.packed_cols()),
+                             col_range(gradient, whole.query_cols(), whole.shape.packed_cols())) < b.tolerance);
+      }
+    }
+  });
+}
+
+// Of each query which probabilities are kept and seen, where a sequence is no longer than a head is wide: of the key with this
+// number, the value has a one in the column of that number.
+std::vector<bool> seen_and_kept(const Values& out) {
+  std::vector<bool> kept;
+  for (const double value : out.data) kept.push_back(value != 0);
+  return kept;
+}
+
+TEST_CASE("slices see and drop the probabilities that the whole sequence sees and drops, to the bit", "[ops][segments]") {
+  struct Case {
+    AttentionShape shape;
+    std::vector<std::int64_t> cuts;
+  };
+  const std::vector<Case> cases{{{2, 12, 2, 1, 16}, {0, 1, 5, 12}},
+                                {{2, 64, 3, 1, 64}, {0, 30, 64}},
+                                {{1, 128, 2, 2, 128}, {0, 64, 128}},
+                                {{1, 256, 1, 1, 256}, {0, 128, 200, 256}}};
+  on_every_backend([&](Bench& b) {
+    for (const auto& [shape, cuts] : cases) {
+      for (const std::int64_t document : {std::int64_t{0}, std::int64_t{9}}) {
+        INFO(shape.batch << " x " << shape.sequence << ", heads of " << shape.head_dim << ", documents of " << document);
+        Whole whole{.shape = shape,
+                    .qkv = Values({shape.tokens(), shape.packed_cols()}),
+                    .dout = b.draw({shape.tokens(), shape.heads * shape.head_dim}),
+                    .sight = sight_of(shape, document, 20000)};
+        for (std::int64_t token = 0; token < shape.tokens(); ++token)
+          for (std::int64_t head = 0; head < shape.kv_heads; ++head)
+            whole.qkv(token, (shape.heads + shape.kv_heads + head) * shape.head_dim + token % shape.sequence) = 1;
+        const Tensor qkv = b.put(whole.qkv), out = b.poisoned(whole.dout.shape);
+        std::optional<Tensor> documents;
+        if (document > 0) documents = b.rank.put(whole.sight.documents, DType::i32);
+        const Tensor log_sum_exp = b.rank.poisoned({shape.batch, shape.heads, shape.sequence}, DType::f32);
+        b.team.run([&](TestRank& r) {
+          r.ops().attention(
+              shape,
+              {.qkv = qkv, .out = out, .log_sum_exp = log_sum_exp, .documents = documents, .dropout = whole.sight.dropout});
+        });
+        const std::vector<bool> expected = seen_and_kept(b.rank.get(out));
+        CHECK(seen_and_kept(compute_slices(b, whole, stretches(cuts)).out) == expected);
+        CHECK(std::count(expected.begin(), expected.end(), true) > shape.tokens());
+      }
     }
   });
 }

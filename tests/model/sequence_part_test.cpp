@@ -1,0 +1,29 @@
+#include "model/sequence_part.hpp"
+
+#include <set>
+
+#include "catch.hpp"
+
+using namespace pipetrain;
+
+TEST_CASE("the parts of a sequence's slices have each position once, and runs of tokens stand one behind the other") {
+  for (const int size : {1, 2, 3}) {
+    std::set<std::int64_t> positions;
+    std::int64_t first = 0;
+    for (const std::int64_t length : {12, 24, 36}) {
+      const std::int64_t own = length / size;
+      for (int rank = 0; rank < size; ++rank) {
+        const SequencePart part{{rank, size}, first};
+        for (std::int64_t token = 0; token < own; ++token) {
+          CHECK(positions.insert(part.position(token, own)).second);
+          const std::int64_t run = part.run(token, own);
+          CHECK((run >= 1 && token + run <= own));
+          CHECK(part.position(token + run - 1, own) == part.position(token, own) + run - 1);
+        }
+      }
+      first += length;
+    }
+    CHECK(positions.size() == 72);
+    CHECK(*positions.rbegin() == 71);
+  }
+}
