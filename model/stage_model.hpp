@@ -73,8 +73,8 @@ struct ForwardArgs {
   // Last chunk only: that of BackwardArgs, where a backward follows. The head may then compute its logits' gradient in the
   // forward, where it reads them anyway; the bits are the same.
   std::optional<float> loss_scale = {};
-  // Where ranks share sequences of several documents: [T] i32, of each token which one of this rank's part of its sequence
-  // would be its document's first, below 0 for one of another rank's; must stay valid as long as documents.
+  // Of several documents a sequence where T has a part of it, of a slice or of a rank: [T] i32, of each token which one of
+  // the part would be its document's first, below 0 for one outside; must stay valid as long as documents.
   Tensor origins = {};
 };
 

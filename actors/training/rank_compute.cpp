@@ -4,7 +4,7 @@
 #include <cassert>
 
 #include "actors/training/rank_memory.hpp"
-#include "model/context_documents.hpp"
+#include "model/document_places.hpp"
 
 namespace pipetrain {
 
@@ -164,29 +164,36 @@ void RankCompute::set_verdict(const Verdict& verdict) {
 
 // The host's copy is free: the step before has ended, or its forwards have, whose last copy this follows.
 void RankCompute::load_documents(std::int64_t step, std::int64_t sequence) {
-  const ContextPart& part = setup_.context;
-  const auto tokens = static_cast<std::size_t>(setup_.shape.batch * sequence);
-  const std::int64_t whole = sequence * part.size, parts = part.is_whole() ? 1 : 2;
-  documents_ = {documents_memory_.data(), {parts * setup_.microbatches, static_cast<std::int64_t>(tokens)}, DType::i32};
-  auto* const host = static_cast<std::int32_t*>(documents_host_memory_.data());
-  std::vector<std::int32_t> begins(part.is_whole() ? 0 : tokens * static_cast<std::size_t>(part.size));
-  for (int microbatch = 0; microbatch < setup_.microbatches; ++microbatch) {
-    const auto row = [&](int number) { return std::span(host + static_cast<std::size_t>(number) * tokens, tokens); };
-    const StepSamples::Microbatch which{step, setup_.id.dp, microbatch};
-    if (part.is_whole()) {
-      samples().read_documents(which, whole, row(microbatch));
-    } else {
-      samples().read_documents(which, whole, begins);
-      deal_documents(part, whole, begins, {row(microbatch), row(setup_.microbatches + microbatch)});
-    }
+  const std::int64_t whole = sequence * setup_.context.size;
+  const auto tokens = static_cast<std::size_t>(setup_.microbatches / setup_.slices * setup_.shape.batch * sequence);
+  const bool origins = computes_parts(setup_);
+  documents_ = {documents_memory_.data(), {origins ? 2 : 1, static_cast<std::int64_t>(tokens)}, DType::i32};
+  const std::span all(static_cast<std::int32_t*>(documents_host_memory_.data()),
+                      static_cast<std::size_t>(documents_.elements()));
+  std::vector<std::int32_t> begins(static_cast<std::size_t>(setup_.shape.batch * whole));
+  for (int piece = 0; piece < setup_.microbatches; ++piece) {
+    if (piece % setup_.slices == 0) samples().read_documents({step, setup_.id.dp, piece / setup_.slices}, whole, begins);
+    const auto [begin, end] = tokens_of(piece);
+    const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
+    deal_documents({setup_.context, position_of(piece % setup_.slices)}, whole, begins,
+                   {all.subspan(first, count), origins ? all.subspan(tokens + first, count) : std::span<std::int32_t>{}});
   }
-  stream_->copy(documents_.data, host, documents_.bytes());
+  stream_->copy(documents_.data, all.data(), documents_.bytes());
 }
 
-void RankCompute::add_documents(int microbatch, ForwardArgs& forward) const {
-  const auto row = [&](int number) { return documents_.row_range(number, number + 1).reshaped({documents_.cols()}); };
-  forward.documents = row(microbatch);
-  if (!setup_.context.is_whole()) forward.origins = row(setup_.microbatches + microbatch);
+std::pair<std::int64_t, std::int64_t> RankCompute::tokens_of(int piece) const {
+  const int slice = piece % setup_.slices;
+  const std::int64_t begin = setup_.shape.batch * (piece / setup_.slices * sequence_ + slices().begin(slice));
+  return {begin, begin + setup_.shape.batch * slices().count(slice)};
+}
+
+void RankCompute::add_documents(int piece, ForwardArgs& forward) const {
+  const auto [begin, end] = tokens_of(piece);
+  const auto of_row = [&, begin = begin, end = end](std::int64_t row) {
+    return documents_.row_range(row, row + 1).reshaped({documents_.cols()}).row_range(begin, end);
+  };
+  forward.documents = of_row(0);
+  if (documents_.rows() > 1) forward.origins = of_row(1);
 }
 
 // Beside compute: what it waits for is between the streams.
@@ -322,7 +329,7 @@ void RankCompute::run_compute(const Launch& launch, const Tensor& output, bool s
 std::optional<SliceArgs> RankCompute::slice_of(const Action& action) {
   if (setup_.slices == 1) return std::nullopt;
   const int slice = action.microbatch % setup_.slices;
-  return SliceArgs{slices().begin(slice), slice == setup_.slices - 1, activations_->earlier_slices(action)};
+  return SliceArgs{position_of(slice), slice == setup_.slices - 1, activations_->earlier_slices(action)};
 }
 
 // Samples are counted as Sampler deals them out.

@@ -85,7 +85,9 @@ class RankCompute : public ComputeRank {
   void open_step(const StepInfo& step);  // what its forwards need to know
   // Where the documents of the step's microbatches begin, onto the device.
   void load_documents(std::int64_t step, std::int64_t sequence);
-  void add_documents(int microbatch, ForwardArgs& forward) const;
+  void add_documents(int piece, ForwardArgs& forward) const;
+  // Of the tokens that this rank has of the step's microbatches, piece by piece, those of one: [begin, end).
+  std::pair<std::int64_t, std::int64_t> tokens_of(int piece) const;
   struct Output {
     Lane* lane = nullptr;  // null: the launch has none
     Link* link = nullptr;
@@ -103,6 +105,8 @@ class RankCompute : public ComputeRank {
   DropoutDraws draws_of(int microbatch) const;
   // Of the step's sequence, in the slices of a microbatch.
   RowSplit slices() const { return {sequence_, setup_.slices}; }
+  // Where a slice of all the ranks that share the sequence begins in it.
+  std::int64_t position_of(int slice) const { return slices().begin(slice) * setup_.context.size; }
   std::optional<SliceArgs> slice_of(const schedules::Action& action);
 
   RankSetup setup_;
@@ -115,8 +119,8 @@ class RankCompute : public ComputeRank {
   std::vector<Buffer> lane_memory_;
   Tensor scores_, losses_, square_sums_;  // f64, on the device; scores: [samples of a step, own classes], of evaluations
   Tensor reports_;                        // all in one piece
-  // [microbatches of the step, T] i32, or without memory: see ForwardArgs; where ranks share sequences, as many rows of origins
-  // behind them
+  // [1 or 2, tokens of the step] i32, piece by piece, or without memory: see ForwardArgs; where actions have parts of sequences
+  // the second row is the origins
   Tensor documents_;
   RankStreams streams_;
   Stream* stream_;  // that computes

@@ -62,9 +62,12 @@ std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden) {
   return Tensor{nullptr, hidden, setup.numerics.precision.comm}.bytes();
 }
 
+bool computes_parts(const RankSetup& setup) { return setup.slices > 1 || !setup.context.is_whole(); }
+
 std::size_t documents_bytes(const RankSetup& setup) {
   if (!setup.isolates_documents) return 0;
-  const std::int64_t numbers = setup.microbatches * setup.shape.tokens() * (setup.context.is_whole() ? 1 : 2);
+  const std::int64_t tokens = setup.microbatches / setup.slices * setup.shape.batch * setup.sequence;
+  const std::int64_t numbers = tokens * (computes_parts(setup) ? 2 : 1);
   return static_cast<std::size_t>(numbers) * sizeof(std::int32_t);
 }
 

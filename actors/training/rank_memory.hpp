@@ -11,6 +11,8 @@ Tensor lane_tensor(const RankSetup& setup, schedules::InputKind kind, int chunk,
 std::size_t lane_bytes(const RankSetup& setup, schedules::InputKind kind, int chunk, const Shape& hidden);
 std::size_t hidden_bytes(const RankSetup& setup, const Shape& hidden);
 
+// Whether an action has a part of each sequence: a slice, or what the ranks that share one leave it.
+bool computes_parts(const RankSetup& setup);
 // Of RankCompute's documents: 0 where the data does not isolate them.
 std::size_t documents_bytes(const RankSetup& setup);
 

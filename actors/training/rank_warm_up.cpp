@@ -21,6 +21,8 @@ void RankCompute::warm_up_slices(int chunk, const ForwardArgs& longest, const Ba
     forward.slice = slice_of(action);
     forward.input = of_slice(longest.input, slice), forward.targets = of_slice(longest.targets, slice);
     forward.output = of_slice(longest.output, slice);
+    if (setup_.isolates_documents)
+      forward.documents = of_slice(longest.documents, slice), forward.origins = of_slice(longest.origins, slice);
     model_->forward(chunk, forward, activations_->take(action));
   }
   for (int slice = setup_.slices; slice-- > 0;) {
@@ -64,7 +66,7 @@ void RankCompute::warm_up() {
     for (int chunk = 0; chunk < static_cast<int>(setup_.chunks.size()); ++chunk) {
       const bool first = setup_.chunks[static_cast<std::size_t>(chunk)].front().kind == BlockKind::embedding;
       ForwardArgs forward{first ? ids : input, ids, output, loss, documents, DropoutDraws{}, {}, {}};
-      if (!setup_.context.is_whole()) forward.origins = documents;
+      if (computes_parts(setup_)) forward.origins = documents;
       if (round > 0 || setup_.slices > 1) forward.loss_scale = backward.loss_scale;
       forward.second = round == 2;
       warm_up_slices(chunk, forward, backward);

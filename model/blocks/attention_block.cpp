@@ -5,10 +5,10 @@
 namespace pipetrain {
 namespace {
 
-// From the first of the context's positions on.
+// From the first of the context's positions on, where nothing says of each token which it has.
 Tensor angles(const BlockContext& context) {
   const Tensor& table = context.rotary_table;
-  return context.slice == nullptr ? table : table.row_range(context.slice->first, table.rows());
+  return context.slice == nullptr || context.origins ? table : table.row_range(context.slice->first, table.rows());
 }
 
 }  // namespace

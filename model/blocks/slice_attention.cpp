@@ -44,6 +44,7 @@ void slice_attention(const BlockContext& context, const AttentionShape& shape, c
                                                              .kv = gather_keys(context, shape, of.keys),
                                                              .out = of.out,
                                                              .log_sum_exp = of.log_sum_exp,
+                                                             .documents = context.documents,
                                                              .dropout = of.dropout});
 }
 
@@ -58,6 +59,7 @@ void slice_attention_backward(const BlockContext& context, const AttentionShape&
                                                                       .log_sum_exp = of.log_sum_exp,
                                                                       .dq = gradients.qkv,
                                                                       .dkv = key_gradients,
+                                                                      .documents = context.documents,
                                                                       .dropout = of.dropout});
   for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
     context.ops.copy_columns({.source = rows_of(key_gradients, shape.batch, sequence, context.slice->first, shape.sequence),

@@ -98,7 +98,8 @@ TEST_CASE("slices of any length, in any layout, give what whole sequences give",
   }
 }
 
-TEST_CASE("slices drop what whole sequences drop, to the bit the same in every layout", "[slices]") {
+// What whole sequences drop, and which documents they keep apart.
+void check_against_whole(double dropout, bool isolated) {
   for (const Family family : {Family::llama, Family::gpt2}) {
     for (const int precision : {0, 1}) {
       const TinyRun whole{.family = family,
@@ -106,7 +107,8 @@ TEST_CASE("slices drop what whole sequences drop, to the bit the same in every l
                           .layers = 4,
                           .sequence = 11,
                           .microbatches = 4,
-                          .dropout = 0.3,
+                          .dropout = dropout,
+                          .isolated = isolated,
                           .precision = precision,
                           .layout = {.microbatch = 2}};
       const RunRecord expected = run(whole);
@@ -128,6 +130,16 @@ TEST_CASE("slices drop what whole sequences drop, to the bit the same in every l
       }
     }
   }
+}
+
+TEST_CASE("slices drop what whole sequences drop, to the bit the same in every layout", "[slices]") {
+  check_against_whole(0.3, false);
+}
+
+TEST_CASE("slices keep apart the documents that whole sequences keep apart, to the bit the same in every layout",
+          "[slices][documents]") {
+  check_against_whole(0, true);
+  check_against_whole(0.3, true);
 }
 
 TEST_CASE("16-bit activations in slices stay as close as they are", "[slices]") {
@@ -168,17 +180,22 @@ TEST_CASE("a slice's backward in its two halves gives the bits of one", "[slices
 }
 
 TEST_CASE("slices over several processes give the bits of one", "[slices][processes]") {
-  for (const double dropout : {0.0, 0.2}) {
-    const TinyRun tiny{
-        .layers = 4, .sequence = 10, .microbatches = 3, .dropout = dropout, .layout = {.pp = 2, .tp = 2, .slices = 3}};
+  for (const auto& [dropout, isolated] : {std::pair{0.0, false}, {0.2, false}, {0.2, true}}) {
+    const TinyRun tiny{.layers = 4,
+                       .sequence = 10,
+                       .microbatches = 3,
+                       .dropout = dropout,
+                       .isolated = isolated,
+                       .layout = {.pp = 2, .tp = 2, .slices = 3}};
     const RunRecord one = run(tiny);
     CHECK((run_over(2, [&] { return job_of(tiny); }) == one));
   }
 }
 
 TEST_CASE("an evaluation in slices has the loss of whole sequences, and leaves no trace", "[slices]") {
-  const auto evaluated = [](int slices, int pp) {
-    TrainJob job = job_of({.sequence = 10, .layout = sliced(slices, {.pp = pp})});
+  const bool isolated = GENERATE(false, true);
+  const auto evaluated = [isolated](int slices, int pp) {
+    TrainJob job = job_of({.sequence = 10, .isolated = isolated, .layout = sliced(slices, {.pp = pp})});
     job.evaluation = split_dataset(job.dataset, 0.021, 3).evaluation;
     Trainer trainer(std::move(job));
     std::vector<double> losses;
@@ -208,8 +225,6 @@ TEST_CASE("what slices do not go with yet is one line", "[slices]") {
   TinyRun other = tiny;
   other.layout.slices = 9;
   CHECK_THAT(refusal(job_of(other)), Contains("slices 9: a sequence of 8 tokens has fewer than that"));
-  other = tiny, other.isolated = true;
-  CHECK_THAT(refusal(job_of(other)), Contains("slices 2: slices of documents"));
   other = tiny, other.layout.schedule = "zb-h1";
   CHECK_THAT(refusal(job_of(other)), Contains("does not cut microbatches into slices"));
   CHECK(refusal(job_of(tiny)) == "none");
@@ -226,4 +241,6 @@ TEST_CASE("what slices do not go with yet is one line", "[slices]") {
   CHECK(on_gpu(tiny) == "none");
   other = tiny, other.dropout = 0.1;
   CHECK_THAT(on_gpu(other), Contains("slices 2: slices with dropout are not built for GPUs yet"));
+  other = tiny, other.isolated = true;
+  CHECK_THAT(on_gpu(other), Contains("slices 2: slices of documents that do not see each other are not built for GPUs yet"));
 }

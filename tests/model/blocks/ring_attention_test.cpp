@@ -8,7 +8,7 @@
 #include "catch.hpp"
 #include "comm/inproc/inprocess_group.hpp"
 #include "core/half.hpp"
-#include "model/context_documents.hpp"
+#include "model/document_places.hpp"
 #include "model/ring_exchange.hpp"
 
 using namespace pipetrain;
@@ -182,7 +182,7 @@ void check(const Case& of, double tolerance) {
     Tensors& made = parts.emplace_back(tensors_of(rank, own, rows_of(of, part, qkv), rows_of(of, part, dout)));
     if (of.document > 0) {
       std::vector<std::int32_t> begins(static_cast<std::size_t>(own.tokens())), origins(begins.size());
-      deal_documents(part, of.shape.sequence, begins_of(of), {begins, origins});
+      deal_documents({part}, of.shape.sequence, begins_of(of), {begins, origins});
       made.documents = put(rank, begins);
     }
     const BlockContext context = rank.context(of, number);
@@ -229,16 +229,4 @@ TEST_CASE("ranks that share sequences see no other document, and drop what one r
     check({{.batch = 2, .sequence = 40 * ranks, .heads = 2, .kv_heads = 1, .head_dim = 8}, ranks, DType::bf16, 9, dropout},
           0.04);
   }
-}
-
-TEST_CASE("a rank's tokens know where their documents begin, in the sequence and in what it has of it") {
-  // Two samples of 8 tokens, documents of 3, 5 and of 6, 2; rank 1 of 2 has chunks 1 and 2 of 4.
-  const std::vector<std::int32_t> whole{0, 0, 0, 3, 3, 3, 3, 3, 0, 0, 0, 0, 0, 0, 6, 6};
-  std::vector<std::int32_t> begins(8), origins(8);
-  deal_documents({1, 2}, 8, whole, {begins, origins});
-  CHECK(begins == std::vector<std::int32_t>{0, 3, 3, 3, 0, 0, 0, 0});
-  CHECK(origins == std::vector<std::int32_t>{-2, 1, 1, 1, -2, -2, -2, -2});
-  deal_documents({0, 2}, 8, whole, {begins, origins});
-  CHECK(begins == std::vector<std::int32_t>{0, 0, 3, 3, 0, 0, 6, 6});
-  CHECK(origins == std::vector<std::int32_t>{0, 0, -1, -1, 0, 0, 2, 2});
 }
