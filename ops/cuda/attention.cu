@@ -16,44 +16,6 @@ constexpr int lanes = 8;  // threads that share a row of a tile
 constexpr int threads = tile * lanes;
 constexpr int per_lane = tile / lanes;
 
-// Queries and keys in memory; heads.sequence: the queries. T: of both.
-template <class T>
-struct Segment {
-  Heads heads;
-  int keys, key_rows;          // of each sequence: the keys, and the rows that they lie in, first
-  int first_query, first_key;  // their positions
-  const T *q, *kv;             // from the first query head's column and the first key head's on
-  std::int64_t q_cols, kv_cols;
-
-  __device__ int ahead() const { return first_query - first_key; }
-  // Of the keys, the first that this query and all later ones see.
-  __device__ int begin(int batch, int query) const {
-    const int first = heads.begin(batch, query) - first_key;
-    return first > 0 ? first : 0;
-  }
-  __device__ bool sees(int begin, int query, int key) const { return begin <= key && key <= query + ahead() && key < keys; }
-  __device__ float factor(int batch, int head, int query, int key) const {
-    return heads.factor(batch, head, first_query + query, first_key + key);
-  }
-  __device__ const T* query_head(int batch, int head) const {
-    return q + static_cast<std::int64_t>(batch) * heads.sequence * q_cols + head * heads.dim;
-  }
-  // plane: key heads, then value heads
-  __device__ const T* key_head(int batch, int plane) const {
-    return kv + static_cast<std::int64_t>(batch) * key_rows * kv_cols + plane * heads.dim;
-  }
-};
-
-// Where a gradient goes, from its first head's column on.
-template <class T>
-struct Gradient {
-  T* to;
-  std::int64_t rows, cols;  // rows: of each sequence
-  bool adds;
-
-  __device__ T* at(int batch, int column, int row) const { return to + (batch * rows + row) * cols + column; }
-};
-
 // A tile of rows of one head in shared memory, one float of padding a row; rows from `end` on are zero.
 struct Rows {
   float* at;
@@ -310,20 +272,6 @@ void launch(Kernel kernel, const Grid& of, cudaStream_t stream, Arguments... arg
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   const dim3 grid(blocks_for(of.rows, tile), static_cast<unsigned>(of.heads), static_cast<unsigned>(of.batch));
   kernel<<<grid, threads, static_cast<std::size_t>(bytes), stream>>>(arguments...);
-}
-
-template <class T, class Args>
-Segment<T> segment_of(const SegmentShape& s, const Args& args) {
-  const AttentionShape queries{s.batch, s.queries, s.heads, s.kv_heads, s.head_dim};
-  return {.heads = heads_of(queries, args),
-          .keys = static_cast<int>(s.keys),
-          .key_rows = static_cast<int>(args.kv.rows() / s.batch),
-          .first_query = static_cast<int>(s.first_query),
-          .first_key = static_cast<int>(s.first_key),
-          .q = data_of<T>(args.q),
-          .kv = data_of<T>(args.kv) + args.kv.cols() - 2 * s.kv_heads * s.head_dim,
-          .q_cols = args.q.cols(),
-          .kv_cols = args.kv.cols()};
 }
 
 template <class T>

@@ -13,7 +13,6 @@ struct Heads {
   const int* documents;  // null: a sequence is one document
   Dropout dropout;
 
-  __device__ int packed() const { return (heads + 2 * kv_heads) * dim; }
   __device__ int group() const { return heads / kv_heads; }
   // The first key that this query and all later ones see; of a query past the sequence, what the last one sees.
   __device__ int begin(int batch, int query) const {
@@ -28,12 +27,6 @@ struct Heads {
   }
 };
 
-// Where head `index` (query heads, then key heads, then value heads) of sequence `batch` begins in a packed matrix.
-template <class T>
-__device__ T* packed_head(T* packed, const Heads& h, int batch, int index) {
-  return packed + static_cast<std::int64_t>(batch) * h.sequence * h.packed() + index * h.dim;
-}
-
 template <class Args>
 Heads heads_of(const AttentionShape& s, const Args& args) {
   return {static_cast<int>(s.sequence),
@@ -43,6 +36,58 @@ Heads heads_of(const AttentionShape& s, const Args& args) {
           1.0 / sqrt(static_cast<double>(s.head_dim)),
           data_or_null<int>(args.documents),
           args.dropout};
+}
+
+// Queries and keys in memory; heads.sequence: the queries. T: of both.
+template <class T>
+struct Segment {
+  Heads heads;
+  int keys, key_rows;          // of each sequence: the keys, and the rows that they lie in, first
+  int first_query, first_key;  // their positions
+  const T *q, *kv;             // from the first query head's column and the first key head's on
+  std::int64_t q_cols, kv_cols;
+
+  __device__ int ahead() const { return first_query - first_key; }
+  // Of the keys, the first that this query and all later ones see.
+  __device__ int begin(int batch, int query) const {
+    const int first = heads.begin(batch, query) - first_key;
+    return first > 0 ? first : 0;
+  }
+  __device__ bool sees(int begin, int query, int key) const { return begin <= key && key <= query + ahead() && key < keys; }
+  __device__ float factor(int batch, int head, int query, int key) const {
+    return heads.factor(batch, head, first_query + query, first_key + key);
+  }
+  __device__ const T* query_head(int batch, int head) const {
+    return q + static_cast<std::int64_t>(batch) * heads.sequence * q_cols + head * heads.dim;
+  }
+  // plane: key heads, then value heads
+  __device__ const T* key_head(int batch, int plane) const {
+    return kv + static_cast<std::int64_t>(batch) * key_rows * kv_cols + plane * heads.dim;
+  }
+};
+
+// Where a gradient goes, from its first head's column on.
+template <class T>
+struct Gradient {
+  T* to;
+  std::int64_t rows, cols;  // rows: of each sequence
+  bool adds;
+
+  __device__ T* at(int batch, int column, int row) const { return to + (batch * rows + row) * cols + column; }
+};
+
+template <class T, class Args>
+Segment<T> segment_of(const SegmentShape& s, const Args& args) {
+  const AttentionShape queries{s.batch, s.queries, s.heads, s.kv_heads, s.head_dim};
+  return {.heads = heads_of(queries, args),
+          .keys = static_cast<int>(s.keys),
+          .key_rows = static_cast<int>(args.kv.rows() / s.batch),
+          .first_query = static_cast<int>(s.first_query),
+          .first_key = static_cast<int>(s.first_key),
+          .q = data_of<T>(args.q),
+          .kv = data_of<T>(args.kv) + args.kv.cols() - 2 * s.kv_heads * s.head_dim,
+          .q_cols = args.q.cols(),
+          .kv_cols = args.kv.cols()};
 }
 
 }  // namespace pipetrain::cuda

@@ -1,6 +1,7 @@
 // Causal attention of bf16 tensors on tensor cores, with dropout and documents, the same bits every time: where cuDNN, which is
-// faster, computes something else (attention_cudnn.cpp). Heads of up to 128; multiples of 8. One block a tile of 64 queries,
-// whose four warps take 16 rows each; sums are fp32 (Dao 2023). attention_mma_backward.cu has the gradients.
+// faster, computes something else (attention_cudnn.cpp). Heads of up to 128; multiples of 8. Queries and keys are stretches of
+// a sequence, a whole one's the same twice. One block a tile of 64 queries, whose four warps take 16 rows each; sums are fp32
+// (Dao 2023). attention_mma_backward.cu has the gradients.
 #include "ops/cuda/kernels.hpp"
 #include "ops/cuda/mma_dropout.cuh"
 
@@ -19,22 +20,23 @@ __device__ float quad_sum(float value) {
 
 template <int size>
 __global__ void __launch_bounds__(threads)
-    forward_kernel(Heads h, const bf16* __restrict__ qkv, bf16* __restrict__ out, float* __restrict__ log_sum_exp) {
+    forward_kernel(Segment<bf16> s, bf16* __restrict__ out, float* __restrict__ log_sum_exp) {
   extern __shared__ uint4 memory[];
+  const Heads& h = s.heads;
   const Tile<size> q(reinterpret_cast<bf16*>(memory), 0), k(q.at, 1), v(q.at, 2);
   const int first = (gridDim.x - 1 - blockIdx.x) * tile, head = blockIdx.y, batch = blockIdx.z, kv = head / h.group();
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * warp_rows;
   const int query[2] = {first + warp_row + lane / 4, first + warp_row + lane / 4 + 8};
-  const int begin[2] = {h.begin(batch, query[0]), h.begin(batch, query[1])};
-  const Draws draws(h, batch, head);
+  const int begin[2] = {s.begin(batch, query[0]), s.begin(batch, query[1])};
+  const Draws draws(s, batch, head);
   const float scale = static_cast<float>(h.scale) * log2_e;
-  q.load(packed_head(qkv, h, batch, head), h.packed(), first, h);
+  q.load({s.query_head(batch, head), s.q_cols, h.sequence, h.dim}, first);
 
   float acc[size / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, total[2] = {};
-  for (int key0 = h.begin(batch, first) / tile * tile; key0 <= first; key0 += tile) {
+  for (int key0 = s.begin(batch, first) / tile * tile; key0 < s.keys && key0 < first + tile + s.ahead(); key0 += tile) {
     __syncthreads();
-    k.load(packed_head(qkv, h, batch, h.heads + kv), h.packed(), key0, h);
-    v.load(packed_head(qkv, h, batch, h.heads + h.kv_heads + kv), h.packed(), key0, h);
+    k.load({s.key_head(batch, kv), s.kv_cols, s.keys, h.dim}, key0);
+    v.load({s.key_head(batch, h.kv_heads + kv), s.kv_cols, s.keys, h.dim}, key0);
     wait_for_tiles();
     float scores[tile / 8][4] = {};
     products(scores, q, warp_row, k, 0);
@@ -48,7 +50,7 @@ __global__ void __launch_bounds__(threads)
         for (int j = 0; j < 2; ++j) {
           const int key = key0 + n * 8 + lane % 4 * 2 + j;
           float& score = scores[n][2 * i + j];
-          score = begin[i] <= key && key <= query[i] ? score * scale : -INFINITY;
+          score = s.sees(begin[i], query[i], key) ? score * scale : -INFINITY;
           top = fmaxf(top, score);
         }
       }
@@ -77,26 +79,26 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     total[i] = quad_sum(total[i]);
-    factor[i] = h.dropout.scale() / total[i];
+    factor[i] = total[i] > 0 ? h.dropout.scale() / total[i] : 0.0F;  // it may see no key of the segment
     if (lane % 4 == 0 && query[i] < h.sequence) {
       log_sum_exp[(static_cast<std::int64_t>(batch) * h.heads + head) * h.sequence + query[i]] =
           (largest[i] + log2f(total[i])) * ln_2;
     }
   }
-  write<size>(out + (static_cast<std::int64_t>(batch) * h.sequence * h.heads + head) * h.dim, h.heads * h.dim, first + warp_row,
-              h, acc, factor);
+  bf16* const to = out + (static_cast<std::int64_t>(batch) * h.sequence * h.heads + head) * h.dim;
+  write<size>(Target<bf16>{to, h.heads * h.dim, h.sequence, h.dim}, first + warp_row, acc, factor);
 }
 
 }  // namespace
 
-bool takes_mma_attention(const AttentionShape& shape) { return shape.head_dim <= 128 && shape.head_dim % 8 == 0; }
+bool takes_mma_attention(std::int64_t head_dim) { return head_dim <= 128 && head_dim % 8 == 0; }
 
-void attention_mma(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args) {
-  if (shape.tokens() == 0) return;
-  with_tile_size(shape, [&](auto s) {
+void attention_mma(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args) {
+  if (shape.batch * shape.queries == 0) return;
+  with_tile_size(shape.head_dim, [&](auto s) {
     constexpr int size = decltype(s)::value;
-    start(forward_kernel<size>, {shape.heads, bytes_of<size>(3)}, shape, stream, heads_of(shape, args), data_of<bf16>(args.qkv),
-          data_of<bf16>(args.out), data_of<float>(args.log_sum_exp));
+    start(forward_kernel<size>, {shape.queries, shape.heads, shape.batch, bytes_of<size>(3)}, stream,
+          segment_of<bf16>(shape, args), data_of<bf16>(args.out), data_of<float>(args.log_sum_exp));
   });
 }
 

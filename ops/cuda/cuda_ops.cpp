@@ -36,17 +36,32 @@ template <class Args>
 AttentionKernel attention_kernel(const AttentionShape& shape, const Args& args) {
   if (args.qkv.dtype == DType::f32) return AttentionKernel::exact;
   if (!args.documents && !args.dropout.active()) return AttentionKernel::cudnn;
-  return args.qkv.dtype == DType::bf16 && cuda::takes_mma_attention(shape) ? AttentionKernel::mma : AttentionKernel::exact;
+  return args.qkv.dtype == DType::bf16 && cuda::takes_mma_attention(shape.head_dim) ? AttentionKernel::mma
+                                                                                    : AttentionKernel::exact;
 }
 
 // Whether the queries are the last ones of the keys' positions, as in slices of a sequence.
 bool ends_together(const SegmentShape& s) { return s.first_query + s.queries == s.first_key + s.keys && s.queries <= s.keys; }
 
-// Of a 16-bit type, without what cuDNN and Hopper's kernel do not know.
+// Of a 16-bit type, without what cuDNN does not know.
 template <class Args>
 bool is_plain(const SegmentShape& shape, const Args& args) {
   return args.q.dtype != DType::f32 && !args.documents && !args.dropout.active() &&
          (ends_together(shape) || cuda::sees_all_keys(shape));
+}
+
+// What cuDNN does not know, for attention_mma.cu.
+template <class Args>
+bool takes_mma(const SegmentShape& shape, const Args& args) {
+  return args.q.dtype == DType::bf16 && args.out.dtype == DType::bf16 && (args.documents || args.dropout.active()) &&
+         cuda::takes_mma_attention(shape.head_dim) && shape.first_key % dropout_columns == 0;
+}
+
+// Without dropout, and with documents only where Hopper's kernel finds where those of a block's keys end.
+bool takes_hopper(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args, const cuda::HopperGpu& gpu) {
+  const bool documents_end = shape.first_key == 0 && ends_together(shape);
+  return args.q.dtype != DType::f32 && args.out.dtype == args.q.dtype && !args.dropout.active() &&
+         (args.documents ? documents_end : is_plain(shape, args)) && cuda::takes_hopper_attention(shape, gpu);
 }
 
 class CudaOps : public Ops, public ManySquareSums {
@@ -201,7 +216,8 @@ class CudaOps : public Ops, public ManySquareSums {
         case AttentionKernel::exact:
           return cuda::attention(native, shape, args);
         case AttentionKernel::mma:
-          return cuda::attention_mma(native, shape, args);
+          return cuda::attention_mma(native, cuda::whole_sequence(shape),
+                                     {args.qkv, args.qkv, args.out, args.log_sum_exp, args.documents, args.dropout});
         case AttentionKernel::cudnn:
           return attention_.forward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
       }
@@ -222,7 +238,8 @@ class CudaOps : public Ops, public ManySquareSums {
         case AttentionKernel::exact:
           return cuda::attention_backward(native, shape, args, scratch(cuda::attention_backward_scratch(shape)));
         case AttentionKernel::mma:
-          return cuda::attention_mma_backward(native, shape, args, scratch(cuda::attention_mma_backward_scratch(shape)));
+          return cuda::attention_mma_backward(native, shape, args,
+                                              scratch(cuda::attention_mma_backward_scratch(cuda::whole_sequence(shape))));
         case AttentionKernel::cudnn:
           return attention_.backward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
       }
@@ -235,6 +252,7 @@ class CudaOps : public Ops, public ManySquareSums {
     enqueue("segment_attention", [&](cudaStream_t native) {
       if (is_plain(shape, args) && args.out.dtype == args.q.dtype && shape.head_dim % 8 == 0 && shape.head_dim <= 128)
         return attention_.forward(native, shape, args, [&](std::size_t bytes) { return scratch(bytes); });
+      if (takes_mma(shape, args)) return cuda::attention_mma(native, shape, args);
       cuda::segment_attention(native, shape, args);
     });
   }
@@ -242,8 +260,8 @@ class CudaOps : public Ops, public ManySquareSums {
   void segment_attention_backward(const SegmentShape& shape, const SegmentAttentionBackwardArgs& args) override {
     enqueue("segment_attention_backward", [&](cudaStream_t native) {
       const bool rounds = args.dq.dtype == args.q.dtype && args.accumulate_dq == Accumulate::no;
-      if (is_plain(shape, args) && args.out.dtype == args.q.dtype && (rounds || args.dq.dtype == DType::f32) &&
-          cuda::takes_hopper_attention(shape, hopper_))
+      const bool gives_dq = rounds || args.dq.dtype == DType::f32;
+      if (gives_dq && takes_hopper(shape, args, hopper_))
         return run_hopper(native, {.shape = shape,
                                    .q = args.q,
                                    .kv = args.kv,
@@ -252,7 +270,10 @@ class CudaOps : public Ops, public ManySquareSums {
                                    .log_sum_exp = args.log_sum_exp,
                                    .dq = args.dq,
                                    .dkv = args.dkv,
+                                   .documents = args.documents,
                                    .accumulate_dq = args.accumulate_dq});
+      if (gives_dq && takes_mma(shape, args))
+        return cuda::segment_attention_mma_backward(native, shape, args, scratch(cuda::attention_mma_backward_scratch(shape)));
       cuda::segment_attention_backward(native, shape, args, scratch(cuda::segment_attention_backward_scratch(shape)));
     });
   }

@@ -100,11 +100,14 @@ void merge_attention(cudaStream_t stream, const SegmentShape& shape, const Merge
 // columns.cu
 void copy_columns(cudaStream_t stream, const CopyColumnsArgs& args);
 
-// attention_mma.cu, attention_mma_backward.cu: bf16
-bool takes_mma_attention(const AttentionShape& shape);
-void attention_mma(cudaStream_t stream, const AttentionShape& shape, const AttentionArgs& args);
-std::size_t attention_mma_backward_scratch(const AttentionShape& shape);  // bytes
+// attention_mma.cu, attention_mma_backward.cu: bf16, also of out. With dropout the first key's position is a multiple of 8. dq
+// is bf16 and written, or f32.
+bool takes_mma_attention(std::int64_t head_dim);
+void attention_mma(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionArgs& args);
+std::size_t attention_mma_backward_scratch(const SegmentShape& shape);  // bytes
 void attention_mma_backward(cudaStream_t stream, const AttentionShape& shape, const AttentionBackwardArgs& args, void* scratch);
+void segment_attention_mma_backward(cudaStream_t stream, const SegmentShape& shape, const SegmentAttentionBackwardArgs& args,
+                                    void* scratch);
 
 // cached_attention.cu: fp32 and bf16, any head size up to 256
 void cached_attention(cudaStream_t stream, const AttentionShape& shape, const CachedAttentionArgs& args);

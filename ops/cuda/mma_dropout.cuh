@@ -6,18 +6,19 @@
 namespace pipetrain::cuda {
 namespace {
 
-// Which of a query's eight keys 8 block .. 8 block + 7 are kept: bit by bit.
+// Which of a query's eight keys 8 block .. 8 block + 7 are kept: bit by bit. The segment's first key stands at a multiple of 8.
 struct Draws {
-  const Heads& h;
+  const Segment<bf16>& s;
   std::uint32_t sample, plane;
 
-  __device__ Draws(const Heads& heads, int batch, int head)
-      : h(heads), sample(heads.dropout.first_sample + batch), plane(heads.dropout.first_plane + head) {}
+  __device__ Draws(const Segment<bf16>& segment, int batch, int head)
+      : s(segment), sample(segment.heads.dropout.first_sample + batch), plane(segment.heads.dropout.first_plane + head) {}
   __device__ unsigned kept(int query, int block) const {
-    const auto words = dropout_words(h.dropout, block, query, sample, plane);
+    const Dropout& dropout = s.heads.dropout;
+    const auto words = dropout_words(dropout, s.first_key / 8 + block, s.first_query + query, sample, plane);
     unsigned bits = 0;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) bits |= (dropout_draw(words, 0, i) < h.dropout.dropped ? 0U : 1U) << i;
+    for (int i = 0; i < 8; ++i) bits |= (dropout_draw(words, 0, i) < dropout.dropped ? 0U : 1U) << i;
     return bits;
   }
 };

@@ -22,7 +22,7 @@ __device__ void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0,
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// 64 rows of one head in shared memory, padded so that eight rows' 16 bytes lie in different banks. Rows past the sequence and
+// 64 rows of one head in shared memory, padded so that eight rows' 16 bytes lie in different banks. Rows from an end on and
 // columns past the head's size are zero. `size`: columns there is room for, a multiple of 16.
 template <int size>
 struct Tile {
@@ -32,15 +32,21 @@ struct Tile {
 
   __device__ Tile(bf16* memory, int index) : at(memory + index * elements) {}
 
-  __device__ void load(const bf16* head, std::int64_t row_stride, int first, const Heads& h) const {
+  // The matrix of a head: rows [first, end), of which this is as many as there is room for.
+  struct Source {
+    const bf16* head;
+    std::int64_t row_stride;
+    int end, dim;
+  };
+  __device__ void load(const Source& from, int first) const {
     constexpr int chunks = size / 8;  // of 16 bytes
 #pragma unroll 4
     for (int i = threadIdx.x; i < tile * chunks; i += threads) {
       const int row = i / chunks, col = i % chunks * 8;
       const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(at + row * stride + col));
-      const bool there = first + row < h.sequence && col < h.dim;
-      const bf16* from = head + (there ? (first + row) * row_stride + col : 0);
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
+      const bool there = first + row < from.end && col < from.dim;
+      const bf16* const at_source = from.head + (there ? (first + row) * from.row_stride + col : 0);
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(at_source), "r"(there ? 16 : 0));
     }
   }
 
@@ -116,41 +122,55 @@ __device__ void add_products(float (&acc)[size / 8][4], const float (&weights)[n
   }
 }
 
+__device__ void put(bf16* to, float first, float second, bool) { *reinterpret_cast<unsigned*>(to) = pack<bf16>(first, second); }
+__device__ void put(float* to, float first, float second, bool adds) {
+  auto& there = *reinterpret_cast<float2*>(to);
+  there = adds ? make_float2(there.x + first, there.y + second) : make_float2(first, second);
+}
+
+// Where the rows [0, end) of a head's result go. T: bf16, written, or float, written or added to.
+template <class T>
+struct Target {
+  T* head;
+  std::int64_t row_stride;
+  int end, dim;
+  bool adds = false;
+};
+
 // This warp's 16 rows from `row` on.
-template <int size>
-__device__ void write(bf16* head, std::int64_t row_stride, int row, const Heads& h, const float (&acc)[size / 8][4],
-                      const float (&factor)[2]) {
+template <int size, class T>
+__device__ void write(const Target<T>& to, int row, const float (&acc)[size / 8][4], const float (&factor)[2]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int at = row + lane / 4 + 8 * i;
-    if (at >= h.sequence) continue;
+    if (at >= to.end) continue;
 #pragma unroll
     for (int n = 0; n < size / 8; ++n) {
       const int col = n * 8 + lane % 4 * 2;
-      if (col >= h.dim) continue;
-      *reinterpret_cast<unsigned*>(head + at * row_stride + col) =
-          pack<bf16>(acc[n][2 * i] * factor[i], acc[n][2 * i + 1] * factor[i]);
+      if (col >= to.dim) continue;
+      put(to.head + at * to.row_stride + col, acc[n][2 * i] * factor[i], acc[n][2 * i + 1] * factor[i], to.adds);
     }
   }
 }
 
 // Calls body(Constant<size>) for the columns that a tile of such heads takes.
 template <class Body>
-void with_tile_size(const AttentionShape& shape, Body body) {
-  if (shape.head_dim <= 64) return body(Constant<64>{});
+void with_tile_size(std::int64_t head_dim, Body body) {
+  if (head_dim <= 64) return body(Constant<64>{});
   return body(Constant<128>{});
 }
 
+// One block a tile of rows.
 struct Grid {
-  std::int64_t heads;
+  std::int64_t rows, heads, batch;
   std::size_t shared;  // bytes
 };
 
 template <class Kernel, class... Arguments>
-void start(Kernel kernel, const Grid& of, const AttentionShape& shape, cudaStream_t stream, Arguments... arguments) {
+void start(Kernel kernel, const Grid& of, cudaStream_t stream, Arguments... arguments) {
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(of.shared));
-  const dim3 grid(blocks_for(shape.sequence, tile), static_cast<unsigned>(of.heads), static_cast<unsigned>(shape.batch));
+  const dim3 grid(blocks_for(of.rows, tile), static_cast<unsigned>(of.heads), static_cast<unsigned>(of.batch));
   kernel<<<grid, threads, of.shared, stream>>>(arguments...);
 }
 

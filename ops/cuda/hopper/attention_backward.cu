@@ -37,7 +37,8 @@ class Loader {
         load_keys(block, round);
         has_keys = true;
       });
-      ticket = atomicAdd(view_.tickets, 1);  // as late as its way is still short of the last tile's products
+      if (!has_keys) load_keys(block, round);  // of documents that ended before the first query
+      ticket = atomicAdd(view_.tickets, 1);    // as late as its way is still short of the last tile's products
     }
   }
 
@@ -98,7 +99,9 @@ template <class Tile>
 __device__ void add_query_sums(const BackwardView& view, Shared<Tile>& shared, int group) {
   const bool leads = threadIdx.x % 32 == 0;
   Block block;
-  for (int round = 0; take_block(shared, round, block); ++round)
+  for (int round = 0; take_block(shared, round, block); ++round) {
+    __syncwarp();
+    if (leads) arrive(shared.keys_empty[round % 2]);  // what says which block it is has been read
     for_each_tile<Tile>(view, block, [&](int head, int tile) {
       pass(sums_read + group, sums_threads);
       meet(sums_written + group, sums_threads);
@@ -107,6 +110,7 @@ __device__ void add_query_sums(const BackwardView& view, Shared<Tile>& shared, i
                      Tile::sums * static_cast<int>(sizeof(int)));
       __syncwarp();
     });
+  }
   if (leads) wait_for_additions();
 }
 
@@ -117,7 +121,7 @@ __global__ void __launch_bounds__(threads, 1)
   auto& shared = *reinterpret_cast<Shared<Tile>*>(memory);
   if (threadIdx.x == 0) {
     make_barrier(shared.values_full, 1), make_barrier(shared.values_empty, 2);
-    for (int i = 0; i < 2; ++i) make_barrier(shared.keys_full[i], 1), make_barrier(shared.keys_empty[i], 2);
+    for (int i = 0; i < 2; ++i) make_barrier(shared.keys_full[i], 1), make_barrier(shared.keys_empty[i], 4);
     for (int i = 0; i < Tile::stages; ++i) {
       make_barrier(shared.queries_full[i], 1), make_barrier(shared.queries_empty[i], 2);
       make_barrier(shared.douts_full[i], 1), make_barrier(shared.douts_empty[i], 2);

@@ -25,7 +25,7 @@ struct HopperBackward {
   Tensor q, kv, dout, out, log_sum_exp;
   Tensor dq;   // of q's type, written; or f32, written or added to
   Tensor dkv;  // f32 [batch R, 2 Hkv D], added to; or of q's type and with kv's columns, of which the last are written
-  std::optional<Tensor> documents = {};  // where the keys begin at position 0
+  std::optional<Tensor> documents = {};  // where the keys begin at position 0 and end with the last query
   // Of the rotary that made q and kv of whole sequences without documents: dq and dkv are of what it turned.
   std::optional<Tensor> cos_sin = {};
   Accumulate accumulate_dq = Accumulate::no;

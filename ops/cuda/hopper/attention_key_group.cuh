@@ -32,6 +32,7 @@ class KeyGroup {
              at_ + 1 == end);
         if (++tile == tiles) tile = first;
       }
+      if (tiles == first) release(shared_.values_empty);  // else the last tile did
       release(shared_.keys_empty[round % 2]);
       store(block);
     }
