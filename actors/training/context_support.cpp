@@ -20,6 +20,7 @@ void check_devices(const TrainJob& job) {
   if (isolates(job.dataset) || isolates(job.evaluation))
     refuse(job, "documents that do not see each other are not built for GPUs with it yet; use pack documents, or cp 1");
   if (job.config.dropout.any()) refuse(job, "dropout is not built for GPUs with it yet; use dropout 0, or cp 1");
+  if (job.layout.slices > 1) refuse(job, "slices are not built for GPUs with it yet; use slices 1, or cp 1");
 }
 
 }  // namespace
@@ -27,13 +28,12 @@ void check_devices(const TrainJob& job) {
 void check_context_parallel(const TrainJob& job) {
   const int cp = job.layout.cp;
   if (cp == 1) return;
-  const std::int64_t sequence = job.dataset->sequence_length();
-  if (sequence % (2 * cp) != 0)
-    refuse(job, fmt::format("sequences of {} tokens cannot be cut into 2 x {} equal chunks; use a seq-len that is a multiple "
-                            "of {}",
-                            sequence, cp, 2 * cp));
+  const std::int64_t sequence = job.dataset->sequence_length(), chunks = sequence_chunks(job);
+  if (sequence % chunks != 0)
+    refuse(job, fmt::format(
+                    "sequences of {} tokens cannot be cut into {}2 x {} equal chunks; use a seq-len that is a multiple of {}",
+                    sequence, job.layout.slices > 1 ? fmt::format("{} x ", job.layout.slices) : "", cp, chunks));
   check_devices(job);
-  if (job.layout.slices > 1) refuse(job, "slices of what ranks share are not built yet; use slices 1, or cp 1");
 }
 
 }  // namespace pipetrain

@@ -24,11 +24,14 @@ struct Samples {
   std::int64_t sequence, count;
 };
 
-// What a rank gets of a sequence: one of its slices, or its part of it.
+// What a rank gets of a sequence: its part of one of the slices. slices: of all that it gets.
 std::vector<Stretch> stretches_of(const ContextPart& part, const RowSplit& slices, int slice) {
-  if (part.is_whole()) return {{slices.begin(slice), slices.count(slice)}};
-  const std::int64_t own = slices.total() / part.size, half = own / 2;
-  return {{part.position(0, own), half}, {part.position(half, own), half}};
+  const SequencePart of{part, slices.begin(slice) * part.size};
+  const std::int64_t tokens = slices.count(slice);
+  std::vector<Stretch> stretches;
+  for (std::int64_t token = 0; token < tokens; token += of.run(token, tokens))
+    stretches.push_back({of.position(token, tokens), of.run(token, tokens)});
+  return stretches;
 }
 
 // target: of each sample the stretches, one behind the other.
@@ -76,7 +79,8 @@ void TokenSource::fill(InputKind kind, const StepInfo& step, int microbatch, Slo
   for (std::size_t lane = 0; lane < slot.lanes.size(); ++lane) {
     Stream& stream = *streams[lane].stream;
     Tensor& tensor = slot.lanes[lane].tensor;
-    const std::vector<Stretch> stretches = stretches_of(streams[lane].part, RowSplit(sequence, slices_), microbatch % slices_);
+    const ContextPart& part = streams[lane].part;
+    const std::vector<Stretch> stretches = stretches_of(part, RowSplit(sequence / part.size, slices_), microbatch % slices_);
     tensor.shape = {samples * length_of(stretches)};
     wait_until_free(stream, slot, lane);
     copy_stretches(stream, {tokens, sequence, samples}, stretches, tensor);

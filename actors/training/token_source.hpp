@@ -9,7 +9,7 @@
 #include "actors/training/input_wait.hpp"
 #include "actors/training/step_samples.hpp"
 #include "core/device.hpp"
-#include "model/context_part.hpp"
+#include "model/sequence_part.hpp"
 
 namespace pipetrain {
 
@@ -21,7 +21,7 @@ class TokenSource : public InputSource {
     ContextPart part = {};
   };
   // The ranks of the first virtual stage, which get tokens, and of the last, which get targets. Microbatches are counted in
-  // slices of their sequences, see schedules::Plan; slices of parts are not built.
+  // slices of their sequences, see schedules::Plan; where a receiver has a part of sequences, slices are equal.
   TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first,
               const std::vector<Receiver>& last, int slices = 1);
 

@@ -72,7 +72,9 @@ struct TrainJob {
 };
 
 // How many equal ones each sequence is cut into: see ContextPart.
-inline std::int64_t sequence_chunks(const TrainJob& job) { return job.layout.cp > 1 ? 2 * job.layout.cp : 1; }
+inline std::int64_t sequence_chunks(const TrainJob& job) {
+  return job.layout.cp > 1 ? 2 * job.layout.cp * job.layout.slices : 1;
+}
 
 // Throws Error(input) for a model or data that is wrong, or that do not go together, and for what resume.hpp refuses, with the
 // setting where there is one. What a user should know of, such as a damaged checkpoint that was passed over, is added to

@@ -5,10 +5,10 @@
 namespace pipetrain {
 namespace {
 
-// From the first of the context's positions on, where nothing says of each token which it has.
+// From the first of the slice's positions on, where they do not count from a document's.
 Tensor angles(const BlockContext& context) {
   const Tensor& table = context.rotary_table;
-  return context.slice == nullptr || context.origins ? table : table.row_range(context.slice->first, table.rows());
+  return context.slice == nullptr || context.documents ? table : table.row_range(context.slice->first, table.rows());
 }
 
 }  // namespace
@@ -72,8 +72,9 @@ SliceKeys AttentionBlock::slice_keys(const BlockContext& context, const Attentio
 void AttentionBlock::attention(const BlockContext& context, AttentionSaved& saved) const {
   if (context.slice != nullptr) {
     const SliceKeys keys = slice_keys(context, saved);
-    return slice_attention(context, shape_of(context),
-                           {keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)});
+    const SliceAttention of{keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)};
+    return context.cp.part.is_whole() ? slice_attention(context, shape_of(context), of)
+                                      : ring_slice_attention(context, shape_of(context), of);
   }
   const AttentionArgs args{.qkv = saved.qkv,
                            .out = saved.heads,
@@ -88,9 +89,12 @@ void AttentionBlock::attention_backward(const BlockContext& context, const Tenso
                                         const Tensor& qkv_grad) const {
   if (context.slice != nullptr) {
     const SliceKeys keys = slice_keys(context, saved);
-    slice_attention_backward(context, shape_of(context),
-                             {keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)},
-                             {.out = heads_grad, .qkv = qkv_grad});
+    const SliceAttention of{keys, saved.heads, saved.log_sum_exp, dropout_.draw(context, first_head_)};
+    const SliceGradients gradients{.out = heads_grad, .qkv = qkv_grad};
+    if (context.cp.part.is_whole())
+      slice_attention_backward(context, shape_of(context), of, gradients);
+    else
+      ring_slice_attention_backward(context, shape_of(context), of, gradients);
     return rotate_back(context, qkv_grad);
   }
   AttentionBackwardArgs args{.dout = heads_grad,

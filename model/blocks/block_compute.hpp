@@ -66,8 +66,8 @@ struct BlockContext {
   std::optional<Tensor> documents = {};    // [T] i32, as in ForwardArgs; absent: a sample is one document
   ContextParallel cp = {};
   // Where ranks share sequences, and of slices of several documents: [T] i32, of each token which one of the part() of its
-  // sequence would be its position 0, of its document if there are several, below 0 for one outside of the part. That is what
-  // operations that count positions take for documents.
+  // sequence would be its position 0, below 0 for one outside of the part: of the slice, or of its document if there are
+  // several. That is what operations that count positions take for documents.
   std::optional<Tensor> origins = {};
   const SliceContext* slice = nullptr;  // where shape is a slice's; null: a sample's
 

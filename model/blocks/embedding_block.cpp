@@ -25,7 +25,7 @@ void EmbeddingBlock::bind(const BoundTensors& tensors) {
 }
 
 Tensor EmbeddingBlock::positions_of(const BlockContext& context, const Tensor& table) {
-  return context.slice == nullptr || context.origins ? table : table.row_range(context.slice->first, table.rows());
+  return context.slice == nullptr || context.documents ? table : table.row_range(context.slice->first, table.rows());
 }
 
 void EmbeddingBlock::forward(const BlockContext& context, const ForwardArgs& args, Arena&, Saved& saved) const {

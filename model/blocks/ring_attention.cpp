@@ -8,42 +8,51 @@
 namespace pipetrain {
 namespace {
 
-// One of this rank's two chunks of a sample's queries, and those chunks that it sees of the keys that are here: see
-// ContextPart.
+// One of this rank's two chunks of a sample's queries (ContextPart), and rows of the keys that are here and that it sees.
 struct Meeting {
   std::int64_t sample;
-  int queries;             // the half
-  int first_key_half = 0;  // of `keys`, one behind the other
-  int keys = 1;
-  bool first = false;  // of these queries'
+  int queries;  // the half
+  std::int64_t first_row, rows;
+  std::int64_t position = 0;  // of the first row's key in the sequence, where rows stand one behind the other there
+  bool first = false;         // of these queries'
 };
 
 // A pass of keys and values around the ring.
 class RingPass {
  public:
-  template <class Args>
-  RingPass(const BlockContext& context, const AttentionShape& shape, const Args& args)
+  RingPass(const BlockContext& context, const AttentionShape& shape, const std::optional<Tensor>& documents,
+           const Dropout& dropout)
       : context_(context),
         shape_(shape),
-        documents_(args.documents),
-        dropout_(args.dropout),
+        documents_(documents),
+        dropout_(dropout),
         part_(context.cp.part),
-        chunk_(shape.sequence / 2) {
-    assert(shape.sequence % 2 == 0);
+        chunk_(shape.sequence / 2),
+        earlier_(context.part().first / part_.size) {
+    assert(shape.sequence % 2 == 0 && earlier_ % shape.sequence == 0);
   }
 
   int steps() const { return part_.size; }
   std::int64_t chunk() const { return chunk_; }
+  std::int64_t heads() const { return shape_.heads; }
   std::int64_t query_cols() const { return shape_.heads * shape_.head_dim; }
   std::int64_t key_value_cols() const { return 2 * shape_.kv_heads * shape_.head_dim; }
   bool in_fp32() const { return context_.dtype == DType::f32; }
 
-  // Memory that goes round, of the rank's number of tokens.
-  Tensor key_values(DType dtype) const { return context_.workspace.allocate({shape_.tokens(), key_value_cols()}, dtype); }
+  // Memory that goes round: of each sequence the rank's tokens of earlier slices, then those of this one. The last slice's is
+  // the most, and all take as much.
+  Tensor key_values(DType dtype) const {
+    const std::int64_t most = context_.slice == nullptr ? shape_.tokens() : context_.slice->key_gradients.rows();
+    return context_.workspace.allocate({most, key_value_cols()}, dtype).row_range(0, shape_.batch * key_rows());
+  }
 
-  // Of a matrix with a row for each of a rank's tokens.
-  Tensor queries(const Tensor& matrix, const Meeting& of) const { return rows(matrix, of.sample, of.queries, 1); }
-  Tensor keys(const Tensor& matrix, const Meeting& of) const { return rows(matrix, of.sample, of.first_key_half, of.keys); }
+  // Of a matrix with a row for each of the rank's tokens of this slice, and of one that goes round.
+  Tensor queries(const Tensor& matrix, const Meeting& of) const {
+    return rows_of(matrix, shape_.batch, of.sample, of.queries * chunk_, chunk_);
+  }
+  Tensor keys(const Tensor& matrix, const Meeting& of) const {
+    return rows_of(matrix, shape_.batch, of.sample, of.first_row, of.rows);
+  }
   Tensor sums(const Tensor& log_sum_exp, const Meeting& of) const {
     const std::int64_t heads = shape_.heads, begin = (2 * of.sample + of.queries) * heads;
     return log_sum_exp.reshaped({2 * shape_.batch * heads, chunk_})
@@ -53,7 +62,7 @@ class RingPass {
 
   // Of these queries, as their attention takes them.
   std::optional<Tensor> documents(const Meeting& of) const {
-    return documents_ ? std::optional(rows(*documents_, of.sample, of.queries, 1)) : std::nullopt;
+    return documents_ ? std::optional(queries(*documents_, of)) : std::nullopt;
   }
   Dropout dropout(const Meeting& of) const {
     Dropout drawn = dropout_;
@@ -64,32 +73,29 @@ class RingPass {
   // Where nobody asks for places in the sequence, positions count from the first of these keys: the rank's own keep their
   // order, and queries stand behind all of another's.
   SegmentShape segment(int step, const Meeting& of) const {
-    const std::int64_t keys = of.keys * chunk_;
     SegmentShape shape{.queries = chunk_,
-                       .keys = keys,
-                       .first_query = step == 0 ? of.queries * chunk_ : keys,
+                       .keys = of.rows,
+                       .first_query = step == 0 ? earlier_ + of.queries * chunk_ : of.rows,
                        .heads = shape_.heads,
                        .kv_heads = shape_.kv_heads,
                        .head_dim = shape_.head_dim};
     if (!by_position()) return shape;
-    shape.first_query = part_.chunk(of.queries) * chunk_;
-    shape.first_key = ContextPart{owner(step), part_.size}.chunk(of.first_key_half) * chunk_;
+    shape.first_query = first_position() + part_.chunk(of.queries) * chunk_;
+    shape.first_key = of.position;
     return shape;
   }
 
-  // All of this step in which queries see keys. Of a member before this one all queries see the first chunk; of one behind it
-  // the second chunk's see both, as they do of their own rank's. By position the two meet one after the other, as there is a
-  // gap between them; first of all each query meets the chunk that it is in itself.
+  // All of this step in which queries see keys.
   template <class Use>
   void for_meetings(int step, Use use) const {
-    const bool first = step == 0, before = owner(step) < part_.rank;
     for (std::int64_t sample = 0; sample < shape_.batch; ++sample) {
-      if (owner(step) <= part_.rank) use(Meeting{.sample = sample, .queries = 0, .first = first});
-      if (before || !by_position()) {
-        use(Meeting{.sample = sample, .queries = 1, .keys = before ? 1 : 2, .first = first});
-      } else {
-        use(Meeting{.sample = sample, .queries = 1, .first_key_half = 1, .first = first});
-        use(Meeting{.sample = sample, .queries = 1});
+      for (int half = 0; half < 2; ++half) {
+        Meeting meeting{.sample = sample, .queries = half, .first_row = 0, .rows = earlier_ + seen(step, half) * chunk_};
+        meeting.first = step == 0;
+        if (by_position())
+          meet_by_position(step, meeting, use);
+        else if (meeting.rows > 0)
+          use(meeting);
       }
     }
   }
@@ -109,9 +115,28 @@ class RingPass {
   RingExchange* ring() const { return context_.cp.ring; }
   bool by_position() const { return documents_ || dropout_.active(); }
   int owner(int step) const { return (part_.rank - step + part_.size) % part_.size; }  // whose keys and values are here
-  Tensor rows(const Tensor& matrix, std::int64_t sample, int half, int halves) const {
-    const std::int64_t begin = sample * shape_.sequence + half * chunk_;
-    return matrix.row_range(begin, begin + halves * chunk_);
+  std::int64_t key_rows() const { return earlier_ + shape_.sequence; }                 // of each sequence
+  std::int64_t first_position() const { return earlier_ * part_.size; }                // of the slice
+  // How many chunks of this slice a half of the queries sees there. Of a member before this one all see the first chunk; of one
+  // behind it the second half sees both, as it does of its own rank's.
+  int seen(int step, int half) const {
+    if (half == 0) return owner(step) <= part_.rank ? 1 : 0;
+    return owner(step) < part_.rank ? 1 : 2;
+  }
+  // Chunk by chunk, as there are gaps between them; first of all each query meets the chunk that it is in itself.
+  template <class Use>
+  void meet_by_position(int step, Meeting meeting, Use use) const {
+    const ContextPart from{owner(step), part_.size};
+    meeting.rows = chunk_;
+    const auto meet = [&](std::int64_t slice_row, int half) {
+      meeting.first_row = slice_row + half * chunk_;
+      meeting.position = slice_row * part_.size + from.chunk(half) * chunk_;
+      use(meeting);
+      meeting.first = false;
+    };
+    for (int half = seen(step, meeting.queries); half-- > 0;) meet(earlier_, half);
+    for (std::int64_t row = 0; row < earlier_; row += shape_.sequence)
+      for (int half = 0; half < 2; ++half) meet(row, half);
   }
 
   const BlockContext& context_;
@@ -119,28 +144,29 @@ class RingPass {
   std::optional<Tensor> documents_;  // of the rank's tokens
   Dropout dropout_;
   ContextPart part_;
-  std::int64_t chunk_;  // tokens of one
+  std::int64_t chunk_;    // tokens of one
+  std::int64_t earlier_;  // the rank's tokens of earlier slices of a sequence
 };
 
-}  // namespace
+struct Forward {
+  Tensor q, out, log_sum_exp;
+};
 
-void ring_attention(const BlockContext& context, const AttentionShape& shape, const AttentionArgs& args) {
-  const ArenaScope scope(context.workspace);
-  const RingPass pass(context, shape, args);
+// here: this rank's keys and values, which are lost.
+void attend(const BlockContext& context, const RingPass& pass, const Forward& of, Tensor here) {
   Ops& ops = context.ops;
-  Tensor here = pass.key_values(context.dtype), coming = pass.key_values(context.dtype);
-  const Tensor out = pass.in_fp32() ? args.out : context.workspace.allocate(args.out.shape, DType::f32);
+  Tensor coming = pass.key_values(context.dtype);
+  const Tensor out = pass.in_fp32() ? of.out : context.workspace.allocate(of.out.shape, DType::f32);
   const Tensor part = context.workspace.allocate({pass.chunk(), pass.query_cols()}, context.dtype);
-  const Tensor part_sums = context.workspace.allocate({1, shape.heads, pass.chunk()}, DType::f32);
-  ops.copy_columns({.source = args.qkv, .source_begin = pass.query_cols(), .target = here, .count = pass.key_value_cols()});
+  const Tensor part_sums = context.workspace.allocate({1, pass.heads(), pass.chunk()}, DType::f32);
   for (int step = 0; step < pass.steps(); ++step) {
     const bool last = step + 1 == pass.steps();
     if (!last) pass.start(here, coming);
     pass.for_meetings(step, [&](const Meeting& meeting) {
       const SegmentShape segment = pass.segment(step, meeting);
-      const Tensor own = pass.queries(out, meeting), own_sums = pass.sums(args.log_sum_exp, meeting);
+      const Tensor own = pass.queries(out, meeting), own_sums = pass.sums(of.log_sum_exp, meeting);
       const bool first = meeting.first, in_place = first && pass.in_fp32();
-      ops.segment_attention(segment, {.q = pass.queries(args.qkv, meeting),
+      ops.segment_attention(segment, {.q = pass.queries(of.q, meeting),
                                       .kv = pass.keys(here, meeting),
                                       .out = in_place ? own : part,
                                       .log_sum_exp = first ? own_sums : part_sums,
@@ -154,32 +180,38 @@ void ring_attention(const BlockContext& context, const AttentionShape& shape, co
     if (!last) pass.finish();
     std::swap(here, coming);
   }
-  if (!pass.in_fp32()) ops.copy_columns({.source = out, .target = args.out, .count = pass.query_cols()});
+  if (!pass.in_fp32()) ops.copy_columns({.source = out, .target = of.out, .count = pass.query_cols()});
 }
 
-// What a member adds to the gradients of the keys that it has comes to be while those of the members before it are on their
-// way.
-void ring_attention_backward(const BlockContext& context, const AttentionShape& shape, const AttentionBackwardArgs& args) {
-  const ArenaScope scope(context.workspace);
-  const RingPass pass(context, shape, args);
+struct Backward {
+  Tensor dout, q, out, log_sum_exp;
+  Tensor dq;  // [T, Hq D] or more columns
+};
+// What goes round: this rank's keys and values, which are lost, and what there is of their gradients.
+struct Travellers {
+  Tensor key_values, gradients;
+};
+
+// The gradients of this rank's keys and values, to which all members have added. What a member adds to those of the keys that
+// it has comes to be while those of the members before it are on their way.
+Tensor attend_back(const BlockContext& context, const RingPass& pass, const Backward& of, const Travellers& own_keys) {
   Ops& ops = context.ops;
-  Tensor here = pass.key_values(context.dtype), coming = pass.key_values(context.dtype);
-  Tensor grads = pass.key_values(DType::f32), coming_grads = pass.key_values(DType::f32);
+  Tensor here = own_keys.key_values, coming = pass.key_values(context.dtype);
+  Tensor grads = own_keys.gradients, coming_grads = pass.key_values(DType::f32);
   const Tensor added = pass.key_values(DType::f32);
-  const Tensor dq = pass.in_fp32() ? args.dqkv : context.workspace.allocate({shape.tokens(), pass.query_cols()}, DType::f32);
-  ops.copy_columns({.source = args.qkv, .source_begin = pass.query_cols(), .target = here, .count = pass.key_value_cols()});
+  const Tensor dq = pass.in_fp32() ? of.dq : context.workspace.allocate({of.q.rows(), pass.query_cols()}, DType::f32);
   for (int step = 0; step < pass.steps(); ++step) {
     const bool first = step == 0;
     if (step + 1 < pass.steps()) pass.start(here, coming);
     const Tensor& own = first ? grads : added;
-    pass.zero(own);
+    if (!first) pass.zero(own);
     pass.for_meetings(step, [&](const Meeting& meeting) {
       ops.segment_attention_backward(pass.segment(step, meeting),
-                                     {.dout = pass.queries(args.dout, meeting),
-                                      .q = pass.queries(args.qkv, meeting),
+                                     {.dout = pass.queries(of.dout, meeting),
+                                      .q = pass.queries(of.q, meeting),
                                       .kv = pass.keys(here, meeting),
-                                      .out = pass.queries(args.out, meeting),
-                                      .log_sum_exp = pass.sums(args.log_sum_exp, meeting),
+                                      .out = pass.queries(of.out, meeting),
+                                      .log_sum_exp = pass.sums(of.log_sum_exp, meeting),
                                       .dq = pass.queries(dq, meeting),
                                       .dkv = pass.keys(own, meeting),
                                       .accumulate_dq = meeting.first ? Accumulate::no : Accumulate::yes,
@@ -195,9 +227,64 @@ void ring_attention_backward(const BlockContext& context, const AttentionShape& 
     pass.start(grads, coming_grads);
   }
   pass.finish();  // after so many steps they are home
-  if (!pass.in_fp32()) ops.copy_columns({.source = dq, .target = args.dqkv, .count = pass.query_cols()});
-  ops.copy_columns(
-      {.source = coming_grads, .target = args.dqkv, .target_begin = pass.query_cols(), .count = pass.key_value_cols()});
+  if (!pass.in_fp32()) ops.copy_columns({.source = dq, .target = of.dq, .count = pass.query_cols()});
+  return coming_grads;
+}
+
+}  // namespace
+
+void ring_attention(const BlockContext& context, const AttentionShape& shape, const AttentionArgs& args) {
+  const ArenaScope scope(context.workspace);
+  const RingPass pass(context, shape, args.documents, args.dropout);
+  const Tensor here = pass.key_values(context.dtype);
+  gather_keys(context.ops, 1, {args.qkv}, here);
+  attend(context, pass, {args.qkv, args.out, args.log_sum_exp}, here);
+}
+
+void ring_attention_backward(const BlockContext& context, const AttentionShape& shape, const AttentionBackwardArgs& args) {
+  const ArenaScope scope(context.workspace);
+  const RingPass pass(context, shape, args.documents, args.dropout);
+  const Travellers own_keys{pass.key_values(context.dtype), pass.key_values(DType::f32)};
+  gather_keys(context.ops, 1, {args.qkv}, own_keys.key_values);
+  pass.zero(own_keys.gradients);
+  const Tensor sums = attend_back(context, pass, {args.dout, args.qkv, args.out, args.log_sum_exp, args.dqkv}, own_keys);
+  context.ops.copy_columns(
+      {.source = sums, .target = args.dqkv, .target_begin = pass.query_cols(), .count = pass.key_value_cols()});
+}
+
+void ring_slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of) {
+  const ArenaScope scope(context.workspace);
+  const RingPass pass(context, shape, context.documents, of.dropout);
+  const Tensor here = pass.key_values(context.dtype);
+  gather_keys(context.ops, shape.batch, of.keys, here);
+  attend(context, pass, {of.keys.back(), of.out, of.log_sum_exp}, here);
+}
+
+// The sums of later slices go round first of all.
+void ring_slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of,
+                                   const SliceGradients& gradients) {
+  const ArenaScope scope(context.workspace);
+  const RingPass pass(context, shape, context.documents, of.dropout);
+  const Travellers own_keys{pass.key_values(context.dtype), pass.key_values(DType::f32)};
+  gather_keys(context.ops, shape.batch, of.keys, own_keys.key_values);
+  const Tensor& key_gradients = context.slice->key_gradients;
+  const std::int64_t cols = pass.key_value_cols(), rows = own_keys.gradients.rows() / shape.batch;
+  for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
+    context.ops.copy_columns({.source = rows_of(key_gradients, shape.batch, sequence, 0, rows),
+                              .target = rows_of(own_keys.gradients, shape.batch, sequence, 0, rows),
+                              .count = cols});
+  const Tensor sums =
+      attend_back(context, pass, {gradients.out, of.keys.back(), of.out, of.log_sum_exp, gradients.qkv}, own_keys);
+  const std::int64_t earlier = rows - shape.sequence;
+  for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence) {
+    context.ops.copy_columns({.source = rows_of(sums, shape.batch, sequence, 0, rows),
+                              .target = rows_of(key_gradients, shape.batch, sequence, 0, rows),
+                              .count = cols});
+    context.ops.copy_columns({.source = rows_of(sums, shape.batch, sequence, earlier, shape.sequence),
+                              .target = rows_of(gradients.qkv, shape.batch, sequence, 0, shape.sequence),
+                              .target_begin = pass.query_cols(),
+                              .count = cols});
+  }
 }
 
 }  // namespace pipetrain

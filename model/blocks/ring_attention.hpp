@@ -3,7 +3,7 @@
 // Context", arXiv 2310.01889). While it does, the next ones are on their way.
 #pragma once
 
-#include "model/blocks/block_compute.hpp"
+#include "model/blocks/slice_attention.hpp"
 
 namespace pipetrain {
 
@@ -15,5 +15,12 @@ namespace pipetrain {
 void ring_attention(const BlockContext& context, const AttentionShape& shape, const AttentionArgs& args);
 // The gradients of keys and values go round with them, in fp32: first the owner adds to them, then the members after it.
 void ring_attention_backward(const BlockContext& context, const AttentionShape& shape, const AttentionBackwardArgs& args);
+
+// slice_attention() and its backward of the ranks that share sequences, each of which has its part of every slice, of as many
+// tokens as of the others. What goes round is the keys and values of all the slices up to this one, and their gradients, to
+// which the context's key_gradients are added at home.
+void ring_slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of);
+void ring_slice_attention_backward(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of,
+                                   const SliceGradients& gradients);
 
 }  // namespace pipetrain

@@ -13,26 +13,11 @@ SegmentShape segment_of(const BlockContext& context, const AttentionShape& shape
           .head_dim = shape.head_dim};
 }
 
-// The rows of a matrix that one sequence of the batch has there, from `first` on.
-Tensor rows_of(const Tensor& matrix, std::int64_t batch, std::int64_t sequence, std::int64_t first, std::int64_t count) {
-  const std::int64_t begin = sequence * (matrix.rows() / batch) + first;
-  return matrix.row_range(begin, begin + count);
-}
-
 // Keys and values of all the slices, sequence by sequence: [batch R, 2 Hkv D], or the first slice's own.
-Tensor gather_keys(const BlockContext& context, const AttentionShape& shape, const SliceKeys& slices) {
+Tensor keys_of(const BlockContext& context, const AttentionShape& shape, const SliceKeys& slices) {
   if (slices.size() == 1) return slices.front();
   const Tensor all = context.workspace.allocate(context.slice->key_gradients.shape, context.dtype);
-  std::int64_t first = 0;
-  for (const Tensor& slice : slices) {
-    const std::int64_t rows = slice.rows() / shape.batch;
-    for (std::int64_t sequence = 0; sequence < shape.batch; ++sequence)
-      context.ops.copy_columns({.source = rows_of(slice, shape.batch, sequence, 0, rows),
-                                .source_begin = slice.cols() - all.cols(),
-                                .target = rows_of(all, shape.batch, sequence, first, rows),
-                                .count = all.cols()});
-    first += rows;
-  }
+  gather_keys(context.ops, shape.batch, slices, all);
   return all;
 }
 
@@ -41,7 +26,7 @@ Tensor gather_keys(const BlockContext& context, const AttentionShape& shape, con
 void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of) {
   const ArenaScope scope(context.workspace);
   context.ops.segment_attention(segment_of(context, shape), {.q = of.keys.back(),
-                                                             .kv = gather_keys(context, shape, of.keys),
+                                                             .kv = keys_of(context, shape, of.keys),
                                                              .out = of.out,
                                                              .log_sum_exp = of.log_sum_exp,
                                                              .documents = context.documents,
@@ -54,7 +39,7 @@ void slice_attention_backward(const BlockContext& context, const AttentionShape&
   const Tensor& key_gradients = context.slice->key_gradients;
   context.ops.segment_attention_backward(segment_of(context, shape), {.dout = gradients.out,
                                                                       .q = of.keys.back(),
-                                                                      .kv = gather_keys(context, shape, of.keys),
+                                                                      .kv = keys_of(context, shape, of.keys),
                                                                       .out = of.out,
                                                                       .log_sum_exp = of.log_sum_exp,
                                                                       .dq = gradients.qkv,

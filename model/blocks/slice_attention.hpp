@@ -1,14 +1,9 @@
 // Attention of a slice of a microbatch's sequence to the keys and values of the slices up to it, which are gathered for it.
 #pragma once
 
-#include <vector>
-
-#include "model/blocks/block_compute.hpp"
+#include "model/blocks/slice_keys.hpp"
 
 namespace pipetrain {
-
-// Of each slice up to the context's own, in order: [T of the slice, (Hq + 2 Hkv) D], rotated where positions are rotary.
-using SliceKeys = std::vector<Tensor>;
 
 struct SliceAttention {
   const SliceKeys& keys;
@@ -21,7 +16,8 @@ struct SliceGradients {
   Tensor qkv;  // [T, (Hq + 2 Hkv) D], written
 };
 
-// shape: of the context's slice. Writes the outputs. Takes workspace for the length of the block's scope.
+// Where ranks share sequences see ring_attention.hpp. shape: of the context's slice. Writes the outputs. Takes workspace for
+// the length of the block's scope.
 void slice_attention(const BlockContext& context, const AttentionShape& shape, const SliceAttention& of);
 // Its backward, after that of all later slices: adds to the context's key_gradients, and writes the whole gradient of the
 // slice's own qkv. Before a microbatch's last slice these must be zero.

@@ -190,6 +190,8 @@ TEST_CASE("slices over several processes give the bits of one", "[slices][proces
     const RunRecord one = run(tiny);
     CHECK((run_over(2, [&] { return job_of(tiny); }) == one));
   }
+  const TinyRun shared{.layers = 4, .sequence = 12, .microbatches = 3, .layout = {.pp = 2, .slices = 3, .cp = 2}};
+  CHECK((run_over(2, [&] { return job_of(shared); }) == run(shared)));
 }
 
 TEST_CASE("an evaluation in slices has the loss of whole sequences, and leaves no trace", "[slices]") {

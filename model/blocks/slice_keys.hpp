@@ -1,0 +1,20 @@
+// The keys and values of the slices of a microbatch's sequence, which a later one's attention reads together.
+#pragma once
+
+#include <vector>
+
+#include "model/blocks/block_compute.hpp"
+
+namespace pipetrain {
+
+// Of each slice up to the context's own, in order: [T of the slice, (Hq + 2 Hkv) D], rotated where positions are rotary.
+using SliceKeys = std::vector<Tensor>;
+
+// Of a matrix with the rows of `batch` sequences, those that one sequence has from `first` on.
+Tensor rows_of(const Tensor& matrix, std::int64_t batch, std::int64_t sequence, std::int64_t first, std::int64_t count);
+
+// all [batch R, 2 Hkv D], R >= the slices' tokens: of each sequence the first rows become the keys and values of the slices,
+// one behind the other.
+void gather_keys(Ops& ops, std::int64_t batch, const SliceKeys& slices, const Tensor& all);
+
+}  // namespace pipetrain
