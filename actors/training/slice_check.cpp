@@ -6,13 +6,6 @@
 #include "core/error.hpp"
 
 namespace pipetrain {
-namespace {
-
-bool isolates_documents(const TrainJob& job) {
-  return job.dataset->isolates_documents() || (job.evaluation && job.evaluation->isolates_documents());
-}
-
-}  // namespace
 
 void check_slices(const TrainJob& job) {
   const int slices = job.layout.slices;
@@ -21,11 +14,7 @@ void check_slices(const TrainJob& job) {
   const std::int64_t sequence = job.dataset->sequence_length();
   if (sequence < slices) refuse("a sequence of " + std::to_string(sequence) + " tokens has fewer than that; use fewer slices");
   if (job.config.classifies()) refuse("slices of samples with labels are not built yet; leave it out");
-  if (isolates_documents(job) && job.devices.kind != DeviceKind::cpu)
-    refuse("slices of documents that do not see each other are not built for GPUs yet; use pack documents, or leave it out");
   if (job.numerics.precision.fp8_products) refuse("slices in fp8 are not built yet; use precision bf16, or leave it out");
-  if (job.config.dropout.any() && job.devices.kind != DeviceKind::cpu)
-    refuse("slices with dropout are not built for GPUs yet; use dropout 0, or leave it out");
   if (job.offload.activations) refuse("slices that leave the device are not built yet; leave activations out of offload");
   if (job.post_validation) refuse("slices do not begin before the verdict on the step before yet; use post-validation off");
   if (job.layout.order == schedules::Order::ready) refuse("slices keep the plan's order; use order planned");

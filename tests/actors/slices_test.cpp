@@ -4,7 +4,6 @@
 
 #include "actors/training/evaluation.hpp"
 #include "actors/training/job_estimate.hpp"
-#include "actors/training/slice_check.hpp"
 #include "catch.hpp"
 #include "core/error.hpp"
 #include "data/split.hpp"
@@ -230,19 +229,4 @@ TEST_CASE("what slices do not go with yet is one line", "[slices]") {
   other = tiny, other.layout.schedule = "zb-h1";
   CHECK_THAT(refusal(job_of(other)), Contains("does not cut microbatches into slices"));
   CHECK(refusal(job_of(tiny)) == "none");
-  const auto on_gpu = [](const TinyRun& sliced) {
-    TrainJob job = job_of(sliced);
-    job.devices = {.kind = DeviceKind::cuda, .gpus = {0, 0}};
-    try {
-      check_slices(job);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("none");
-  };
-  CHECK(on_gpu(tiny) == "none");
-  other = tiny, other.dropout = 0.1;
-  CHECK_THAT(on_gpu(other), Contains("slices 2: slices with dropout are not built for GPUs yet"));
-  other = tiny, other.isolated = true;
-  CHECK_THAT(on_gpu(other), Contains("slices 2: slices of documents that do not see each other are not built for GPUs yet"));
 }
