@@ -83,7 +83,11 @@ void remove_stages(PipelineHandle& handle) {
 StepInfo read_step(const pipetrain_step* given) {
   const pipetrain_step step = read_struct(given, "step");
   if (step.step < 1) throw Error(ErrorKind::input, "step.step: " + std::to_string(step.step) + "; steps count from 1");
-  return {step.step, step.microbatches, step.tokens, step.learning_rate};
+  if (step.evaluation != 0 && step.evaluation != 1)
+    throw Error(ErrorKind::input, "step.evaluation: " + std::to_string(step.evaluation) + "; use 0 or 1");
+  StepInfo info{step.step, step.microbatches, step.tokens, step.learning_rate};
+  if (step.evaluation == 1) info.kind = schedules::StepKind::evaluation;
+  return info;
 }
 
 ActionTimes read_times(const pipetrain_times* given) {

@@ -28,6 +28,8 @@ template <>
 inline constexpr std::size_t first_size<pipetrain_costs> = offsetof(pipetrain_costs, customs);
 template <>
 inline constexpr std::size_t first_size<pipetrain_compute> = offsetof(pipetrain_compute, any_thread);
+template <>
+inline constexpr std::size_t first_size<pipetrain_step> = offsetof(pipetrain_step, evaluation);
 
 // A copy of what the caller gave.
 template <class Struct>

@@ -48,6 +48,17 @@ class BusyGuard {
   bool& busy_;
 };
 
+class HookGuard {
+ public:
+  explicit HookGuard(const StepHooks& hooks) : hooks_(hooks) {}
+  ~HookGuard() { hooks_.end(); }
+  HookGuard(const HookGuard&) = delete;
+  HookGuard& operator=(const HookGuard&) = delete;
+
+ private:
+  const StepHooks& hooks_;
+};
+
 void refuse_inside_call(const char* what) {
   if (CallbackWatch::inside_call())
     throw Misuse(std::string(what) + ": called from inside a callback, which would wait for itself");
@@ -89,56 +100,52 @@ HostedPipeline::~HostedPipeline() {
   new std::pair(pipeline_, processes_);  // its threads cannot be ended: what they may touch has to stay
 }
 
-StepEnd HostedPipeline::step(StepInfo info, Decide decide) {
-  return step(info, std::move(decide), processes_ ? std::chrono::milliseconds(100) : std::chrono::hours(1), [] {});
-}
-
 void HostedPipeline::refuse_forked(const char* call) const {
   if (getpid() != made_in_)
     throw Misuse(std::string(call) + ": the pipeline was made in process " + std::to_string(made_in_) +
                  ", and a fork has none of its threads; make one in this process");
 }
 
-StepEnd HostedPipeline::step(StepInfo info, Decide decide, std::chrono::milliseconds interval,
-                             const std::function<void()>& poll, const std::function<void()>& begin) {
-  refuse_forked("step");
-  refuse_inside_call("step");
-  const BusyGuard guard(mutex_, busy_, "step");
-  const auto pipeline = open_pipeline("step");
+StepEnd HostedPipeline::step(StepInfo info, Decide decide, const StepHooks& hooks) {
+  const char* const call = info.kind == schedules::StepKind::training ? "step" : "evaluate";
+  refuse_forked(call);
+  refuse_inside_call(call);
+  const BusyGuard guard(mutex_, busy_, call);
+  const auto pipeline = open_pipeline(call);
   if (info.microbatches == 0) info.microbatches = plan_.microbatches;
   if (info.microbatches != plan_.microbatches)
     throw Error(ErrorKind::input, {"microbatches", std::to_string(info.microbatches)},
                 "the plan has " + std::to_string(plan_.microbatches) + "; give that or 0");
-  begin();
-  if (follows()) return follow(*pipeline, info.step, interval, poll);
-  if (processes_) gather(*pipeline, info.step, interval, poll);
+  const HookGuard ended(hooks);
+  hooks.begin();
+  const StepCall round{++rounds_, info.kind, info.step};
+  if (follows()) return follow(*pipeline, round, hooks);
+  if (processes_) gather(*pipeline, round, hooks);
   const auto end = std::make_shared<StepEnd>();
-  auto outcome = pipeline->start_step(info, watched(std::move(decide), end));
-  while (outcome.wait_for(interval) != std::future_status::ready) poll();
-  StepOutcome ended = outcome.get();
+  auto running = pipeline->start_step(info, watched(info.kind, std::move(decide), end));
+  while (running.wait_for(hooks.interval) != std::future_status::ready) hooks.poll();
+  StepOutcome outcome = running.get();
   const std::lock_guard lock(mutex_);
-  latest_ = std::move(ended);
-  if (processes_) processes_->meeting().end(info.step, *end);
+  latest_ = std::move(outcome);
+  latest_kind_ = info.kind;
+  if (processes_) processes_->meeting().end(round, *end);
   return *end;
 }
 
 // Waits for the other processes. What goes wrong meanwhile is what the step, which is started all the same, then fails with.
-void HostedPipeline::gather(Pipeline& pipeline, std::int64_t step, std::chrono::milliseconds interval,
-                            const std::function<void()>& poll) {
+void HostedPipeline::gather(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks) {
   const auto begin = std::chrono::steady_clock::now();
   const auto give_up = [&](ErrorKind kind, const std::string& why) {
     pipeline.abort(std::make_exception_ptr(Error(kind, why)));
   };
   StepMeeting& meeting = processes_->meeting();
   try {
-    for (std::vector<int> missing; !aborted_ && !processes_->failed(); poll()) {
-      missing = meeting.missing(step);
-      if (missing.empty()) return meeting.begin(step);
+    for (std::vector<int> missing; !aborted_ && !processes_->failed(); hooks.poll()) {
+      missing = meeting.missing(call);
+      if (missing.empty()) return meeting.begin(call);
       if (stall_.count() > 0 && std::chrono::steady_clock::now() - begin > stall_)
-        return give_up(ErrorKind::aborted, processes_->name_of(missing.front()) + " has not come to step " +
-                                               std::to_string(step) + " in " + std::to_string(stall_.count() / 1000) +
-                                               " s: all processes must run the same steps");
-      meeting.wait(interval);
+        return give_up(ErrorKind::aborted, processes_->name_of(missing.front()) + has_not_come(call));
+      meeting.wait(hooks.interval);
     }
   } catch (const Error& error) {
     give_up(error.kind(), error.what());
@@ -146,20 +153,23 @@ void HostedPipeline::gather(Pipeline& pipeline, std::int64_t step, std::chrono::
 }
 
 // In every process but 0.
-StepEnd HostedPipeline::follow(Pipeline& pipeline, std::int64_t step, std::chrono::milliseconds interval,
-                               const std::function<void()>& poll) {
+StepEnd HostedPipeline::follow(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks) {
   const auto begin = std::chrono::steady_clock::now();
   StepMeeting& meeting = processes_->meeting();
-  meeting.come(step);
-  for (;; poll()) {
-    if (const auto end = meeting.ended(step)) return *end;
+  meeting.come(call);
+  for (;; hooks.poll()) {
+    if (const auto end = meeting.ended(call)) return *end;
     if (has_ended(pipeline, std::chrono::milliseconds(0)))
-      throw Error(ErrorKind::aborted, "step " + std::to_string(step) + ": process 0 has closed the pipeline before it");
-    if (stall_.count() > 0 && !meeting.begun(step) && std::chrono::steady_clock::now() - begin > stall_ && !aborted_)
-      abort("process 0 has not come to step " + std::to_string(step) + " in " + std::to_string(stall_.count() / 1000) +
-            " s: all processes must run the same steps");
-    meeting.wait(interval);
+      throw Error(ErrorKind::aborted, to_string(call) + ": process 0 has closed the pipeline before it");
+    if (stall_.count() > 0 && !meeting.begun(call) && std::chrono::steady_clock::now() - begin > stall_ && !aborted_)
+      abort("process 0" + has_not_come(call));
+    meeting.wait(hooks.interval);
   }
+}
+
+std::string HostedPipeline::has_not_come(const StepCall& call) const {
+  return " has not come to " + to_string(call) + " in " + std::to_string(stall_.count() / 1000) +
+         " s: all processes must run the same steps and evaluations";
 }
 
 bool HostedPipeline::has_ended(Pipeline& pipeline, std::chrono::milliseconds patience) try {
@@ -186,7 +196,7 @@ schedules::Timeline HostedPipeline::timeline() const {
   const std::lock_guard lock(mutex_);
   if (follows()) throw Misuse("timeline: process 0 alone has it");
   if (!latest_) throw Misuse("timeline: no step has ended yet");
-  return step_timeline(plan_, *latest_);
+  return step_timeline(plan_, *latest_, latest_kind_);
 }
 
 void HostedPipeline::close() { close(true); }
@@ -225,11 +235,13 @@ std::shared_ptr<Pipeline> HostedPipeline::open_pipeline(const char* call) const 
   return pipeline_;
 }
 
-Decide HostedPipeline::watched(Decide decide, std::shared_ptr<StepEnd> end) const {
-  return [decide = std::move(decide), watch = watch_, end = std::move(end)](const std::vector<StageResult>& results) {
+Decide HostedPipeline::watched(schedules::StepKind kind, Decide decide, std::shared_ptr<StepEnd> end) const {
+  return [kind, decide = std::move(decide), watch = watch_, end = std::move(end)](const std::vector<StageResult>& results) {
     const CallbackWatch::Call call(*watch, {.call = "decide"});
     end->results = results;
-    return end->verdict = decide(results);
+    end->verdict = decide(results);
+    if (kind == schedules::StepKind::evaluation) end->verdict.apply = false;
+    return end->verdict;
   };
 }
 

@@ -36,6 +36,16 @@ struct HostedRequest {
 };
 using HostedFactory = std::function<std::shared_ptr<StageCompute>(const HostedRequest&)>;
 
+// What a caller of step() does besides, on its thread.
+struct StepHooks {
+  std::chrono::milliseconds interval{std::chrono::hours(1)};
+  std::function<void()> poll = [] {};  // every `interval`; may call abort()
+  // Once it is known that the step is not refused, and before anything of it runs.
+  std::function<void()> begin = [] {};
+  // After begin, also where that throws or the step fails, and before another step can begin. Must not throw.
+  std::function<void()> end = [] {};
+};
+
 // All but step() may be called from any thread; step() from one at a time, else Misuse. In a process that was forked from the
 // one that made it, which has none of its threads, everything but close() is Misuse, and close() lets go of nothing.
 class HostedPipeline {
@@ -48,18 +58,14 @@ class HostedPipeline {
   // for ever.
   ~HostedPipeline();
 
-  // Throws RunFailed, and Misuse during another step, from inside the guest's code, and after close(). Over several processes
-  // `decide` is called in process 0 only, and all return what it gave.
-  StepEnd step(StepInfo info, Decide decide);
-  // The same in pieces, for who must look after other things meanwhile: `poll` is called every `interval`, and may call
-  // abort(). `begin` is called first, once it is known that no other step runs.
-  StepEnd step(
-      StepInfo info, Decide decide, std::chrono::milliseconds interval, const std::function<void()>& poll,
-      const std::function<void()>& begin = [] {});
+  // Of training or, as info.kind says, of evaluation: forwards and N alone, and no O whatever `decide` gives. Throws RunFailed,
+  // and Misuse during another step, from inside the guest's code, and after close(). Over several processes all come to the same
+  // steps; `decide` is called in process 0 only, and all return what it gave.
+  StepEnd step(StepInfo info, Decide decide, const StepHooks& hooks = {});
   void abort(const std::string& why);
   // Empty where the stages do not answer within two seconds.
   std::vector<std::string> waiting();
-  // Of the latest step that ended well. Throws Misuse before that, and in every process but 0.
+  // Of the latest step, of training or evaluation, that ended well. Throws Misuse before that, and in every process but 0.
   schedules::Timeline timeline() const;
   // Ends the actors and lets go of computes. Throws Misuse, and changes nothing, during a step and where a call into the
   // guest's code has not returned within the grace time. The other processes of a pipeline wait for process 0 to close its own.
@@ -70,10 +76,11 @@ class HostedPipeline {
  private:
   void refuse_forked(const char* call) const;
   std::shared_ptr<Pipeline> open_pipeline(const char* call) const;
-  Decide watched(Decide decide, std::shared_ptr<StepEnd> end) const;
+  Decide watched(schedules::StepKind kind, Decide decide, std::shared_ptr<StepEnd> end) const;
   bool follows() const { return processes_ && !processes_->leads(); }
-  void gather(Pipeline& pipeline, std::int64_t step, std::chrono::milliseconds interval, const std::function<void()>& poll);
-  StepEnd follow(Pipeline& pipeline, std::int64_t step, std::chrono::milliseconds interval, const std::function<void()>& poll);
+  void gather(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks);
+  StepEnd follow(Pipeline& pipeline, const StepCall& call, const StepHooks& hooks);
+  std::string has_not_come(const StepCall& call) const;
   bool has_ended(Pipeline& pipeline, std::chrono::milliseconds patience);
   void close(bool waits);
   void close_stages();
@@ -86,11 +93,13 @@ class HostedPipeline {
   std::vector<std::shared_ptr<HostedStage>> stages_;
   std::shared_ptr<HostedProcesses> processes_;  // outlives the pipeline
   std::atomic<bool> aborted_{false};
+  std::int64_t rounds_ = 0;   // steps that were begun; of who steps
   bool over_ = false;         // process 0 has ended the run, or it has failed; of who steps or closes
   mutable std::mutex mutex_;  // of what follows
   std::shared_ptr<Pipeline> pipeline_;
   bool busy_ = false;  // with a step, or with its end
   std::optional<StepOutcome> latest_;
+  schedules::StepKind latest_kind_ = schedules::StepKind::training;
 };
 
 }  // namespace pipetrain

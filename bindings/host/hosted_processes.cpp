@@ -49,6 +49,9 @@ std::vector<std::pair<std::string, std::string>> HostedProcesses::agreed(const P
 PipelineProcesses HostedProcesses::begin(const PipelineOptions& options) try {
   placement_ = options.plan.placement;
   compare_values(agreed(options), "give all processes the same", *channel_);
+  const std::span<const std::byte> note = std::as_bytes(std::span(places_.note));
+  for (const Bytes& one : channel_->exchange("a note for all", Bytes(note.begin(), note.end())))
+    notes_.emplace_back(reinterpret_cast<const char*>(one.data()), one.size());
   const Mesh mesh = make_mesh(options);
   const auto make = [&](ControlPlane& control, const Mesh& kept) {
     return make_transport(choose_transport(control, kept, places_.devices, nullptr), control, kept);

@@ -26,6 +26,7 @@ struct HostedPlaces {
   std::map<int, int> gpus;  // number of the GPU, by rank (replica-major), of those of this process; none for CPUs
   // What travels to a slot for one microbatch at most, by the boundary between two virtual stages: bytes.
   std::vector<std::size_t> bytes;
+  std::string note = {};  // for all processes to read
 };
 
 // Stages are dealt to the processes in order, replica-major.
@@ -51,6 +52,8 @@ class HostedProcesses {
   bool failed() const;
   std::string name_of(int process) const { return to_string(channel_->control().info(process)); }
   StepMeeting& meeting() { return meeting_; }
+  // What each process has noted in its HostedPlaces; since begin().
+  const std::vector<std::string>& notes() const { return notes_; }
 
   // --- for the stages of this process ---
   bool comes_from_afar(const StageId& id, schedules::InputKind kind, int chunk) const;
@@ -67,6 +70,7 @@ class HostedProcesses {
   std::shared_ptr<ControlPlane> control_;
   StepMeeting meeting_;
   std::shared_ptr<EngineChannel> channel_;
+  std::vector<std::string> notes_;
   std::optional<schedules::Placement> placement_;
   std::shared_ptr<Transport> transport_;
   std::optional<World> world_;

@@ -1,21 +1,35 @@
 #include "bindings/host/step_meeting.hpp"
 
-#include <string>
 #include <utility>
 
 #include "core/error.hpp"
 #include "core/wire.hpp"
 
 namespace pipetrain {
+
+std::string to_string(const StepCall& call) {
+  return (call.kind == schedules::StepKind::training ? "step " : "evaluation ") + std::to_string(call.step);
+}
+
 namespace {
 
 enum class News : std::uint8_t { came, begun, ended };
 
-WireWriter begin_message(News news, std::int64_t step) {
+WireWriter begin_message(News news, const StepCall& call) {
   WireWriter out;
   out.number(news);
-  out.number(step);
+  out.number(call.round);
+  out.number(call.kind);
+  out.number(call.step);
   return out;
+}
+
+StepCall read_call(WireReader& in) {
+  StepCall call;
+  call.round = in.number<std::int64_t>();
+  call.kind = in.choice(schedules::StepKind::evaluation);
+  call.step = in.number<std::int64_t>();
+  return call;
 }
 
 void write(WireWriter& out, const StepEnd& end) {
@@ -51,37 +65,39 @@ void StepMeeting::wait(std::chrono::milliseconds longest) {
   news_ = false;
 }
 
-std::vector<int> StepMeeting::missing(std::int64_t step) const {
+std::vector<int> StepMeeting::missing(const StepCall& call) const {
   const std::lock_guard lock(mutex_);
   std::vector<int> processes;
   for (int process = 1; process < control_->processes(); ++process) {
-    const std::int64_t came = came_[static_cast<std::size_t>(process)];
-    if (came > step)
-      throw Error(ErrorKind::input, to_string(control_->info(process)) + " is at step " + std::to_string(came) +
-                                        ", and process 0 at step " + std::to_string(step) + ": all must run the same steps");
-    if (came < step) processes.push_back(process);
+    const StepCall& came = came_[static_cast<std::size_t>(process)];
+    if (came.round < call.round) {
+      processes.push_back(process);
+    } else if (came != call) {
+      throw Error(ErrorKind::input, to_string(control_->info(process)) + " is at " + to_string(came) + ", and process 0 at " +
+                                        to_string(call) + ": all must run the same steps and evaluations");
+    }
   }
   return processes;
 }
 
-void StepMeeting::begin(std::int64_t step) { tell_others(begin_message(News::begun, step).data()); }
+void StepMeeting::begin(const StepCall& call) { tell_others(begin_message(News::begun, call).data()); }
 
-void StepMeeting::end(std::int64_t step, const StepEnd& end) {
-  WireWriter out = begin_message(News::ended, step);
+void StepMeeting::end(const StepCall& call, const StepEnd& end) {
+  WireWriter out = begin_message(News::ended, call);
   write(out, end);
   tell_others(out.data());
 }
 
-void StepMeeting::come(std::int64_t step) { control_->send(0, Channel::run, begin_message(News::came, step).data()); }
+void StepMeeting::come(const StepCall& call) { control_->send(0, Channel::run, begin_message(News::came, call).data()); }
 
-bool StepMeeting::begun(std::int64_t step) const {
+bool StepMeeting::begun(const StepCall& call) const {
   const std::lock_guard lock(mutex_);
-  return begun_ >= step;
+  return begun_ >= call.round;
 }
 
-std::optional<StepEnd> StepMeeting::ended(std::int64_t step) const {
+std::optional<StepEnd> StepMeeting::ended(const StepCall& call) const {
   const std::lock_guard lock(mutex_);
-  if (ended_ != step) return std::nullopt;
+  if (ended_ != call.round) return std::nullopt;
   return end_;
 }
 
@@ -89,7 +105,7 @@ std::optional<StepEnd> StepMeeting::ended(std::int64_t step) const {
 void StepMeeting::received(int from, std::span<const std::byte> message) {
   WireReader in(message);
   const News news = in.choice(News::ended);
-  const auto step = in.number<std::int64_t>();
+  const StepCall call = read_call(in);
   StepEnd end;
   if (news == News::ended) end = read_end(in);
   in.end();
@@ -97,10 +113,10 @@ void StepMeeting::received(int from, std::span<const std::byte> message) {
     WireReader::refuse("news of a step that are not its own to tell");
   {
     const std::lock_guard lock(mutex_);
-    if (news == News::came) came_[static_cast<std::size_t>(from)] = step;
-    if (news == News::begun) begun_ = step;
+    if (news == News::came) came_[static_cast<std::size_t>(from)] = call;
+    if (news == News::begun) begun_ = call.round;
     if (news == News::ended) {
-      ended_ = step;
+      ended_ = call.round;
       end_ = std::move(end);
     }
     news_ = true;

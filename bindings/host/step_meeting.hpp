@@ -9,12 +9,24 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "actors/engine/step.hpp"
 #include "comm/control_plane.hpp"
+#include "schedules/plan.hpp"
 
 namespace pipetrain {
+
+// What processes come together for: the same number, kind and step in all of them.
+struct StepCall {
+  std::int64_t round = 0;  // of the steps and evaluations of a pipeline together, from 1
+  schedules::StepKind kind = schedules::StepKind::training;
+  std::int64_t step = 0;  // its number in the caller's words
+  bool operator==(const StepCall&) const = default;
+};
+// "step 3", "evaluation 1".
+std::string to_string(const StepCall& call);
 
 // What every process is told of a step that ended well.
 struct StepEnd {
@@ -35,15 +47,15 @@ class StepMeeting {
   void wait(std::chrono::milliseconds longest);
 
   // --- process 0 ---
-  // The processes that have not come to this step. Throws Error(input) that names one that came to another.
-  std::vector<int> missing(std::int64_t step) const;
-  void begin(std::int64_t step);
-  void end(std::int64_t step, const StepEnd& end);
+  // The processes that have not come yet. Throws Error(input) that names one that came for something else.
+  std::vector<int> missing(const StepCall& call) const;
+  void begin(const StepCall& call);
+  void end(const StepCall& call, const StepEnd& end);
 
   // --- the others ---
-  void come(std::int64_t step);
-  bool begun(std::int64_t step) const;
-  std::optional<StepEnd> ended(std::int64_t step) const;
+  void come(const StepCall& call);
+  bool begun(const StepCall& call) const;
+  std::optional<StepEnd> ended(const StepCall& call) const;
 
  private:
   void received(int from, std::span<const std::byte> message);
@@ -53,8 +65,8 @@ class StepMeeting {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool news_ = false;
-  std::vector<std::int64_t> came_;  // by process: the latest step; 0: none
-  std::int64_t begun_ = 0, ended_ = 0;
+  std::vector<StepCall> came_;          // by process: the latest call
+  std::int64_t begun_ = 0, ended_ = 0;  // rounds
   StepEnd end_;
 };
 

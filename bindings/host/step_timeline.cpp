@@ -30,10 +30,11 @@ std::vector<schedules::Span> spans_of(const StageTrace& stage, Clock::time_point
 
 }  // namespace
 
-schedules::Timeline step_timeline(const schedules::Plan& plan, const StepOutcome& outcome) {
+schedules::Timeline step_timeline(const schedules::Plan& plan, const StepOutcome& outcome, schedules::StepKind kind) {
   schedules::Timeline timeline;
   timeline.title = plan.schedule + ", " + std::to_string(plan.placement.stages()) + " stages, " +
-                   std::to_string(plan.microbatches) + " microbatches";
+                   std::to_string(plan.microbatches) + " microbatches" +
+                   (kind == schedules::StepKind::evaluation ? ", evaluated" : "");
   timeline.placement = plan.placement;
   timeline.unit = "s";
   timeline.microbatches = plan.microbatches;

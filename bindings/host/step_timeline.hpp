@@ -8,6 +8,6 @@ namespace pipetrain {
 
 // One row per stage and replica, replica-major, in seconds from the first start. What an action waited for is found from when
 // its inputs were made.
-schedules::Timeline step_timeline(const schedules::Plan& plan, const StepOutcome& outcome);
+schedules::Timeline step_timeline(const schedules::Plan& plan, const StepOutcome& outcome, schedules::StepKind kind);
 
 }  // namespace pipetrain

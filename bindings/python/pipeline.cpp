@@ -40,6 +40,16 @@ PipelineOptions read_options(const schedules::Plan& plan, const nb::dict& how) {
   return options;
 }
 
+StepInfo read_step(const nb::dict& how) {
+  StepInfo info;
+  info.step = nb::cast<std::int64_t>(how["number"]);
+  info.microbatches = 0;  // the plan's
+  info.tokens = nb::cast<double>(how["tokens"]);
+  info.learning_rate = nb::cast<double>(how["learning_rate"]);
+  if (nb::cast<bool>(how["evaluation"])) info.kind = schedules::StepKind::evaluation;
+  return info;
+}
+
 // Null for one process.
 std::shared_ptr<HostedProcesses> read_processes(const nb::dict& how) {
   if (how["world"].is_none()) return nullptr;
@@ -48,6 +58,7 @@ std::shared_ptr<HostedProcesses> read_processes(const nb::dict& how) {
   places.gpus = nb::cast<std::map<int, int>>(how["gpus"]);
   places.devices = nb::cast<bool>(how["on_gpus"]) ? DeviceKind::cuda : DeviceKind::cpu;
   places.bytes = nb::cast<std::vector<std::size_t>>(how["bytes"]);
+  places.note = nb::cast<std::string>(how["note"]);
   return std::make_shared<HostedProcesses>(std::move(places));
 }
 
@@ -68,8 +79,10 @@ class PythonPipeline {
     };
     const auto make_source = [&](int replica) { return make_python_source(inputs_, replica); };
     auto processes = read_processes(how);
+    notes_ = {nb::cast<std::string>(how["note"])};
     const nb::gil_scoped_release released;
-    pipeline_ = std::make_unique<HostedPipeline>(std::move(options), make_compute, make_source, std::move(processes));
+    pipeline_ = std::make_unique<HostedPipeline>(std::move(options), make_compute, make_source, processes);
+    if (processes) notes_ = processes->notes();
   }
   ~PythonPipeline() {
     const nb::gil_scoped_release released;
@@ -78,24 +91,35 @@ class PythonPipeline {
   PythonPipeline(const PythonPipeline&) = delete;
   PythonPipeline& operator=(const PythonPipeline&) = delete;
 
-  // inputs: [replica][microbatch], of the first and of the last piece of the model.
+  // how: number, evaluation, tokens, learning_rate. inputs: [replica][microbatch], of the first and of the last piece of the
+  // model. begin, end: called as StepHooks says, or None.
   // What each stage's N gave, whether the optimizers ran, and the scale of the gradients.
-  nb::tuple step(std::int64_t number, const nb::list& inputs, const nb::list& targets, double tokens, double learning_rate,
-                 const nb::object& decide) {
+  nb::tuple step(const nb::dict& how, const nb::list& inputs, const nb::list& targets, const nb::object& decide,
+                 const nb::object& begin, const nb::object& end) {
     PythonInputs::Lists given[2] = {read_inputs(inputs), read_inputs(targets)};
-    StepInfo info;
-    info.step = number;
-    info.microbatches = 0;
-    info.tokens = tokens;
-    info.learning_rate = learning_rate;
-    nb::object interrupt = nb::none();
+    const StepInfo info = read_step(how);
+    nb::object interrupt = nb::none(), raised_at_end = nb::none();
     Decide call_decide = make_python_decide(decide, thrown_);
-    StepEnd end;
+    StepHooks hooks;
+    hooks.interval = std::chrono::milliseconds(50);
+    hooks.poll = [&] { look_for_signals(interrupt); };
+    hooks.begin = [&] {
+      inputs_->swap(given[0], given[1]);  // not before: another step may run
+      const nb::gil_scoped_acquire acquired;
+      if (!begin.is_none()) begin();
+    };
+    hooks.end = [&] {
+      const nb::gil_scoped_acquire acquired;
+      try {
+        if (!end.is_none()) end();
+      } catch (const nb::python_error& raised) {
+        raised_at_end = nb::borrow(raised.value());
+      }
+    };
+    StepEnd ended;
     try {
       const nb::gil_scoped_release released;
-      end = pipeline_->step(
-          info, std::move(call_decide), std::chrono::milliseconds(50), [&] { look_for_signals(interrupt); },
-          [&] { inputs_->swap(given[0], given[1]); });  // not before: another step may run
+      ended = pipeline_->step(info, std::move(call_decide), hooks);
     } catch (const RunFailed& failed) {
       if (!interrupt.is_none()) {
         PyErr_SetObject(interrupt.type().ptr(), interrupt.ptr());
@@ -104,7 +128,11 @@ class PythonPipeline {
       }
       throw nb::python_error();
     }
-    return nb::make_tuple(end.results, end.verdict.apply, end.verdict.grad_scale);
+    if (!raised_at_end.is_none()) {
+      PyErr_SetObject(raised_at_end.type().ptr(), raised_at_end.ptr());
+      throw nb::python_error();
+    }
+    return nb::make_tuple(ended.results, ended.verdict.apply, ended.verdict.grad_scale);
   }
 
   void abort(const std::string& why) { pipeline_->abort(why); }
@@ -118,6 +146,7 @@ class PythonPipeline {
     pipeline_->close();
   }
   schedules::Plan plan() const { return pipeline_->plan(); }
+  std::vector<std::string> notes() const { return notes_; }
 
  private:
   // What a signal's handler throws, such as KeyboardInterrupt, ends the step.
@@ -129,6 +158,7 @@ class PythonPipeline {
     pipeline_->abort("interrupted");
   }
 
+  std::vector<std::string> notes_;  // by process
   std::shared_ptr<PythonInputs> inputs_ = std::make_shared<PythonInputs>();
   std::shared_ptr<PythonThrown> thrown_ = std::make_shared<PythonThrown>();
   std::unique_ptr<HostedPipeline> pipeline_;
@@ -140,12 +170,13 @@ void bind_pipeline(nb::module_& module) {
   module.def("keep_silent_about_leaks", [] { nb::set_leak_warnings(false); });
   nb::class_<PythonPipeline>(module, "Pipeline")
       .def(nb::init<const schedules::Plan&, const nb::list&, const nb::dict&>(), "plan"_a, "stages"_a, "how"_a)
-      .def("step", &PythonPipeline::step, "number"_a, "inputs"_a, "targets"_a, "tokens"_a, "learning_rate"_a, "decide"_a)
+      .def("step", &PythonPipeline::step, "how"_a, "inputs"_a, "targets"_a, "decide"_a, "begin"_a.none(), "end"_a.none())
       .def("abort", &PythonPipeline::abort, "why"_a)
       .def("waiting", &PythonPipeline::waiting)
       .def("timeline", &PythonPipeline::timeline)
       .def("close", &PythonPipeline::close)
-      .def_prop_ro("plan", &PythonPipeline::plan);
+      .def_prop_ro("plan", &PythonPipeline::plan)
+      .def_prop_ro("notes", &PythonPipeline::notes);
 }
 
 }  // namespace pipetrain::python

@@ -103,11 +103,11 @@ class ThreadState {
   PyThreadState* state_;
 };
 
-// pipetrain.pipeline.Launch of an action.
+// pipetrain.stage.Launch of an action.
 class LaunchMaker {
  public:
   LaunchMaker(int stage, schedules::Placement placement) : stage_(stage), placement_(std::move(placement)) {
-    type_ = nb::module_::import_("pipetrain.pipeline").attr("Launch");
+    type_ = nb::module_::import_("pipetrain.stage").attr("Launch");
     for (std::size_t kind = 0; kind < letters_.size(); ++kind)
       letters_[kind] = nb::str(std::string(1, letter(static_cast<schedules::ActionKind>(kind))).c_str());
   }
@@ -153,7 +153,7 @@ class PythonStage : public BlockingStage {
         far_(stage_),
         make_launch_(id_.stage, std::move(placement)),
         thrown_(std::move(thrown)) {
-    for (const char* method : {"run", "begin_step", "verdict", "abort"}) stage_.attr(method).ptr();  // or AttributeError
+    for (const char* method : {"run", "begin_step", "begin_evaluation", "verdict", "abort"}) stage_.attr(method).ptr();  // or AttributeError
   }
   ~PythonStage() override {
     drop(run_);
@@ -171,7 +171,13 @@ class PythonStage : public BlockingStage {
   StageCompute::LaneSources lane_sources() const override { return processes_->lane_sources(id_); }
 
   void begin_step(const StepInfo& step) override {
-    call_python(*thrown_, [&] { stage_.attr("begin_step")(step.step, step.learning_rate); });
+    call_python(*thrown_, [&] {
+      if (step.kind == schedules::StepKind::evaluation) {
+        stage_.attr("begin_evaluation")();
+      } else {
+        stage_.attr("begin_step")(step.step, step.learning_rate);
+      }
+    });
   }
 
   StageResult run(const Launch& launch) override {

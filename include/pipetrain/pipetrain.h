@@ -271,6 +271,10 @@ typedef struct pipetrain_step {
   int32_t microbatches; /* the plan's; 0: just that */
   double tokens;        /* what the loss is a mean over: for your compute */
   double learning_rate; /* likewise */
+  /* 0: the plan as it stands. 1: an evaluation, which changes no weights: each stage runs the F of its list, without custom
+   * actions, and N; no backward comes, and the optimizer is skipped whatever `decide` says. Callbacks that get this struct see
+   * which one it is. */
+  int32_t evaluation;
 } pipetrain_step;
 
 typedef struct pipetrain_launch {
@@ -349,7 +353,7 @@ pipetrain_status pipetrain_pipeline_create(const pipetrain_pipeline_request* req
 typedef int (*pipetrain_decide)(void* user, const double* const* results, const size_t* counts, size_t stages,
                                 pipetrain_verdict* verdict);
 
-/* Runs a step to its end, in one thread at a time. Null `decide`: apply. After a failure every further step fails with the
+/* Runs a step, of training or evaluation, to its end, in one thread at a time. Null `decide`: apply. After a failure every further step fails with the
  * same line. */
 pipetrain_status pipetrain_pipeline_step(pipetrain_pipeline* pipeline, const pipetrain_step* step, pipetrain_decide decide,
                                          void* user);
@@ -358,8 +362,8 @@ pipetrain_status pipetrain_pipeline_abort(pipetrain_pipeline* pipeline, const ch
 /* What each stage waits for now, a line each. As for pipetrain_plan_print(); waits at most two seconds, and gives no line where
  * the stages do not answer. */
 pipetrain_status pipetrain_pipeline_waiting(pipetrain_pipeline* pipeline, char* text, size_t capacity, size_t* length);
-/* When the actions of the latest step ran, in seconds from its first start. PIPETRAIN_MISUSE before the first step has ended.
- */
+/* When the actions of the latest step or evaluation ran, in seconds from its first start. PIPETRAIN_MISUSE before the first one
+ * has ended. */
 pipetrain_status pipetrain_pipeline_timeline(pipetrain_pipeline* pipeline, pipetrain_timeline** timeline);
 /* In a process that was forked from the one that made it, which has none of its threads, everything but this is refused, and
  * this lets go of nothing. Otherwise ends it. Refused, and nothing changed, during a step and as long as a callback has not

@@ -76,6 +76,13 @@ pipetrain_status Chain::step(int number) {
   return pipetrain_pipeline_step(pipeline_.get(), &step, decide, this);
 }
 
+pipetrain_status Chain::evaluate() {
+  auto step = sized<pipetrain_step>();
+  step.step = 1;
+  step.evaluation = 1;
+  return pipetrain_pipeline_step(pipeline_.get(), &step, decide, this);
+}
+
 pipetrain_status Chain::free_pipeline() {
   if (!pipeline_) return PIPETRAIN_OK;
   const pipetrain_status status = pipetrain_pipeline_free(pipeline_.get());
@@ -95,6 +102,7 @@ int Chain::make_compute(void* user, const pipetrain_stage_request* request, pipe
   compute->user = &stage;
   compute->make_slots = make_slots;
   compute->begin_step = begin_step;
+  compute->verdict = verdict;
   if (self->options_.way == Way::launch) {
     compute->launch = launch;
   } else {
@@ -110,10 +118,17 @@ int Chain::make_slots(void* user, int32_t, int32_t, pipetrain_slot* const* slots
   return 0;
 }
 
-int Chain::begin_step(void* user, const pipetrain_step*) {
+int Chain::begin_step(void* user, const pipetrain_step* step) {
   auto* stage = static_cast<Stage*>(user);
+  if (stage == &stage->chain->stages_.front()) stage->chain->launched_ = step->evaluation != 0 ? "evaluation" : "step";
   stage->gradients.assign(stage->gradients.size(), 0);
   stage->loss[0] = 0;
+  return 0;
+}
+
+int Chain::verdict(void* user, const pipetrain_verdict* verdict) {
+  auto* stage = static_cast<Stage*>(user);
+  if (stage == &stage->chain->stages_.front()) stage->chain->launched_ += verdict->apply != 0 ? " =" : " -";
   return 0;
 }
 
@@ -161,6 +176,7 @@ std::vector<double> Chain::compute(Stage& stage, const pipetrain_launch& launch)
     return launch.gradient != nullptr ? number(launch.gradient) : 2 * stage.errors[microbatch] / options_.microbatches;
   };
   stage.virtual_stages[chunk] = launch.virtual_stage;
+  if (&stage == &stages_.front()) launched_ += std::string(" ") + "FBIWRSTNOX"[launch.action.kind];
   switch (launch.action.kind) {
     case PIPETRAIN_F: {
       const double y = weights_[v] * number(launch.activation);

@@ -43,6 +43,7 @@ class Chain {
 
   pipetrain_status create();
   pipetrain_status step(int number);
+  pipetrain_status evaluate();
   pipetrain_stage* handle() const { return stages_.front().handle; }
   pipetrain_pipeline* pipeline() const { return pipeline_.get(); }
   pipetrain_status free_pipeline();
@@ -51,6 +52,9 @@ class Chain {
   double loss() const { return loss_; }
   // What the custom actions were called, stage by stage.
   const std::string& customs() const { return customs_; }
+  // Of the latest step or evaluation, the actions of the first stage, with "=" before the verdict of a step and "-" where it is
+  // to skip.
+  const std::string& launched() const { return launched_; }
   int tensors_alive() const { return tensors_alive_; }
   void let_return() { may_return_ = true; }
 
@@ -74,6 +78,7 @@ class Chain {
   static int begin_step(void* user, const pipetrain_step* step);
   static int launch(void* user, const pipetrain_launch* launch);
   static int run(void* user, const pipetrain_launch* launch, double* results, size_t capacity, size_t* count);
+  static int verdict(void* user, const pipetrain_verdict* verdict);
   static int fill(void* user, int32_t replica, int32_t kind, const pipetrain_step* step, int32_t microbatch,
                   pipetrain_slot* slot);
   static int decide(void* user, const double* const* results, const size_t* counts, size_t stages, pipetrain_verdict* verdict);
@@ -85,7 +90,7 @@ class Chain {
   std::deque<Stage> stages_;
   PipelineOwner pipeline_;
   double loss_ = 0;
-  std::string customs_;
+  std::string customs_, launched_;
   std::atomic<int> tensors_alive_{0};
   std::atomic<bool> may_return_{false};
 };

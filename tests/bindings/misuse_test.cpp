@@ -251,7 +251,7 @@ class Misuser {
   pipetrain_status bad_step() {
     auto step = sized<pipetrain_step>();
     step.step = 1;
-    switch (number(0, 3)) {
+    switch (number(0, 4)) {
       case 0:
         step.struct_size = wrong_size(step.struct_size);
         break;
@@ -260,6 +260,9 @@ class Misuser {
         break;
       case 2:
         step.microbatches = out_of_range(7);
+        break;
+      case 3:
+        step.evaluation = out_of_range(1);
         break;
       default:
         return pipetrain_pipeline_step(chain_.pipeline(), nullptr, nullptr, nullptr);
@@ -359,7 +362,8 @@ TEST_CASE("a forked process is refused a step of its parent's pipeline, and may 
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    const bool refused = chain.step(2) == PIPETRAIN_MISUSE && error_has("a fork has none of its threads");
+    const bool refused = chain.step(2) == PIPETRAIN_MISUSE && error_has("a fork has none of its threads") &&
+                         chain.evaluate() == PIPETRAIN_MISUSE && error_has("a fork has none of its threads");
     const bool freed = chain.free_pipeline() == PIPETRAIN_OK;
     _exit(refused && freed ? 0 : 1);
   }

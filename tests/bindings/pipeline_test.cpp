@@ -42,6 +42,51 @@ TEST_CASE("a pipeline of callbacks trains to the same bits under every schedule"
   }
 }
 
+TEST_CASE("an evaluation runs forwards alone, gives the loss and changes nothing") {
+  for (const Way way : ways) {
+    Chain chain({.microbatches = 3, .way = way});
+    INFO(pipetrain_last_error());
+    REQUIRE(chain.create() == PIPETRAIN_OK);
+    REQUIRE(chain.step(1) == PIPETRAIN_OK);
+    CHECK(chain.launched() == "step F F F B B B N = O");
+    const std::vector<double> weights = chain.weights();
+    double loss = 0;
+    for (int m = 0; m < 3; ++m) {
+      double x = Chain::input(m);
+      for (const double weight : weights) x *= weight;
+      loss += (x - 6 * Chain::input(m)) * (x - 6 * Chain::input(m)) / 3;
+    }
+    for (int i = 0; i < 2; ++i) {
+      REQUIRE(chain.evaluate() == PIPETRAIN_OK);
+      CHECK(chain.launched() == "evaluation F F F N -");
+      CHECK(chain.loss() == loss);
+      CHECK(chain.weights() == weights);
+    }
+    pipetrain_timeline* timeline = nullptr;
+    REQUIRE(pipetrain_pipeline_timeline(chain.pipeline(), &timeline) == PIPETRAIN_OK);
+    const TimelineOwner owner(timeline);
+    std::size_t spans = 0;
+    REQUIRE(pipetrain_timeline_length(timeline, 0, &spans) == PIPETRAIN_OK);
+    CHECK(spans == 3 + 1);
+    for (int step = 2; step <= 3; ++step) REQUIRE(chain.step(step) == PIPETRAIN_OK);
+    CHECK(chain.weights() == Chain::reference(3, 3, 3));
+  }
+}
+
+TEST_CASE("a program of the header before evaluations gives a shorter struct, which is a step") {
+  Chain chain({});
+  REQUIRE(chain.create() == PIPETRAIN_OK);
+  auto step = sized<pipetrain_step>();
+  step.struct_size = offsetof(pipetrain_step, evaluation);
+  step.step = 1;
+  step.evaluation = 77;  // beyond its end
+  CHECK(pipetrain_pipeline_step(chain.pipeline(), &step, nullptr, nullptr) == PIPETRAIN_OK);
+  CHECK(chain.launched().starts_with("step"));
+  step.struct_size = sizeof step;
+  CHECK(pipetrain_pipeline_step(chain.pipeline(), &step, nullptr, nullptr) == PIPETRAIN_INPUT);
+  CHECK(error_has("step.evaluation: 77; use 0 or 1"));
+}
+
 TEST_CASE("the timeline of a step that ran has all of its actions") {
   Chain chain({});
   REQUIRE(chain.create() == PIPETRAIN_OK);
@@ -115,6 +160,8 @@ TEST_CASE("a step can be aborted, and is refused while another one runs") {
       return pipetrain_pipeline_waiting(chain.pipeline(), text, capacity, length);
     });
   CHECK(chain.step(2) == PIPETRAIN_MISUSE);
+  CHECK(chain.evaluate() == PIPETRAIN_MISUSE);
+  CHECK(error_has("evaluate: a step of this pipeline is running"));
   CHECK(chain.free_pipeline() == PIPETRAIN_MISUSE);
   CHECK(pipetrain_pipeline_abort(chain.pipeline(), "enough of it") == PIPETRAIN_OK);
   chain.let_return();

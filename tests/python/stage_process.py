@@ -20,6 +20,9 @@ class Chain(pipetrain.Stage):
         self.steps = step
         self.seen = []
 
+    def begin_evaluation(self):
+        self.steps, self.seen = "an evaluation", []
+
     def forward(self, launch):
         if self.how != "well" and self.steps == 2 and launch.microbatch == 3:
             self.go_wrong()
@@ -48,10 +51,18 @@ class Chain(pipetrain.Stage):
         return [float(sum(self.seen))]
 
 
-def step(pipeline, world, number):
+def batch(world, number):
     first, last = world.process == 0, world.process == world.processes - 1
     inputs = [[number] * (1 + microbatch) for microbatch in range(MICROBATCHES)] if first else None
-    return pipeline.step(inputs, [2] * MICROBATCHES if last else None, decide=lambda results: results[0][0] / 64)
+    return inputs, [2] * MICROBATCHES if last else None
+
+
+def step(pipeline, world, number):
+    return pipeline.step(*batch(world, number), decide=lambda results: results[0][0] / 64)
+
+
+def evaluate(pipeline, world, number):
+    return pipeline.evaluate(*batch(world, number))
 
 
 def train(world, how):
@@ -67,9 +78,12 @@ def train(world, how):
                 raise KeyError("its own reason")
             if how == "stays" and world.process == 1 and number == 2:
                 time.sleep(4)
+            if how == "evaluates" and world.process == 1 and number == 2:
+                evaluate(pipeline, world, number)
             done = step(pipeline, world, number)
             expected = 2.0 * sum((number + 4) * (1 + microbatch) for microbatch in range(MICROBATCHES))
             assert done.results == [[8.0 * MICROBATCHES], [0.0], [0.0], [expected]] and done.grad_scale == 0.75
+            assert how == "evaluates" or evaluate(pipeline, world, number) == [[0.0], [0.0], [0.0], [expected]]
 
 
 def train_replicas(world):

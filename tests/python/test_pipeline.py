@@ -193,6 +193,86 @@ def test_steps_are_skipped_by_decide():
             pipeline.step(inputs, targets, decide=lambda results: 1 / 0)
 
 
+class Evaluated(Linear):
+    """Notes what is asked of it."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.asked = []
+
+    def begin_evaluation(self):
+        self.loss = 0.0
+        self.asked.append("begin")
+
+    def run(self, launch):
+        self.asked.append(launch.kind)
+        return super().run(launch)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-v"])
+def test_an_evaluation_has_forwards_and_the_loss_alone(schedule):
+    plan = pipetrain.Plan.build(schedule, stages=3, microbatches=5)
+    weights, inputs, targets = data(5, plan.stages * plan.chunks)
+    expected, (_, loss) = reference(weights, inputs, targets, 2)
+    stages = [Evaluated(stage.weights, stage.pieces) for stage in stages_of(plan, weights)]
+    with pipetrain.Pipeline(plan, stages, activation_life="W") as pipeline:
+        pipeline.step(inputs, targets)
+        for stage in stages:
+            stage.asked.clear()
+        for _ in range(2):
+            assert sum(result[0] for result in pipeline.evaluate(inputs, targets)) == loss
+        for stage in stages:
+            assert stage.asked == ["begin", *"F" * (5 * plan.chunks), "N"] * 2
+        assert pipeline.timeline().title.endswith(", evaluated")
+        assert pipeline.step(inputs, targets).step == 2
+    for weight, other in zip(weights, expected):
+        assert (weight == other).all()
+
+
+def test_a_stage_that_knows_no_evaluations_begins_them_as_steps():
+    plan = pipetrain.Plan.build("1f1b", stages=2, microbatches=3)
+    weights, inputs, targets = data(3, 2)
+    _, (loss,) = reference(weights, inputs, targets, 1)
+    with pipetrain.Pipeline(plan, stages_of(plan, weights)) as pipeline:
+        assert pipeline.evaluate(inputs, targets) == [[0.0], [loss]]
+
+
+def test_custom_actions_are_left_out_of_evaluations():
+    weights, inputs, targets = data(2, 2)
+    stages = stages_of(pipetrain.Plan.parse(CUSTOM), weights)
+    with pipetrain.Pipeline(pipetrain.Plan.parse(CUSTOM), stages, activation_life="W") as pipeline:
+        assert len(pipeline.evaluate(inputs, targets)) == 2  # else custom() would raise
+
+
+def test_an_evaluation_is_refused_as_a_step_is():
+    go_on = threading.Event()
+    pipeline = sleeping_pipeline(go_on)
+    failed = []
+
+    def run():
+        try:
+            pipeline.evaluate([0, 1, 2])
+        except pipetrain.RunFailed as error:
+            failed.append(str(error))
+
+    runner = threading.Thread(target=run)
+    runner.start()
+    while not any("launched and not completed: F1" in line for line in pipeline.waiting()):
+        time.sleep(0.01)
+    for call in (pipeline.step, pipeline.evaluate):
+        with pytest.raises(pipetrain.MisuseError, match=f"^{call.__name__}: a step of this pipeline is running"):
+            call([0, 1, 2])
+    pipeline.abort("enough of it")
+    go_on.set()
+    runner.join()
+    assert "enough of it" in failed[0]
+    with pytest.raises(pipetrain.RunFailed, match="enough of it"):
+        pipeline.evaluate([0, 1, 2])
+    pipeline.close()
+    with pytest.raises(pipetrain.MisuseError, match="^evaluate: the pipeline has been closed"):
+        pipeline.evaluate([0, 1, 2])
+
+
 def test_replicas_run_the_plan_each():
     plan = pipetrain.Plan.build("1f1b", stages=2, microbatches=3)
     weights, inputs, targets = data(3, 2)
@@ -363,7 +443,7 @@ pipeline = make()
 pipeline.step([None] * 4)
 child = os.fork()
 if child == 0:
-    for call in (lambda: pipeline.step([None] * 4), lambda: pipeline.abort("no"), pipeline.waiting, pipeline.timeline):
+    for call in (lambda: pipeline.step([None] * 4), lambda: pipeline.evaluate([None] * 4), lambda: pipeline.abort("no"), pipeline.waiting, pipeline.timeline):
         try:
             call()
             sys.exit(1)

@@ -27,6 +27,7 @@ def test_stages_of_several_processes_compute_what_they_should(count, how):
         ("plan", 2, "has another plan than process 0: give all processes the same"),
         ("leaves", 2, "process 1 has left the pipeline: KeyError: 'its own reason'"),
         ("stays", 2, "has not come to step 2 in 2 s: all processes must run the same steps"),
+        ("evaluates", 2, "is at evaluation 1, and process 0 at step 2: all must run the same steps and evaluations"),
     ],
 )
 def test_what_goes_wrong_in_one_ends_all_with_the_reason(how, count, reason):

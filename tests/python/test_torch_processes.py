@@ -21,6 +21,12 @@ def test_several_processes_learn_what_one_does_to_the_bit(count, schedules):
         assert (status, out.split()) == (0, schedules), err
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_each_process_gives_its_pieces_their_keyword_arguments(count):
+    for status, _, err in run(count, "torch_process.py", "keywords"):
+        assert status == 0, err
+
+
 def test_a_process_that_is_killed_is_named_by_the_others():
     for rank, (status, _, err) in enumerate(run(4, "torch_process.py", "killed")):
         if rank == 2:

@@ -10,10 +10,11 @@
 
 from ._engine import Plan, Timeline, __version__, all_schedules
 from .errors import Error, InputError, MisuseError, PlanError, ProgramFailed, RunFailed
-from .pipeline import Launch, Pipeline, Stage, Step
+from .pipeline import Pipeline, Step
 from .program import TrainingRun, train, tune
 from .records import Table
 from .simulation import Simulation, Simulations, simulate
+from .stage import Launch, Stage
 from .world import World
 
 __all__ = [

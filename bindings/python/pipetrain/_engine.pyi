@@ -143,14 +143,16 @@ class Pipeline:
     def __init__(self, plan: Plan, stages: list[Any], how: dict[str, Any]) -> None: ...
     def step(
         self,
-        number: int,
+        how: dict[str, Any],
         inputs: list[list[Any]],
         targets: list[list[Any]],
-        tokens: float,
-        learning_rate: float,
         decide: Callable[[list[list[float]]], tuple[bool, float]],
+        begin: Callable[[], Any] | None,
+        end: Callable[[], Any] | None,
     ) -> tuple[list[list[float]], bool, float]:
-        """What each stage's N gave, whether the optimizers ran, the scale of the gradients."""
+        """how: number, evaluation, tokens, learning_rate. begin and end are called on the caller's thread: begin once nothing refuses
+        the step, end before another one can begin, however this one ended. What each stage's N gave, whether the optimizers ran, the
+        scale of the gradients."""
 
     def abort(self, why: str) -> None: ...
     def waiting(self) -> list[str]: ...
@@ -158,3 +160,6 @@ class Pipeline:
     def close(self) -> None: ...
     @property
     def plan(self) -> Plan: ...
+    @property
+    def notes(self) -> list[str]:
+        """What each process gave as how["note"], by process."""

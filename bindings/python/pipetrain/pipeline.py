@@ -3,127 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
-import pickle
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import _engine
 from .errors import InputError, MisuseError
+from .stage import Stage
 from .world import World
-
-
-class Launch(NamedTuple):
-    """An action to do, with its inputs. Objects come as the stage before returned them: any that has `__dlpack__` can be read
-    by another library with that library's `from_dlpack`, without a copy."""
-
-    kind: str  #: "F", "B", "I", "W"; at the end of the step "R", "S", "T", "N", "O"; "X" of a plan's custom actions
-    chunk: int  #: of the stage, in model order
-    microbatch: int  #: -1 at the end of the step; of "X" its number in the plan
-    virtual_stage: int  #: which piece of the model the chunk is
-    activation: Any  #: None where the action has none; after F as long as the pipeline's activation_life says
-    gradient: Any
-    target: Any  #: of the model's last piece
-    custom: str | None = None  #: the name of a custom action
-
-
-class Stage:
-    """What one stage computes. Override what the plan asks for; `run`, and so every action, is called on a thread of this stage's own
-    (see `any_thread`), the others on threads of the engine; one at a time but for abort(), with the GIL held. What a method raises ends
-    the run."""
-
-    any_thread: bool = False
-    """Whether actions may run on whichever thread is free, of as many as there are such stages, in place of always the same one: which
-    saves waking a thread for most of them. Read when the pipeline is made."""
-
-    def run(self, launch: Launch) -> Any:
-        """Does the action; gives what the next stage (F) or the previous one (B, I) receives. N gives a list of floats."""
-        return self._methods[launch.kind](self, launch)
-
-    def forward(self, launch: Launch) -> Any:
-        raise NotImplementedError("forward")
-
-    def backward(self, launch: Launch) -> Any:
-        """The gradient of the input, and those of the weights."""
-        output = self.input_grad(launch)
-        self.weight_grad(launch)
-        return output
-
-    def input_grad(self, launch: Launch) -> Any:
-        raise NotImplementedError("input_grad")
-
-    def weight_grad(self, launch: Launch) -> None:
-        raise NotImplementedError("weight_grad")
-
-    def reduce(self, launch: Launch) -> None:
-        """R, S and T, in plans that have them."""
-        raise NotImplementedError("reduce")
-
-    def custom(self, launch: Launch) -> None:
-        """A custom action of the plan, `launch.custom` by name."""
-        raise NotImplementedError(f"custom, for {launch.custom}")
-
-    def norm(self) -> list[float]:
-        """What `decide` is told of this stage."""
-        return []
-
-    def optimizer(self) -> None:
-        """After the verdict, unless the step is skipped."""
-
-    def begin_step(self, step: int, learning_rate: float) -> None: ...
-
-    def verdict(self, apply: bool, grad_scale: float) -> None: ...
-
-    def abort(self, why: str) -> None:
-        """The run has failed: make what runs end soon. Called while another method may run."""
-
-    def store(self, value: Any, slot: _engine.Slot) -> None:
-        """Over several processes: puts what goes to a stage of another one into memory that it will read. By pickling, where
-        arrays of numpy are copied once. InputError for more than `largest`."""
-        parts: list[pickle.PickleBuffer] = []
-        head = pickle.dumps(value, protocol=5, buffer_callback=parts.append)
-        views = [memoryview(head), *(part.raw() for part in parts)]
-        check_room(sum(view.nbytes for view in views), slot)
-        memory, at = _bytes_of(slot), 0
-        for view in views:
-            memory[at : at + view.nbytes] = view.cast("B")
-            at += view.nbytes
-        slot.fill(at, ",".join(str(view.nbytes) for view in views).encode())
-
-    def load(self, slot: _engine.Slot) -> Any:
-        """The value that a stage of another process has put there, as copies of its own."""
-        memory, at, parts = _bytes_of(slot), 0, []
-        for size in map(int, slot.note.split(b",")):
-            parts.append(bytearray(memory[at : at + size]))
-            at += size
-        return pickle.loads(parts[0], buffers=parts[1:])
-
-    _methods: dict[str, Callable] = {
-        "F": lambda self, launch: self.forward(launch),
-        "B": lambda self, launch: self.backward(launch),
-        "I": lambda self, launch: self.input_grad(launch),
-        "W": lambda self, launch: self.weight_grad(launch),
-        "R": lambda self, launch: self.reduce(launch),
-        "S": lambda self, launch: self.reduce(launch),
-        "T": lambda self, launch: self.reduce(launch),
-        "X": lambda self, launch: self.custom(launch),
-        "N": lambda self, launch: self.norm(),
-        "O": lambda self, launch: self.optimizer(),
-    }
-
-
-def _bytes_of(slot: _engine.Slot) -> memoryview:
-    return memoryview((ctypes.c_ubyte * slot.capacity).from_address(slot.address)).cast("B")
-
-
-def check_room(size: int, slot: _engine.Slot) -> None:
-    if size > slot.capacity:
-        raise InputError(
-            f"a value for a stage of another process takes {size} bytes, and `largest` leaves room for {slot.capacity}: give a larger one"
-        )
 
 
 @dataclass(frozen=True)
@@ -148,11 +38,11 @@ class Pipeline:
     stall_timeout: a step in which no action completes for so many seconds fails, and names who hangs.
     world: the processes that the stages run in, dealt to them in order, replica by replica. All of them make the pipeline with the
     same arguments, but that `stages` has None for those of others (or a function makes those of this process, given replica and
-    stage), and step() and close() it together.
+    stage), and step(), evaluate() and close() it together.
     largest: over several processes, the bytes of what one microbatch brings from one piece of the model to the next at most; or a
     list, one for each such boundary. gpus: the GPU of each stage of this process, by its place in `stages`.
 
-    One step at a time. Use it as a context manager, or call close(). Raises InputError, PlanError.
+    One step or evaluation at a time. Use it as a context manager, or call close(). Raises InputError, PlanError.
     """
 
     def __init__(
@@ -169,6 +59,7 @@ class Pipeline:
         gradient_life: str = "",
         stall_timeout: float = 600.0,
         grace: float = 10.0,
+        _note: str = "",
     ):
         how = {
             "order": order,
@@ -177,14 +68,20 @@ class Pipeline:
             "gradient_life": gradient_life,
             "stall_timeout": float(stall_timeout),
             "grace": float(grace),
+            "note": _note,
             **_places(plan, replicas, world, largest, gpus),
         }
         here = range(plan.stages * replicas) if world is None else world.stages(plan.stages * replicas)
         self._world, self._first, self._last = world, *_ends(plan, here)
         self._engine = _engine.Pipeline(plan, _stages_here(stages, plan, replicas, here), how)
         self._replicas = replicas
-        self._steps = 0
+        self._steps = self._evaluations = 0
         _open.add(self)
+
+    @property
+    def _notes(self) -> list[str]:
+        """What each process gave as `_note`, by process."""
+        return self._engine.notes
 
     @property
     def plan(self) -> _engine.Plan:
@@ -210,20 +107,41 @@ class Pipeline:
         Raises RunFailed, whose `waiting` says who waited for whom; the pipeline can do no more steps then.
         """
         number = self._steps + 1 if step is None else step
-        nothing = [[None] * self.plan.microbatches] * self._replicas
-        if inputs is None and self._first:
-            raise InputError("inputs: the model's first piece runs in this process; give its microbatches")
-        inputs = nothing if inputs is None else self._by_replica("inputs", inputs)
-        targets = nothing if targets is None else self._by_replica("targets", targets)
-        count = self._replicas * self.plan.microbatches
 
         def judge(results: list[list[float]]) -> tuple[bool, float]:
             answer = True if decide is None else decide(results)
             return (answer, 1.0) if isinstance(answer, bool) else (True, float(answer))
 
-        done = self._engine.step(number, inputs, targets, float(count), float(learning_rate), judge)
+        how = {"number": number, "evaluation": False, "learning_rate": float(learning_rate)}
+        done = self._run(how, inputs, targets, judge)
         self._steps = number
         return Step(number, *done)
+
+    def evaluate(self, inputs: Sequence[Any] | None, targets: Sequence[Any] | None = None) -> list[list[float]]:
+        """Runs the forwards of the plan alone, in its order, and gives what each stage's N gave then. Stages are told by
+        begin_evaluation() in the place of begin_step(); no backward comes, and no optimizer. inputs, targets, errors: as step()."""
+        how = {"number": self._evaluations + 1, "evaluation": True, "learning_rate": 0.0}
+        results, *_ = self._run(how, inputs, targets, lambda results: (False, 1.0))
+        self._evaluations += 1
+        return results
+
+    def _run(
+        self,
+        how: dict[str, Any],
+        inputs: Sequence[Any] | None,
+        targets: Sequence[Any] | None,
+        judge: Callable[[list[list[float]]], tuple[bool, float]],
+        around: AbstractContextManager | None = None,
+    ) -> tuple[list[list[float]], bool, float]:
+        """around: entered when it is known that the step is not refused, and left before another one can begin."""
+        nothing = [[None] * self.plan.microbatches] * self._replicas
+        if inputs is None and self._first:
+            raise InputError("inputs: the model's first piece runs in this process; give its microbatches")
+        inputs = nothing if inputs is None else self._by_replica("inputs", inputs)
+        targets = nothing if targets is None else self._by_replica("targets", targets)
+        how = {**how, "tokens": float(self._replicas * self.plan.microbatches)}
+        begin, end = (None, None) if around is None else (around.__enter__, lambda: around.__exit__(None, None, None))
+        return self._engine.step(how, inputs, targets, judge, begin, end)
 
     def _by_replica(self, name: str, values: Sequence[Any]) -> list[list[Any]]:
         lists = [list(values)] if self._replicas == 1 else [list(one) for one in values]
@@ -235,7 +153,7 @@ class Pipeline:
         return lists
 
     def abort(self, why: str) -> None:
-        """Ends the running step, or the next one, with this line. From any thread."""
+        """Ends the running step or evaluation, or the next one, with this line. From any thread."""
         self._engine.abort(why)
 
     def waiting(self) -> list[str]:
@@ -243,11 +161,11 @@ class Pipeline:
         return self._engine.waiting()
 
     def timeline(self) -> _engine.Timeline:
-        """When the actions of the latest step ran."""
+        """When the actions of the latest step or evaluation ran."""
         return self._engine.timeline()
 
     def close(self) -> None:
-        """Ends the threads. MisuseError during a step, and while a stage's code has not returned. Over several processes those
+        """Ends the threads. MisuseError during a step or evaluation, and while a stage's code has not returned. Over several processes those
         but 0 wait until that one has closed it too."""
         self._engine.close()
 

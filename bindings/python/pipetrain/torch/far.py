@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import _engine
-from ..pipeline import check_room
+from ..stage import check_room
 from .transfer import Sent, as_tuple
 
 _ALIGNED = 256  # bytes

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .. import _engine, pipeline
 from ..errors import Error, InputError
 from ..world import World
+from . import keywords
+from . import microbatches as batches
+from .evaluation import Evaluation, eval_mode
 from .far import bytes_of
+from .forward import StepSetup
+from .pieces import gpus_of, list_of, plan_of, refuse_shared
 from .stage import Loss, MakeOptimizer, TorchStage
 from .structure import flatten
-from .transfer import as_tuple, send
+from .transfer import send
 
 
 @dataclass(frozen=True)
@@ -30,102 +35,9 @@ class Step:
     grad_scale: float
 
 
-def _chunks_of(schedule: str, pieces: int, stages: int | None) -> tuple[int, int]:
-    """Stages, and chunks of each."""
-    known = {name: (chunks, can_vary) for name, chunks, can_vary, _ in _engine.all_schedules()}
-    if schedule not in known:
-        raise InputError(f"schedule: there is none called {schedule}; there are {', '.join(known)}, or give a Plan")
-    chunks, can_vary = known[schedule]
-    if stages is None:
-        stages = pieces // chunks
-    elif can_vary and pieces % stages == 0:
-        chunks = pieces // stages
-    if stages < 1 or stages * chunks != pieces:
-        raise InputError(f"pieces: {pieces} modules are not {stages} stages of {chunks} chunks, which {schedule} has")
-    return stages, chunks
-
-
-def _plan_of(
-    schedule: str | _engine.Plan, pieces: Any, stages: int | None, microbatches: int, world: World | None
-) -> tuple[_engine.Plan, int]:
-    """And the number of pieces."""
-    if not isinstance(schedule, str):
-        count = schedule.stages * schedule.chunks if callable(pieces) else len(pieces)
-        return schedule, count
-    if callable(pieces):
-        stages = (world.processes if world else 1) if stages is None else stages
-        count = stages * _chunks_of(schedule, 1 << 20, None)[1]
-    else:
-        count = len(pieces)
-    stages, chunks = _chunks_of(schedule, count, stages)
-    return _engine.Plan.build(schedule, stages, microbatches, chunks), count
-
-
-def _refuse_shared(stages: Sequence[TorchStage]) -> None:
-    owner: dict[int, int] = {}
-    for number, stage in enumerate(stages):
-        for parameter in stage.parameters:
-            if owner.setdefault(id(parameter), number) != number:
-                raise InputError(
-                    f"pieces: a parameter of shape {list(parameter.shape)} is in stages {owner[id(parameter)]} and {number}; "
-                    "weights cannot be shared between stages here: untie them, or keep both in one stage"
-                )
-
-
-def _gpus_of(stages: Sequence[TorchStage | None]) -> dict[int, int]:
-    """Of a pipeline over several processes."""
-    devices = {number: stage.device for number, stage in enumerate(stages) if stage is not None}
-    gpus = {number: device.index or 0 for number, device in devices.items() if device.type == "cuda"}
-    if gpus and len(gpus) < len(devices) or any(one.type not in ("cpu", "cuda") for one in devices.values()):
-        raise InputError(
-            f"devices: stages on {', '.join(map(str, devices.values()))}; over several processes all are on CPUs, or all on GPUs"
-        )
-    return gpus
-
-
 def _totals(results: list[list[float]]) -> tuple[float, float]:
     """Loss and gradient norm, of what each stage's norm() gave."""
     return sum(one[1] for one in results), math.sqrt(sum(one[0] for one in results))
-
-
-def _rows(value: Any) -> int:
-    tensors = [one for one in as_tuple(flatten(value)) if isinstance(one, Tensor)]
-    return tensors[0].numel() if tensors else 1
-
-
-def _split(name: str, batch: Any, microbatches: int) -> list[Any]:
-    if batch is None:
-        raise InputError(f"{name}: None; this process needs them")
-    if not isinstance(batch, Tensor):
-        if isinstance(batch, Mapping) or hasattr(batch, "__array__"):
-            raise InputError(f"{name}: a {type(batch).__name__}; give a tensor, or a list of {microbatches} microbatches")
-        batch = list(batch)
-        if len(batch) != microbatches:
-            raise InputError(f"{name}: a list of {len(batch)}; the pipeline has {microbatches} microbatches")
-        return batch
-    if len(batch) < microbatches:
-        raise InputError(f"{name}: {len(batch)} samples cannot be split into {microbatches} microbatches")
-    return list(batch.tensor_split(microbatches))
-
-
-def _check_match(inputs: Any, targets: Any, microbatches: int) -> None:
-    """Tensors are split apart from each other: their parts must belong together."""
-    if not (isinstance(inputs, Tensor) and isinstance(targets, Tensor)):
-        return
-    samples, rows = len(inputs), len(targets)
-    if rows != samples and (rows % samples or samples % microbatches):
-        raise InputError(
-            f"targets: {rows} along the first axis, where inputs have {samples}: their microbatches would not match; give as many, or lists"
-        )
-
-
-def _list_of(pieces: Any) -> Any:
-    """pieces, if they are a function; else a list of modules, and None for those of other processes."""
-    if isinstance(pieces, nn.Module) and not isinstance(pieces, nn.ModuleList):
-        raise InputError(f"pieces: one {type(pieces).__name__}; give a list of modules, such as cut_sequential() makes")
-    if callable(pieces) and not isinstance(pieces, nn.ModuleList):
-        return pieces
-    return list(pieces)
 
 
 def _autocast_of_caller() -> list[torch.autocast]:
@@ -178,29 +90,35 @@ class Pipeline:
             raise InputError(f"loss: {loss!r}; give a function of the last piece's output and a target")
         if optimizer is not None and not callable(optimizer):
             raise InputError(f"optimizer: a {type(optimizer).__name__}; give a function that makes one for a stage's parameters")
-        pieces = _list_of(pieces)
-        plan, count = _plan_of(schedule, pieces, stages, microbatches, world)
-        if plan.stages * plan.chunks != count:
-            raise InputError(f"pieces: {count} modules; the plan has {plan.stages} stages of {plan.chunks} chunks")
+        pieces = list_of(pieces)
+        plan = plan_of(schedule, pieces, stages, microbatches, world)
         if not plan.has_end:
             plan = plan.with_end(reduce=reduce is not None)
         self.clip_grad = clip_grad
-        self._splits_linear, self._stepping = split_linear, threading.Lock()
+        self._splits_linear = split_linear
+        self._steps = self._evaluations = 0
         arguments = {"loss": loss, "optimizer": optimizer, "recompute": recompute, "reduce": reduce, "split_linear": split_linear}
         several = world is not None and world.processes > 1
         here = world.stages(plan.stages) if several else range(plan.stages)
         self.stages: list[TorchStage | None] = [None] * plan.stages  #: None: of another process
-        self._pieces_here = {plan.virtual_stage(stage, chunk) for stage in here for chunk in range(plan.chunks)}
+        self._places = {plan.virtual_stage(stage, chunk): (stage, chunk) for stage in here for chunk in range(plan.chunks)}  # by piece here
+        self._has_first, self._has_last = 0 in self._places, plan.stages * plan.chunks - 1 in self._places
         try:
             for stage in here:
                 self.stages[stage] = self._make_stage(plan, stage, pieces, devices, arguments)
-            _refuse_shared([self.stages[stage] for stage in here])
+            refuse_shared([self.stages[stage] for stage in here])
             if several:
-                engine.update(world=world, gpus=_gpus_of(self.stages), largest=bytes_of(largest))
-            self._pipeline = pipeline.Pipeline(plan, self.stages, activation_life="F", gradient_life="I", **engine)
+                engine.update(world=world, gpus=gpus_of(self.stages), largest=bytes_of(largest))
+            note = keywords.note_of({piece: keywords.Accepted.of(self._module(piece)) for piece in self._places})
+            self._pipeline = pipeline.Pipeline(plan, self.stages, activation_life="F", gradient_life="I", _note=note, **engine)
+            self._accepted = keywords.read_notes(self._pipeline._notes)
         except BaseException:
             self._close_stages()  # which leaves the modules as they were
             raise
+
+    def _module(self, piece: int) -> nn.Module:
+        stage, chunk = self._places[piece]
+        return self.stages[stage].modules[chunk]
 
     @staticmethod
     def _make_stage(plan, stage: int, pieces: Any, devices, arguments: dict) -> TorchStage:
@@ -222,51 +140,117 @@ class Pipeline:
         return TorchStage(modules, plan.stages * plan.chunks, device=device, **arguments)
 
     def step(
-        self, inputs: Any, targets: Any, *, learning_rate: float = 0.0, weights: Sequence[float] | None = None
+        self,
+        inputs: Any,
+        targets: Any,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        learning_rate: float = 0.0,
+        weights: Sequence[float] | None = None,
     ) -> Step:
         """One step over a batch. inputs, targets: tensors, which are split along their first axis, evenly or nearly so; or lists of
-        microbatches, of any sizes. weights: how much each microbatch counts in the mean; else by the elements of its targets.
-        learning_rate: of this step, where it is not 0; that of process 0 counts. In a process that does not run the first piece, inputs
-        may be None, and targets in one that does not run the last.
+        microbatches, of any sizes. In a process that does not run the first piece, inputs may be None, and targets in one that does
+        not run the last.
 
-        Raises RunFailed: the exception of a module's code is its __cause__. A loss or norm that is not finite ends the run before a
-        weight changes.
+        kwargs: keyword arguments of the pieces. Each goes to every piece whose forward has a parameter of that name, or **kwargs, but the
+        first parameter. Tensors, also inside of tuples, lists and dicts, have as many samples along their first axis as the inputs, and
+        are split as they are; numbers, strings, booleans, None and functions are the same for all microbatches; Repeated(value) says so
+        of anything else, and PerMicrobatch([...]) gives a value for each. No gradient goes to them. Over several processes each
+        gives its own pieces theirs.
+        weights: how much each microbatch counts in the mean; else by the elements of its targets.
+        learning_rate: of this step, where it is not 0; that of process 0 counts.
+
+        Raises InputError before anything runs, MisuseError during another step; RunFailed: the exception of a module's code is its
+        __cause__. A loss or norm that is not finite ends the run before a weight changes.
         """
-        count = self._pipeline.plan.microbatches
-        first, last = 0 in self._pieces_here, self.plan.stages * self.plan.chunks - 1 in self._pieces_here
-        if first and last:
-            _check_match(inputs, targets, count)
-        sent = [send(flatten(one)) for one in _split("inputs", inputs, count)] if first else None
-        weighted = self._weighted(targets, weights, count) if last else None
 
-        def decide(results: list[list[float]]) -> float:
+        def decide(results: list[list[float]]) -> tuple[bool, float]:
             loss, norm = _totals(results)
             if not (math.isfinite(norm) and math.isfinite(loss)):
                 raise Error(f"loss {loss}, gradient norm {norm}: not finite")
             if self.clip_grad is None:
-                return 1.0
-            return min(1.0, self.clip_grad / (norm + 1e-6))  # as torch.nn.utils.clip_grad_norm_
+                return True, 1.0
+            return True, min(1.0, self.clip_grad / (norm + 1e-6))  # as torch.nn.utils.clip_grad_norm_
 
-        if _autocast_of_caller() and self._splits_linear:
+        if self._has_last and targets is None:
+            raise InputError("targets: None; this process needs them")
+        setups = self._setups(inputs, kwargs)
+        how = {"number": self._steps + 1, "evaluation": False, "learning_rate": float(learning_rate)}
+        results, _, scale = self._pipeline._run(how, *self._batch(inputs, targets, weights), decide, self._set_up(setups))
+        self._steps += 1
+        return Step(self._steps, *_totals(results), scale)
+
+    def evaluate(
+        self,
+        inputs: Any,
+        targets: Any = None,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        weights: Sequence[float] | None = None,
+        outputs: bool = False,
+    ) -> Evaluation:
+        """The forwards of a batch alone, through the stages in the order of the plan: the loss, and nothing changes. Modules are in eval
+        mode and under no_grad meanwhile, and afterwards each in the mode that it was in. The arguments are those of step(); targets may be
+        None, for no loss. outputs: keep what the last piece returns.
+
+        Between steps; a call of all processes, as step(). A loss that is not finite is given as it is. Raises as step(), and RunFailed ends
+        the pipeline here too.
+        """
+        if self._has_last and targets is None and not outputs:
+            raise InputError("targets: None, and no outputs; give targets for a loss, or outputs=True")
+        setups = self._setups(inputs, kwargs, keeps_outputs=outputs)
+        kept: dict[int, Any] = {}
+
+        @contextmanager
+        def around() -> Iterator[None]:
+            with self._set_up(setups), eval_mode([self._module(piece) for piece in self._places]):
+                yield
+            for stage in self._stages_here():
+                kept.update(stage.outputs)
+                stage.outputs.clear()
+
+        how = {"number": self._evaluations + 1, "evaluation": True, "learning_rate": 0.0}
+        results, *_ = self._pipeline._run(how, *self._batch(inputs, targets, weights), lambda results: (False, 1.0), around())
+        self._evaluations += 1
+        loss = _totals(results)[0] if any(one[2] for one in results) else None
+        return Evaluation(loss, [kept[number] for number in sorted(kept)] if outputs and self._has_last else None)
+
+    def _batch(self, inputs: Any, targets: Any, weights: Sequence[float] | None) -> tuple[list | None, list | None]:
+        """As the engine takes them."""
+        count = self.plan.microbatches
+        if self._has_first and self._has_last:
+            batches.check_match(inputs, targets, count)
+        sent = [send(flatten(one)) for one in batches.split("inputs", inputs, count)] if self._has_first else None
+        return sent, batches.weighted(targets, weights, count) if self._has_last and targets is not None else None
+
+    def _setups(self, inputs: Any, kwargs: Mapping[str, Any] | None, keeps_outputs: bool = False) -> dict[int, StepSetup]:
+        """Of each stage of this process."""
+        autocast = _autocast_of_caller()
+        if autocast and self._splits_linear:
             raise InputError("split_linear: does not go with autocast; leave one of them out")
-        alone = self._stepping.acquire(blocking=False)  # else step() says why it is refused
-        try:
-            for stage in self.stages if alone else []:
-                if stage is not None:
-                    stage.autocast = _autocast_of_caller()
-            done = self._pipeline.step(sent, weighted, decide=decide, learning_rate=learning_rate)
-        finally:
-            if alone:
-                self._stepping.release()
-        return Step(done.step, *_totals(done.results), done.grad_scale)
+        setups = {stage: StepSetup(autocast, {}, keeps_outputs) for stage, _ in self._places.values()}
+        if kwargs is None:
+            return setups
+        keywords.check_names(kwargs, self._accepted)
+        parts = keywords.split_keywords(kwargs, batches.Division.of(inputs, self.plan.microbatches))
+        for piece, (stage, chunk) in self._places.items():
+            names = [name for name in kwargs if self._accepted[piece].takes(name)]
+            for microbatch, part in enumerate(parts) if names else ():
+                setups[stage].keywords[chunk, microbatch] = send(flatten({name: part[name] for name in names}))
+        return setups
 
-    @staticmethod
-    def _weighted(targets: Any, weights: Sequence[float] | None, count: int) -> list[tuple]:
-        targets = _split("targets", targets, count)
-        weights = [float(_rows(one)) for one in targets] if weights is None else [float(one) for one in weights]
-        if len(weights) != count or not sum(weights) > 0:
-            raise InputError(f"weights: must be of {count} microbatches, and more than 0 together")
-        return [(send(flatten(target)), weight / sum(weights)) for target, weight in zip(targets, weights)]
+    @contextmanager
+    def _set_up(self, setups: dict[int, StepSetup]) -> Iterator[None]:
+        for number, setup in setups.items():
+            self.stages[number].setup = setup
+        try:
+            yield
+        finally:
+            for number in setups:
+                self.stages[number].setup = StepSetup()  # which lets go of the arguments
+
+    def _stages_here(self) -> list[TorchStage]:
+        return [stage for stage in self.stages if stage is not None]
 
     @property
     def plan(self) -> _engine.Plan:
@@ -276,11 +260,11 @@ class Pipeline:
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """Of this process's stages, in their order; stages without weights have none. Schedulers of learning rates, and state_dict(), go
         with them between steps."""
-        made = [stage.optimizer_object for stage in self.stages if stage is not None]
+        made = [stage.optimizer_object for stage in self._stages_here()]
         return [one for one in made if one is not None]
 
     def timeline(self) -> _engine.Timeline:
-        """When the actions of the latest step ran: times of the host, which on GPUs are those of issuing work."""
+        """When the actions of the latest step or evaluation ran: times of the host, which on GPUs are those of issuing work."""
         return self._pipeline.timeline()
 
     def waiting(self) -> list[str]:
@@ -294,9 +278,8 @@ class Pipeline:
         self._close_stages()
 
     def _close_stages(self) -> None:
-        for stage in self.stages:
-            if stage is not None:
-                stage.close()
+        for stage in self._stages_here():
+            stage.close()
 
     def __enter__(self) -> Pipeline:
         return self

@@ -14,16 +14,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-
-def add_gradients(parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
-    """Adds to `.grad`, in the order of calls."""
-    for parameter, gradient in zip(parameters, gradients):
-        if gradient is None:
-            continue
-        if parameter.grad is None:
-            parameter.grad = gradient.detach()
-        else:
-            parameter.grad += gradient
+from .gradients import add_gradients
 
 
 class _Graph:

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from .. import _engine
 from ..errors import InputError
-from ..pipeline import Launch, Stage
+from ..stage import Launch, Stage
 from .far import FarMemory
-from .split_backward import SplitBackward, add_gradients
+from .forward import Forward, StepSetup
+from .gradients import add_gradients, squared_norm
+from .split_backward import SplitBackward
 from .split_linear import WeightGradients, backward_of, join_linears, keep_intermediate_values, split_linears
 from .structure import arguments, flatten, restore
 from .transfer import Receiver, as_tuple, send
@@ -27,33 +29,6 @@ def _differentiable(value: Any) -> Any:
     if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex()):
         return value.requires_grad_()
     return value
-
-
-def _squared_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """In double precision; summed in no less than single, and without a copy of a gradient in another precision."""
-    by_dtype: dict[torch.dtype, list[Tensor]] = {}
-    for one in gradients:
-        by_dtype.setdefault(one.dtype, []).append(one)
-    norms: list[Tensor] = []
-    for dtype, same in by_dtype.items():
-        half = dtype in (torch.float16, torch.bfloat16)
-        norms += torch._foreach_norm(same, dtype=torch.float32 if half else None)
-    return torch.stack([one.double() for one in norms]).square().sum()
-
-
-class _Forward:
-    """What a microbatch keeps from F to B or W."""
-
-    def __init__(self, inputs: tuple, target: Any):
-        self.inputs = inputs
-        self.target = target
-        self.outputs: tuple[Tensor, ...] = ()  # those with a graph
-        self.sent_at: list[int] = []  # where they are in what was sent
-        self.split: SplitBackward | None = None
-        self.weight_gradients: WeightGradients | None = None  # of split linears, from I to W
-
-    def differentiable_inputs(self) -> list[Tensor]:
-        return [one for one in self.inputs if isinstance(one, Tensor) and one.requires_grad]
 
 
 class TorchStage(Stage):
@@ -74,28 +49,30 @@ class TorchStage(Stage):
         reduce: Callable[[list[nn.Parameter]], None] | None = None,
         split_linear: bool = False,
     ):
-        self._modules = list(modules)
+        self.modules = list(modules)
         self._pieces, self._loss, self._recompute, self._reduce = pieces, loss, recompute, reduce
         self.device = device
         self._receiver, self._far = Receiver(device), FarMemory(device)
-        every = [one for module in self._modules for one in module.parameters() if one.requires_grad]
+        every = [one for module in self.modules for one in module.parameters() if one.requires_grad]
         self.parameters = list(dict.fromkeys(every))  # each once, also where chunks share it
         if reduce is not None and len(self.parameters) < len(every):
             raise InputError("reduce: chunks of a stage share a parameter, whose gradient would be summed once for each; untie it")
         self.optimizer_object = optimizer(self.parameters) if optimizer is not None and self.parameters else None
         self._checked: set = set()
-        self._kept: dict[tuple[int, int], _Forward] = {}
+        self._kept: dict[tuple[int, int], Forward] = {}
         self._losses: list[Tensor] = []
         self._grad_scale = 1.0
         self._learning_rate = 0.0
-        self.autocast: list[torch.autocast] = []  # what forwards run under
+        self._evaluates = False
+        self.setup = StepSetup()  #: of the coming step, or the running one
+        self.outputs: dict[int, Any] = {}  #: of the last piece, by microbatch, of an evaluation that keeps them
         if recompute:
             self._refuse_what_changes()
-        self._linears = split_linears(self._modules) if split_linear else [[] for _ in self._modules]
+        self._linears = split_linears(self.modules) if split_linear else [[] for _ in self.modules]
         self._weights = self._find_weights()
 
     def _refuse_what_changes(self) -> None:
-        for module in self._modules:
+        for module in self.modules:
             for name, layer in module.named_modules():
                 if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
                     raise InputError(f"recompute: {name or 'a piece'} has dropout, which a second forward would draw anew; set it to 0")
@@ -115,25 +92,36 @@ class TorchStage(Stage):
     def _find_weights(self) -> list[tuple[list[nn.Parameter], list[nn.Parameter]]]:
         """Of each chunk: parameters whose gradients autograd gives, and those of split linears."""
         found = []
-        for module, linears in zip(self._modules, self._linears):
+        for module, linears in zip(self.modules, self._linears):
             left = [one.weight for one in linears]
             known = {id(one) for one in left}
             found.append(([one for one in module.parameters() if one.requires_grad and id(one) not in known], left))
         return found
 
     def begin_step(self, step: int, learning_rate: float) -> None:
-        self._kept.clear()
-        self._losses.clear()
+        self._forget(evaluates=False)
         self._learning_rate = learning_rate
         for parameter in self.parameters:
             parameter.grad = None
         self._weights = self._find_weights()  # anew, because some may have been frozen meanwhile
 
+    def begin_evaluation(self) -> None:
+        self._forget(evaluates=True)
+
+    def _forget(self, *, evaluates: bool) -> None:
+        self._evaluates = evaluates
+        self._kept.clear()
+        self._losses.clear()
+        self.outputs.clear()
+
     def forward(self, launch: Launch) -> Any:
         inputs = as_tuple(self._receiver.receive(launch.activation))
+        keywords = self.setup.keywords.pop((launch.chunk, launch.microbatch), None)
+        kept = Forward(inputs, self._target(launch), {} if keywords is None else restore(self._receiver.receive(keywords)))
+        if self._evaluates:
+            return self._evaluated(launch, kept)
         if launch.virtual_stage > 0:
-            inputs = tuple(_differentiable(one) for one in inputs)
-        kept = _Forward(inputs, self._target(launch))
+            kept.inputs = tuple(_differentiable(one) for one in inputs)
         self._kept[launch.chunk, launch.microbatch] = kept
         with torch.set_grad_enabled(not self._recompute):
             output = self._compute(launch, kept)
@@ -149,18 +137,37 @@ class TorchStage(Stage):
         target, weight = launch.target
         return restore(self._receiver.receive(target)), weight
 
-    def _compute(self, launch: Launch, kept: _Forward) -> Any:
-        """Sets the outputs that have gradients; gives what the next stage receives."""
+    def _evaluated(self, launch: Launch, kept: Forward) -> Any:
+        """A forward that no backward follows; gives what the next stage receives."""
+        with torch.no_grad():
+            output, loss = self._call(launch, kept)
+        if launch.virtual_stage < self._pieces - 1:
+            return send(flatten(output))
+        if loss is not None:
+            self._losses.append(loss)
+        if self.setup.keeps_outputs:
+            self.outputs[launch.microbatch] = output
+        return None
+
+    def _call(self, launch: Launch, kept: Forward) -> tuple[Any, Tensor | None]:
+        """What the piece returns, and of the last one the loss, by its weight, where there is a target."""
         if self._linears[launch.chunk]:
             keep_intermediate_values()
         with ExitStack() as contexts:
-            for one in self.autocast:
+            for one in self.setup.autocast:
                 contexts.enter_context(one)
-            output = self._modules[launch.chunk](*arguments(kept.inputs))
-            if launch.virtual_stage == self._pieces - 1:
-                target, weight = kept.target
-                kept.outputs = (self._checked_loss(self._loss(output, target)) * weight,)
-                return None
+            output = self.modules[launch.chunk](*arguments(kept.inputs), **kept.keywords)
+            if kept.target is None:
+                return output, None
+            target, weight = kept.target
+            return output, self._checked_loss(self._loss(output, target)) * weight
+
+    def _compute(self, launch: Launch, kept: Forward) -> Any:
+        """Sets the outputs that have gradients; gives what the next stage receives."""
+        output, loss = self._call(launch, kept)
+        if launch.virtual_stage == self._pieces - 1:
+            kept.outputs = (loss,)
+            return None
         flat = flatten(output)
         values = as_tuple(flat)
         kept.sent_at = [i for i, one in enumerate(values) if isinstance(one, Tensor) and one.requires_grad]
@@ -177,7 +184,7 @@ class TorchStage(Stage):
         what = f"a tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
         raise InputError(f"loss: it gave {what}; give a tensor of one number, the mean over the microbatch")
 
-    def _check_hides_no_tensor(self, launch: Launch, kept: _Forward, output: Any) -> None:
+    def _check_hides_no_tensor(self, launch: Launch, kept: Forward, output: Any) -> None:
         """Else what is before such an output would silently not be trained."""
         if kept.differentiable_inputs() or self._weights[launch.chunk][0]:
             raise InputError(
@@ -185,7 +192,7 @@ class TorchStage(Stage):
                 "lists and dicts of them"
             )
 
-    def _computed(self, launch: Launch, last: bool) -> _Forward:
+    def _computed(self, launch: Launch, last: bool) -> Forward:
         key = launch.chunk, launch.microbatch
         kept = self._kept.pop(key) if last else self._kept[key]
         if self._recompute and not kept.outputs:
@@ -193,14 +200,14 @@ class TorchStage(Stage):
                 self._compute(launch, kept)
         return kept
 
-    def _gradients(self, launch: Launch, kept: _Forward) -> list[Tensor | None]:
+    def _gradients(self, launch: Launch, kept: Forward) -> list[Tensor | None]:
         """Of the outputs that have a graph, in their order."""
         if launch.virtual_stage == self._pieces - 1:
             return [None]
         gradients = self._receiver.receive(launch.gradient)
         return [gradients[i] for i in kept.sent_at]
 
-    def _sent_back(self, launch: Launch, gradients: Sequence[Tensor | None], kept: _Forward) -> Any:
+    def _sent_back(self, launch: Launch, gradients: Sequence[Tensor | None], kept: Forward) -> Any:
         """What the stage before gets: a gradient for each of the values that it sent, None for those that cannot have one."""
         if launch.virtual_stage == 0:
             return None
@@ -248,15 +255,16 @@ class TorchStage(Stage):
     def reduce(self, launch: Launch) -> None:
         if launch.kind != "R" or self._reduce is None:
             raise InputError(f"{launch.kind}: this stage has no function for it; give `reduce` for R")
-        self._reduce([one for one in self._modules[launch.chunk].parameters() if one.requires_grad])
+        self._reduce([one for one in self.modules[launch.chunk].parameters() if one.requires_grad])
 
     def norm(self) -> list[float]:
-        """The sum of the squares of this stage's gradients, and its part of the loss."""
-        gradients = [one.grad for one in self.parameters if one.grad is not None]
+        """The sum of the squares of this stage's gradients, its part of the loss, and how many losses that is of."""
+        gradients = [one.grad for one in self.parameters if one.grad is not None] if not self._evaluates else []
         nothing = torch.zeros((), dtype=torch.float64, device=self.device)
-        squares = _squared_norm(gradients) if gradients else nothing
+        squares = squared_norm(gradients) if gradients else nothing
         loss = torch.stack(self._losses).double().sum().to(self.device) if self._losses else nothing
-        return torch.stack([squares, loss]).tolist()  # at once, because the host waits for the GPU here
+        found = torch.stack([squares, loss]).tolist()  # at once, because the host waits for the GPU here
+        return [*found, float(len(self._losses))]
 
     def verdict(self, apply: bool, grad_scale: float) -> None:
         self._grad_scale = grad_scale
