@@ -15,8 +15,9 @@ namespace pipetrain::c_api {
 namespace {
 
 pipetrain_step to_c(const StepInfo& step) {
-  return {sizeof(pipetrain_step), step.step,          step.microbatches,
-          step.tokens,            step.learning_rate, step.kind == schedules::StepKind::evaluation};
+  return {sizeof(pipetrain_step), step.step,
+          step.microbatches,      step.tokens,
+          step.learning_rate,     step.kind == schedules::StepKind::evaluation};
 }
 
 // What both ways of computing share.

@@ -12,15 +12,6 @@
 
 namespace pipetrain::c_api {
 
-// Throws Error(input) unless `size` is that of the struct in this header or in an older one, which had `first` bytes at least.
-inline void check_size(std::size_t size, std::size_t first, std::size_t now, const char* name) {
-  if (size >= first && size <= now) return;
-  throw Error(ErrorKind::input, std::string(name) + ".struct_size: " + std::to_string(size) +
-                                    (size > now && size < 4 * now ? " is of a newer pipetrain than this library, which has "
-                                                                  : " is not the size of the struct, ") +
-                                    std::to_string(now) + "; set it to sizeof");
-}
-
 // The size of a struct in the first version of the header.
 template <class Struct>
 inline constexpr std::size_t first_size = sizeof(Struct);
@@ -31,12 +22,23 @@ inline constexpr std::size_t first_size<pipetrain_compute> = offsetof(pipetrain_
 template <>
 inline constexpr std::size_t first_size<pipetrain_step> = offsetof(pipetrain_step, evaluation);
 
+// Throws Error(input) unless `size` can be that of the struct in this header or in an older one.
+template <class Struct>
+void check_size(std::size_t size, const char* name) {
+  constexpr std::size_t now = sizeof(Struct);
+  if (size >= first_size<Struct> && size <= now && size % alignof(Struct) == 0) return;
+  throw Error(ErrorKind::input, std::string(name) + ".struct_size: " + std::to_string(size) +
+                                    (size > now && size < 4 * now ? " is of a newer pipetrain than this library, which has "
+                                                                  : " is not the size of the struct, ") +
+                                    std::to_string(now) + "; set it to sizeof");
+}
+
 // A copy of what the caller gave.
 template <class Struct>
 Struct read_struct(const Struct* given, const char* name) {
   static_assert(std::is_trivially_copyable_v<Struct>);
   if (given == nullptr) throw Error(ErrorKind::input, std::string(name) + ": a null pointer; give one");
-  check_size(given->struct_size, first_size<Struct>, sizeof(Struct), name);
+  check_size<Struct>(given->struct_size, name);
   Struct copy{};
   std::memcpy(&copy, given, given->struct_size);
   return copy;
@@ -62,7 +64,7 @@ const Struct* null_if_zero(const Struct& inner) {
 template <class Struct>
 void write_struct(Struct* out, Struct value, const char* name) {
   if (out == nullptr) throw Error(ErrorKind::input, std::string(name) + ": a null pointer; give one");
-  check_size(out->struct_size, first_size<Struct>, sizeof(Struct), name);
+  check_size<Struct>(out->struct_size, name);
   value.struct_size = out->struct_size;
   std::memcpy(out, &value, out->struct_size);
 }

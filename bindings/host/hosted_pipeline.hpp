@@ -59,8 +59,8 @@ class HostedPipeline {
   ~HostedPipeline();
 
   // Of training or, as info.kind says, of evaluation: forwards and N alone, and no O whatever `decide` gives. Throws RunFailed,
-  // and Misuse during another step, from inside the guest's code, and after close(). Over several processes all come to the same
-  // steps; `decide` is called in process 0 only, and all return what it gave.
+  // and Misuse during another step, from inside the guest's code, and after close(). Over several processes all come to the
+  // same steps; `decide` is called in process 0 only, and all return what it gave.
   StepEnd step(StepInfo info, Decide decide, const StepHooks& hooks = {});
   void abort(const std::string& why);
   // Empty where the stages do not answer within two seconds.

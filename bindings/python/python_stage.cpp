@@ -153,7 +153,8 @@ class PythonStage : public BlockingStage {
         far_(stage_),
         make_launch_(id_.stage, std::move(placement)),
         thrown_(std::move(thrown)) {
-    for (const char* method : {"run", "begin_step", "begin_evaluation", "verdict", "abort"}) stage_.attr(method).ptr();  // or AttributeError
+    for (const char* method : {"run", "begin_step", "begin_evaluation", "verdict", "abort"})
+      stage_.attr(method).ptr();  // or AttributeError
   }
   ~PythonStage() override {
     drop(run_);

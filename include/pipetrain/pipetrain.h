@@ -353,8 +353,8 @@ pipetrain_status pipetrain_pipeline_create(const pipetrain_pipeline_request* req
 typedef int (*pipetrain_decide)(void* user, const double* const* results, const size_t* counts, size_t stages,
                                 pipetrain_verdict* verdict);
 
-/* Runs a step, of training or evaluation, to its end, in one thread at a time. Null `decide`: apply. After a failure every further step fails with the
- * same line. */
+/* Runs a step, of training or evaluation, to its end, in one thread at a time. Null `decide`: apply. After a failure every
+ * further step fails with the same line. */
 pipetrain_status pipetrain_pipeline_step(pipetrain_pipeline* pipeline, const pipetrain_step* step, pipetrain_decide decide,
                                          void* user);
 /* Ends the running step, or the next one, with this line. Returns at once. */

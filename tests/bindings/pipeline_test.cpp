@@ -82,6 +82,9 @@ TEST_CASE("a program of the header before evaluations gives a shorter struct, wh
   step.evaluation = 77;  // beyond its end
   CHECK(pipetrain_pipeline_step(chain.pipeline(), &step, nullptr, nullptr) == PIPETRAIN_OK);
   CHECK(chain.launched().starts_with("step"));
+  step.struct_size = sizeof step - 1;
+  CHECK(pipetrain_pipeline_step(chain.pipeline(), &step, nullptr, nullptr) == PIPETRAIN_INPUT);
+  CHECK(error_has("step.struct_size: 47 is not the size of the struct, 48"));
   step.struct_size = sizeof step;
   CHECK(pipetrain_pipeline_step(chain.pipeline(), &step, nullptr, nullptr) == PIPETRAIN_INPUT);
   CHECK(error_has("step.evaluation: 77; use 0 or 1"));

@@ -185,6 +185,25 @@ def test_learning_rates_are_scheduled_and_a_run_goes_on_from_its_state():
     assert first + rest == expected
 
 
+def test_without_an_optimizer_gradients_are_left_clipped_for_one_of_the_callers():
+    pieces = layers(4)
+    whole = nn.Sequential(*copy.deepcopy(nn.ModuleList(pieces)))
+    x, y = batch()
+    mine, others = sgd(nn.ModuleList(pieces).parameters()), sgd(whole.parameters())
+    with pt.Pipeline(pieces, loss=mse, microbatches=4, clip_grad=0.05) as pipeline:
+        for _ in range(3):
+            others.zero_grad()
+            value = mse(whole(x), y)
+            value.backward()
+            nn.utils.clip_grad_norm_(whole.parameters(), 0.05)
+            assert pipeline.step(x, y).loss == pytest.approx(value.item(), rel=1e-10)
+            check_gradients(pieces, [one.grad for one in whole.parameters()])
+            mine.step()
+            others.step()
+        with pytest.raises(pipetrain.InputError, match="learning_rate: 0.1, and the pipeline has no optimizer"):
+            pipeline.step(x, y, learning_rate=0.1)
+
+
 def test_optimizers_leave_out_stages_without_weights():
     with pt.Pipeline([nn.Tanh(), *layers(2)], loss=mse, microbatches=4, optimizer=sgd) as pipeline:
         pipeline.step(*batch())

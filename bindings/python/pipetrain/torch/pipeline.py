@@ -58,7 +58,8 @@ class Pipeline:
 
     loss: of the last piece's output and a target, a mean over the microbatch.
     schedule: a name, or a Plan. stages: where a schedule's chunks can vary.
-    optimizer: makes one for a stage's parameters. clip_grad: the largest norm of all gradients together.
+    optimizer: makes one for a stage's parameters; without it a step leaves its gradients, clipped, in `.grad`, which the next one sets anew.
+    clip_grad: the largest norm of all gradients together.
     devices: of each stage; else where its modules are. recompute: F again before B or I, for less memory.
     reduce: sums gradients over data-parallel replicas: reduce(parameters), called on each stage's thread per chunk.
     split_linear: the gradients of nn.Linear's weights are products of their own until close(): left to W also in compiled pieces, and added
@@ -95,7 +96,7 @@ class Pipeline:
         if not plan.has_end:
             plan = plan.with_end(reduce=reduce is not None)
         self.clip_grad = clip_grad
-        self._splits_linear = split_linear
+        self._splits_linear, self._has_optimizer = split_linear, optimizer is not None
         self._steps = self._evaluations = 0
         arguments = {"loss": loss, "optimizer": optimizer, "recompute": recompute, "reduce": reduce, "split_linear": split_linear}
         several = world is not None and world.processes > 1
@@ -172,6 +173,8 @@ class Pipeline:
                 return True, 1.0
             return True, min(1.0, self.clip_grad / (norm + 1e-6))  # as torch.nn.utils.clip_grad_norm_
 
+        if learning_rate and not self._has_optimizer:
+            raise InputError(f"learning_rate: {learning_rate}, and the pipeline has no optimizer; give Pipeline(optimizer=...)")
         if self._has_last and targets is None:
             raise InputError("targets: None; this process needs them")
         setups = self._setups(inputs, kwargs)

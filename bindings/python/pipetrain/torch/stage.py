@@ -270,12 +270,12 @@ class TorchStage(Stage):
         self._grad_scale = grad_scale
 
     def optimizer(self) -> None:
-        if self.optimizer_object is None:
-            return
-        if self._grad_scale != 1.0:
+        if self._grad_scale != 1.0:  # also for an optimizer of the caller's, which comes after the step
             for parameter in self.parameters:
                 if parameter.grad is not None:
                     parameter.grad *= self._grad_scale
+        if self.optimizer_object is None:
+            return
         if self._learning_rate:
             for group in self.optimizer_object.param_groups:
                 group["lr"] = self._learning_rate
