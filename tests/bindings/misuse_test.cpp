@@ -262,7 +262,7 @@ class Misuser {
         step.microbatches = out_of_range(7);
         break;
       case 3:
-        step.evaluation = out_of_range(1);
+        step.evaluation = out_of_range(2);
         break;
       default:
         return pipetrain_pipeline_step(chain_.pipeline(), nullptr, nullptr, nullptr);
