@@ -139,6 +139,10 @@ int main(void) {
     check(pipetrain_pipeline_step(pipeline, &step, decide, &loss));
     printf("step %d  loss %.6f\n", i, loss);
   }
+  double loss = 0;
+  const pipetrain_step evaluation = {.struct_size = sizeof evaluation, .step = 1, .evaluation = 1}; /* F and N alone */
+  check(pipetrain_pipeline_step(pipeline, &evaluation, decide, &loss));
+  printf("evaluation  loss %.6f\n", loss);
   check(pipetrain_pipeline_free(pipeline));
   check(pipetrain_plan_free(plan));
   return 0;

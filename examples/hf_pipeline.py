@@ -15,6 +15,10 @@ import pipetrain
 import pipetrain.torch
 
 
+MICROBATCHES = 6
+NO_TARGET = -100
+
+
 class Piece(nn.Module):
     """Some neighbouring layers; the first piece has the embedding too, the last one the norm and the head."""
 
@@ -25,13 +29,15 @@ class Piece(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.norm, self.head = (model.model.norm, model.lm_head) if is_last else (None, None)
 
-    def forward(self, x):
+    def forward(self, x, attention_mask):
+        """attention_mask, a keyword argument of the step, is true where there is a token: every piece gets its microbatch's rows."""
         if self.embedding is not None:
             x = self.embedding(x)
         positions = torch.arange(x.shape[1], device=x.device)[None]
         angles = self.rotary(x, positions)
+        seen = (positions <= positions.mT) & attention_mask[:, None, None, :]  # by each query: tokens up to its own
         for layer in self.layers:
-            x = layer(x, position_ids=positions, position_embeddings=angles)
+            x = layer(x, attention_mask=seen, position_ids=positions, position_embeddings=angles)
             x = x[0] if isinstance(x, tuple) else x
         return x if self.head is None else self.head(self.norm(x))
 
@@ -47,7 +53,19 @@ def cut(model, pieces):
 
 
 def loss(logits, targets):
-    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NO_TARGET)
+
+
+def draw_batch(rows=16, longest=33):
+    """Sequences of different lengths, filled up behind: tokens, targets, and where there are tokens."""
+    sequences = torch.randint(0, 128, (rows, longest))
+    mask = torch.arange(longest) < torch.randint(8, longest + 1, (rows, 1))
+    return sequences[:, :-1], sequences[:, 1:].masked_fill(~mask[:, 1:], NO_TARGET), mask[:, :-1]
+
+
+def counts_of(targets):
+    """How many targets of each microbatch count: its weight in the mean."""
+    return [int((part != NO_TARGET).sum()) for part in targets.tensor_split(MICROBATCHES)]
 
 
 def main():
@@ -70,17 +88,22 @@ def main():
         cut(model, 4 * chunks),
         loss=loss,
         schedule=arguments.schedule,
-        microbatches=6,
+        microbatches=MICROBATCHES,
         optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-3),
     ) as pipeline:
         for _ in range(arguments.steps):
-            tokens = torch.randint(0, 128, (16, 33))
-            step = pipeline.step(tokens[:, :-1], tokens[:, 1:])
+            tokens, targets, mask = draw_batch()
+            step = pipeline.step(tokens, targets, kwargs={"attention_mask": mask}, weights=counts_of(targets))
             optimizer.zero_grad()
-            expected = loss(whole(tokens[:, :-1]).logits, tokens[:, 1:])
+            expected = loss(whole(tokens, attention_mask=mask).logits, targets)
             expected.backward()
             optimizer.step()
             print(f"step {step.step}  loss {step.loss:.6f}  of the whole model {expected.item():.6f}")
+        tokens, targets, mask = draw_batch()
+        evaluation = pipeline.evaluate(tokens, targets, kwargs={"attention_mask": mask}, weights=counts_of(targets))
+        with torch.no_grad():
+            expected = loss(whole(tokens, attention_mask=mask).logits, targets)
+        print(f"evaluation  loss {evaluation.loss:.6f}  of the whole model {expected.item():.6f}")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,12 @@ def loss(logits, targets):
     return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+def draw_batch(rows=30, length=32):
+    """Sequences that count by threes: 30 of them are microbatches of 4 and of 3. The same in all processes, which have the same seed."""
+    sequences = (torch.randint(0, 64, (rows, 1)) + 3 * torch.arange(length + 1)) % 64
+    return sequences[:, :-1], sequences[:, 1:]
+
+
 def train(arguments, world):
     torch.manual_seed(0)
     torch.set_num_threads(1)  # the stages have a thread each
@@ -66,14 +72,15 @@ def train(arguments, world):
         largest=torch.empty(-(-30 // arguments.microbatches), 32, 64, device="meta"),  # of a microbatch, between processes
     ) as pipeline:
         for _ in range(arguments.steps):
-            start = torch.randint(0, 64, (30, 1))  # 30 sequences: microbatches of 4 and of 3
-            sequence = (start + 3 * torch.arange(33)) % 64
-            step = pipeline.step(sequence[:, :-1], sequence[:, 1:])
+            step = pipeline.step(*draw_batch())
             if world.process == 0:
                 print(f"step {step.step}  loss {step.loss:.4f}  gradient norm {step.grad_norm:.3f}")
         if arguments.svg and world.process == 0:
             with open(arguments.svg, "w") as file:
                 file.write(pipeline.timeline().svg())
+        evaluation = pipeline.evaluate(*draw_batch())  # in all processes, as a step
+        if world.process == 0:
+            print(f"evaluation  loss {evaluation.loss:.4f}")
 
 
 def main():
