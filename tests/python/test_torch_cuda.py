@@ -7,6 +7,9 @@ import pipetrain
 torch = pytest.importorskip("torch", minversion="2.5")
 import pipetrain.torch as pt  # noqa: E402
 from test_torch import Wide, adam, batch, check_equals_whole, make_pieces, loss, train_whole  # noqa: E402
+from test_torch_keywords import batch as keyword_batch  # noqa: E402
+from test_torch_keywords import make_pieces as keyword_pieces  # noqa: E402
+from test_torch_keywords import whole  # noqa: E402
 from torch import nn  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -35,6 +38,22 @@ def test_inputs_and_targets_on_any_device_and_many_steps():
     with pt.Pipeline(pieces, loss=loss, microbatches=4, optimizer=adam, devices=devices(4), schedule="zb-h1") as pipeline:
         found = [pipeline.step(tokens, targets).loss for _ in losses]
     assert found == pytest.approx(losses, rel=1e-9)
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda:0"])
+def test_keyword_arguments_go_to_the_gpu_of_each_stage_and_outputs_stay_on_the_last(place):
+    pieces = keyword_pieces()
+    x, y, kwargs = keyword_batch()
+    with torch.no_grad():
+        outputs = whole(pieces, x, kwargs)
+    kwargs = {name: one.to(place) if isinstance(one, torch.Tensor) else one for name, one in kwargs.items()}
+    mse = nn.functional.mse_loss
+    with pt.Pipeline(pieces, loss=mse, schedule="zb-h1", microbatches=4, devices=devices(4)) as pipeline:
+        found = pipeline.evaluate(x, y, kwargs=kwargs, outputs=True)
+        assert all(one.device == torch.device(devices(4)[-1]) for one in found.outputs)
+        torch.testing.assert_close(torch.cat(found.outputs).cpu(), outputs, rtol=1e-11, atol=1e-13)
+        assert found.loss == pytest.approx(mse(outputs, y).item(), rel=1e-11)
+        assert pipeline.step(x, y, kwargs=kwargs).loss == pytest.approx(found.loss, rel=1e-11)
 
 
 def test_large_values_arrive_whole_while_the_sender_goes_on():
