@@ -24,6 +24,7 @@
 #include "apps/export/export_model.hpp"
 #include "apps/generate/generate.hpp"
 #include "apps/launch/launch.hpp"
+#include "apps/launch/launch_program.hpp"
 #include "apps/launch/launch_report.hpp"
 #include "apps/output/output_files.hpp"
 #include "apps/output/stderr_lines.hpp"
@@ -100,8 +101,11 @@ const Command& find_command(const std::string& name) {
                           nearest ? fmt::format("did you mean {}?", *nearest) : "pipetrain --help tells what there is"));
 }
 
-bool asks_for(const std::vector<std::string>& arguments, std::string_view option) {
-  return std::find(arguments.begin(), arguments.end(), option) != arguments.end();
+// A program that launch starts has options of its own.
+bool asks_for(const Command& command, const std::vector<std::string>& arguments, std::string_view option) {
+  const std::size_t own = command.name == "launch" ? arguments_of_launch(arguments) : arguments.size();
+  const auto end = arguments.begin() + static_cast<std::ptrdiff_t>(own);
+  return std::find(arguments.begin(), end, option) != end;
 }
 
 void print_internal_error(const std::exception& error) {
@@ -122,12 +126,12 @@ int run_command(std::vector<std::string> arguments, const Environment& environme
     arguments.erase(arguments.begin());
   }
   const Command& command = find_command(name);
-  wants_help = take_word("help") || wants_help || asks_for(arguments, "--help") || asks_for(arguments, "-h");
+  wants_help = take_word("help") || wants_help || asks_for(command, arguments, "--help") || asks_for(command, arguments, "-h");
   if (wants_help) {
     fmt::print("{}", command.help());
     return 0;
   }
-  if (asks_for(arguments, "--version")) {
+  if (asks_for(command, arguments, "--version")) {
     fmt::print("pipetrain {}\n", PIPETRAIN_VERSION);
     return 0;
   }
@@ -240,9 +244,9 @@ Environment process_environment() {
     const std::size_t equals = text.find('=');
     const std::string name(text.substr(0, equals));
     const auto& others = launch_variables();
-    if (equals != std::string_view::npos &&
-        (name.starts_with("PIPETRAIN_") || std::find(others.begin(), others.end(), name) != others.end()))
-      variables.emplace(name, text.substr(equals + 1));
+    const bool is_used = name.starts_with("PIPETRAIN_") || name == "PATH" ||  // by which launch finds programs
+                         std::find(others.begin(), others.end(), name) != others.end();
+    if (equals != std::string_view::npos && is_used) variables.emplace(name, text.substr(equals + 1));
   }
   return variables;
 }

@@ -94,6 +94,7 @@ int run_attempts(const Launched& launched) {
     if (!cause) return stop_signal() != 0 ? stop_signal_status() : 0;
     if (plan.attempt == launch.restarts || !may_start_again(*cause)) {
       if (!cause->line.empty()) print_error(cause->line);
+      if (cause->unsaid) print_note("stopped by " + stop_signal_name());
       return cause->status;
     }
     print_note(fmt::format("{}; the run starts again from its last checkpoint (restart {} of {})", cause->line,

@@ -118,7 +118,7 @@ std::optional<LaunchCause> LaunchAttempt::wait() {
     wait_for_news();
   }
   const std::string host = this_host();
-  return first_cause(ends_, [&](int process) { return labels_.name(process, host); });
+  return first_cause(ends_, stop_signal(), [&](int process) { return labels_.name(process, host); });
 }
 
 }  // namespace pipetrain

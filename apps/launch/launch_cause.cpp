@@ -62,17 +62,23 @@ const ProcessEnd* preferred(const std::vector<ProcessEnd>& ends, bool (*fits)(co
 
 }  // namespace
 
-std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, const Name& name) {
-  for (const ProcessEnd& end : ends)
-    if (end.signal != 0 && !end.left_behind) return by_signal(end, name);
+std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, int passed_on, const Name& name) {
+  bool stopped = false;  // one of them, by what was passed on, before it could answer
+  for (const ProcessEnd& end : ends) {
+    if (end.signal == 0 || end.left_behind) continue;
+    if (end.stopped || passed_on == 0 || !asks_to_stop(end.signal)) return by_signal(end, name);
+    stopped = true;
+  }
   for (const auto fits : {is_own, is_silent, is_news}) {
     const ProcessEnd* end = preferred(ends, fits);
     if (!end) continue;
+    if (stopped && fits == is_news) break;  // they miss one that was asked to stop
     if (end->failure) return LaunchCause{end->status, *end->failure, end->line};
     if (is_stop(*end)) return LaunchCause{end->status, ErrorKind::aborted, ""};
     return LaunchCause{end->status, ErrorKind::peer_lost,
                        fmt::format("{} ended with status {}", name(end->process), end->status)};
   }
+  if (stopped) return LaunchCause{128 + passed_on, ErrorKind::aborted, "", true};
   return std::nullopt;
 }
 

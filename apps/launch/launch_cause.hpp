@@ -24,12 +24,18 @@ struct ProcessEnd {
 struct LaunchCause {
   int status = 0;  // the exit status of the whole run
   ErrorKind kind = ErrorKind::peer_lost;
-  std::string line;  // empty: nobody needs to be told; a signal has asked the run to stop
+  std::string line;     // empty: nobody needs to be told; a signal has asked the run to stop
+  bool unsaid = false;  // and no process has said so, because it ended them at once
 };
 
 // `ends` are in order of time. Nothing when all have ended well. In this order of preference: a process that a signal ended or
 // stopped, because nobody but the kernel asked for it; what process 0, or else the first, says of a cause of its own; one that
 // ended without a word; at last, what they say of one that went away, which is on another host. `name` names a process.
-std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, const std::function<std::string(int)>& name);
+//
+// `passed_on` is the signal that asked the launch to stop and went on to its processes, 0 where none did. Those that it, or
+// another one that asks to stop, ended have not failed, nor have those who miss them: where nothing else is wrong, the cause
+// has that signal's status and no line.
+std::optional<LaunchCause> first_cause(const std::vector<ProcessEnd>& ends, int passed_on,
+                                       const std::function<std::string(int)>& name);
 
 }  // namespace pipetrain

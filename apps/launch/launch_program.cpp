@@ -42,22 +42,39 @@ bool is_program(const fs::path& path) {
   return fs::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
 }
 
-std::string find_program(const std::string& name, const std::map<std::string, std::string>& environment) {
-  if (name.find('/') != std::string::npos && is_program(name)) return name;
+// Where a shell looks: PATH, or what the system says in its place; an empty folder there is the current one.
+std::string find_on_path(const std::string& name, const std::map<std::string, std::string>& environment) {
   const auto path = environment.find("PATH");
-  std::string_view rest = name.find('/') == std::string::npos && path != environment.end() ? path->second : "";
-  while (!rest.empty()) {
+  std::string_view rest = path != environment.end() ? std::string_view(path->second) : "/bin:/usr/bin";
+  for (bool more = true; more;) {
     const std::size_t end = std::min(rest.find(':'), rest.size());
-    const fs::path file = fs::path(rest.substr(0, end)) / name;
-    if (is_program(file)) return file;
+    const std::string_view folder = end == 0 ? "." : rest.substr(0, end);
+    if (const fs::path file = fs::path(folder) / name; is_program(file)) return file;
+    more = end < rest.size();
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
+  return "";
+}
+
+std::string find_program(const std::string& name, const std::map<std::string, std::string>& environment) {
+  const bool is_path = name.find('/') != std::string::npos;
+  const std::string file = is_path && is_program(name) ? name : is_path || name.empty() ? "" : find_on_path(name, environment);
+  if (!file.empty()) return file;
+  std::error_code ignored;
+  if (fs::is_regular_file(name, ignored))
+    throw Error(ErrorKind::input, fmt::format("launch: {} is a file that cannot be run from here; {}", name,
+                                              is_path ? "make it executable (chmod +x), or give its interpreter before it"
+                                                      : "write ./ before it, or give its interpreter before it"));
   throw Error(ErrorKind::input, fmt::format("launch: {} is no program that can be run; give one, such as python script.py, or "
                                             "leave it out to train",
                                             name));
 }
 
 }  // namespace
+
+std::size_t arguments_of_launch(const std::vector<std::string>& arguments) {
+  return place_of_program(own_options(), arguments).value_or(arguments.size());
+}
 
 std::optional<LaunchProgram> read_launch_program(const std::vector<std::string>& arguments,
                                                  const std::map<std::string, std::string>& environment) {

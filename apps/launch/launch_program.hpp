@@ -22,4 +22,7 @@ struct LaunchProgram {
 std::optional<LaunchProgram> read_launch_program(const std::vector<std::string>& arguments,
                                                  const std::map<std::string, std::string>& environment);
 
+// How many of the arguments are launch's own: those before the name of another program, else all.
+std::size_t arguments_of_launch(const std::vector<std::string>& arguments);
+
 }  // namespace pipetrain

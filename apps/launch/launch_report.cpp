@@ -24,11 +24,12 @@ bool is_pipe(int descriptor) {
   return ::fstat(descriptor, &status) == 0 && S_ISFIFO(status.st_mode);
 }
 
-// At once, so that lines of several threads stay whole.
-bool write_line(std::string_view line) {
+// A pipe takes it at once, so that lines of several threads stay whole.
+std::string ended(std::string_view line) { return std::string(line.substr(0, PIPE_BUF - 1)) + "\n"; }
+
+bool write_line(const std::string& text) {
   const int to = pipe_end;
   if (to < 0) return false;
-  const std::string text = std::string(line.substr(0, PIPE_BUF - 1)) + "\n";
   ssize_t wrote = -1;
   do {
     wrote = ::write(to, text.data(), text.size());
@@ -49,11 +50,13 @@ void connect_launch_report(const std::map<std::string, std::string>& environment
   pipe_end = descriptor;
 }
 
-void report_joined() { write_line(joined_line); }
+void report_joined() { write_line(ended(joined_line)); }
 
-bool report_failure(ErrorKind kind, std::string_view line) {
-  return write_line(fmt::format("{}{} {}", failed_begin, static_cast<int>(kind), one_line(line)));
+std::string failure_report(ErrorKind kind, std::string_view line) {
+  return ended(fmt::format("{}{} {}", failed_begin, static_cast<int>(kind), one_line(line)));
 }
+
+bool report_failure(ErrorKind kind, std::string_view line) { return write_line(failure_report(kind, line)); }
 
 std::optional<LaunchReport> parse_launch_report(std::string_view line) {
   if (line == joined_line) return LaunchReport{};

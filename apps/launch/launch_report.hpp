@@ -22,6 +22,9 @@ void report_joined();
 // Whether somebody takes the error's line, which then must not be printed.
 bool report_failure(ErrorKind kind, std::string_view line);
 
+// What report_failure() writes, with its end.
+std::string failure_report(ErrorKind kind, std::string_view line);
+
 // --- in pipetrain launch ---
 struct LaunchReport {
   std::optional<ErrorKind> failure;  // not given: all have joined

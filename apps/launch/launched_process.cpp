@@ -61,26 +61,24 @@ void reset_signals(const sigset_t& mask) {
 struct LaunchedProcess::Start {
   const char* file;
   std::vector<std::string> words, environment;
-  int report;  // the end of the pipe that the child writes to
+  int report;              // the end of the pipe that the child writes to
+  std::string no_program;  // what it reports there where the file cannot be run
 };
 
-namespace {
-
 // After fork() in a process of several threads: only what is safe in a signal handler.
-[[noreturn]] void become(const char* file, char* const* words, char* const* environment, int report, pid_t parent,
-                         const sigset_t& mask) {
+void LaunchedProcess::become(const Start& how, char* const* words, char* const* environment, pid_t parent,
+                             const sigset_t& mask) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // it has ended already
-  ::fcntl(report, F_SETFD, 0);
+  ::fcntl(how.report, F_SETFD, 0);
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   if (nothing > STDERR_FILENO) ::close(nothing);
   reset_signals(mask);
-  ::execve(file, words, environment);
-  ::_exit(127);
+  ::execve(how.file, words, environment);
+  static_cast<void>(!::write(how.report, how.no_program.data(), how.no_program.size()));
+  ::_exit(exit_status(ErrorKind::input));
 }
-
-}  // namespace
 
 LaunchedProcess::LaunchedProcess(const std::string& file, const std::vector<std::string>& words, const LaunchPlace& place,
                                  const std::string& token) {
@@ -91,7 +89,11 @@ LaunchedProcess::LaunchedProcess(const std::string& file, const std::vector<std:
                 fmt::format("launch: no pipe for a process ({}); raise ulimit -n", std::strerror(errno)));
   pipe_ = ends[0];
   ::fcntl(pipe_, F_SETFL, O_NONBLOCK);
-  start({file.empty() ? "/proc/self/exe" : file.c_str(), words, child_environment(place, token, ends[1]), ends[1]});
+  start({file.empty() ? "/proc/self/exe" : file.c_str(), words, child_environment(place, token, ends[1]), ends[1],
+         failure_report(ErrorKind::input,
+                        fmt::format("launch: {} cannot be run; give a program for this machine, or a script whose "
+                                    "first line names its interpreter, such as #!/bin/sh",
+                                    file))});
   ::close(ends[1]);
   if (id_ >= 0) return;
   const int error = errno;
@@ -107,7 +109,7 @@ void LaunchedProcess::start(Start how) {
   ::sigfillset(&all);
   ::sigprocmask(SIG_BLOCK, &all, &before);
   id_ = ::fork();
-  if (id_ == 0) become(how.file, word_pointers.data(), entry_pointers.data(), how.report, parent, before);
+  if (id_ == 0) become(how, word_pointers.data(), entry_pointers.data(), parent, before);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -1,6 +1,7 @@
 // One process that pipetrain launch has started: with a place of its own in the run.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <optional>
@@ -42,6 +43,8 @@ class LaunchedProcess {
  private:
   struct Start;
   void start(Start how);
+  [[noreturn]] static void become(const Start& how, char* const* words, char* const* environment, pid_t parent,
+                                  const sigset_t& mask);
   void read_reports();
   void note_status(int status);
 

@@ -22,8 +22,8 @@ ProcessEnd told(int process, int status, ErrorKind kind, const std::string& line
 }
 ProcessEnd killed(int process, int signal) { return {.process = process, .signal = signal}; }
 
-std::optional<LaunchCause> cause(const std::vector<ProcessEnd>& ends) {
-  return first_cause(ends, [](int process) { return "process " + std::to_string(process); });
+std::optional<LaunchCause> cause(const std::vector<ProcessEnd>& ends, int passed_on = 0) {
+  return first_cause(ends, passed_on, [](int process) { return "process " + std::to_string(process); });
 }
 
 }  // namespace
@@ -96,6 +96,25 @@ TEST_CASE("a run that signals stopped needs no error") {
   CHECK(found->status == 143);
   CHECK(found->line.empty());
   CHECK(found->kind == ErrorKind::aborted);
+}
+
+TEST_CASE("processes that a signal to the launch ended have not failed, nor have those who miss them") {
+  const auto lost = told(0, 1, ErrorKind::peer_lost, "process 1 went away");
+  for (const auto& ends : {std::vector{killed(1, SIGTERM), killed(0, SIGTERM)},
+                           {killed(1, SIGTERM), lost},
+                           {lost, killed(1, SIGINT)},
+                           {killed(1, SIGTERM), ended(0, 0)}}) {
+    const auto found = cause(ends, SIGTERM);
+    REQUIRE(found);
+    CHECK(found->status == 143);
+    CHECK(found->kind == ErrorKind::aborted);
+    CHECK(found->line.empty());
+    CHECK(found->unsaid);
+  }
+  CHECK_FALSE(cause({killed(1, SIGTERM), ended(0, 143)}, SIGTERM)->unsaid);
+  CHECK_THAT(cause({killed(1, SIGKILL), killed(0, SIGTERM)}, SIGTERM)->line, StartsWith("process 1 was ended by SIGKILL"));
+  CHECK(cause({killed(1, SIGTERM), ended(0, 3)}, SIGTERM)->line == "process 0 ended with status 3");
+  CHECK(cause({killed(1, SIGTERM), told(0, 2, ErrorKind::input, "no such file")}, SIGTERM)->line == "no such file");
 }
 
 TEST_CASE("reports of a process are read as they were written, and nothing else") {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -20,6 +21,7 @@ using namespace pipetrain;
 using bench::ProcessMark;
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -362,4 +364,35 @@ TEST_CASE("wrong input of one process is told once, and ends all", "[launch]") {
   CHECK(count(result.err, "\n") == 1);
   CHECK_THAT(result.err, Contains("/nowhere/at-all.txt"));
   CHECK(mark.all_gone());
+}
+
+TEST_CASE("launch finds programs where a shell does, and hands them options that it has too", "[launch]") {
+  const TempFolder folder;
+  const auto put = [&](const std::string& name, const std::string& text, bool executable = true) {
+    const fs::path file = folder.write(name, text);
+    if (executable) fs::permissions(file, fs::perms::owner_all);
+    return file.string();
+  };
+  put("bin/tell_place", "#!/bin/sh\necho \"$1 ${PIPETRAIN_LAUNCH%% *}\"\n");
+  const Result result = run("launch --nproc 2 tell_place --help", "PATH=" + folder.path().string() + "/bin:$PATH");
+  INFO(result.err);
+  CHECK(result.status == 0);
+  CHECK((result.out == "--help 0/2\n--help 1/2\n" || result.out == "--help 1/2\n--help 0/2\n"));
+  CHECK(run("launch --nproc 2 true").status == 0);
+  CHECK(run("launch --nproc 2 true", "unset PATH;").status == 0);
+  CHECK_THAT(refused("launch --nproc 2 true", "PATH=/nonexistent"), Contains("true is no program that can be run"));
+  CHECK_THAT(refused("launch --nproc 2 " + put("plain", "x", false)), Contains("make it executable (chmod +x)"));
+  CHECK_THAT(refused("launch --nproc 2 " + put("unnamed", "echo x\n")), Contains("first line names its interpreter"));
+  CHECK_THAT(run("launch --nproc 2 --help true").out, StartsWith("pipetrain launch --nproc N"));
+}
+
+TEST_CASE("a signal to the launch of a program is no failure of its processes", "[launch]") {
+  for (const auto& [signal, status] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}, std::pair{SIGHUP, 129}}) {
+    const TempFolder folder;
+    const std::string begun = (folder.path() / "begun").string();
+    LiveRun live("launch --nproc 2 sh -c 'echo x >> " + begun + "; exec sleep 600'");
+    live.wait_until([&] { return read_file(begun) == "x\nx\n"; });
+    CHECK(live.end_by(signal) == status);
+    CHECK(live.err() == "stopped by SIG" + std::string(::sigabbrev_np(signal)) + "\n");
+  }
 }
