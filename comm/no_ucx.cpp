@@ -19,6 +19,8 @@ void print_no_ucx_stacks() noexcept {}
 
 void hold_ucx_openings() noexcept {}
 
+void remove_ucx_folder() noexcept {}
+
 std::string describe_ucx() { return "none: this build has no UCX"; }
 
 }  // namespace pipetrain

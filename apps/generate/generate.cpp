@@ -15,6 +15,7 @@
 #include "apps/generate/text_printer.hpp"
 #include "apps/output/stderr_lines.hpp"
 #include "apps/signals/signals.hpp"
+#include "comm/ucx/ucx_process.hpp"
 #include "core/counted.hpp"
 
 namespace pipetrain {
@@ -110,6 +111,7 @@ int failed(const RunFailed& failure, const JoinedRun* joined) {
   const bool stopped = failure.kind() == ErrorKind::aborted && stop_signal() != 0;
   const int status = stopped ? stop_signal_status() : exit_status(failure.kind());
   if (failure.everything_stopped()) return status;
+  hold_ucx_openings();
   std::fflush(nullptr);
   std::_Exit(status);
 }

@@ -40,6 +40,7 @@ std::atomic<std::int64_t> caught_at{0};
 [[noreturn]] void end_at_once(std::string_view line, int status) {
   remove_unfinished_outputs();
   remove_save_lock();
+  remove_ucx_folder();
   pollfd ready{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&ready, 1, 0) > 0)  // where nobody reads, a line would keep the process
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));

@@ -22,6 +22,7 @@
 #include "apps/train/record_file.hpp"
 #include "apps/train/save_lock.hpp"
 #include "apps/train/step_outputs.hpp"
+#include "comm/ucx/ucx_process.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "model/costs.hpp"
@@ -169,6 +170,7 @@ class StepLoop {
 
 // A run that failed: who waited for whom, then the cause. Threads that still run cannot be joined, so the process ends here.
 [[noreturn]] void leave_running_threads(int status) {
+  hold_ucx_openings();
   std::fflush(nullptr);
   std::_Exit(status);
 }

@@ -118,7 +118,8 @@ void UcxPeers::fail(Connection& connection, ucs_status_t status) {
   const bool connecting = process >= 0 && process < control_.process() && !is_connected(process);
   const bool again = connecting && ++tries_[process] < most_tries;
   if (process >= 0 && !again && left_.count(process) == 0) {
-    lose(process, std::string("its connection broke (") + ucs_status_string(status) + ")");
+    lose(process, std::string("its connection broke (") + ucs_status_string(status) + ")" +
+                      (is_connected(process) ? "" : remedy_by_ucx_settings()));
   }
   worker_.post([this, endpoint = connection.endpoint, process, again] {
     close_broken(endpoint);

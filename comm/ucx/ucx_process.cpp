@@ -24,7 +24,10 @@ void print_no_ucx_stacks() noexcept {
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ucs_debug_disable_signal(number);
 }
 
-void hold_ucx_openings() noexcept { (void)!openings().try_lock_for(std::chrono::seconds(2)); }
+void hold_ucx_openings() noexcept {
+  (void)!openings().try_lock_for(std::chrono::seconds(2));
+  remove_ucx_folder();
+}
 
 std::unique_lock<std::timed_mutex> begin_ucx_opening() { return std::unique_lock(openings()); }
 

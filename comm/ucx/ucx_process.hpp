@@ -9,9 +9,12 @@ namespace pipetrain {
 // environment says what UCX does then (UCX_HANDLE_ERRORS, UCX_ERROR_SIGNALS). To be called before own handlers are set.
 void print_no_ucx_stacks() noexcept;
 
-// For a process that is about to end: waits until no worker is being opened, 2 s at most, and lets none be opened from now on.
-// One that ends in the middle of that leaves a file in /dev/shm. Thread-safe.
+// For a process that is about to end: waits until no worker is being opened, 2 s at most, lets none be opened from now on, and
+// removes the process's folder of shared memory. One that ends in the middle of that leaves it to the next. Thread-safe.
 void hold_ucx_openings() noexcept;
+
+// Removes that folder alone. Async-signal-safe.
+void remove_ucx_folder() noexcept;
 
 // For UcxWorker: held while it opens.
 std::unique_lock<std::timed_mutex> begin_ucx_opening();

@@ -12,6 +12,7 @@
 #include <exception>
 #include <future>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "comm/ucx/ucx_process.hpp"
@@ -29,9 +30,27 @@ void allow_shared_memory() {
   });
 }
 
-ucp_context_h open_context(UcxWorker::SharedMemory shared_memory) {
+// What the environment tells UCX: where it cannot start, this is mostly why.
+std::string settings_of_ucx() {
+  std::string settings;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry, name = text.substr(0, text.find('='));
+    const bool own = name == "UCX_POSIX_ERROR_HANDLING" || name == "UCX_SYSV_ERROR_HANDLING" || name == "UCX_HANDLE_ERRORS";
+    if (name.starts_with("UCX_") && !own) settings += (settings.empty() ? "" : ", ") + std::string(text);
+  }
+  return settings;
+}
+
+// Files of shared memory are made in `folder`. Where UCX knows no such setting by either name, they are where they were.
+void choose_folder(ucp_config_t* config, const UcxFolder* folder) {
+  if (folder == nullptr) return;
+  for (const char* name : {"DIR", "POSIX_DIR"}) (void)ucp_config_modify(config, name, folder->path().c_str());
+}
+
+ucp_context_h open_context(UcxWorker::SharedMemory shared_memory, const UcxFolder* folder) {
   ucp_config_t* config = nullptr;
-  check_ucx(ucp_config_read(nullptr, nullptr, &config), "read its configuration");
+  check_ucx(ucp_config_read(nullptr, nullptr, &config), "read its configuration", remedy_by_ucx_settings());
+  choose_folder(config, folder);
   const bool chosen = std::getenv("UCX_TLS") != nullptr;  // what the user has set wins
   if (shared_memory == UcxWorker::SharedMemory::avoided && !chosen) (void)ucp_config_modify(config, "TLS", "^sm");
   ucp_params_t params{};
@@ -41,19 +60,25 @@ ucp_context_h open_context(UcxWorker::SharedMemory shared_memory) {
   ucp_context_h context = nullptr;
   const ucs_status_t status = ucp_init(&params, config, &context);
   ucp_config_release(config);
-  check_ucx(status, "start");
+  check_ucx(status, "start", remedy_by_ucx_settings());
   return context;
 }
 
 }  // namespace
 
+std::string remedy_by_ucx_settings() {
+  const std::string settings = settings_of_ucx();
+  return settings.empty() ? "; `ucx_info -d` shows what UCX finds here, UCX_TLS and UCX_NET_DEVICES choose among that"
+                          : "; UCX is told " + settings + ": correct or unset these, `ucx_info -d` shows what it finds here";
+}
+
 void quiet_ucx() {
   if (std::getenv("UCX_LOG_LEVEL") == nullptr) (void)ucs_global_opts_set_value("LOG_LEVEL", "fatal");
 }
 
-void check_ucx(ucs_status_t status, const char* what) {
+void check_ucx(ucs_status_t status, const char* what, const std::string& remedy) {
   if (UCS_STATUS_IS_ERR(status)) {
-    throw Error(ErrorKind::unavailable, std::string("UCX cannot ") + what + ": " + ucs_status_string(status));
+    throw Error(ErrorKind::unavailable, std::string("UCX cannot ") + what + ": " + ucs_status_string(status) + remedy);
   }
 }
 
@@ -94,19 +119,22 @@ UcxWorker::~UcxWorker() {
 
 void UcxWorker::open(SharedMemory shared_memory) {
   posted_events_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (posted_events_ < 0) throw Error(ErrorKind::unavailable, "UCX cannot start: the process has too many files open");
+  if (posted_events_ < 0)
+    throw Error(ErrorKind::unavailable, "UCX cannot start: the process has too many files open; raise ulimit -n");
   const auto opening = begin_ucx_opening();
-  context_ = open_context(shared_memory);
+  if (std::getenv("UCX_POSIX_DIR") == nullptr) folder_ = UcxFolder::open();  // what the user has set wins
+  context_ = open_context(shared_memory, folder_.get());
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SINGLE;
-  check_ucx(ucp_worker_create(context_, &params, &worker_), "make a worker");
+  check_ucx(ucp_worker_create(context_, &params, &worker_), "make a worker", remedy_by_ucx_settings());
   check_ucx(ucp_worker_get_efd(worker_, &worker_events_), "wait for events");
 }
 
 void UcxWorker::close() noexcept {
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   if (context_ != nullptr) ucp_cleanup(context_);
+  folder_.reset();
   if (posted_events_ >= 0) ::close(posted_events_);
 }
 

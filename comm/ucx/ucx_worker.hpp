@@ -9,16 +9,22 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "comm/ucx/ucx_folder.hpp"
 
 namespace pipetrain {
 
 // Makes UCX report on stderr fatal errors only, unless the environment says otherwise: its errors are ours to report.
 void quiet_ucx();
 
-// Throws Error(unavailable) for a status that is an error: "UCX cannot <what>: <why>".
-void check_ucx(ucs_status_t status, const char* what);
+// What to do where UCX cannot start or connect: "; UCX is told UCX_TLS=x: ...". What the environment says is mostly why.
+std::string remedy_by_ucx_settings();
+
+// Throws Error(unavailable) for a status that is an error: "UCX cannot <what>: <why><remedy>".
+void check_ucx(ucs_status_t status, const char* what, const std::string& remedy = "");
 
 class UcxWorker {
  public:
@@ -50,6 +56,7 @@ class UcxWorker {
   bool run_posted();
   void wake() noexcept;
 
+  std::shared_ptr<const UcxFolder> folder_;  // for UCX's files; null where it makes them elsewhere
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   int worker_events_ = -1;  // readable when UCX has something to do

@@ -1,0 +1,118 @@
+#include "comm/ucx/ucx_folder.hpp"
+
+#include <sys/ipc.h>
+#include <sys/shm.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "catch.hpp"
+#include "comm/ucx/ucx_worker.hpp"
+#include "core/error.hpp"
+#include "temp_folder.hpp"
+
+using namespace pipetrain;
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Runs this in another process, which it ends by SIGKILL. Returns what it gave.
+int killed(const std::function<int()>& work) {
+  int ends[2], result = -1;
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const int number = work();
+    (void)!::write(ends[1], &number, sizeof number);
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  REQUIRE(::read(ends[0], &result, sizeof result) == sizeof result);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  return result;
+}
+
+int make_segment(int mode = 0600) { return ::shmget(IPC_PRIVATE, 4096, IPC_CREAT | mode); }
+bool is_there(int segment) {
+  struct shmid_ds status {};
+  return ::shmctl(segment, IPC_STAT, &status) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("what a killed process left of UCX's shared memory goes when another one opens UCX") {
+  const TempFolder place;
+  const int segment = killed([&] {
+    static const auto folder = UcxFolder::open(place.path());
+    std::ofstream(folder->path() + "/ucx_shm_posix_1a2b") << "x";
+    return make_segment();
+  });
+  REQUIRE(names_in(place.path()).size() == 1);
+  REQUIRE(is_there(segment));
+  const auto folder = UcxFolder::open(place.path());
+  REQUIRE(folder);
+  CHECK(names_in(place.path()) == std::vector<std::string>{fs::path(folder->path()).filename().string()});
+  CHECK_FALSE(is_there(segment));
+}
+
+TEST_CASE("what belongs to living processes, and to nobody that is known, stays") {
+  const TempFolder place;
+  place.write("ucx_shm_posix_1a2b", "somebody's");
+  fs::create_directory(place.path() / "pipetrain-ucx.1.x.abcdef");
+  auto mine = UcxFolder::open(place.path());
+  REQUIRE(mine);
+  CHECK(UcxFolder::open(place.path()) == mine);
+  std::ofstream(mine->path() + "/ucx_shm_posix_3c") << "x";
+  const int own = make_segment(), stranger = killed([] { return make_segment(); });
+  // From another process, for which this one is another.
+  killed([&] {
+    remove_ucx_leftovers(place.path());
+    return 0;
+  });
+  CHECK(names_in(place.path()).size() == 3);
+  CHECK(fs::exists(mine->path() + "/ucx_shm_posix_3c"));
+  CHECK(is_there(own));
+  CHECK(is_there(stranger));  // of a process that has never said that it uses UCX
+  for (const int segment : {own, stranger}) ::shmctl(segment, IPC_RMID, nullptr);
+  mine.reset();
+  CHECK(names_in(place.path()).size() == 2);
+}
+
+TEST_CASE("UCX makes its files in the folder of this process, which goes with the last worker") {
+  const auto here = [] {
+    std::size_t folders = 0;
+    for (const auto& entry : fs::directory_iterator("/dev/shm"))
+      folders += entry.path().filename().string().find("." + std::to_string(::getpid()) + ".") != std::string::npos;
+    return folders;
+  };
+  REQUIRE(here() == 0);
+  {
+    const UcxWorker one, two;
+    CHECK(here() == 1);
+    std::size_t files = 0;  // that this process has open there
+    for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+      std::error_code ignored;
+      files += fs::read_symlink(entry.path(), ignored).string().find("/pipetrain-ucx.") != std::string::npos;
+    }
+    CHECK(files > 1);  // more than its lock
+  }
+  CHECK(here() == 0);
+}
+
+TEST_CASE("an error of UCX's start tells what the environment says to it") {
+  ::setenv("UCX_TLS", "nothing_of_that_name", 1);
+  CHECK_THROWS_WITH(UcxWorker(), Contains("UCX cannot ") && Contains("UCX_TLS=nothing_of_that_name") &&
+                                     Contains("correct or unset these, `ucx_info -d` shows"));
+  ::unsetenv("UCX_TLS");
+}
