@@ -8,6 +8,7 @@
 #include "apps/options/option_values.hpp"
 #include "apps/options/saving_options.hpp"
 #include "apps/output/stderr_lines.hpp"
+#include "apps/signals/signals.hpp"
 #include "core/error.hpp"
 #include "model/weights/companion_files.hpp"
 
@@ -53,6 +54,13 @@ ExportOptions parse_export_options(const std::vector<std::string>& arguments, co
   return options;
 }
 
+namespace {
+
+// Ends the writing of a folder, which then goes.
+struct Stopped {};
+
+}  // namespace
+
 int run_export(const ExportOptions& options) {
   check_hf_target(options.out);
   const CheckpointManifest manifest = verify_checkpoint(options.load);
@@ -60,12 +68,19 @@ int run_export(const ExportOptions& options) {
   const InitialState initial = open_checkpoint(options.load, manifest, config);
   const auto tensors = logical_tensors(config);
   const auto fill = [&](std::size_t i, float* out) {
+    if (stop_signal() != 0) throw Stopped{};
     Parameter whole;
     whole.name = tensors[i].name;
     whole.full = whole.local = tensors[i].shape;
     initial.weights->load(whole, out);
   };
-  save_hf_model(config, options.out, fill, options.folder);
+  try {
+    const SignalAnswers answers([] {}, [] {});  // else the process would end at once, and leave what it has written
+    save_hf_model(config, options.out, fill, options.folder);
+  } catch (const Stopped&) {
+    print_note("stopped by " + stop_signal_name());
+    return stop_signal_status();
+  }
   for (const auto& note : options.notes) print_note(note);
   fmt::print("step {} of {} -> {}\n", manifest.state.step, options.load.string(), options.out.string());
   return 0;

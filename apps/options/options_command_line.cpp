@@ -101,6 +101,8 @@ RawOptions read_command_line(const std::vector<OptionSpec>& table, const std::ve
   for (const OptionSpec& spec : table) {
     std::vector<std::string> given = parsed[spec.name]->results();
     if (given.empty()) continue;
+    if (spec.name == "help" || spec.name == "version")  // alone it has been answered
+      throw Error(ErrorKind::input, fmt::format("--{}: takes no value; write it alone", spec.name));
     unmark(given);
     RawOption& option = options[spec.name];
     option.words = spec.many ? given : std::vector{given.back()};

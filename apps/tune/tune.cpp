@@ -54,18 +54,27 @@ std::filesystem::path plan_path(const TuneOptions& options, const Layout& layout
                                       again ? name_of(layout.recompute) : "");
 }
 
-void write_plans(const TuneOptions& options, const SearchResult& result) {
-  if (!options.plans) return;
-  std::error_code error;
-  std::filesystem::create_directory(*options.plans, error);
-  if (error)
-    throw Error(ErrorKind::input,
-                fmt::format("--plans {}: cannot be made ({}); give another folder", options.plans->string(), error.message()));
+void put_plans(const TuneOptions& options, const SearchResult& result) {
   OutputFiles files;
   for (const RankedLayout& ranked : result.best)
     if (const Layout& layout = ranked.layout; layout.plan)
       files.add("plans", plan_path(options, layout), [&](std::ostream& out) { out << schedules::to_text(*layout.plan); });
   files.put_in_place();
+}
+
+void write_plans(const TuneOptions& options, const SearchResult& result) {
+  if (!options.plans) return;
+  std::error_code error;
+  const bool made = std::filesystem::create_directory(*options.plans, error);
+  if (error)
+    throw Error(ErrorKind::input,
+                fmt::format("--plans {}: cannot be made ({}); give another folder", options.plans->string(), error.message()));
+  try {
+    put_plans(options, result);
+  } catch (const Error&) {
+    if (made) std::filesystem::remove(*options.plans, error);
+    throw;
+  }
 }
 
 // On several hosts to be run on each, with what stands in capitals filled in.

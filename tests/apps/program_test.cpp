@@ -1,12 +1,16 @@
 // The program itself: exit status, and what stands on stdout and stderr.
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "apps/live_run.hpp"
 #include "apps/pipetrain_program.hpp"
 #include "catch.hpp"
 
+namespace fs = std::filesystem;
+using pipetrain::LiveRun;
 using pipetrain::refused;
 using pipetrain::Result;
 using pipetrain::run;
@@ -43,6 +47,8 @@ TEST_CASE("every command has a page and a version") {
     CHECK(run("--help").out.find(command) != std::string::npos);
   }
   CHECK_THAT(run("--version").out, StartsWith("pipetrain 0."));
+  CHECK(refused("--help=pp") == "--help: takes no value; write it alone");
+  CHECK(refused("simulate --version=1") == "--version: takes no value; write it alone");
   CHECK(run("help simulat").err == "pipetrain: error: simulat: unknown command; did you mean simulate?\n");
 }
 
@@ -115,6 +121,56 @@ TEST_CASE("a signal ends the other commands with its status and one line") {
     CHECK(result.err == "stopped by SIG" + std::string(signal) + "\n");
   }
   CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("commands that a signal ends amid their work leave nothing, and say so in one line") {
+  const TempFolder folder;
+  const std::string place = folder.path().string() + "/";
+  std::string prompts;
+  for (int i = 0; i < 20000; ++i) prompts += "a\n";
+  folder.write("prompts", prompts);
+  for (const std::string& command :
+       {"generate --device cpu --model " PIPETRAIN_TEST_DATA "/golden/llama3_tiny --max-new-tokens 100 --prompts " + place +
+            "prompts",
+        "tune --model llama-7b --devices 64 --global-batch 512 --cut search --cut-seconds 100 --plans " + place + "plans"}) {
+    const Result result = run(command, "timeout -s TERM --preserve-status 1");
+    INFO(command);
+    CHECK(result.status == 143);
+    CHECK(result.err.ends_with("stopped by SIGTERM\n"));
+    CHECK(pipetrain::names_in(folder.path()) == std::vector<std::string>{"prompts"});
+  }
+  folder.write("text.txt", std::string(60'000'000, 'a'));
+  LiveRun live("tokenize --threads 1 --tokenizer " PIPETRAIN_TEST_DATA "/data/tokenizers/fixtures/llama3.json --data " + place +
+               "text.txt --out " + place + "x.tokens");
+  live.wait_until([&] { return pipetrain::names_in(folder.path()).size() == 3; });
+  CHECK(live.end_by(SIGTERM) == 143);
+  CHECK(live.err() == "stopped by SIGTERM\n");
+  CHECK(pipetrain::names_in(folder.path()) == std::vector<std::string>{"prompts", "text.txt"});
+}
+
+TEST_CASE("an export that a signal stops leaves nothing half-written") {
+  const TempFolder folder;
+  const std::string save = (folder.path() / "run").string(), out = (folder.path() / "out").string();
+  const auto config =
+      folder.write("model/config.json", R"({"model_type": "gpt2", "vocab_size": 8000, "n_embd": 256, "n_layer": 6,
+      "n_head": 4, "n_positions": 64, "n_inner": 2048, "layer_norm_epsilon": 1e-5})");
+  REQUIRE(run("--device cpu --init random --seq-len 8 --microbatches 1 --steps 1 --model " + config.parent_path().string() +
+              " --save " + save)
+              .status == 0);
+  fs::remove_all(save + "/model");
+  bool stopped = false;
+  for (int tries = 0; tries < 20 && !stopped; ++tries) {  // it may have ended before
+    LiveRun live("export --load " + save + "/step-00000001 --out " + out);
+    live.wait_until([&] { return fs::exists(out + ".partial/config.json") || fs::exists(out); });
+    const int status = live.end_by(SIGTERM);
+    stopped = status == 143;
+    CHECK((stopped || status == 0));
+    if (stopped) CHECK(live.err() == "stopped by SIGTERM\n");
+    CHECK(fs::exists(out) != stopped);
+    CHECK_FALSE(fs::exists(out + ".partial"));
+    fs::remove_all(out);
+  }
+  CHECK(stopped);
 }
 
 TEST_CASE("a provoked failure is one named line and exit status 1; a process that exits leaves no half-written files") {
