@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Prints docs/options.md: what every command says of its options. tests/structure/options_page_test.cpp holds the page to it.
+#   scripts/options_page.sh build/pipetrain >docs/options.md
+set -euo pipefail
+
+program=$1
+cat <<'PAGE'
+# Options
+
+What `pipetrain COMMAND --help` prints, of every command; without a value behind an option, it has none by default. Options come from the command line, else from the
+environment (`--seq-len` as `PIPETRAIN_SEQ_LEN`), else from a TOML or JSON file (`--config`). [training.md](training.md), [schedules.md](schedules.md), [memory.md](memory.md),
+[data.md](data.md), [generate.md](generate.md), [multi-node.md](multi-node.md), [watching.md](watching.md) and [replay.md](replay.md) tell what they are for.
+PAGE
+for command in train launch simulate tune doctor tokenize generate export replay compare watch; do
+  printf '\n## %s\n\n```text\n' "$command"
+  if [[ $command == launch ]]; then # its options are train's
+    "$program" "$command" --help | sed '/^Model and data$/,$d' | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
+    echo '...the options of train, among them those of its processes'
+  else
+    "$program" "$command" --help
+  fi
+  printf '```\n'
+done

@@ -1,0 +1,75 @@
+// docs/options.md tells every option of every command, with its default: it is what --help prints.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "skip.hpp"
+#include "structure/source_files.hpp"
+
+namespace fs = std::filesystem;
+using pipetrain::structure::text_of;
+
+namespace {
+
+const std::string program = PIPETRAIN_BUILD_DIR "/pipetrain";
+
+std::string printed_by(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
+  REQUIRE(pipe);
+  std::string text;
+  char buffer[4096];
+  for (std::size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, pipe.get())) > 0;) text.append(buffer, got);
+  return text;
+}
+
+std::string help_of(const std::string& command) { return printed_by("'" + program + "' " + command + " --help"); }
+
+std::set<std::string> found_in(const std::string& text, const std::string& pattern) {
+  const std::regex searched(pattern);
+  std::set<std::string> found;
+  for (std::sregex_iterator match(text.begin(), text.end(), searched), end; match != end; ++match) found.insert((*match)[1]);
+  return found;
+}
+
+// Of pages that people wrote.
+std::string other_pages() {
+  std::string text;
+  for (const auto& entry : fs::recursive_directory_iterator(PIPETRAIN_SOURCE_DIR "/docs"))
+    if (entry.path().extension() == ".md" && entry.path().filename() != "options.md")
+      text += text_of(fs::relative(entry.path(), PIPETRAIN_SOURCE_DIR).string());
+  return text;
+}
+
+const std::vector<std::string> commands = {"train",    "launch", "simulate", "tune",    "doctor", "tokenize",
+                                           "generate", "export", "replay",   "compare", "watch"};
+
+}  // namespace
+
+TEST_CASE("the page of options is what the program prints of itself") {
+  if (!fs::exists(program)) return pipetrain::test::skip("the program is not built");
+  INFO("write it again: scripts/options_page.sh build/pipetrain >docs/options.md");
+  CHECK(text_of("docs/options.md") == printed_by("'" PIPETRAIN_SOURCE_DIR "/scripts/options_page.sh' '" + program + "'"));
+}
+
+TEST_CASE("every command is on the page of options, and every option is explained on another page") {
+  if (!fs::exists(program)) return pipetrain::test::skip("the program is not built");
+  const std::string page = text_of("docs/options.md"), others = other_pages();
+  for (const std::string& command : found_in(help_of(""), "\n  pipetrain ([a-z]+) ")) {
+    INFO(command);
+    CHECK(page.find("\n## " + command + "\n") != std::string::npos);
+  }
+  for (const std::string& command : commands) {
+    const std::set<std::string> options = found_in(help_of(command), "\n  --([a-z0-9-]+)");
+    CHECK(options.size() > 1);
+    for (const std::string& option : options) {
+      if (option == "help" || option == "version") continue;
+      INFO(command << " --" << option);
+      CHECK(std::regex_search(others, std::regex("--" + option + "(?![a-z0-9-])")));
+    }
+  }
+}
