@@ -9,6 +9,7 @@
 #include "data/foreign_token_files.hpp"
 #include "data/parquet.hpp"
 #include "data/token_file.hpp"
+#include "files/file_io.hpp"
 #include "files/unpacked_file.hpp"
 
 namespace pipetrain {
@@ -32,15 +33,17 @@ std::vector<fs::path> files_of(const fs::path& path, const char* setting) {
   const auto fail = [&](const std::string& why) { fail_data(setting, path.string(), why); };
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) fail("there is no such file or folder; check the path");
+  if (status.type() == fs::file_type::not_found) fail("there is no such file or folder; check the path");
+  if (error) fail(fmt::format("cannot be read ({}); {}", error.message(), remedy_of_read_failure(error.value())));
   if (!fs::is_directory(status)) {
     if (format_of(path) != nullptr) return {path};
     fail(fmt::format("a file of this kind cannot be read; give {} or a folder of such files", known_extensions()));
   }
   std::vector<fs::path> files;
+  std::error_code ignored;  // what an entry is that leads nowhere, shows when it is opened
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
-    if (format_of(entry->path()) != nullptr && !entry->is_directory()) files.push_back(entry->path());
-  if (error) fail(fmt::format("the folder cannot be read ({})", error.message()));
+    if (format_of(entry->path()) != nullptr && !entry->is_directory(ignored)) files.push_back(entry->path());
+  if (error) fail(fmt::format("the folder cannot be read ({}); {}", error.message(), remedy_of_read_failure(error.value())));
   if (files.empty()) fail(fmt::format("the folder holds no file of {}; give a folder with data", known_extensions()));
   std::sort(files.begin(), files.end());
   return files;

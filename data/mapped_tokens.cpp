@@ -48,8 +48,9 @@ class MappedTokens : public TokenStream {
     for (std::int64_t i = 0; i < ends_.count; ++i) {
       const std::int64_t end = ends_.end(i);
       if (end < last || end > range_.count)
-        throw Error(ErrorKind::input, fmt::format("{}: its document {} ends at id {}, out of order; the file is damaged",
-                                                  file_->path().string(), i, end));
+        throw Error(ErrorKind::input,
+                    fmt::format("{}: its document {} ends at id {}, out of order; the file is damaged: copy it again",
+                                file_->path().string(), i, end));
       last = end;
     }
   }
@@ -86,7 +87,8 @@ class MappedTokens : public TokenStream {
     const auto wrong = std::find_if(tokens.begin(), tokens.end(),
                                     [this](std::int32_t id) { return static_cast<std::uint32_t>(id) >= vocabulary_; });
     throw Error(ErrorKind::input,
-                fmt::format("{}: token {} is {}, outside the model's vocabulary of {}; token ids go from 0 to {}",
+                fmt::format("{}: token {} is {}, outside the model's vocabulary of {}; token ids go from 0 to {}: tokenize "
+                            "for this model",
                             file_->path().string(), first + (wrong - tokens.begin()), static_cast<std::uint32_t>(*wrong),
                             vocabulary_, vocabulary_ - 1));
   }

@@ -44,9 +44,11 @@ Header read_header(const MappedFile& file) {
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != magic) fail(path, "does not begin with PIPETOKS: it is no token file; write one with tokenize");
   if (header.version != version)
-    fail(path, fmt::format("is a token file of version {}; this build reads version {}", header.version, version));
+    fail(path, fmt::format("is a token file of version {}; this build reads version {}; write it again with tokenize",
+                           header.version, version));
   if (header.header != checksum_of(header)) fail(path, "its header is damaged (wrong checksum); write it again with tokenize");
-  if (header.width != 2 && header.width != 4) fail(path, fmt::format("its ids have {} bytes; 2 or 4 are read", header.width));
+  if (header.width != 2 && header.width != 4)
+    fail(path, fmt::format("its ids have {} bytes; 2 or 4 are read; write it again with tokenize", header.width));
   const std::uint64_t room = bytes.size() - sizeof header;
   if (header.tokens == 0 || header.tokens > room / header.width || header.documents > room / 8 || header.documents == 0)
     fail(path, "has fewer ids or documents than its header says; write it again with tokenize");

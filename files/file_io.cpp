@@ -13,15 +13,15 @@
 namespace pipetrain {
 namespace {
 
-[[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error) {
-  throw Error(ErrorKind::input, fmt::format("{}: {}: {}", path.string(), what, std::generic_category().message(error)));
+[[noreturn]] void fail_read(const std::filesystem::path& path, int error) {
+  throw Error(ErrorKind::input, fmt::format("{}: cannot be read: {}; {}", path.string(), std::generic_category().message(error),
+                                            remedy_of_read_failure(error)));
 }
 
 [[noreturn]] void fail_write(const std::filesystem::path& path, int error) {
-  const ErrorKind kind = kind_of_write_failure(error);
-  throw WriteError(kind, path,
-                   fmt::format("cannot be written: {}{}", std::generic_category().message(error),
-                               kind == ErrorKind::input ? "" : "; make room, or save to another disk"));
+  throw WriteError(
+      kind_of_write_failure(error), path,
+      fmt::format("cannot be written: {}; {}", std::generic_category().message(error), remedy_of_write_failure(error)));
 }
 
 // One system call never moves more than this on Linux.
@@ -33,16 +33,56 @@ ErrorKind kind_of_write_failure(int error) noexcept {
   return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO ? ErrorKind::unavailable : ErrorKind::input;
 }
 
+const char* remedy_of_read_failure(int error) noexcept {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return "check the path";
+    case EACCES:
+    case EPERM:
+      return "check its permissions, and those of its folder";
+    case ELOOP:
+      return "its links lead round in a circle: correct them";
+    case ENAMETOOLONG:
+      return "give a shorter path";
+    case EMFILE:
+    case ENFILE:
+      return "raise ulimit -n";
+    case EIO:
+      return "the disk fails: take a copy of the file";
+    default:
+      return "check the path, its permissions and the disk";
+  }
+}
+
+const char* remedy_of_write_failure(int error) noexcept {
+  if (kind_of_write_failure(error) != ErrorKind::input) return "make room, or save to another disk";
+  switch (error) {
+    case EACCES:
+    case EPERM:
+      return "check the permissions of its folder, or give another place";
+    case EMFILE:
+    case ENFILE:
+    case ELOOP:
+    case ENAMETOOLONG:
+      return remedy_of_read_failure(error);
+    default:
+      return "check the path, or give another place";
+  }
+}
+
 WriteError::WriteError(ErrorKind kind, const std::filesystem::path& path, const std::string& reason)
     : Error(kind, fmt::format("{}: {}", path.string(), reason)), path_(path), reason_(reason) {}
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block
-  if (descriptor_ < 0) fail("cannot be read", path, errno);
+  if (descriptor_ < 0) fail_read(path, errno);
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor_);
-    throw Error(ErrorKind::input, fmt::format("{}: cannot be read: not a regular file", path.string()));
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{}: cannot be read: not a regular file; give a file, not a folder, a pipe or a device", path.string()));
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
@@ -59,7 +99,7 @@ void InputFile::read_at(std::uint64_t offset, void* out, std::size_t bytes) cons
   while (bytes > 0) {
     const ssize_t got = ::pread(descriptor_, target, std::min(bytes, most_bytes_a_call), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("cannot be read", path_, errno);
+    if (got < 0) fail_read(path_, errno);
     if (got == 0)
       throw Error(ErrorKind::input,
                   fmt::format("{}: became shorter while it was read; let nobody write to it meanwhile", path_.string()));
@@ -83,7 +123,8 @@ std::function<std::string_view()> pieces_of(const InputFile& file, std::uint64_t
 std::string read_text(const std::filesystem::path& path, std::size_t limit) {
   const InputFile file(path);
   if (file.size() > limit) {
-    throw Error(ErrorKind::input, fmt::format("{}: {} bytes are more than the {} allowed", path.string(), file.size(), limit));
+    throw Error(ErrorKind::input, fmt::format("{}: {} bytes are more than the {} allowed; give the right file", path.string(),
+                                              file.size(), limit));
   }
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read_at(0, text.data(), text.size());

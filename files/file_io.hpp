@@ -17,6 +17,10 @@ namespace pipetrain {
 // files is met, which is nobody's wrong input; else input.
 ErrorKind kind_of_write_failure(int error) noexcept;
 
+// What to do where a file cannot be read, or written, for the reason `error` (errno): "check the path".
+const char* remedy_of_read_failure(int error) noexcept;
+const char* remedy_of_write_failure(int error) noexcept;
+
 // A file that cannot be written. The reason is a clause: "cannot be written: No space left on device; make room".
 class WriteError : public Error {
  public:

@@ -21,10 +21,8 @@ namespace fs = std::filesystem;
 }
 
 [[noreturn]] void refuse_write(const fs::path& path, const std::string& what, const std::error_code& error) {
-  const ErrorKind kind = kind_of_write_failure(error.value());
-  throw WriteError(
-      kind, path,
-      fmt::format("{}: {}{}", what, error.message(), kind == ErrorKind::input ? "" : "; make room, or save to another disk"));
+  throw WriteError(kind_of_write_failure(error.value()), path,
+                   fmt::format("{}: {}; {}", what, error.message(), remedy_of_write_failure(error.value())));
 }
 
 // The folder's real place: follows a link, and drops a trailing slash.
@@ -32,9 +30,9 @@ fs::path resolved(const fs::path& folder) {
   std::error_code error;
   fs::path real = fs::absolute(folder, error);
   if (!error) real = fs::weakly_canonical(real, error);
-  if (error) refuse(folder, fmt::format("cannot be written: {}", error.message()));
+  if (error) refuse_write(folder, "cannot be written", error);
   if (!real.has_filename()) real = real.parent_path();
-  if (!real.has_filename()) refuse(folder, "is not the name of a folder to write");
+  if (!real.has_filename()) refuse(folder, "is not the name of a folder to write; give one");
   return real;
 }
 

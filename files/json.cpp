@@ -22,7 +22,7 @@ class Cursor {
   bool at_end() const { return at_ == piece_.size(); }
   char character() const {
     const char c = piece_[at_];
-    if (c == '\0') throw JsonFault(line_, "not valid JSON: it holds a NUL byte; the file is damaged, or no text");
+    if (c == '\0') throw JsonFault(line_, "not valid JSON: it holds a NUL byte; correct the file, or copy it again");
     return c;
   }
   void advance() {
@@ -102,14 +102,14 @@ class Guard : public nlohmann::json_sax<json> {
     constexpr int number_overflow = 406;
     if (error.id == number_overflow)
       throw JsonFault(cursor_.line(), fmt::format("{}: is too large a number; give a smaller one", shown_json_key(last_key_)));
-    throw JsonFault(cursor_.line(), "not valid JSON: " + plain_message(error.what()));
+    throw JsonFault(cursor_.line(), "not valid JSON: " + plain_message(error.what()) + "; correct the file, or copy it again");
   }
 
  private:
   void count() {
     cursor_.token_ends();
     if (++values_ > limits_.values && limits_.values != 0)
-      throw JsonFault(cursor_.line(), fmt::format("JSON has more than {} values", limits_.values));
+      throw JsonFault(cursor_.line(), fmt::format("JSON has more than {} values; give the right file", limits_.values));
   }
   bool pass(json&& value) {
     count();
@@ -119,7 +119,7 @@ class Guard : public nlohmann::json_sax<json> {
   bool open(json::value_t kind) {
     count();
     if (++depth_ > limits_.depth)
-      throw JsonFault(cursor_.line(), fmt::format("JSON is nested deeper than {} levels", limits_.depth));
+      throw JsonFault(cursor_.line(), fmt::format("JSON is nested deeper than {} levels; give the right file", limits_.depth));
     events_.open(kind);
     return true;
   }
@@ -179,12 +179,12 @@ class Members : public JsonEvents {
   }
 
  private:
-  static constexpr const char* not_an_object = "not a JSON object";
+  static constexpr const char* not_an_object = "not a JSON object; correct the file, or copy it again";
 
   void count() {
     if (++values_ > limits_.values && limits_.values != 0)
-      throw JsonFault(line_,
-                      fmt::format("{} has more than {} values", shown_json_key(member_.key.substr(0, 100)), limits_.values));
+      throw JsonFault(line_, fmt::format("{} has more than {} values; shorten it", shown_json_key(member_.key.substr(0, 100)),
+                                         limits_.values));
   }
   void finish() {
     if (!builder_.is_complete()) return;

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "files/file_io.hpp"
 
 namespace pipetrain {
 
@@ -35,7 +36,8 @@ std::string read_all(int fd, std::size_t size, const std::filesystem::path& path
   while (done < size) {
     const ssize_t got = ::pread(fd, text.data() + done, size - done, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) fail(path, fmt::format("cannot be read ({})", got < 0 ? std::strerror(errno) : "it ended early"));
+    if (got < 0) fail(path, fmt::format("cannot be read ({}); {}", std::strerror(errno), remedy_of_read_failure(errno)));
+    if (got == 0) fail(path, "became shorter while it was read; let nobody write to it meanwhile");
     done += static_cast<std::size_t>(got);
   }
   return text;
@@ -45,7 +47,7 @@ std::string read_all(int fd, std::size_t size, const std::filesystem::path& path
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.fd < 0) fail(path_, fmt::format("cannot be opened ({}); check the path and its permissions", std::strerror(errno)));
+  if (file.fd < 0) fail(path_, fmt::format("cannot be opened ({}); {}", std::strerror(errno), remedy_of_read_failure(errno)));
   read_or_map(file.fd);
 }
 
@@ -53,7 +55,8 @@ MappedFile::MappedFile(std::filesystem::path path, int descriptor) : path_(std::
 
 void MappedFile::read_or_map(int fd) {
   struct stat info {};
-  if (::fstat(fd, &info) != 0) fail(path_, fmt::format("cannot be examined ({})", std::strerror(errno)));
+  if (::fstat(fd, &info) != 0)
+    fail(path_, fmt::format("cannot be examined ({}); {}", std::strerror(errno), remedy_of_read_failure(errno)));
   if (!S_ISREG(info.st_mode)) fail(path_, "is not a regular file; data is read from files, not from pipes or devices");
   const auto size = static_cast<std::size_t>(info.st_size);
   if (size == 0) fail(path_, "is empty; give a file with data in it");
@@ -65,7 +68,7 @@ void MappedFile::read_or_map(int fd) {
   map_ = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (map_ == MAP_FAILED) {
     map_ = nullptr;
-    fail(path_, fmt::format("cannot be mapped into memory ({})", std::strerror(errno)));
+    fail(path_, fmt::format("cannot be mapped into memory ({}); raise ulimit -v, or give smaller files", std::strerror(errno)));
   }
   bytes_ = {static_cast<const char*>(map_), size};
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "actors/training/checkpoint_folder.hpp"
 #include "actors/training/rank_state.hpp"
@@ -89,7 +90,7 @@ void check_structure(const fs::path& checkpoint, const CheckpointManifest& manif
   if (manifest.format != CheckpointFormat::rank_files) {
     for (const std::string& file : files) SafetensorsReader(checkpoint / file).check_coverage();
   } else if (!piecewise_states(config, paths_of(checkpoint, files)).contains(weights_state)) {
-    throw Error(ErrorKind::input, fmt::format("{}: its files hold no weights", checkpoint.string()));
+    throw Error(ErrorKind::input, fmt::format("{}: its files hold no weights; take another checkpoint", checkpoint.string()));
   }
 }
 
@@ -105,25 +106,28 @@ void check_checksums(const fs::path& checkpoint, const CheckpointChecksums& chec
   for (const auto& [file, sum] : checksums.small_files) {
     const std::string text = read_text(checkpoint / file, most_small_bytes);
     if (checksum(text.data(), text.size()) != sum)
-      throw Error(ErrorKind::input, fmt::format("{}: is not what was saved, by the checksum in {}; the file is damaged",
-                                                (checkpoint / file).string(), checkpoint_state_file));
+      throw Error(ErrorKind::input,
+                  fmt::format("{}: is not what was saved, by the checksum in {}; the file is damaged: take another checkpoint",
+                              (checkpoint / file).string(), checkpoint_state_file));
   }
   for (const std::string& file : files) {
     const auto found = checksums.tensors.find(file);
     if (found == checksums.tensors.end())
-      throw Error(ErrorKind::input,
-                  fmt::format("{}: {} has no checksums of {}", checkpoint.string(), checkpoint_state_file, file));
+      throw Error(ErrorKind::input, fmt::format("{}: {} has no checksums of {}; take another checkpoint", checkpoint.string(),
+                                                checkpoint_state_file, file));
     verify_safetensors(checkpoint / file, found->second, checkpoint_state_file);
   }
 }
 
-// What to do about damage to a file.
+// Damage to any file of a checkpoint has one remedy at least, beside what the reader of the file says.
 template <class Check>
 void with_remedy(const Check& check) {
+  constexpr std::string_view remedy = "take another checkpoint";
   try {
     check();
   } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("{}; take another checkpoint", error.what()));
+    if (std::string_view(error.what()).find(remedy) != std::string_view::npos) throw;
+    throw Error(error.kind(), fmt::format("{}; or {}", error.what(), remedy));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "apps/output/output_target.hpp"
 #include "data/dataset.hpp"
 #include "data/formats.hpp"
+#include "files/file_io.hpp"
 
 namespace pipetrain {
 
@@ -190,8 +191,9 @@ std::optional<fs::path> output_folder(const OptionValues& values, const std::str
   const fs::path path = *text;
   std::error_code error;
   fs::path existing = fs::absolute(path, error);
-  if (!fs::weakly_canonical(existing, error).has_relative_path())
-    values.fail(name, "is the root of the file system; give a folder of its own");
+  const fs::path real = fs::weakly_canonical(existing, error);
+  if (error) values.fail(name, fmt::format("cannot be used ({}); {}", error.message(), remedy_of_write_failure(error.value())));
+  if (!real.has_relative_path()) values.fail(name, "is the root of the file system; give a folder of its own");
   while (!fs::exists(fs::symlink_status(existing, error)) && existing.has_relative_path()) existing = existing.parent_path();
   if (!fs::is_directory(existing, error)) values.fail(name, fmt::format("{} is not a folder; give another", existing.string()));
   if (::access(existing.c_str(), W_OK | X_OK) != 0)
@@ -201,8 +203,10 @@ std::optional<fs::path> output_folder(const OptionValues& values, const std::str
 
 void check_input_file(const OptionValues& values, const std::string& name) {
   const fs::path path = values.text(name).value_or("");
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) values.fail(name, "there is no such file; check the path");
+  std::error_code error, ignored;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) values.fail(name, "there is no such file; check the path");
+  if (error) values.fail(name, fmt::format("cannot be read ({}); {}", error.message(), remedy_of_read_failure(error.value())));
   if (fs::is_directory(path, ignored)) values.fail(name, "is a folder; give a file");
   if (!fs::is_regular_file(path, ignored)) values.fail(name, "is no regular file; give a file, not a pipe or a device");
 }

@@ -44,7 +44,7 @@ std::string read_options(const std::string& path) {
     std::string text = read_text(path, largest_file);
     if (!text.empty()) return text;
   } catch (const Error& error) {
-    fail("--config " + std::string(error.what()), "give a .toml or .json file with options");
+    throw Error(error.kind(), "--config " + std::string(error.what()));
   }
   fail("--config " + path, "is empty; give a .toml or .json file with options");
 }

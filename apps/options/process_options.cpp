@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <limits>
 
+#include "apps/options/option_files.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "files/file_io.hpp"
 
 namespace pipetrain {
 
@@ -22,10 +23,16 @@ using Environment = std::map<std::string, std::string>;
 // The first line of a file that only its owner should be able to read.
 std::string read_token_file(const OptionValues& values, const std::string& file) {
   constexpr std::size_t longest = 4096;
-  std::ifstream in(file);
+  check_input_file(values, "token-file");
   std::string token;
-  if (!in || !std::getline(in, token))
-    values.fail("token-file", "cannot be read; give a file with the run's token on one line");
+  try {
+    const InputFile in(file);
+    token.resize(std::min<std::size_t>(in.size(), longest + 2));  // with the end of its line
+    in.read_at(0, token.data(), token.size());
+  } catch (const Error& error) {
+    values.fail("token-file", "cannot be read; give a file with the run's token on one line, and check its permissions");
+  }
+  token.resize(std::min(token.find('\n'), token.size()));
   if (token.ends_with('\r')) token.pop_back();
   if (token.empty() || token.size() > longest)
     values.fail("token-file", fmt::format("its first line must be the run's token, of 1 to {} bytes", longest));

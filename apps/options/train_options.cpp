@@ -130,7 +130,8 @@ void read_replayed(const OptionValues& values, LayoutSettings& layout) {
   if (!order.starts_with(prefix)) return;
   if (values.given("record")) values.fail("record", "a run whose order is a record's chooses nothing; leave it out");
   const std::string file = order.substr(prefix.size());
-  if (!fs::is_regular_file(file)) values.fail("order", "there is no such record; check the path");
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) values.fail("order", "there is no such record; check the path");
   layout.replayed = read_recorded_order(file);
   const auto steps = values.integer("steps", 1, any_count);
   const std::int64_t last = layout.replayed->steps.empty() ? 0 : layout.replayed->steps.rbegin()->first;

@@ -64,9 +64,7 @@ void placing_event_errors(const TrainOptions& options, const Work& work) {
   try {
     work();
   } catch (const WriteError& error) {
-    const char* remedy = error.kind() == ErrorKind::input ? "; give another folder" : "";  // others say what to do
-    throw Error(ErrorKind::input, Setting{"tensorboard", options.records.tensorboard->string()},
-                std::string(error.what()) + remedy);
+    throw Error(ErrorKind::input, Setting{"tensorboard", options.records.tensorboard->string()}, error.what());
   }
 }
 

@@ -63,8 +63,7 @@ class Precompiled : public TextNormalizer {
 
 Charsmap::Charsmap(std::string_view bytes, const Component& component) {
   const std::size_t size = bytes.size() < 4 ? 0 : read_u32(bytes, 0);
-  if (size == 0 || size % 4 != 0 || size > bytes.size() - 4)
-    component.fail("\"precompiled_charsmap\" is no table of rules; give the file as it was made");
+  if (size == 0 || size % 4 != 0 || size > bytes.size() - 4) component.fail("\"precompiled_charsmap\" is no table of rules");
   for (std::size_t at = 4; at < 4 + size; at += 4) units_.push_back(read_u32(bytes, at));
   texts_ = bytes.substr(4 + size);
   check_rules(component);
@@ -76,9 +75,7 @@ void Charsmap::check_rules(const Component& component) const {
     std::uint32_t base;  // children are at base ^ byte
     std::size_t depth;
   };
-  const auto fail = [&](const char* why) {
-    component.fail(fmt::format("\"precompiled_charsmap\" has a rule {}; give the file as it was made", why));
-  };
+  const auto fail = [&](const char* why) { component.fail(fmt::format("\"precompiled_charsmap\" has a rule {}", why)); };
   std::vector<Place> places = {{offset_of(units_[0]), 0}};  // the nearest first
   std::vector<bool> seen(units_.size());
   std::string buffer;

@@ -11,17 +11,24 @@ using nlohmann::json;
 
 Component::Component(std::string file, std::string part, const json& value)
     : file_(std::move(file)), part_(std::move(part)), place_(fmt::format("{}: {}", file_, part_)), value_(&value) {
-  if (!value.is_object()) fail("is no JSON object; write {\"type\": \"...\"}");
+  if (!value.is_object()) fail("is no JSON object");
   const json* type = find("type");
   if (type == nullptr || !type->is_string()) fail("has no \"type\"");
   type_ = type->get<std::string>();
   place_ += " " + (type_.size() > 60 ? "of an unknown type" : type_);
 }
 
-void Component::fail(const std::string& what) const { throw Error(ErrorKind::input, fmt::format("{}: {}", place_, what)); }
+void Component::fail(const std::string& what) const {
+  throw Error(ErrorKind::input, fmt::format("{}: {}; {}", place_, what, tokenizer_file_remedy));
+}
+
+void Component::fail_unsupported(const std::string& what) const {
+  throw Error(ErrorKind::input, fmt::format("{}: {}; give another tokenizer", place_, what));
+}
 
 void Component::fail_type(std::string_view known) const {
-  throw Error(ErrorKind::input, fmt::format("{}: this type of {} is not supported; supported are {}", place_, part_, known));
+  throw Error(ErrorKind::input,
+              fmt::format("{}: this type of {} is not supported; give a tokenizer with {}", place_, part_, known));
 }
 
 const json* Component::find(const char* key) const {

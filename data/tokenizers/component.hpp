@@ -11,6 +11,9 @@
 
 namespace pipetrain {
 
+// What to do about a tokenizer's file that is not as it must be.
+inline constexpr const char* tokenizer_file_remedy = "correct the file, or copy it again from where it came";
+
 // Throws Error(input) that names the file, the component and the setting where one is missing or of the wrong kind.
 class Component {
  public:
@@ -33,7 +36,10 @@ class Component {
   // The components of a Sequence, in its list `key`.
   std::vector<Component> parts(const char* key) const;
 
+  // The file is damaged: `what` is a clause that tells how.
   [[noreturn]] void fail(const std::string& what) const;
+  // The file is as it must be, and more than is supported: `what` is a clause that tells what.
+  [[noreturn]] void fail_unsupported(const std::string& what) const;
   // For a type that nobody knows: an error that names it, and those that there are.
   [[noreturn]] void fail_type(std::string_view known) const;
 

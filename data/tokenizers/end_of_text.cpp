@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.hpp"
+#include "data/tokenizers/component.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
 
@@ -17,14 +18,15 @@ std::string read_end_name(const fs::path& folder) {
     if (!fs::exists(file, ignored)) continue;
     constexpr std::size_t most = std::size_t{64} << 20;
     const nlohmann::json all = parse_json(read_text(file, most), {file.string()});
-    if (!all.is_object()) throw Error(ErrorKind::input, fmt::format("{}: not a JSON object", file.string()));
+    if (!all.is_object())
+      throw Error(ErrorKind::input, fmt::format("{}: not a JSON object; {}", file.string(), tokenizer_file_remedy));
     const auto token = all.find("eos_token");
     if (token == all.end() || token->is_null()) continue;
     if (token->is_string()) return token->get<std::string>();
     if (token->is_object() && token->contains("content") && token->at("content").is_string())
       return token->at("content").get<std::string>();
-    throw Error(ErrorKind::input,
-                fmt::format("{}: \"eos_token\" is neither a string nor an object with \"content\"", file.string()));
+    throw Error(ErrorKind::input, fmt::format("{}: \"eos_token\" is neither a string nor an object with \"content\"; {}",
+                                              file.string(), tokenizer_file_remedy));
   }
   return "";
 }

@@ -23,14 +23,18 @@ namespace {
 }
 
 AddedToken read_added_token(const json& value, const std::string& file) {
-  const auto wrong = [&] { fail(file, "\"added_tokens\" holds what is no object with \"id\", \"content\" and true or false"); };
+  const auto wrong = [&] {
+    fail(file, "\"added_tokens\" holds what is no object with \"id\", \"content\" and true or false; " +
+                   std::string(tokenizer_file_remedy));
+  };
   if (!value.is_object()) wrong();
   AddedToken token;
   const auto content = value.find("content"), id = value.find("id");
   if (content == value.end() || !content->is_string() || id == value.end() || !id->is_number_unsigned()) wrong();
   token.content = content->get<std::string>();
   if (id->get<std::uint64_t>() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
-    fail(file, fmt::format("the id of the added token {} is above {}", token.content, Vocabulary::most_ids - 1));
+    fail(file, fmt::format("the id of the added token {} is above {}; {}", token.content, Vocabulary::most_ids - 1,
+                           tokenizer_file_remedy));
   token.id = id->get<std::int32_t>();
   const auto flag = [&](const char* name, bool otherwise) {
     const auto found = value.find(name);
@@ -50,7 +54,7 @@ std::vector<AddedToken> read_added_tokens(const json& parts, const std::string& 
   std::vector<AddedToken> tokens;
   const auto list = parts.find("added_tokens");
   if (list == parts.end() || list->is_null()) return tokens;
-  if (!list->is_array()) fail(file, "\"added_tokens\" is no array");
+  if (!list->is_array()) fail(file, fmt::format("\"added_tokens\" is no array; {}", tokenizer_file_remedy));
   for (const json& value : *list) tokens.push_back(read_added_token(value, file));
   return tokens;
 }
@@ -60,7 +64,8 @@ void check_ids(const TokenizerParts& parts, const std::string& file) {
     const bool added =
         std::any_of(parts.added.begin(), parts.added.end(), [id](const AddedToken& token) { return token.id == id; });
     if (!added && !parts.vocabulary->has(id))
-      fail(file, fmt::format("post_processor: its token {} is neither in the vocabulary nor an added token", id));
+      fail(file, fmt::format("post_processor: its token {} is neither in the vocabulary nor an added token; {}", id,
+                             tokenizer_file_remedy));
   };
   for (const std::int32_t id : parts.around.before) check(id);
   for (const std::int32_t id : parts.around.after) check(id);
@@ -108,7 +113,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(std::string_view vocabulary, st
     ++line_number;
     if (line.empty() || line.starts_with("#version")) continue;
     if (!read.merges.add_line(line))
-      fail(fmt::format("{}:{}", merges_file, line_number), "a merge is not two pieces with a space between");
+      fail(fmt::format("{}:{}", merges_file, line_number),
+           fmt::format("a merge is not two pieces with a space between; {}", tokenizer_file_remedy));
   }
   // What GPT-2's tokenizer is beside these two files.
   static const json gpt2 = {{"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},

@@ -11,7 +11,7 @@ namespace {
 
 BpeOptions read_bpe_options(const Component& model, const TokenizerFile& file, bool byte_level) {
   if (const auto* dropout = model.find("dropout"); dropout != nullptr && *dropout != 0.0)
-    model.fail("dropout other than 0 is not supported");
+    model.fail_unsupported("dropout other than 0 is not supported");
   BpeOptions options;
   options.byte_level = byte_level;
   options.ignore_merges = model.flag("ignore_merges", false);
@@ -25,7 +25,8 @@ BpeOptions read_bpe_options(const Component& model, const TokenizerFile& file, b
     if (!options.unknown) model.fail(fmt::format("\"unk_token\" {} is not in the vocabulary", name));
   }
   if (byte_level && (options.byte_fallback || !options.continuing_prefix.empty() || !options.end_suffix.empty()))
-    model.fail("byte_fallback, continuing_subword_prefix and end_of_word_suffix are not supported behind ByteLevel");
+    model.fail_unsupported(
+        "byte_fallback, continuing_subword_prefix and end_of_word_suffix are not supported behind ByteLevel");
   return options;
 }
 
@@ -56,7 +57,7 @@ std::unique_ptr<TokenModel> make_bpe(const Component& model, const TokenizerFile
 }
 
 std::unique_ptr<TokenModel> make_unigram(const Component& model, const TokenizerFile& file, bool byte_level) {
-  if (byte_level) model.fail("a Unigram model behind ByteLevel is not supported");
+  if (byte_level) model.fail_unsupported("a Unigram model behind ByteLevel is not supported");
   if (file.scores.empty()) model.fail("\"vocab\" is not a list of [\"piece\", score]");
   Unigram::Options options;
   options.byte_fallback = model.flag("byte_fallback", false);

@@ -40,7 +40,7 @@ SurroundingTokens from_template(const Component& component) {
     } else if (part.begin().key() == "Sequence" && id == "A" && !text) {
       text = true;
     } else {
-      component.fail("\"single\" is supported with special tokens around one Sequence A only");
+      component.fail_unsupported("\"single\" is supported with special tokens around one Sequence A only");
     }
   }
   if (!text) component.fail("\"single\" has no Sequence A, where the text goes");

@@ -5,6 +5,7 @@
 
 #include "core/checksum.hpp"
 #include "core/error.hpp"
+#include "data/tokenizers/component.hpp"
 #include "data/tokenizers/utf8.hpp"
 #include "files/file_io.hpp"
 #include "files/json.hpp"
@@ -32,7 +33,8 @@ Around read_around(const fs::path& folder) {
   const auto read = [&](const char* name, bool& flag) {
     if (!all.is_object() || !all.contains(name) || all[name].is_null()) return;
     if (!all[name].is_boolean())
-      throw Error(ErrorKind::input, fmt::format("{}: \"{}\" is neither true nor false", file.string(), name));
+      throw Error(ErrorKind::input,
+                  fmt::format("{}: \"{}\" is neither true nor false; {}", file.string(), name, tokenizer_file_remedy));
     flag = all[name].get<bool>();
   };
   read("add_bos_token", around.begin);

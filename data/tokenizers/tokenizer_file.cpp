@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "data/tokenizers/component.hpp"
 #include "files/json_builder.hpp"
 
 namespace pipetrain {
@@ -37,6 +38,10 @@ double as_library_reads(double score) {
   return std::copysign(value, score);
 }
 
+JsonFault damaged(std::size_t line, const std::string& what) {
+  return JsonFault(line, fmt::format("{}; {}", what, tokenizer_file_remedy));
+}
+
 // {"piece": id, ...} or [["piece", score], ...]. Events come with the depth below the vocabulary itself.
 class VocabularyReader {
  public:
@@ -55,7 +60,7 @@ class VocabularyReader {
     piece_ = std::move(name);
   }
   void value(json&& value, int depth) {
-    if (depth == 0) throw JsonFault(line_, "the vocabulary is neither an object nor an array");
+    if (depth == 0) throw damaged(line_, "the vocabulary is neither an object nor an array");
     if (depth == 1 && !is_list_) return add_id(value);
     if (depth != 2 || ++elements_ > 2) fail();
     if (elements_ == 1) {
@@ -68,24 +73,24 @@ class VocabularyReader {
 
  private:
   [[noreturn]] void fail() const {
-    throw JsonFault(line_, is_list_ ? R"(the vocabulary's elements are not all ["piece", score])"
-                                    : R"(the vocabulary's members are not all "piece": id)");
+    throw damaged(line_, is_list_ ? R"(the vocabulary's elements are not all ["piece", score])"
+                                  : R"(the vocabulary's members are not all "piece": id)");
   }
   void add_id(const json& id) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(Vocabulary::most_ids))
-      throw JsonFault(line_, fmt::format("the id of piece {} is no integer from 0 to {}", shown_json_key(piece_.substr(0, 60)),
-                                         Vocabulary::most_ids - 1));
+      throw damaged(line_, fmt::format("the id of piece {} is no integer from 0 to {}", shown_json_key(piece_.substr(0, 60)),
+                                       Vocabulary::most_ids - 1));
     if (vocabulary_.find(piece_))
       throw JsonFault(line_, fmt::format("piece {} appears twice; keep one", shown_json_key(piece_.substr(0, 60))));
     if (!vocabulary_.add(piece_, id.get<std::int32_t>()))
-      throw JsonFault(line_, fmt::format("pieces {} and {} have the same id {}", shown_json_key(piece_.substr(0, 60)),
-                                         shown_json_key(std::string(vocabulary_.piece(id.get<std::int32_t>())).substr(0, 60)),
-                                         id.get<std::int32_t>()));
+      throw damaged(line_, fmt::format("pieces {} and {} have the same id {}", shown_json_key(piece_.substr(0, 60)),
+                                       shown_json_key(std::string(vocabulary_.piece(id.get<std::int32_t>())).substr(0, 60)),
+                                       id.get<std::int32_t>()));
   }
   void add_score(const json& score) {
     if (!score.is_number()) fail();
     if (vocabulary_.size() == Vocabulary::most_ids)
-      throw JsonFault(line_, fmt::format("the vocabulary has more than {} pieces", Vocabulary::most_ids));
+      throw damaged(line_, fmt::format("the vocabulary has more than {} pieces", Vocabulary::most_ids));
     vocabulary_.add(piece_, vocabulary_.size());
     scores_.push_back(as_library_reads(score.get<double>()));
   }
@@ -125,7 +130,7 @@ class MergesReader {
 
  private:
   [[noreturn]] void fail() const {
-    throw JsonFault(line_, fmt::format(R"(merge {} is neither "left right" nor ["left", "right"])", merges_.size()));
+    throw damaged(line_, fmt::format(R"(merge {} is neither "left right" nor ["left", "right"])", merges_.size()));
   }
 
   MergeList& merges_;
@@ -139,7 +144,7 @@ class FileEvents : public JsonEvents {
   explicit FileEvents(TokenizerFile& file) : vocabulary_(*file.vocabulary, file.scores), merges_(file.merges) {}
 
   void open(Kind kind) override {
-    if (depth_ == 0 && kind != Kind::object) throw JsonFault(1, "not a JSON object");
+    if (depth_ == 0 && kind != Kind::object) throw damaged(1, "not a JSON object");
     if (reader_ != Reader::rest) {
       const int depth = depth_ - 2;
       reader_ == Reader::vocabulary ? vocabulary_.open(kind, depth) : merges_.open(kind, depth);
@@ -159,7 +164,7 @@ class FileEvents : public JsonEvents {
   void key(std::string&& name, std::size_t line) override {
     line_ = line;
     if (reader_ == Reader::vocabulary) return vocabulary_.key(std::move(name), line);
-    if (reader_ == Reader::merges) throw JsonFault(line, "the merges hold an object");
+    if (reader_ == Reader::merges) throw damaged(line, "the merges hold an object");
     if (depth_ == 1) in_model_ = name == "model";
     const bool large = depth_ == 2 && in_model_;
     if (large && name == "vocab") reader_ = Reader::vocabulary;
@@ -170,7 +175,7 @@ class FileEvents : public JsonEvents {
     if (reader_ == Reader::vocabulary) vocabulary_.key("", line);
   }
   void value(json&& value) override {
-    if (depth_ == 0) throw JsonFault(1, "not a JSON object");
+    if (depth_ == 0) throw damaged(1, "not a JSON object");
     if (reader_ == Reader::rest) {
       count();
       return rest_.value(std::move(value));
@@ -186,8 +191,7 @@ class FileEvents : public JsonEvents {
 
   void count() {
     if (++values_ > JsonLimits().values)
-      throw JsonFault(line_,
-                      fmt::format("it has more than {} values beside the vocabulary and the merges", JsonLimits().values));
+      throw damaged(line_, fmt::format("it has more than {} values beside the vocabulary and the merges", JsonLimits().values));
   }
 
   VocabularyReader vocabulary_;
@@ -203,7 +207,7 @@ class VocabularyEvents : public JsonEvents {
  public:
   explicit VocabularyEvents(VocabularyReader& reader) : reader_(reader) {}
   void open(Kind kind) override {
-    if (depth_ == 0 && kind != Kind::object) throw JsonFault(1, "not a JSON object");
+    if (depth_ == 0 && kind != Kind::object) throw damaged(1, "not a JSON object");
     reader_.open(kind, depth_++);
   }
   void close() override { reader_.close(--depth_); }

@@ -18,7 +18,8 @@ std::vector<std::int32_t> end_ids_of(const fs::path& file, std::int64_t vocabula
   if (!fs::exists(file, ignored)) return {};
   constexpr std::size_t most = std::size_t{4} << 20;
   const nlohmann::json all = parse_json(read_text(file, most), {file.string()});
-  if (!all.is_object()) throw Error(ErrorKind::input, fmt::format("{}: not a JSON object", file.string()));
+  if (!all.is_object())
+    throw Error(ErrorKind::input, fmt::format("{}: not a JSON object; correct the file, or copy it again", file.string()));
   const auto found = all.find("eos_token_id");
   if (found == all.end() || found->is_null()) return {};
   const nlohmann::json list = found->is_array() ? *found : nlohmann::json::array({*found});

@@ -73,7 +73,7 @@ FoundFamily read_family(const HfConfigReader& config) {
   if (!family) {
     std::vector<std::string> known;
     for (const FamilySpec& one : families()) known.emplace_back(one.model_type);
-    config.refuse(fmt::format("key \"model_type\" is missing; known: {}", fmt::join(known, ", ")));
+    config.refuse(fmt::format("key \"model_type\" is missing; add it, one of {}", fmt::join(known, ", ")));
   }
   return {*family, classifies};
 }
@@ -100,7 +100,8 @@ ModelConfig read_hf_config(const std::filesystem::path& folder) {
 
 ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
   const json parsed = parse_json(text, {name});
-  if (!parsed.is_object()) throw Error(ErrorKind::input, fmt::format("{}: not a JSON object", name));
+  if (!parsed.is_object())
+    throw Error(ErrorKind::input, fmt::format("{}: not a JSON object; correct the file, or copy it again", name));
   const auto [family, classifies] = read_family(HfConfigReader(parsed, name, "transformer"));
   const HfConfigReader config(parsed, name, family.name);
   if (config.has("quantization_config")) config.refuse("quantization_config", "is set; use the model's unquantized weights");
@@ -113,8 +114,8 @@ ModelConfig parse_hf_config(std::string_view text, const std::string& name) {
     model.tied_embeddings = false;
   }
   if (const double parameters = untied_elements(model); parameters > most_parameters) {
-    config.refuse(
-        fmt::format("the model would have {:.3g} parameters, more than the {:.3g} supported", parameters, most_parameters));
+    config.refuse(fmt::format("the model would have {:.3g} parameters, more than the {:.3g} supported; correct its sizes",
+                              parameters, most_parameters));
   }
   model.init_std = config.positive_or("initializer_range", model.init_std);
   model.bos_id = config.token("bos_token_id", model.vocabulary);

@@ -30,7 +30,8 @@ bool HfConfigReader::has(const std::string& key) const {
 }
 
 void HfConfigReader::require(const std::string& key) const {
-  if (!has(key)) refuse(fmt::format("key \"{}{}\" is missing; a {} model needs it", prefix_, key, model_));
+  if (!has(key))
+    refuse(fmt::format("key \"{}{}\" is missing; a {} model needs it: add it, or copy the file again", prefix_, key, model_));
 }
 
 std::int64_t HfConfigReader::count(const std::string& key, std::int64_t most) const {

@@ -49,16 +49,20 @@ class IndexReader : public JsonEvents {
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
         name.find('\0') != std::string::npos) {
       throw JsonFault(
-          line_, fmt::format("tensor {}: file {} is not the name of a file in this folder", key_, value.dump(-1, ' ', true)));
+          line_, fmt::format("tensor {}: file {} is not the name of a file in this folder; correct the index, or copy it again",
+                             key_, value.dump(-1, ' ', true)));
     }
-    if (!map_.emplace(key_, std::move(name)).second) throw JsonFault(line_, fmt::format("tensor {} appears twice", key_));
+    if (!map_.emplace(key_, std::move(name)).second)
+      throw JsonFault(line_, fmt::format("tensor {} appears twice; keep one", key_));
   }
   bool has_map() const { return found_; }
   WeightMap take() { return std::move(map_); }
 
  private:
   static constexpr const char* map_key = "weight_map";
-  [[noreturn]] void refuse_file() const { throw JsonFault(line_, fmt::format("tensor {}: its file is not a name", key_)); }
+  [[noreturn]] void refuse_file() const {
+    throw JsonFault(line_, fmt::format("tensor {}: its file is not a name; correct the index, or copy it again", key_));
+  }
 
   WeightMap map_;
   std::string key_;
@@ -70,12 +74,14 @@ class IndexReader : public JsonEvents {
 WeightMap read_index(const fs::path& path) {
   const InputFile file(path);
   if (file.size() > most_index_bytes) {
-    throw Error(ErrorKind::input,
-                fmt::format("{}: {} bytes are more than the {} allowed", path.string(), file.size(), most_index_bytes));
+    throw Error(ErrorKind::input, fmt::format("{}: {} bytes are more than the {} allowed; give the right file", path.string(),
+                                              file.size(), most_index_bytes));
   }
   IndexReader index;
   read_json(pieces_of(file, 0, file.size()), {path.string()}, {.values = 2'000'000}, index);
-  if (!index.has_map()) throw Error(ErrorKind::input, fmt::format("{}: no \"weight_map\" object", path.string()));
+  if (!index.has_map())
+    throw Error(ErrorKind::input,
+                fmt::format("{}: no \"weight_map\" object; correct the index, or copy it again", path.string()));
   return index.take();
 }
 
@@ -122,7 +128,8 @@ WeightFiles find_weight_files(const fs::path& folder) {
   if (indexes.size() > 1)
     refuse_folder(folder, "has several *.safetensors.index.json files; name the right one model.safetensors.index.json");
   if (!indexes.empty()) return {folder / indexes.front(), {}};
-  if (files.empty()) refuse_folder(folder, "has no *.safetensors files; to start from random weights, say init random");
+  if (files.empty())
+    refuse_folder(folder, "has no *.safetensors files; copy them too, or start from random weights: init random");
 
   std::set<std::string> sets;
   std::size_t shards = 1;
@@ -177,9 +184,9 @@ class HfWeights : public WeightSource {
   bool is_new(const std::string& name) const { return new_head_ && name == classifier_head; }
 
   [[noreturn]] void refuse_missing(const std::string& name) const {
-    const char* hint = name == names_.head ? " (if the model's embeddings are tied, config.json must say tie_word_embeddings)"
-                       : name == classifier_head ? " (config.json says that the model classifies)"
-                                                 : "";
+    const char* hint = name == names_.head ? "; if the model's embeddings are tied, let config.json say tie_word_embeddings"
+                       : name == classifier_head ? "; config.json says that the model classifies: give weights with this head"
+                                                 : "; give the weights and the config.json of one model";
     const fs::path& where = files_.size() == 1 ? files_.begin()->second.path() : folder_;
     throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing{}", where.string(), name, hint));
   }
@@ -191,8 +198,8 @@ class HfWeights : public WeightSource {
       for (const auto& [tensor, entry] : file.entries()) {
         const auto [place, added] = tensors_.emplace(tensor, Place{&file, tensor});
         if (!added)
-          refuse_folder(folder_, fmt::format("tensor {} is both in {} and in {}", tensor,
-                                             place->second.file->path().filename().string(), name));
+          refuse_folder(folder_, fmt::format("tensor {} is both in {} and in {}; remove the file that does not belong there",
+                                             tensor, place->second.file->path().filename().string(), name));
       }
     }
     if (!found.index.empty()) open_shards(found.index);
@@ -201,8 +208,8 @@ class HfWeights : public WeightSource {
     for (const auto& [name, shard] : read_index(index)) {
       const SafetensorsReader& file = open(shard);
       if (!file.entries().contains(name)) {
-        throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing, though {} says it is there", file.path().string(),
-                                                  name, index.filename().string()));
+        throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing, though {} says it is there; copy both again",
+                                                  file.path().string(), name, index.filename().string()));
       }
       tensors_.emplace(name, Place{&file, name});
     }
@@ -249,7 +256,8 @@ class HfWeights : public WeightSource {
       const bool derived =
           name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
       if (!known.contains(name) && !cut_layer && !derived) {
-        throw Error(ErrorKind::input, fmt::format("{}: tensor {} is not part of the model that config.json describes",
+        throw Error(ErrorKind::input, fmt::format("{}: tensor {} is not part of the model that config.json describes; give "
+                                                  "the weights and the config.json of one model",
                                                   place.file->path().string(), name));
       }
     }
@@ -269,7 +277,7 @@ class CheckpointWeights : public WeightSource {
   CheckpointWeights(const fs::path& folder, std::unique_ptr<WeightSource> new_head) : new_head_(std::move(new_head)) {
     auto states = piecewise_states(read_hf_config(folder), rank_files(folder));
     weights_ = states["weights"];
-    if (!weights_) refuse_folder(folder, "its files hold no weights");
+    if (!weights_) refuse_folder(folder, "its files hold no weights; take another checkpoint");
   }
   void load(const Parameter& parameter, float* out) const override {
     const bool is_new = new_head_ && parameter.name == classifier_head;

@@ -40,7 +40,8 @@ class LlmcFile {
     place_tensors();
     const std::uint64_t bytes = sizeof(Header) + elements_ * bytes_of(type_);
     if (file_.size() != bytes)
-      refuse(fmt::format("has {} bytes, a model of the sizes in its header {}: cut short, or damaged", file_.size(), bytes));
+      refuse(fmt::format("has {} bytes, a model of the sizes in its header {}: cut short, or damaged; copy the file again",
+                         file_.size(), bytes));
   }
 
   const ModelConfig& config() const { return config_; }
@@ -73,7 +74,8 @@ class LlmcFile {
     type_ = header[1] == version_fp32 ? SavedType::fp32 : SavedType::bf16;
     const auto size = [&](std::size_t at, const char* name, std::int64_t most) {
       if (header[at] < 1 || header[at] > most)
-        refuse(fmt::format("its header has {} {}; damaged, or not a model file of llm.c", header[at], name));
+        refuse(
+            fmt::format("its header has {} {}; damaged, or not a model file of llm.c; copy the file again", header[at], name));
       return std::int64_t{header[at]};
     };
     constexpr std::int64_t any = std::numeric_limits<std::int32_t>::max();
@@ -85,10 +87,10 @@ class LlmcFile {
     config_.hidden = size(6, "channels", most_width);
     rows_ = size(7, "rows of tokens", any);
     if (config_.hidden % config_.heads != 0)
-      refuse(fmt::format("its header has {} channels for {} heads, which do not divide them; damaged", config_.hidden,
-                         config_.heads));
+      refuse(fmt::format("its header has {} channels for {} heads, which do not divide them; damaged: copy the file again",
+                         config_.hidden, config_.heads));
     if (rows_ < config_.vocabulary)
-      refuse(fmt::format("its header has {} rows for {} tokens; damaged", rows_, config_.vocabulary));
+      refuse(fmt::format("its header has {} rows for {} tokens; damaged: copy the file again", rows_, config_.vocabulary));
     config_.head_dim = config_.hidden / config_.heads;
     config_.intermediate = 4 * config_.hidden;
     config_.tied_embeddings = true;
@@ -150,7 +152,8 @@ class LlmcWeights : public WeightSource {
     if (new_head_ && parameter.name == classifier_head) return new_head_->load(parameter, out);
     const LlmcFile::Place* place = file_.find(parameter.name);
     if (place == nullptr)
-      throw Error(ErrorKind::input, fmt::format("{}: tensor {} is missing", file_.path().string(), parameter.name));
+      throw Error(ErrorKind::input,
+                  fmt::format("{}: tensor {} is missing; give the whole model's file", file_.path().string(), parameter.name));
     read_slice(place->transposed ? transpose_of(parameter) : parameter, out,
                [&](std::int64_t first, std::int64_t count, float* to) { file_.read(*place, first, count, to); });
   }

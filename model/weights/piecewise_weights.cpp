@@ -82,7 +82,8 @@ struct Located {
 };
 
 [[noreturn]] void refuse(const Located& at, const std::string& what) {
-  throw Error(ErrorKind::input, fmt::format("{}: tensor {}: {}", at.file->header.path().string(), at.name, what));
+  throw Error(ErrorKind::input,
+              fmt::format("{}: tensor {}: {}; take another checkpoint", at.file->header.path().string(), at.name, what));
 }
 
 std::int64_t stored_elements(const Located& at) {
@@ -178,8 +179,8 @@ class PiecewiseTensors : public WeightSource {
     for (const NamedShape& tensor : logical_tensors(config)) {
       const auto found = tensors_.find(tensor.name);
       if (found == tensors_.end())
-        throw Error(ErrorKind::input,
-                    fmt::format("{}: tensor {}/{} is in none of its files", where.string(), state, tensor.name));
+        throw Error(ErrorKind::input, fmt::format("{}: tensor {}/{} is in none of its files; take another checkpoint",
+                                                  where.string(), state, tensor.name));
       found->second.check(tensor.shape);
       ++known;
     }
@@ -189,7 +190,8 @@ class PiecewiseTensors : public WeightSource {
   void load(const Parameter& parameter, float* out) const override {
     const auto found = tensors_.find(parameter.name);
     if (found == tensors_.end())
-      throw Error(ErrorKind::input, fmt::format("{}: tensor {} is in none of its files", folder_.string(), parameter.name));
+      throw Error(ErrorKind::input, fmt::format("{}: tensor {} is in none of its files; take another checkpoint",
+                                                folder_.string(), parameter.name));
     found->second.load(parameter, out);
   }
 
@@ -197,8 +199,10 @@ class PiecewiseTensors : public WeightSource {
   [[noreturn]] void refuse_unknown(const ModelConfig& config, const std::string& state, const fs::path& where) const {
     auto unknown = tensors_;
     for (const NamedShape& tensor : logical_tensors(config)) unknown.erase(tensor.name);
-    throw Error(ErrorKind::input, fmt::format("{}: tensor {}/{} is not part of the model that config.json describes",
-                                              where.string(), state, unknown.begin()->first));
+    throw Error(ErrorKind::input,
+                fmt::format("{}: tensor {}/{} is not part of the model that config.json describes; take another "
+                            "checkpoint",
+                            where.string(), state, unknown.begin()->first));
   }
 
   fs::path folder_;

@@ -24,6 +24,7 @@ using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
+constexpr const char* mismatch_remedy = "give the weights and the config.json of one model";
 constexpr std::uint64_t most_header_bytes = 100'000'000;  // the reference implementation's limit
 constexpr std::size_t most_tensors = 1'000'000;           // of one file
 constexpr std::size_t most_dimensions = 64;
@@ -84,8 +85,8 @@ SavedType type_of(const std::string& dtype) {
 
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : file_(path) { read_header(); }
 
-void SafetensorsReader::refuse(const std::string& what) const {
-  throw Error(ErrorKind::input, fmt::format("{}: {}", file_.path().string(), what));
+void SafetensorsReader::refuse(const std::string& what, const char* remedy) const {
+  throw Error(ErrorKind::input, fmt::format("{}: {}; {}", file_.path().string(), what, remedy));
 }
 
 void SafetensorsReader::read_header() {
@@ -171,14 +172,15 @@ void SafetensorsReader::check_coverage() const {
 
 void SafetensorsReader::check(const std::string& name, const Shape& shape) const {
   const auto found = entries_.find(name);
-  if (found == entries_.end()) refuse(fmt::format("tensor {} is missing", name));
+  if (found == entries_.end()) refuse(fmt::format("tensor {} is missing", name), mismatch_remedy);
   const Entry& entry = found->second;
   if (!same_shape(entry.shape, shape)) {
-    refuse(fmt::format("tensor {} has shape {}; the model's config.json asks for {}", name, shape_text(entry.shape),
-                       to_string(shape)));
+    refuse(fmt::format("tensor {} has shape {}, and the model's config.json asks for {}", name, shape_text(entry.shape),
+                       to_string(shape)),
+           mismatch_remedy);
   }
   if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16") {
-    refuse(fmt::format("tensor {} has dtype {}; use F32, F16 or BF16", name, entry.dtype));
+    refuse(fmt::format("tensor {} has dtype {}", name, entry.dtype), "use F32, F16 or BF16");
   }
 }
 

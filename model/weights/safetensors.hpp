@@ -45,7 +45,7 @@ class SafetensorsReader {
   void read(const std::string& name, std::int64_t first, std::int64_t count, float* out) const;
 
  private:
-  [[noreturn]] void refuse(const std::string& what) const;
+  [[noreturn]] void refuse(const std::string& what, const char* remedy = "copy the file again, or save the model again") const;
   void read_header();
   Entry read_entry(const std::string& name, const nlohmann::json& value) const;
 

@@ -68,7 +68,7 @@ std::vector<std::uint64_t> checksums_of(const std::filesystem::path& path, const
 
 void verify_safetensors(const std::filesystem::path& path, const SafetensorsChecksums& expected, const std::string& source) {
   const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::input, fmt::format("{}: {}; the file is damaged", path.string(), what));
+    throw Error(ErrorKind::input, fmt::format("{}: {}; the file is damaged: take another checkpoint", path.string(), what));
   };
   const InputFile file(path);
   if (file.size() != expected.bytes) refuse(fmt::format("has {} bytes, not the {} of {}", file.size(), expected.bytes, source));

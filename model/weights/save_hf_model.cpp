@@ -27,8 +27,9 @@ void guard(const fs::path& folder, Action action) {
   try {
     action();
   } catch (const fs::filesystem_error& error) {
-    throw WriteError(kind_of_write_failure(error.code().value()), folder,
-                     fmt::format("cannot be written: {}", error.code().message()));
+    throw WriteError(
+        kind_of_write_failure(error.code().value()), folder,
+        fmt::format("cannot be written: {}; {}", error.code().message(), remedy_of_write_failure(error.code().value())));
   }
 }
 

@@ -73,10 +73,13 @@ std::optional<std::string> foreign_checkpoint(const fs::path& path) {
 }
 
 bool names_stored_model(const std::string& name) {
-  std::error_code ignored;
-  if (fs::is_directory(name, ignored)) return true;
+  std::error_code error;
+  const fs::file_status status = fs::status(name, error);
+  if (fs::is_directory(status)) return true;
   const auto presets = preset_names();
-  return is_file(name) && std::find(presets.begin(), presets.end(), name) == presets.end();
+  if (std::find(presets.begin(), presets.end(), name) != presets.end()) return false;
+  const bool cannot_tell = error && status.type() != fs::file_type::not_found;  // a circle of links, say: reading it tells
+  return fs::is_regular_file(status) || cannot_tell;
 }
 
 ModelConfig read_stored_config(const fs::path& model) {

@@ -170,6 +170,6 @@ TEST_CASE("every wrong part of a tokenizer is refused with its file, its name an
   REQUIRE(error_of("") == "no error");
   for (const BadPart& part : parts) {
     INFO(part.name);
-    CHECK_THAT(error_of(std::string(part.member) + ",\n"), StartsWith("t.json:") && Contains(part.why));
+    CHECK_THAT(error_of(std::string(part.member) + ",\n"), StartsWith("t.json:") && Contains(part.why) && Contains("; "));
   }
 }

@@ -44,7 +44,7 @@ TEST_CASE("a tokenizer.json that is no tokenizer is refused with its line") {
 TEST_CASE("a wrong vocabulary or wrong merges are named") {
   CHECK_THAT(error_with_model(R"({"vocab": {"a": 0}})"), StartsWith("t.json: model: has no \"type\""));
   CHECK_THAT(error_with_model(R"({"type": "WordPiece", "vocab": {"a": 0}})"),
-             StartsWith("t.json: model WordPiece: this type of model is not supported; supported are BPE and Unigram"));
+             StartsWith("t.json: model WordPiece: this type of model is not supported; give a tokenizer with BPE and Unigram"));
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": {}, "merges": []})"), Contains("its vocabulary is empty"));
   CHECK_THAT(error_with_model(R"({"type": "BPE", "vocab": 3})"), Contains("neither an object nor an array"));
   CHECK_THAT(error_with_model("{\"type\": \"BPE\", \"vocab\": {\"a\": 0,\n\"b\": -1}}"),
@@ -90,7 +90,7 @@ TEST_CASE("components that are wrong or not supported are named") {
     return pre_tokenizer(R"({"type": "Split", "behavior": "Isolated", "pattern": {"Regex": ")" + pattern + "\"}}");
   };
   CHECK_THAT(normalizer(R"({"type": "Sentencepiece"})"),
-             StartsWith("t.json: normalizer Sentencepiece: this type of normalizer is not supported; supported are"));
+             StartsWith("t.json: normalizer Sentencepiece: this type of normalizer is not supported; give a tokenizer with"));
   CHECK_THAT(normalizer(R"({"type": "Sequence"})"), Contains("normalizer Sequence: \"normalizers\" is missing"));
   CHECK_THAT(normalizer(R"({"type": "Sequence", "normalizers": [3]})"), Contains("normalizer: is no JSON object"));
   CHECK_THAT(normalizer(R"({"type": "Prepend"})"), Contains("\"prepend\" is missing"));

@@ -77,7 +77,8 @@ TEST_CASE("keys that come twice are refused at every depth") {
   const auto take = [&](JsonMember&& member) { return keys.insert(member.key).second; };
   CHECK_THROWS_WITH(read_json_members(whole_text("{\"a\": 1, \"b\": 2,\n\"a\": 3}"), {"x"}, {}, take),
                     "x:2: key \"a\" appears twice; keep one");
-  CHECK_THROWS_WITH(read_json_members(whole_text("[1]"), {"x"}, {}, take), "x:1: not a JSON object");
+  CHECK_THROWS_WITH(read_json_members(whole_text("[1]"), {"x"}, {}, take),
+                    "x:1: not a JSON object; correct the file, or copy it again");
 }
 
 TEST_CASE("limits hold before memory is taken") {
@@ -92,5 +93,5 @@ TEST_CASE("limits hold before memory is taken") {
   const auto take = [](JsonMember&&) { return true; };
   CHECK_NOTHROW(read_json_members(whole_text("{\"a\": [1, 2], \"b\": [1, 2]}"), {"x"}, {.values = 3}, take));
   CHECK_THROWS_WITH(read_json_members(whole_text("{\"a\": 1,\n\"b\": [1, 2, 3]}"), {"x"}, {.values = 3}, take),
-                    "x:2: \"b\" has more than 3 values");
+                    "x:2: \"b\" has more than 3 values; shorten it");
 }

@@ -166,7 +166,7 @@ TEST_CASE("only loopback does without a token") {
   const std::string file = (folder.path() / "token").string();
   Words with_file = far;
   with_file.insert(with_file.end(), {"--token-file", file});
-  CHECK_THAT(refused(with_file), Contains("--token-file " + file + ": cannot be read"));
+  CHECK_THAT(refused(with_file), Contains("--token-file " + file + ": there is no such file; check the path"));
   std::ofstream(file) << "\n";
   CHECK_THAT(refused(with_file), Contains("its first line must be the run's token"));
   std::ofstream(file) << "from file\n";

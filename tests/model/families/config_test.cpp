@@ -163,7 +163,8 @@ TEST_CASE("linear scaling and the default are read") {
 TEST_CASE("a missing key is named with its file") {
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
                           "max_position_embeddings", "rms_norm_eps"}) {
-    CHECK(error_with(key, "remove") == "key \"" + std::string(key) + "\" is missing; a Llama model needs it");
+    CHECK(error_with(key, "remove") ==
+          "key \"" + std::string(key) + "\" is missing; a Llama model needs it: add it, or copy the file again");
   }
 }
 
@@ -191,7 +192,7 @@ TEST_CASE("wrong values are named with what is right") {
   CHECK(error_with("rope_scaling", {{"type", "yarn"}}) ==
         "\"rope_scaling.type\" is \"yarn\"; it must be \"default\", \"linear\" or \"llama3\"");
   CHECK(error_with("rope_scaling", {{"type", "llama3"}, {"factor", 8}}) ==
-        "key \"rope_scaling.low_freq_factor\" is missing; a Llama model needs it");
+        "key \"rope_scaling.low_freq_factor\" is missing; a Llama model needs it: add it, or copy the file again");
   CHECK(error_with("rope_scaling", {{"type", "linear"}, {"factor", 0.5}}) ==
         "\"rope_scaling.factor\" is 0.5; it must be at least 1");
 }
@@ -229,10 +230,11 @@ TEST_CASE("a file that is no configuration ends in one line") {
   const TempFolder folder;
   const auto error = [&](const std::string& text) { return input_error([&] { parse_config(folder, text); }); };
   const std::string file = (folder.path() / "config.json").string();
-  CHECK(input_error([&] { read_hf_config(folder.path()); }) == file + ": cannot be read: No such file or directory");
+  CHECK(input_error([&] { read_hf_config(folder.path()); }) ==
+        file + ": cannot be read: No such file or directory; check the path");
   CHECK(error("").starts_with(file + ":1: not valid JSON: "));
   CHECK(error("{\"hidden_size\": 64,\n \"rms_norm_eps\": NaN}").starts_with(file + ":2: not valid JSON: "));
-  CHECK(error("[1, 2]") == file + ": not a JSON object");
+  CHECK(error("[1, 2]") == file + ": not a JSON object; correct the file, or copy it again");
   CHECK(error("{\"vocab_size\": 1, \"vocab_size\": 2}") == file + ":1: key \"vocab_size\" appears twice; keep one");
   CHECK(error(std::string(1000, '[')).find("nested deeper") != std::string::npos);
   CHECK(error("{\"rms_norm_eps\":\n 1e999}") == file + ":2: \"rms_norm_eps\": is too large a number; give a smaller one");
@@ -240,7 +242,8 @@ TEST_CASE("a file that is no configuration ends in one line") {
   CHECK(error(std::string(5 << 20, ' ')).find("more than") != std::string::npos);
   std::filesystem::remove(file);
   std::filesystem::create_directory(file);
-  CHECK(input_error([&] { read_hf_config(folder.path()); }) == file + ": cannot be read: not a regular file");
+  CHECK(input_error([&] { read_hf_config(folder.path()); }) ==
+        file + ": cannot be read: not a regular file; give a file, not a folder, a pipe or a device");
 }
 
 }  // namespace

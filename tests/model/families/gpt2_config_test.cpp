@@ -134,12 +134,13 @@ TEST_CASE("what is written of a GPT-2 says for each key that changes the model w
 
 TEST_CASE("a missing key of GPT-2 is named with its file") {
   for (const char* key : {"n_embd", "n_layer", "n_head", "n_positions", "vocab_size", "layer_norm_epsilon"}) {
-    CHECK(error_with(key, "remove") == "key \"" + std::string(key) + "\" is missing; a GPT-2 model needs it");
+    CHECK(error_with(key, "remove") ==
+          "key \"" + std::string(key) + "\" is missing; a GPT-2 model needs it: add it, or copy the file again");
   }
   json neither = gpt2_json();
   neither.erase("architectures");
   neither.erase("model_type");
-  CHECK(config_error(neither) == "key \"model_type\" is missing; known: llama, gpt2");
+  CHECK(config_error(neither) == "key \"model_type\" is missing; add it, one of llama, gpt2");
 }
 
 TEST_CASE("each place of a GPT-2 has a share of dropout; absent keys stand for a tenth") {

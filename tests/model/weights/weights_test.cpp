@@ -18,6 +18,9 @@ TEST_CASE("a Hugging Face folder's weights load in slices") {
   check_slices(*hf_weights(config, folder), config);
 }
 
+const std::string of_one_model = "; give the weights and the config.json of one model";
+const std::string again = "; correct the index, or copy it again";
+
 TEST_CASE("fewer layers than the folder has may be kept") {
   const fs::path folder = fs::path(PIPETRAIN_TEST_DATA) / "golden/llama2_tiny";
   ModelConfig config = read_hf_config(folder);
@@ -91,11 +94,12 @@ TEST_CASE("missing tensors are named") {
   SpoiltFolder spoilt;
   auto& [config, folder, file, names] = spoilt;
   const auto error = [&spoilt] { return spoilt.error(); };
-  CHECK(error() == folder.path().string() + ": has no *.safetensors files; to start from random weights, say init random");
+  CHECK(error() ==
+        folder.path().string() + ": has no *.safetensors files; copy them too, or start from random weights: init random");
   SECTION("missing") {
     names.erase(std::find(names.begin(), names.end(), "model.layers.1.mlp.up_proj.weight"));
     write_file(file, config, names);
-    CHECK(error() == file.string() + ": tensor model.layers.1.mlp.up_proj.weight is missing");
+    CHECK(error() == file.string() + ": tensor model.layers.1.mlp.up_proj.weight is missing" + of_one_model);
   }
   SECTION("missing in the header, its data still there") {
     write_file(file, config, names);
@@ -105,12 +109,12 @@ TEST_CASE("missing tensors are named") {
     entry = entry.substr(0, entry.find("},") + 2);
     bytes.replace(bytes.find(entry), entry.size(), std::string(entry.size(), ' '));
     folder.write("model.safetensors", bytes);
-    CHECK(error() == file.string() + ": tensor " + name + " is missing");
+    CHECK(error() == file.string() + ": tensor " + name + " is missing" + of_one_model);
   }
   SECTION("no head, though not tied") {
     names.pop_back();
     write_file(file, config, names);
-    CHECK(error().find("tensor lm_head.weight is missing (if the model's embeddings are tied") != std::string::npos);
+    CHECK(error().find("tensor lm_head.weight is missing; if the model's embeddings are tied") != std::string::npos);
   }
 }
 
@@ -121,8 +125,9 @@ TEST_CASE("unknown tensors and those of another shape are named") {
   SECTION("a bias") {
     names.push_back("model.layers.0.self_attn.q_proj.bias");
     write_file(file, config, names);
-    CHECK(error() ==
-          file.string() + ": tensor model.layers.0.self_attn.q_proj.bias is not part of the model that config.json describes");
+    CHECK(error() == file.string() +
+                         ": tensor model.layers.0.self_attn.q_proj.bias is not part of the model that config.json describes" +
+                         of_one_model);
   }
   SECTION("what old files keep besides") {
     names.push_back("model.layers.0.self_attn.rotary_emb.inv_freq");
@@ -136,7 +141,8 @@ TEST_CASE("unknown tensors and those of another shape are named") {
     write_file(file, other, names);
     CHECK(error() ==
           file.string() +
-              ": tensor model.layers.0.mlp.gate_proj.weight has shape [48, 32]; the model's config.json asks for [24, 32]");
+              ": tensor model.layers.0.mlp.gate_proj.weight has shape [48, 32], and the model's config.json asks for [24, 32]" +
+              of_one_model);
   }
   SECTION("a file cut short") {
     write_file(file, config, names);
@@ -168,19 +174,20 @@ TEST_CASE("shards are found by their index, which must not lead out of the folde
 
   for (const char* bad : {"../model-1.safetensors", "/etc/passwd", "..", "", "a/b"}) {
     index["weight_map"][names[0]] = bad;
-    CHECK(error() == line + "tensor " + names[0] + ": file \"" + bad + "\" is not the name of a file in this folder");
+    CHECK(error() == line + "tensor " + names[0] + ": file \"" + bad + "\" is not the name of a file in this folder" + again);
   }
   index["weight_map"][names[0]] = 3;
-  CHECK(error() == line + "tensor " + names[0] + ": its file is not a name");
+  CHECK(error() == line + "tensor " + names[0] + ": its file is not a name" + again);
   index["weight_map"][names[0]] = "model-3.safetensors";
-  CHECK(error() == (folder.path() / "model-3.safetensors").string() + ": cannot be read: No such file or directory");
+  CHECK(error() ==
+        (folder.path() / "model-3.safetensors").string() + ": cannot be read: No such file or directory; check the path");
   index["weight_map"][names[0]] = "model-2.safetensors";
   CHECK(error() == (folder.path() / "model-2.safetensors").string() + ": tensor " + names[0] +
-                       " is missing, though model.safetensors.index.json says it is there");
+                       " is missing, though model.safetensors.index.json says it is there; copy both again");
   index["weight_map"].erase(names[0]);
-  CHECK(error() == folder.path().string() + ": tensor " + names[0] + " is missing");
+  CHECK(error() == folder.path().string() + ": tensor " + names[0] + " is missing" + of_one_model);
   index = {{"weight_map", 1}};
-  CHECK(error() == where + "no \"weight_map\" object");
+  CHECK(error() == where + "no \"weight_map\" object" + again);
 }
 
 TEST_CASE("weights under other names are read where there is no doubt which") {
