@@ -7,7 +7,7 @@
 
 namespace pipetrain {
 
-// A sequence that passes whole is one slice, and a rank that shares it with none has all of that.
+// A sequence that passes whole is one slice, and a rank that shares it with none has all of it.
 struct SequencePart {
   ContextPart context = {};  // of the slice
   std::int64_t first = 0;    // the position of the slice's first token in the sequence

@@ -321,12 +321,13 @@ class TransformerStage final : public StageModel {
     const auto ops = make_measuring_ops();
     Arena workspace = Arena::measuring();
     ops->set_workspace(workspace);
-    const Tensor table{nullptr, {shape_.sequence * slices_, 2, config_.head_dim / 2}, DType::f32};
+    const std::int64_t positions = shape_.sequence * cp_.part.size;  // of a slice, on all ranks that share it
+    const Tensor table{nullptr, {positions * slices_, 2, config_.head_dim / 2}, DType::f32};
     const BlockContext context{
         *ops, workspace, tp_, shape_, numerics_.precision.compute, table, Recompute::none, DropoutDraws{}, {}, {cp_.part}};
     const auto slot = make_chunk_slot(chunk), before = make_chunk_slot(chunk);
     if (slices_ > 1) {  // a slice behind another takes the most
-      slot->slice = {.earlier = {before.get()}};
+      slot->slice = {.first = positions, .earlier = {before.get()}};
       before->slice = SliceArgs{};
     }
     const Tensor hidden{nullptr, hidden_shape(), numerics_.precision.compute}, ids{nullptr, {shape_.tokens()}, DType::i32};

@@ -21,7 +21,7 @@ class TokenSource : public InputSource {
     ContextPart part = {};
   };
   // The ranks of the first virtual stage, which get tokens, and of the last, which get targets. Microbatches are counted in
-  // slices of their sequences, see schedules::Plan; where a receiver has a part of sequences, slices are equal.
+  // slices of their sequences, see schedules::Plan; where ranks share sequences (cp > 1), all slices have the same length.
   TokenSource(int replica, std::shared_ptr<const StepSamples> samples, const std::vector<Receiver>& first,
               const std::vector<Receiver>& last, int slices = 1);
 

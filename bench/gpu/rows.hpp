@@ -43,7 +43,7 @@ struct Row {
 
   int devices() const { return pp * tp * dp * cp; }
   bool names_schedules() const { return pp > 1 || schedules.size() > 1; }
-  // Whether the actions of a run are measured apart: not those of a braid, nor what ranks of a sequence do.
+  // Whether the actions of a run are measured apart: not those of a braid of tensor-parallel ranks.
   bool can_profile(const Schedule& schedule) const { return tp == 1 || !schedule.braids(); }
   std::string precision() const { return on_cpu ? "fp32" : fp8 ? "fp8" : "bf16"; }
   std::int64_t tokens() const { return sequence * microbatch * microbatches * dp; }  // of one step

@@ -39,8 +39,8 @@ class RingPass {
   std::int64_t key_value_cols() const { return 2 * shape_.kv_heads * shape_.head_dim; }
   bool in_fp32() const { return context_.dtype == DType::f32; }
 
-  // Memory that goes round: of each sequence the rank's tokens of earlier slices, then those of this one. The last slice's is
-  // the most, and all take as much.
+  // Memory that goes round: of each sequence the rank's tokens of earlier slices, then those of this one. Every slice takes
+  // the memory of the last one, which needs the most.
   Tensor key_values(DType dtype) const {
     const std::int64_t most = context_.slice == nullptr ? shape_.tokens() : context_.slice->key_gradients.rows();
     return context_.workspace.allocate({most, key_value_cols()}, dtype).row_range(0, shape_.batch * key_rows());

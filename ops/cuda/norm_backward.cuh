@@ -127,7 +127,7 @@ constexpr int backward_packs = 2;  // at least, a thread
 
 // One block a multiprocessor; its teams take the rows in turn and keep their columns' share of the weight's gradient in
 // registers. partial [blocks, cols], or [blocks, 2 or 3, cols] with the bias's and the residual's. mean is used when centered
-// only. Rows: NextRow, or what comes in its way.
+// only. Rows: how rows are fetched, NextRow or a class with its members.
 template <bool centered, bool sums_residual, class Rows, class T, class TW, int W, int N>
 __global__ void __launch_bounds__(backward_threads_of<N>, 1)
     norm_backward_kernel(const T* dy, const T* x, const TW* weight, const float* mean, const float* inv_std, const T* residual,

@@ -97,7 +97,7 @@ TEST_CASE("slices of any length, in any layout, give what whole sequences give",
   }
 }
 
-// What whole sequences drop, and which documents they keep apart.
+// Checks that slices drop what whole sequences drop and keep the same documents apart.
 void check_against_whole(double dropout, bool isolated) {
   for (const Family family : {Family::llama, Family::gpt2}) {
     for (const int precision : {0, 1}) {

@@ -45,8 +45,8 @@ class Loader {
  private:
   static constexpr int dim = Tile::head_dim, boxes = dim / 64;
 
-  // The keys' place is the one of the block before the last: they come while the last is still computed. Its values' place is
-  // free when its last tile's products with them are done.
+  // The keys take the place of those two blocks ago, so they are copied while the last block is computed. The values have one
+  // place, free when the last block's last product with them is done.
   __device__ void load_keys(Block block, int round) {
     const int row = block.sequence * view_.kv_rows + block.block * Tile::keys, col = maps_.key_col + block.kv_head * dim;
     block.units = integers_per_unit(view_.largest + (block.sequence * view_.kv_heads + block.kv_head) * 2);

@@ -9,7 +9,8 @@ namespace pipetrain::cuda::hopper {
 
 inline constexpr int row_bytes = 128;  // of a box of 64 columns
 inline constexpr int group_threads = 128, threads = 3 * group_threads;
-// Barriers by number: both groups have written dS; group g has written its sums of dQ (2 + g); they have been read (4 + g).
+// Barriers by number: both groups have written dS, or have taken a block without tiles; group g has written its sums of dQ (2 +
+// g); they have been read (4 + g).
 inline constexpr int scores_written = 1, sums_written = 2, sums_read = 4;
 inline constexpr int sums_threads = group_threads + 32;
 

@@ -60,14 +60,6 @@ hopper::BackwardView view_of(const HopperBackward& args, const HopperGpu& gpu, A
 
 }  // namespace
 
-HopperGpu hopper_gpu(int device) {
-  int major = 0, minor = 0, multiprocessors = 0;
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  return {major == 9 && minor == 0, multiprocessors};
-}
-
 HopperBackward hopper_backward(const AttentionShape& shape, const AttentionBackwardArgs& args) {
   return {.shape = whole_sequence(shape),
           .q = args.qkv,

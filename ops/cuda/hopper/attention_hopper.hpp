@@ -8,16 +8,10 @@
 #include <optional>
 
 #include "ops/arguments.hpp"
+#include "ops/cuda/hopper/hopper_gpu.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain::cuda {
-
-// A GPU and what it computes on. Bits depend on them and the shape alone.
-struct HopperGpu {
-  bool available;  // compute capability 9.0
-  int multiprocessors;
-};
-HopperGpu hopper_gpu(int device);
 
 // As SegmentAttentionBackwardArgs and AttentionBackwardArgs name them, without dropout.
 struct HopperBackward {

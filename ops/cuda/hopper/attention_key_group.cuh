@@ -32,7 +32,12 @@ class KeyGroup {
              at_ + 1 == end);
         if (++tile == tiles) tile = first;
       }
-      if (tiles == first) release(shared_.values_empty);  // else the last tile did
+      // A block without tiles: the groups meet here instead, so that all threads have read the block and seen its keys and
+      // values come before one of them gives their places back.
+      if (tiles == first) {
+        meet(scores_written, 2 * group_threads);
+        release(shared_.values_empty);
+      }
       release(shared_.keys_empty[round % 2]);
       store(block);
     }
@@ -165,8 +170,8 @@ class KeyGroup {
 
   __device__ __forceinline__ void write(const Operand& dscores) {
     const int key = 64 * group_ + 16 * (thread_ / 32) + lane() % 16;
-    // Piece 2 k + lane / 16 of 16 bytes lies where the swizzle has it, whose bits no sum changes: so `at` follows from `first`
-    // in one instruction, and no register holds it.
+    // The swizzle is an exclusive or with bits that no addition here carries into: each address is `first` xor a constant, and
+    // needs no register of its own.
     const std::uint32_t first =
         shared_address(shared_.dscores[at_ % 2]) + static_cast<std::uint32_t>(key * row_bytes + (lane() / 16 ^ key % 8) * 16);
 #pragma unroll

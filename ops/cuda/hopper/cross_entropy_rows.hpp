@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "ops/cuda/hopper/attention_hopper.hpp"
+#include "ops/cuda/hopper/hopper_gpu.hpp"
 #include "ops/cuda/kernels.hpp"
 
 namespace pipetrain::cuda {

@@ -79,6 +79,7 @@ struct BulkRows {
 // Of the columns that two packs a thread hold, and so of at least one team's rows.
 constexpr std::int64_t most_columns = backward_packs * backward_threads * full_width<bf16>;
 static_assert(rows_ahead * 3 * most_columns * sizeof(bf16) <= 227 * 1024);
+static_assert(rows_ahead * 3 * 12 * 768 * sizeof(bf16) <= 227 * 1024);  // 12 teams of a warp, three packs a thread
 
 template <class T, class TW>
 void backward(cudaStream_t stream, const LayerNormBackwardArgs& args, int multiprocessors, void* scratch) {

@@ -3,12 +3,13 @@
 
 #include <cuda_runtime_api.h>
 
-#include "ops/cuda/hopper/attention_hopper.hpp"
+#include "ops/cuda/hopper/hopper_gpu.hpp"
 #include "ops/ops.hpp"
 
 namespace pipetrain::cuda {
 
-// Rows of a multiple of 16 bytes, of which a block's fit into shared memory twice.
+// Whether this is a Hopper GPU and x has 16 bits, rows of a multiple of 8 and at most 8,192 columns, and all tensors begin at
+// multiples of 16 bytes.
 bool takes_hopper_norm_backward(const LayerNormBackwardArgs& args, const HopperGpu& gpu);
 // scratch: as layer_norm_backward_scratch() of kernels.hpp says.
 void hopper_layer_norm_backward(cudaStream_t stream, const LayerNormBackwardArgs& args, const HopperGpu& gpu, void* scratch);
