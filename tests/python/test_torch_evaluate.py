@@ -267,6 +267,38 @@ def test_a_module_whose_mode_cannot_change_is_its_own_error():
         assert pipeline.step(x, y).step == 1
 
 
+def test_a_module_of_two_pieces_is_afterwards_in_its_own_mode():
+    frozen = nn.Dropout(0.5).eval()
+    first, second = (nn.Sequential(nn.Linear(6, 6), frozen).double() for _ in range(2))
+    second.eval()
+    first.train()
+    frozen.eval()
+    x, y = numbers()
+    for pieces in ([first, second], [second, first]):
+        modes = [one.training for one in nn.ModuleList(pieces).modules()]
+        with pt.Pipeline(pieces, loss=mse, microbatches=4) as pipeline:
+            pipeline.evaluate(x, y)
+            assert [one.training for one in nn.ModuleList(pieces).modules()] == modes
+    assert first.training and not second.training and not frozen.training
+
+
+def test_a_module_that_cannot_go_back_to_its_mode_is_its_own_error_and_the_others_are_in_theirs():
+    class Stubborn(nn.Linear):
+        def train(self, mode=True):
+            if mode:
+                raise TypeError("not to be trained again")
+            return super().train(mode)
+
+    pieces = [Stubborn(6, 6).double(), *layers(2)]
+    pieces[1][1].eval()
+    x, y = numbers()
+    modes = [one.training for one in nn.ModuleList(pieces).modules()]
+    with pt.Pipeline(pieces, loss=mse, microbatches=4) as pipeline:
+        with pytest.raises(TypeError, match="not to be trained again"):
+            pipeline.evaluate(x, y)
+        assert [one.training for one in nn.ModuleList(pieces).modules()] == modes
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_process_is_told_that_it_has_no_threads():
     program = """

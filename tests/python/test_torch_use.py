@@ -244,6 +244,10 @@ def test_batches_that_do_not_fit_are_named():
             (x, list(y.split(4)), "targets: a list of 3; the pipeline has 4"),
             (x, y[:6], "targets: 6 along the first axis, where inputs have 12"),
             (x[:7], torch.cat([y, y[:2]]), "targets: 14 along the first axis, where inputs have 7"),
+            (torch.tensor(1.0), y, "inputs: 0 samples cannot be split into 4 microbatches"),
+            (x, torch.tensor(1.0), "targets: 0 samples cannot be split into 4 microbatches"),
+            (x[:0], y, "inputs: 0 samples cannot be split into 4 microbatches"),
+            (x[:0], y[:0], "inputs: 0 samples cannot be split into 4 microbatches"),
         ]:
             with pytest.raises(pipetrain.InputError, match=words):
                 pipeline.step(inputs, targets)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,16 +19,20 @@ class Evaluation:
     outputs: list[Any] | None = None
 
 
+def _switch(module: nn.Module, training: bool) -> None:
+    if module.training != training:
+        module.train(training)  # which may do more than note it
+
+
 @contextmanager
 def eval_mode(modules: Sequence[nn.Module]) -> Iterator[None]:
     """As after eval() of each; afterwards each of their modules is in the mode that it was in before."""
     before = {one: one.training for module in modules for one in module.modules()}  # outer modules first
-    try:
+    with ExitStack() as afterwards:  # runs what was added last first, and all of it whatever one raises
+        for one, training in before.items():  # a module in two places, which the later one has switched again
+            afterwards.callback(setattr, one, "training", training)
+        for one, training in reversed(before.items()):  # from the outside to the inside, as train() goes
+            afterwards.callback(_switch, one, training)
         for module in modules:
             module.eval()
         yield
-    finally:
-        # By train(), because a module may do more there than note it; from the outside to the inside, as train() goes.
-        for one, training in before.items():
-            if one.training != training:
-                one.train(training)

@@ -57,7 +57,7 @@ def _samples(value: Any) -> int | None:
 
 
 def check_match(inputs: Any, targets: Any, microbatches: int) -> None:
-    """Tensors are split apart from each other: their parts must belong together."""
+    """Tensors that split() takes are split apart from each other: their parts must belong together."""
     if not (isinstance(inputs, Tensor) and isinstance(targets, Tensor)):
         return
     samples, rows = len(inputs), len(targets)

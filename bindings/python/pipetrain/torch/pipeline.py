@@ -221,10 +221,11 @@ class Pipeline:
     def _batch(self, inputs: Any, targets: Any, weights: Sequence[float] | None) -> tuple[list | None, list | None]:
         """As the engine takes them."""
         count = self.plan.microbatches
+        sent = [send(flatten(one)) for one in batches.split("inputs", inputs, count)] if self._has_first else None
+        wanted = batches.weighted(targets, weights, count) if self._has_last and targets is not None else None
         if self._has_first and self._has_last:
             batches.check_match(inputs, targets, count)
-        sent = [send(flatten(one)) for one in batches.split("inputs", inputs, count)] if self._has_first else None
-        return sent, batches.weighted(targets, weights, count) if self._has_last and targets is not None else None
+        return sent, wanted
 
     def _setups(self, inputs: Any, kwargs: Mapping[str, Any] | None, keeps_outputs: bool = False) -> dict[int, StepSetup]:
         """Of each stage of this process."""
