@@ -56,8 +56,14 @@ const char* remedy_of_read_failure(int error) noexcept {
 }
 
 const char* remedy_of_write_failure(int error) noexcept {
-  if (kind_of_write_failure(error) != ErrorKind::input) return "make room, or save to another disk";
   switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "make room, or save to another disk";
+    case EFBIG:
+      return "raise ulimit -f, or save to another disk";
+    case EIO:
+      return "the disk fails: save to another one";
     case EACCES:
     case EPERM:
       return "check the permissions of its folder, or give another place";

@@ -30,7 +30,7 @@ std::string read_token_file(const OptionValues& values, const std::string& file)
     token.resize(std::min<std::size_t>(in.size(), longest + 2));  // with the end of its line
     in.read_at(0, token.data(), token.size());
   } catch (const Error& error) {
-    values.fail("token-file", "cannot be read; give a file with the run's token on one line, and check its permissions");
+    values.fail("token-file", fmt::format("the run's token cannot be read: {}", error.what()));
   }
   token.resize(std::min(token.find('\n'), token.size()));
   if (token.ends_with('\r')) token.pop_back();

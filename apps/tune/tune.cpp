@@ -71,7 +71,7 @@ void write_plans(const TuneOptions& options, const SearchResult& result) {
                 fmt::format("--plans {}: cannot be made ({}); give another folder", options.plans->string(), error.message()));
   try {
     put_plans(options, result);
-  } catch (const Error&) {
+  } catch (...) {
     if (made) std::filesystem::remove(*options.plans, error);
     throw;
   }

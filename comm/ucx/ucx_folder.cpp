@@ -36,7 +36,8 @@ std::mutex one_opens;
 std::weak_ptr<const UcxFolder> current;
 // Its path, as a signal's handler may read it.
 std::array<char, PATH_MAX> current_path{};
-std::atomic<bool> is_there{false};
+std::atomic<pid_t> made_by{0};  // 0: there is none, or its path is being written
+static_assert(std::atomic<pid_t>::is_always_lock_free);
 
 class Descriptor {
  public:
@@ -131,14 +132,14 @@ void remove_leftover(const fs::path& path, const Owner& owner) {
 }  // namespace
 
 UcxFolder::UcxFolder(std::string path, int lock) : path_(std::move(path)), lock_(lock), owner_(::getpid()) {
+  made_by = 0;
   if (path_.size() >= current_path.size()) return;
   std::copy_n(path_.c_str(), path_.size() + 1, current_path.data());
-  is_there = true;
+  made_by = owner_;
 }
 
 UcxFolder::~UcxFolder() {
   if (owner_ == ::getpid()) {
-    is_there = false;
     remove_files(lock_, path_);
     ::rmdir(path_.c_str());
   }
@@ -155,13 +156,14 @@ std::shared_ptr<const UcxFolder> UcxFolder::open(const fs::path& parent) {
   return folder;
 }
 
-// Whoever cleans up between the making and the lock removes it: then another one is made.
+// Whoever cleans up between the making and the lock holds that, and removes the folder: then another one is made, without
+// waiting, since a stopped process may hold a lock for ever.
 std::shared_ptr<const UcxFolder> UcxFolder::make(const fs::path& parent) {
   for (int tried = 0; tried < tries; ++tried) {
     std::string path = (parent / (name_of({pid_namespace(), ::getpid()}) + "XXXXXX")).string();
     if (::mkdtemp(path.data()) == nullptr) return nullptr;
     Descriptor folder(open_folder(path.c_str()));
-    if (folder.get() >= 0 && ::flock(folder.get(), LOCK_EX) == 0 && is_at(folder.get(), path.c_str()))
+    if (folder.get() >= 0 && ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0 && is_at(folder.get(), path.c_str()))
       return std::shared_ptr<const UcxFolder>(new UcxFolder(std::move(path), folder.release()));
     ::rmdir(path.c_str());
   }
@@ -179,7 +181,7 @@ void remove_ucx_leftovers(const fs::path& parent) noexcept {
 }
 
 void remove_ucx_folder() noexcept {
-  if (is_there) ::rmdir(current_path.data());
+  if (made_by == ::getpid()) ::rmdir(current_path.data());  // not of the process that forked this one
 }
 
 }  // namespace pipetrain

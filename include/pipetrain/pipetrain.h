@@ -7,8 +7,9 @@
  * thread. No C++ exception leaves the library. Outputs are written only where PIPETRAIN_OK is returned.
  *
  * Structs. The first member of every struct is its size: set struct_size = sizeof(the struct) before you pass one, also where
- * the library fills it. Members are only ever added at the end, and 0 always means the default, so programs built with an older
- * header go on working with a newer library. A newer header with an older library is refused.
+ * the library fills it. Members are only ever added at the end, never into padding, so that each version of a struct has a size
+ * of its own, and 0 always means the default: programs built with an older header go on working with a newer library. A newer
+ * header with an older library is refused.
  *
  * Handles (pipetrain_plan and the like) are not addresses: one that was freed, or that is of another kind, is refused and never
  * touched. A null handle is refused, but may be freed.

@@ -42,6 +42,15 @@ class LiveRun {
     INFO(err());
     REQUIRE(reached());
   }
+  // Whether the program has begun and set its handler of this signal.
+  bool catches(int number) const {
+    const std::filesystem::path process = "/proc/" + std::to_string(process_);
+    std::error_code not_yet;
+    if (!std::filesystem::equivalent(process / "exe", PIPETRAIN_PROGRAM, not_yet)) return false;  // before exec: this one's
+    const std::string status = read_file(process / "status"), caught = "\nSigCgt:\t";
+    const std::size_t at = status.find(caught);
+    return at != std::string::npos && (std::stoull(status.substr(at + caught.size()), nullptr, 16) >> (number - 1) & 1) != 0;
+  }
   void signal(int number) const { ::kill(process_, number); }
   // Its exit status; -1: a signal ended it.
   int end_by(int number) {

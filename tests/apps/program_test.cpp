@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <tuple>
 
 #include "apps/live_run.hpp"
 #include "apps/pipetrain_program.hpp"
@@ -113,14 +114,15 @@ TEST_CASE("one signal ends a step that hangs, with its cause; the second ends an
 
 TEST_CASE("a signal ends the other commands with its status and one line") {
   TempFolder folder;
-  for (const auto& [signal, status] : {std::pair{"INT", 130}, std::pair{"TERM", 143}}) {
-    const Result result = run("simulate --pp 8 --jitter 0.1 --runs 1000000 --svg " + (folder.path() / "x.svg").string(),
-                              "timeout -s " + std::string(signal) + " --preserve-status 1");
-    CHECK(result.status == status);
-    CHECK(result.out.empty());
-    CHECK(result.err == "stopped by SIG" + std::string(signal) + "\n");
+  for (const auto& [signal, status, name] : {std::tuple{SIGINT, 130, "SIGINT"}, std::tuple{SIGTERM, 143, "SIGTERM"}}) {
+    const std::string out = (folder.path() / "out").string(), svg = (folder.path() / "x.svg").string();
+    LiveRun live("simulate --pp 8 --jitter 0.1 --runs 1000000 --svg " + svg, "", out);
+    live.wait_until([&, number = signal] { return live.catches(number); });
+    CHECK(live.end_by(signal) == status);
+    CHECK(pipetrain::read_file(out).empty());
+    CHECK(live.err() == "stopped by " + std::string(name) + "\n");
+    CHECK(pipetrain::names_in(folder.path()) == std::vector<std::string>{"out"});
   }
-  CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("commands that a signal ends amid their work leave nothing, and say so in one line") {
@@ -133,10 +135,11 @@ TEST_CASE("commands that a signal ends amid their work leave nothing, and say so
        {"generate --device cpu --model " PIPETRAIN_TEST_DATA "/golden/llama3_tiny --max-new-tokens 100 --prompts " + place +
             "prompts",
         "tune --model llama-7b --devices 64 --global-batch 512 --cut search --cut-seconds 100 --plans " + place + "plans"}) {
-    const Result result = run(command, "timeout -s TERM --preserve-status 1");
+    LiveRun live(command);
+    live.wait_until([&] { return live.catches(SIGTERM); });
     INFO(command);
-    CHECK(result.status == 143);
-    CHECK(result.err.ends_with("stopped by SIGTERM\n"));
+    CHECK(live.end_by(SIGTERM) == 143);
+    CHECK(live.err().ends_with("stopped by SIGTERM\n"));
     CHECK(pipetrain::names_in(folder.path()) == std::vector<std::string>{"prompts"});
   }
   folder.write("text.txt", std::string(60'000'000, 'a'));

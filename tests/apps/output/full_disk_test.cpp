@@ -75,7 +75,7 @@ TEST_CASE("a folder for which the disk has no room leaves nothing, and an older 
     INFO(result.err);
     CHECK(result.status == 1);
     CHECK(errors_in(result.err) == 1);
-    CHECK_THAT(result.err, Contains(out + "/model.safetensors: cannot be written: File too large; make room"));
+    CHECK_THAT(result.err, Contains(out + "/model.safetensors: cannot be written: File too large; raise ulimit -f"));
   };
   fails();
   CHECK(names_in(folder.path()) == std::vector<std::string>{"run"});

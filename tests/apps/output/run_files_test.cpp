@@ -33,7 +33,7 @@ TEST_CASE("a limit on the size of files is told like a full disk, and leaves not
   const Result trained = run(small + "--steps 4 --save-interval 2 --save " + save, "ulimit -f 100;");
   CHECK(trained.status == 1);
   CHECK_THAT(trained.err, Contains("\npipetrain: error: --save " + save + ": " + save + "/step-00000002/rank-0000") &&
-                              Contains("File too large; make room, or save to another disk"));
+                              Contains("File too large; raise ulimit -f, or save to another disk"));
   CHECK_THAT(refused("simulate --svg " + picture, "ulimit -f 10;"), Contains("x.svg: cannot be written"));
   CHECK(names_in(folder.path()).empty());
 }

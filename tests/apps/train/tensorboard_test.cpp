@@ -92,7 +92,7 @@ TEST_CASE("a disk that fills up under the events ends the run as under its metri
   const Result result = run(small + "--steps 50 --log-interval 50 --tensorboard " + logs, "ulimit -f 2;");
   CHECK(result.status == 2);
   CHECK_THAT(result.err, Contains("\npipetrain: error: --tensorboard " + logs + ": " + logs + "/events.out.tfevents.") &&
-                             EndsWith("cannot be written: File too large; make room, or save to another disk\n"));
+                             EndsWith("cannot be written: File too large; raise ulimit -f, or save to another disk\n"));
   CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 2);  // behind the line of step 1
 }
 

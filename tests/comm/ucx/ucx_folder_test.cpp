@@ -13,6 +13,8 @@
 #include <string>
 
 #include "catch.hpp"
+#include "comm/ucx/ucx_folder_names.hpp"
+#include "comm/ucx/ucx_process.hpp"
 #include "comm/ucx/ucx_worker.hpp"
 #include "core/error.hpp"
 #include "temp_folder.hpp"
@@ -90,12 +92,7 @@ TEST_CASE("what belongs to living processes, and to nobody that is known, stays"
 }
 
 TEST_CASE("UCX makes its files in the folder of this process, which goes with the last worker") {
-  const auto here = [] {
-    std::size_t folders = 0;
-    for (const auto& entry : fs::directory_iterator("/dev/shm"))
-      folders += entry.path().filename().string().find("." + std::to_string(::getpid()) + ".") != std::string::npos;
-    return folders;
-  };
+  const auto here = [] { return ucx_folders_of(::getpid()); };
   REQUIRE(here() == 0);
   {
     const UcxWorker one, two;
@@ -108,6 +105,21 @@ TEST_CASE("UCX makes its files in the folder of this process, which goes with th
     CHECK(files > 1);  // more than its lock
   }
   CHECK(here() == 0);
+}
+
+TEST_CASE("a process that was forked removes its own folder alone") {
+  const TempFolder place;
+  const auto mine = UcxFolder::open(place.path());
+  REQUIRE(mine);
+  const int own = killed([&] {
+    remove_ucx_folder();
+    const int left = fs::exists(mine->path()) ? 1 : 0;
+    static const auto folder = UcxFolder::open(place.path());
+    remove_ucx_folder();
+    return left + (folder && !fs::exists(folder->path()) ? 2 : 0);
+  });
+  CHECK(own == 3);
+  CHECK(fs::exists(mine->path()));
 }
 
 TEST_CASE("an error of UCX's start tells what the environment says to it") {

@@ -115,7 +115,7 @@ TEST_CASE("no space for the file ends in one line and leaves nothing behind") {
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   CHECK(error == (folder.path() / "out/model/model.safetensors").string() +
-                     ": cannot be written: File too large; make room, or save to another disk");
+                     ": cannot be written: File too large; raise ulimit -f, or save to another disk");
   CHECK(fs::is_empty(folder.path()));
 }
 
