@@ -27,7 +27,7 @@ std::vector<int> steps(const fs::path& metrics) {
 
 }  // namespace
 
-TEST_CASE("a limit on the size of files is told like a full disk, and leaves nothing half-written") {
+TEST_CASE("a limit on the size of files is told with its remedy, and leaves nothing half-written") {
   const TempFolder folder;
   const std::string save = (folder.path() / "run").string(), picture = (folder.path() / "x.svg").string();
   const Result trained = run(small + "--steps 4 --save-interval 2 --save " + save, "ulimit -f 100;");
