@@ -183,7 +183,7 @@ TEST_CASE("tune takes what blocks took in a run, and refuses the profile of anot
   REQUIRE(run("--device cpu --pp 2 --threads 1 --seq-len 64 --schedule zb-h1 --microbatches 4 --steps 3 --profile " + profile)
               .status == 0);
   const std::string tune =
-      "tune --model tiny --seq-len 64 --devices 2 --pp 2 --device cpu --global-batch 4 --tflops 0.001 --json ";
+      "tune --model tiny --seq-len 64 --devices 2 --pp 2 --device cpu --global-batch 4 --tflops 0.001 --count 1000 --json ";
   const auto seconds = [&](const std::string& more) {
     const Result result = run(tune + more);
     INFO(result.err);
